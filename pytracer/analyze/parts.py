@@ -149,22 +149,24 @@ def unit_report(place: Place) -> r.Fsdp | None:
     )
 
 
+def file_size_now(path: str) -> int | None:
+    """In bytes; None for a file that is gone, or on another machine."""
+    try:
+        return os.stat(path).st_size
+    except (OSError, ValueError):
+        return None
+
+
 def mapping_report(crash: Crash, mapping: Mapping | None) -> r.MappingReport | None:
     """The mapping of the fault address, with the size of its file at the crash and now."""
     if mapping is None:
         return None
-    size: int | None = None
-    if mapping.path.startswith("/"):
-        try:
-            size = os.stat(mapping.path).st_size
-        except (OSError, ValueError):  # gone, or on another machine
-            size = None
     return r.MappingReport(
         path=mapping.path or None,
         start=hex_addr(mapping.start),
         end=hex_addr(mapping.end),
         permissions=mapping.permissions,
-        file_size=size,
+        file_size=file_size_now(mapping.path) if mapping.path.startswith("/") else None,
         offset=mapping.offset if mapping.path.startswith("/") else None,
         file_size_at_crash=crash.file_nbytes,
         file_room_at_crash=crash.file_room,

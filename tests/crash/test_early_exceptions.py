@@ -252,7 +252,7 @@ finally:
 
 @pytest.mark.parametrize("minor", MINORS)
 def test_end_that_the_program_asks_for_is_recorded_and_happens_as_untraced(minor: str, tmp_path: Path) -> None:
-    """With its line, status, text, and the error that was being handled; each request once, whichever way it was made."""
+    """With its line, status, text, and the error that was being handled; each request once, by whichever way."""
     python = sys.executable if minor == "own" else python_or_skip(minor)
     done = run_it(tmp_path, EXITS, python)
     assert (done.status, done.stdout, done.stderr) == run_untraced(tmp_path, python)

@@ -16,7 +16,7 @@ from pytracer.analyze.view import ProcessView
 _ACCUSERS = ("malloc_printerr", "safety_check_fail", "safety_check_detected_heap_corruption", "InvalidFree", "mi_error")
 _NAMES = """
 malloc free calloc realloc cfree memalign posix_memalign aligned_alloc __libc_malloc __libc_free __libc_calloc
-__libc_realloc __libc_memalign __GI___libc_malloc __GI___libc_free _int_malloc _int_free _int_free_chunk
+__libc_realloc __libc_memalign _mid_memalign __GI___libc_malloc __GI___libc_free _int_malloc _int_free _int_free_chunk
 _int_free_merge_chunk _int_realloc _int_memalign malloc_consolidate unlink_chunk munmap_chunk sysmalloc
 systrim tcache_get tcache_put __malloc_arena_thread_freeres tcache_thread_shutdown malloc_trim
 """
@@ -55,7 +55,9 @@ def heap_damage(view: ProcessView) -> HeapDamage | None:
 
 def allocator_user(view: ProcessView) -> str | None:
     """The innermost function that belongs neither to the allocator nor to the way to abort()."""
-    names = (name for name in functions(view) if name not in _FUNCTIONS)
+    of_torch = ("c10::alloc_cpu", "c10::free_cpu", "c10::DefaultCPUAllocator")
+    all_names = (name for name in functions(view) if not name.startswith(of_torch))
+    names = (name for name in all_names if name.partition(".")[0] not in _FUNCTIONS)
     return next((name for name in names if not any(part in name for part in (*PLUMBING, *_ACCUSERS))), None)
 
 

@@ -68,6 +68,16 @@ def meant_words(snapshot: Snapshot, exception: ExceptionReport | None, stack: Se
     return " and ".join(f"`{name}` was {_value_words(value)}" for name, value in [*meant.items()][:_MOST]) or None
 
 
+def passed_words(snapshot: Snapshot, frame: PythonFrame | None) -> str | None:
+    """`` `axes` comes from train.py:8 (`axes = find()`) ``, of what a line passes to native code; None for many."""
+    tree = syntax_tree(snapshot, frame)
+    if tree is None or frame is None or frame.line is None:
+        return None
+    found = (_follow(snapshot, [frame], name, None) for name in names_of_line(tree, frame.line))
+    known = [item for item in found if item is not None]
+    return "; ".join(_words(item) for item in known) if 0 < len(known) <= _MOST else None
+
+
 def _words(item: NameOrigin) -> str:
     value = f", {_value_words(item.value)}," if item.value is not None else ""
     text = item.text if len(item.text) <= _QUOTED else f"{item.text[: _QUOTED - 3]}..."

@@ -7,6 +7,16 @@ from pytracer.analyze.view import ProcessView, is_handler_frame
 from pytracer.decode.types.snapshot import Crash
 from pytracer.report.job import NativeFrame
 
+_USE_THREAD_STATE = (
+    "_PyErr_",
+    "PyErr_",
+    "_PyThreadState_",
+    "PyThreadState_",
+    "_PyEval_",
+    "PyEval_",
+    "_PyObject_GC_",
+)
+
 
 def own_frames(view: ProcessView) -> list[NativeFrame]:
     """The native frames that are not part of crash handling, innermost first."""
@@ -18,8 +28,25 @@ def calls_python_without_gil(view: ProcessView) -> bool:
     frame, crash = next(iter(own_frames(view)), None), view.crash
     if frame is None or crash is None or crash.python_matched or crash.python_stack:
         return False
-    in_python = (frame.function or "").startswith(("Py", "_Py")) and "python" in image_name(frame.image)
-    return in_python and crash.tid != view.process.snapshot.pid
+    return _is_of_python(frame) and crash.tid != view.process.snapshot.pid
+
+
+def calls_python_by_ctypes(view: ProcessView) -> bool:
+    """Whether Python code called one of CPython's own functions as foreign code, and that found no thread state.
+
+    Below libffi, the frames up to the fault are the interpreter's alone, and the innermost one uses the thread state: a
+    null argument fails elsewhere.
+    """
+    frames = own_frames(view)
+    place = next((at for at, frame in enumerate(frames) if image_name(frame.image).startswith("libffi.")), 0)
+    called = frames[:place]
+    ctypes = any(image_name(frame.image).startswith("_ctypes.") for frame in frames[place : place + 6])
+    asks = bool(called) and (called[0].function or "").startswith(_USE_THREAD_STATE)
+    return ctypes and asks and all(_is_of_python(frame) for frame in called)
+
+
+def _is_of_python(frame: NativeFrame) -> bool:
+    return (frame.function or "").startswith(("Py", "_Py")) and "python" in image_name(frame.image)
 
 
 def functions(view: ProcessView) -> list[str]:

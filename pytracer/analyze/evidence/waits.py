@@ -167,6 +167,12 @@ def _kind(view: ProcessView) -> WaitKind | None:
     return "forked-lock" if was_forked(view) and _is_alone(view) else "lock"
 
 
+def is_between_processes(view: ProcessView) -> bool:
+    """Whether the queue that it waits for is one of multiprocessing's."""
+    stack = _main_python(view) or view.python_stack or []
+    return any(_FEEDER.search(frame.file or "") for frame in stack[:_NEAR])
+
+
 def _unless_idle(stack: Sequence[PythonFrame]) -> WaitKind | None:
     return None if _is_idle(stack) else "queue"
 

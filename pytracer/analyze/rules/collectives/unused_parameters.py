@@ -25,6 +25,12 @@ from pytracer.decode.types.journal import Buckets, Module
 from pytracer.report.job import Evidence
 
 _UNUSED = re.compile(r"Expected to have finished reduction in the prior iteration")
+_STATIC_GRAPH = re.compile(r"static_graph(?:=| set to )True")
+_ADVICE = "Pass find_unused_parameters=True to DistributedDataParallel, or let all parameters take part in the loss."
+_STATIC = (
+    "Let all parameters take part in the loss (add `0 * p.sum()` of the unused ones), or remove static_graph=True and "
+    "pass find_unused_parameters=True: with a static graph DistributedDataParallel ignores that flag."
+)
 _INDICES = re.compile(r"Parameter indices which did not receive grad for rank \d+: ([\d ]+)")
 _NAMES = re.compile(r"Parameters which did not receive grad for rank \d+: ([^\n]+)")
 _SHOWN = 4
@@ -86,7 +92,7 @@ class UnusedParameters:
                 if healthy
                 else None,
             ],
-            "Pass find_unused_parameters=True to DistributedDataParallel, or let all parameters take part in the loss.",
+            _STATIC if any(_STATIC_GRAPH.search(_message(view)) for view in judgement.views) else _ADVICE,
             [] if names else ["the names: neither the message nor the recorded module has them"],
         )
 

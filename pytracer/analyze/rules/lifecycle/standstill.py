@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from pytracer._text import list_words
 from pytracer.analyze.deaths.order import is_interrupt
 from pytracer.analyze.evidence.ended_threads import EndedThread, ended_thread_evidence, thread_behind
 from pytracer.analyze.evidence.handled import Handled, handled_at_end
@@ -34,6 +35,7 @@ from pytracer.analyze.evidence.waits import (
     WAITED,
     ProcessWait,
     WaitKind,
+    is_between_processes,
     lacks_receiver,
     other_threads,
     wait_of,
@@ -93,6 +95,13 @@ _ADVICE: dict[WaitKind, str] = {
     "queue": "Look at who should have filled the queue; get(timeout=...) raises instead of waiting for ever.",
 }
 
+_NOT_PUT = (
+    "They ended without putting what is waited for. What cannot be pickled (a lambda, a local function, an open file) "
+    "fails in the queue's own thread, whose traceback goes to stderr, or nowhere if the process is just ending: put "
+    "plain data. Or they returned before put(). get(timeout=...), and a look at is_alive(), end such a wait."
+)
+_BEFORE_NS = 1_000_000_000
+_NAMED = 3
 _LIMIT: dict[WaitKind, str] = {
     "queue": "get(timeout=...) raises instead of waiting for ever.",
     "full-queue": "put(timeout=...) raises instead of waiting for ever.",
@@ -114,6 +123,8 @@ class _Standstill:
     handled: Handled | None = None
     receiver_ended: bool = False
     """Whether a pool's thread that receives results is missing."""
+    gone: tuple[ProcessView, ...] = ()
+    """All children of a process that waits for a queue between processes: nobody is left to fill it."""
 
     @property
     def unread(self) -> bool:
@@ -143,9 +154,10 @@ class Standstill:
                 continue
             receiver_ended = wait.kind == "pool" and lacks_receiver(view)
             thread = thread_behind(view, wait)
-            found = _Standstill(wait, tuple(chain[:-1]), ended, thread, handled_at_end(view), receiver_ended)
+            gone = _children_gone(job, view) if wait.kind == "queue" and is_between_processes(view) else ()
+            found = _Standstill(wait, tuple(chain[:-1]), ended, thread, handled_at_end(view), receiver_ended, gone)
             explains = tuple((item.view, "was ended while it stood still") for item in suspects)
-            is_sure = found.unread or receiver_ended or (found.thread is not None and found.thread.sure)
+            is_sure = found.unread or receiver_ended or bool(gone) or (found.thread is not None and found.thread.sure)
             sure: Confidence = "likely" if is_sure else _CONFIDENCE[wait.kind]
             return (Judgement("hang", sure, (view,), found, leads=True, explains=explains),)
         return not_found("no process that was ended from outside waited for a lock, a child, a thread or a queue")
@@ -177,7 +189,24 @@ def _unread(found: _Standstill) -> str:
     return ", which cannot end before its queue is read" if found.unread else ""
 
 
+def _children_gone(job: JobView, view: ProcessView) -> tuple[ProcessView, ...]:
+    """Its children, if all had ended a while before it, and none by a signal: that is a death of its own."""
+    children = _children(job, view)
+    ended = view.ended_ns
+    if ended is None or any(item.ended_ns is None or item.ended_ns > ended - _BEFORE_NS for item in children):
+        return ()
+    return tuple(children) if all(item.process.status_kind == "exited" for item in children) else ()
+
+
+def _gone_words(gone: Sequence[ProcessView]) -> str:
+    names = list_words([name_words([item]) for item in gone[:_NAMED]] + ["others"] * (len(gone) > _NAMED))
+    codes = sorted({item.process.exit_code or 0 for item in gone})
+    return f"; {names} had ended with status {' and '.join(map(str, codes))}, and no other child could fill it"
+
+
 def _died(found: _Standstill) -> str:
+    if found.gone and found.thread is None:
+        return _gone_words(found.gone)
     if found.thread is not None:
         return f"; {found.thread.words}"
     if found.handled is not None:
@@ -189,7 +218,7 @@ def _advice(found: _Standstill) -> str:
     kind: WaitKind = "unread-queue" if found.unread else found.wait.kind
     if found.thread is None:
         handled = f"Look at {found.handled.words} first: the program waits on its way out. " if found.handled else ""
-        return handled + _ADVICE[kind]
+        return handled + (_NOT_PUT if found.gone else _ADVICE[kind])
     return f"{found.thread.advice} {_LIMIT.get(kind, _ADVICE[kind]) if found.thread.sure else _ADVICE[kind]}"
 
 

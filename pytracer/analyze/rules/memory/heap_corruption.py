@@ -6,8 +6,9 @@ vs. prev_size" ...) and aborted, or a fault happened inside malloc() or free(). 
 Why it happens: native code wrote past the end of a block or into one that was freed, freed a block twice, or freed
 memory of another allocator. An extension that was built against another torch, NumPy or C++ ABI does all of these.
 
-What to do: the damage was done earlier and elsewhere. Run it with MALLOC_CHECK_=3 (and libc_malloc_debug.so.0 in
-LD_PRELOAD since glibc 2.34), under AddressSanitizer or valgrind; rebuild extensions against the torch in use.
+What to do: the damage was done before, in this call or long ago. Run it with MALLOC_CHECK_=3 (and
+libc_malloc_debug.so.0 in LD_PRELOAD since glibc 2.34), under AddressSanitizer or valgrind; rebuild extensions against
+the torch in use.
 
 How it can be wrong: a fault inside free() also follows from one bad argument with the heap in order. The stack shows
 who noticed, not who did it.
@@ -26,9 +27,9 @@ from pytracer.report.job import Evidence
 
 _TWICE = "double free or corruption (fasttop)"  # the other texts that begin so may mean the size beside a block
 _ADVICE = (
-    "The damage was done earlier and elsewhere: `pytracer run --guard` stops at the first byte written behind a "
-    "tensor; MALLOC_CHECK_=3, AddressSanitizer or valgrind find it behind any block. Rebuild native extensions against "
-    "the torch in use."
+    "The damage was done before, in this call or long ago: `pytracer run --guard` stops at the first byte written "
+    "behind a tensor; MALLOC_CHECK_=3, AddressSanitizer or valgrind find it behind any block. First suspects are "
+    "indices that are not checked (sparse tensors: check_invariants=True) and extensions built for another torch."
 )
 _ADVICE_FREE = (
     "Look first at {}, which frees it: what it frees is no block of malloc(), lies inside of one, or was freed before, "

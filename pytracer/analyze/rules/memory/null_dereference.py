@@ -25,7 +25,8 @@ from dataclasses import dataclass
 
 from pytracer._text import hex_addr, list_words
 from pytracer.analyze.address_space.null_pointer import has_constant_address, null_confidence, null_sibling
-from pytracer.analyze.evidence.native_stack import below_function, calls_python_without_gil
+from pytracer.analyze.evidence.native_stack import below_function, calls_python_by_ctypes
+from pytracer.analyze.evidence.native_stack import calls_python_without_gil as without_gil
 from pytracer.analyze.evidence.operator import (
     Operator,
     OperatorTensor,
@@ -54,6 +55,10 @@ _GIL = (
     "Take the GIL before this thread calls Python: py::gil_scoped_acquire, or PyGILState_Ensure(), in the innermost "
     "function of the extension."
 )
+_GIL_OF_CTYPES = (
+    "Call Python's C API by ctypes.pythonapi or ctypes.PyDLL, which keep the GIL: ctypes.CDLL releases it for each "
+    "call, and the function then finds no thread state."
+)
 _IN_TORCH = ("at::", "torch::", "c10::", "void at::")  # called with tensors, not with addresses
 
 
@@ -66,6 +71,7 @@ class _Null:
     operator: Operator | None
     sibling: AlsoCrashed | None
     without_gil: bool
+    by_ctypes: bool  # it is Python's function that a ctypes.CDLL called
 
 
 class NullDereference(MemoryFaultRule[_Null]):
@@ -83,7 +89,8 @@ class NullDereference(MemoryFaultRule[_Null]):
         with_tensors = operator is not None or (view.function or "").startswith(_IN_TORCH)
         empty = tuple(tensors_without_memory(view)) if with_tensors else ()
         arguments = tuple(without_memory(operator)) if not empty else ()
-        found = _Null(empty, arguments, operator, null_sibling(view), calls_python_without_gil(view))
+        by_ctypes = calls_python_by_ctypes(view)
+        found = _Null(empty, arguments, operator, null_sibling(view), by_ctypes or without_gil(view), by_ctypes)
         return Judgement("null-dereference", confidence, (view,), found)
 
     def describe(self, job: JobView, judgement: Judgement[_Null]) -> Description:
@@ -93,7 +100,8 @@ class NullDereference(MemoryFaultRule[_Null]):
         crash = view.crash
         where = below_function(view) if crash is not None and crash.pc == addr else in_function(view)
         target = _target(addr)
-        empty, sibling = judgement.found.empty, judgement.found.sibling
+        found = judgement.found
+        empty, sibling = found.empty, found.sibling
         named = [item for item in empty if item.frame is not None and not is_library_file(item.frame.file)] or empty
         reason = f": {without_memory_words(named[0])}" if len(named) == 1 else _reason(judgement.found)
         if len(named) > 1:
@@ -103,6 +111,8 @@ class NullDereference(MemoryFaultRule[_Null]):
             )
         if judgement.found.without_gil:
             reason = ": Python was called on a thread that does not hold the GIL"
+            if found.by_ctypes:
+                reason = ": Python's C API was called by ctypes.CDLL, which releases the GIL"
         return Description(
             f"{introduction(judgement.views)} {_verb(view)} through {target}{where}{reason}.",
             [
@@ -128,7 +138,7 @@ class NullDereference(MemoryFaultRule[_Null]):
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],
-            _GIL if judgement.found.without_gil else _advice(view, judgement.found),
+            _what_to_do(view, judgement.found),
             [missing_operands(view)],
         )
 
@@ -165,13 +175,33 @@ def _reason(found: _Null) -> str:
     """`: foo works on [0] float32, empty`."""
     if len(found.arguments) != 1 or found.operator is None:
         return ""
+    if found.arguments[0].name is None and (given := _given(found.operator)):
+        return f": {found.operator.name} was given {given}, and works on an empty tensor of its own"
     return f": {found.operator.name} works on {tensor_words(found.arguments[0])}"
+
+
+def _given(operator: Operator) -> str | None:
+    """The arguments with a name; what is empty without one is a result, which the operator made by its arguments."""
+    named = [item for item in operator.tensors if item.passed and item.name is not None and item.item.base]
+    return list_words([tensor_words(item) for item in named]) if named else None
+
+
+def _what_to_do(view: ProcessView, found: _Null) -> str:
+    if found.by_ctypes:
+        return _GIL_OF_CTYPES
+    return _GIL if found.without_gil else _advice(view, found)
 
 
 def _advice(view: ProcessView, found: _Null) -> str:
     empty = found.empty
     if found.arguments and found.operator is not None:
         which = list_words([tensor_words(item) for item in found.arguments])
+        given = _given(found.operator) if all(item.name is None for item in found.arguments) else None
+        if given is not None:
+            return (
+                f"Check the values and sizes of {given} before {line_words(view)}: {found.operator.name} made room for "
+                "its result by them, which is empty. A sum or product of numbers that are too large wraps to 0."
+            )
         return (
             f"Check what {line_words(view)} passes to {found.operator.name}: it was given {which}, and uses the memory "
             "that such a tensor does not have."

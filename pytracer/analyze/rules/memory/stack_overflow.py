@@ -85,6 +85,22 @@ class StackOverflow(MemoryFaultRule[_Cycles]):
         return not_found("no fault address lay at the end of its thread's stack together with the stack pointer")
 
 
+# Functions of CPython that call themselves for what is inside an object.
+_ITERATORS = (
+    "Iterators are put around each other, again and again: map(), zip(), filter(), chain() or a generator in a loop, "
+    "each around the last one. Make a list in between, or apply the steps in one loop"
+)
+_DEALLOC = (
+    "An object holds an object, and so on: freeing the first one frees them all, each below the last. Cut the chain "
+    "(history, parents, linked nodes), for example by a loop that drops the links, or keep them in a list"
+)
+_NESTED = (
+    *((name, _ITERATORS) for name in ("map_next", "filter_next", "zip_next", "chain_next", "islice_next")),
+    *((name, _ITERATORS) for name in ("starmap_next", "enum_next", "takewhile_next", "dropwhile_next")),
+    ("subtype_dealloc", _DEALLOC),
+    ("_Py_Dealloc", _DEALLOC),
+    *((name, "Containers lie in each other: make the data flat") for name in ("list_repr", "dict_repr", "tuplehash")),
+)
 _REGEX = "std::__detail::_Executor<"  # libstdc++'s matcher
 
 
@@ -178,11 +194,19 @@ def _ends(view: ProcessView) -> Evidence | None:
     return Evidence("native-stack", words, frames=[*inner, *outer], count=_depth(view))
 
 
+def _nested(cycle: StackCycle | None) -> str | None:
+    """What an object of Python's is that makes the interpreter's own function call itself."""
+    name = (cycle.frames[0].function or "") if cycle is not None and cycle.frames else ""
+    return next((words for part, words in _NESTED if name.startswith(part)), None)
+
+
 def _advice(view: ProcessView, cycle: StackCycle | None, python: Cycle[PythonFrame] | None) -> str:
     if python is not None and (cycle is None or _runs_python(cycle)):
         first = (
             f"End the recursion at {place_words(python.frames[0])}, and do not raise sys.setrecursionlimit() so far."
         )
+    elif (nested := _nested(cycle)) is not None:
+        return f"{nested}. `ulimit -s` helps only a little."
     elif cycle is not None and cycle.frames:
         image = image_name(cycle.frames[0].image)
         first = f"End the recursion of {frame_words(cycle.frames[0])}{f' ({image})' if image else ''}."

@@ -17,6 +17,7 @@ signal handler of its own, as some libraries do after a fault, hides that fault.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from pytracer._text import function_words, message_words
@@ -32,12 +33,14 @@ from pytracer.analyze.evidence.aborts import (
 from pytracer.analyze.evidence.heap import heap_damage
 from pytracer.analyze.evidence.known_crashes import known_crash
 from pytracer.analyze.evidence.memory_holders import NO_MEMORY, failed_allocation, holder_advice, holder_evidence
+from pytracer.analyze.evidence.name_origins import passed_words
 from pytracer.analyze.evidence.native_stack import functions
 from pytracer.analyze.evidence.phrases import abort_evidence, collective_evidence, printed_evidence, python_evidence
-from pytracer.analyze.naming import introduction
+from pytracer.analyze.naming import introduction, place_words
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
 from pytracer.analyze.view import JobView, ProcessView
 
+_FINITE = re.compile(r"\b_*is_?(?:finite|nan|inf)\b|not finite|\bNaN\b", re.IGNORECASE)
 _READ = "Read the last lines that the process printed before it died: they may hold a message."
 
 
@@ -168,7 +171,7 @@ def _way(view: ProcessView) -> _Way:
     if assertion is not None:
         function = function_words(assertion.function) if assertion.function else None
         text = f"assertion `{message_words(assertion.text)}` failed at {assertion.file}:{assertion.line}"
-        return _Way(text + (f" in {function}" if function else ""), _ASSERTION.advice, function)
+        return _Way(text + (f" in {function}" if function else ""), _assertion_advice(view, assertion.text), function)
     names = functions(view)
     certain = next((way for part, way in _CERTAIN_FUNCTIONS if any(part in name for name in names)), None)
     if certain is not None:
@@ -187,6 +190,21 @@ def _way(view: ProcessView) -> _Way:
             if part in function:
                 return way
     return _Way(f"it printed: {message_words(text)}" if text else "abort() was called")
+
+
+def _assertion_advice(view: ProcessView, text: str) -> str:
+    """What the assertion asks for, and the line of the program that called it."""
+    line = view.python_frame
+    if line is None:
+        return _ASSERTION.advice
+    at = place_words(line)
+    if _FINITE.search(text):
+        return (
+            f"Check what {at} passes for NaN and infinity (np.isfinite(x).all(), torch.isfinite()): the assertion asks "
+            "for finite numbers. Usual: log(0), a division by 0, or missing values in the data."
+        )
+    passed = passed_words(view.process.snapshot, line)
+    return f"Check what {at} passes against what the assertion asks for{f': {passed}' if passed is not None else ''}."
 
 
 def _uncaught(name: str, message: str) -> _Way:

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 
 from pytracer._text import hex_addr, list_words
 from pytracer.analyze.evidence.native_stack import memory_word
+from pytracer.analyze.evidence.operator import find_operator
 from pytracer.analyze.evidence.phrases import collective_evidence, in_function, python_evidence
 from pytracer.analyze.evidence.variables import tensors_without_memory
 from pytracer.analyze.naming import introduction
@@ -39,6 +40,10 @@ _FLOAT = {
     8: "used a subscript out of range",
 }
 _SIZES = "Check the sizes, strides and counts that the native function is given: one of them is {}."
+_OVERFLOW = (
+    "The smallest integer, often a marker for missing values (torch.iinfo(dtype).min), has no quotient by -1: mask or "
+    "replace it before the division, or divide in a wider type (.long(), .double())."
+)
 _TRAPS = "Find who enabled floating-point traps (feenableexcept, a compiler flag such as -ffpe-trap): torch does not."
 
 
@@ -75,7 +80,7 @@ class Arithmetic(FaultRule[Division | None]):
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],
-            _advice(code, division) + _empty_advice(empty),
+            _advice(view, code, division) + _empty_advice(empty),
             ["the divisor"] if code == FPE_INTDIV and (division is None or division.divisor is None) else [],
         )
 
@@ -151,7 +156,22 @@ def _dividend(view: ProcessView, division: Division | None) -> Evidence | None:
     )
 
 
-def _advice(code: int, division: Division | None) -> str:
+def _advice(view: ProcessView, code: int, division: Division | None) -> str:
     if code in _FLOAT:
         return _TRAPS
-    return _SIZES.format("-1" if division is not None and division.is_minus_one else "0")
+    if division is None or not division.is_minus_one:
+        return _SIZES.format("0")
+    return f"{_extremes(view, division)}{_OVERFLOW}"
+
+
+def _extremes(view: ProcessView, division: Division) -> str:
+    """`` `stamps` has -2147483648, `step` has -1. ``: tensors of the operator that hold the two."""
+    operator = find_operator(view)
+    smallest = -(1 << (8 * division.nbytes - 1))
+    found = []
+    for value in (smallest, -1):
+        held = (item for item in (operator.tensors if operator is not None else ()) if item.passed and item.name)
+        name = next((item.name for item in held if value in (item.item.minimum, item.item.maximum)), None)
+        found.append(f"`{name}` has {value}" if name is not None else None)
+    known = [item for item in found if item is not None]
+    return f"{' and '.join(known)}. " if known else ""

@@ -16,19 +16,26 @@ pids are those of the host and are not compared.
 
 from __future__ import annotations
 
+import re
+
+from pytracer._text import size_words
 from pytracer.analyze.evidence.memory_holders import holder_advice, holder_evidence
 from pytracer.analyze.evidence.oom import OomTrace, killed_by_sigkill, oom_trace
 from pytracer.analyze.evidence.phrases import collective_evidence, python_evidence
 from pytracer.analyze.evidence.sigkill import elimination, other_candidates
 from pytracer.analyze.evidence.signal_senders import sender_is_sure
-from pytracer.analyze.naming import introduction
+from pytracer.analyze.naming import introduction, name_words
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, cannot_decide, not_found
 from pytracer.analyze.view import JobView, ProcessView
+from pytracer.decode.types.journal import Loader
 
 _ADVICE = (
-    "Find what held the memory: fewer or smaller DataLoader workers, batches or caches, or a higher limit. The largest "
-    "process is ended, which need not be the one that grew."
+    "Find what held the memory: {}, or a higher limit. The largest process is ended, which need not be the one that "
+    "grew."
 )
+_WITH_LOADER = "fewer or smaller DataLoader workers, batches or caches"
+_WITHOUT_LOADER = "less data at once in each process, fewer processes side by side, smaller caches"
+_POOL = re.compile(r"\bBrokenProcessPool$|\bTerminatedWorkerError$")
 _ENDED = {"certain": "was ended", "likely": "was probably ended", "possible": "may have been ended"}
 
 
@@ -57,16 +64,43 @@ class OomKill:
         view = judgement.views[0]
         ended = _ENDED[judgement.confidence]
         return Description(
-            f"{introduction(judgement.views)} {ended} by the kernel's OOM killer.",
+            f"{introduction(judgement.views)}{_worker_words(job, view)} {ended} by the kernel's OOM killer"
+            f"{_limit_words(judgement.found)}.",
             [
                 *holder_evidence(job, view),
                 *elimination(job, view, judgement.found),
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],
-            _ADVICE + holder_advice(view),
+            _ADVICE.format(_WITH_LOADER if _has_loader(job) else _WITHOUT_LOADER) + holder_advice(view),
             [None if judgement.confidence == "certain" else "the kernel's own word that it ended this process"],
         )
+
+
+def _worker_words(job: JobView, view: ProcessView) -> str:
+    """Whose worker it was, where a process pool of its parent broke for it: of an early death only the pid is known."""
+    own = view.process.snapshot
+    for parent in job.views:
+        snapshot, exception = parent.process.snapshot, parent.exception
+        here = (snapshot.host, snapshot.boot_id, snapshot.pid) == (own.host, own.boot_id, own.ppid)
+        if here and exception is not None and _POOL.search(exception.type or ""):
+            return f", a worker of the process pool of {name_words([parent])},"
+    return ""
+
+
+def _limit_words(trace: OomTrace) -> str:
+    """` at the limit of 500.0 MiB of its memory cgroup`."""
+    group = trace.group.group
+    if trace.group.way != "own" or group is None or group.limit is None:
+        return ""
+    return f" at the limit of {size_words(group.limit)} of its memory cgroup"
+
+
+def _has_loader(job: JobView) -> bool:
+    return any(
+        view.process.role == "dataloader-worker" or next(iter(view.process.snapshot.recorded(Loader)), None) is not None
+        for view in job.views
+    )
 
 
 def _judge(job: JobView, view: ProcessView, trace: OomTrace) -> Judgement[OomTrace] | None:

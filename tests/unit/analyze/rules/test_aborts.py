@@ -263,7 +263,7 @@ def test_size_behind_the_freed_block_is_not_the_callers_mistake(run: Path) -> No
     """The look-alike: the address was right, what lay behind it was overwritten before."""
     stack = [(LIBC_SO, "abort"), (LIBC_SO, "malloc_printerr"), (LIBC_SO, "_int_free"), (s.TORCH_CPU, "at::f()")]
     report = died(run, **ABORT, abort_text="free(): invalid next size (fast)\n", stack_of=stack)
-    assert advice(report).startswith("The damage was done earlier and elsewhere")
+    assert advice(report).startswith("The damage was done before, in this call or long ago")
     assert finding(report, "abort") is None
 
 
