@@ -83,6 +83,18 @@ def test_failed_assertion_is_told_with_file_and_line(run: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("asserted", "asks"),
+    [('isfinite(bias) && "bias not finite"', True), ("!std::isnan(x)", True), ("n > 0", False), ("finished", False)],
+)
+def test_assertion_about_finite_numbers_sends_the_reader_to_the_data(asserted: str, asks: bool, run: Path) -> None:
+    """Any other one to what the line passes."""
+    text = f"python: solver.c:10: fit: Assertion `{asserted}' failed.\n"
+    report = died(run, **ABORT, abort_text=text, stack_of=[*RAISED, (LIBC_SO, "__assert_fail"), (s.VICTIM, "fit")])
+    assert ("for NaN and infinity" in advice(report)) == asks
+    assert "Check what train.py:41 in Peek.backward passes" in advice(report)
+
+
+@pytest.mark.parametrize(
     ("text", "words"),
     [
         ("*** stack smashing detected ***: terminated\n", "a function found its stack frame overwritten"),

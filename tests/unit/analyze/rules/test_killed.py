@@ -87,6 +87,9 @@ def test_kill_counted_in_the_own_cgroup_is_certain(run: Path) -> None:
     """memory.events of the cgroup that the process ran in."""
     report = killed(run, seen=True, **witness({"cgroups": [group(oom_kill=1)], "vmstat_oom_kill": 6}))
     assert verdict(report) == ("oom-kill", "certain")
+    assert report.verdict is not None
+    assert (report.verdict.summary or "").endswith("OOM killer at the limit of 1.0 GiB of its memory cgroup.")
+    assert "DataLoader" not in (report.verdict.advice or "")
     assert "took 1 process in /slurm/step_0 (limit 1.0 GiB, at most 1.0 GiB used)" in line(report, OWN)
     assert "held 900.0 MiB of memory 0.100 s before" in line(report, "held")
 

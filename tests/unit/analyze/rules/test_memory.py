@@ -59,6 +59,17 @@ def test_stack_overflow_names_the_native_cycle_depth_and_both_ends(run: Path) ->
     assert "ulimit -s" in advice(report) and "End the recursion of descend_left (libvictim.so)" in advice(report)
 
 
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [("map_next", "Iterators are put around"), ("subtype_dealloc", "An object holds an object"), ("visit", "End the")],
+)
+def test_recursion_of_the_interpreter_says_what_is_nested(function: str, words: str, run: Path) -> None:
+    """The reader's program has no map_next: an object of it is as deep."""
+    frames = [(s.PYTHON, function)] * 200 + [(s.PYTHON, "_PyEval_EvalFrameDefault"), (s.PYTHON, "main")]
+    report = overflow(run, stack_of=frames, native_total=90_000)
+    assert advice(report).startswith(words)
+
+
 def test_stack_overflow_by_python_recursion_names_the_line(run: Path) -> None:
     """Python code calls itself through C functions: the Python line is what to change."""
     frames = [(s.PYTHON, "slot_tp_repr"), (s.PYTHON, "_PyEval_EvalFrameDefault"), (s.PYTHON, "PyObject_Repr")] * 40
@@ -399,6 +410,31 @@ def test_return_to_a_small_number_is_not_null(run: Path) -> None:
     report = jump(run, 0, memory=(memory(HIGH - 264, 0, 0),))
     assert finding(report, "null-dereference") is None
     assert "returned to 0x0" in summary(report)
+
+
+FFI, CTYPES = "/usr/lib/libffi.so.8", "/usr/lib/python3.11/lib-dynload/_ctypes.cpython-311-x86_64-linux-gnu.so"
+CALLED_BY_CTYPES = [(FFI, "ffi_call"), (CTYPES, "_ctypes_callproc"), (s.PYTHON, "_PyObject_MakeTpCall")]
+
+
+@needs_capstone
+@pytest.mark.parametrize(
+    ("called", "without"),
+    [
+        ([(s.PYTHON, "_PyErr_Fetch"), (s.PYTHON, "PyDict_GetItemString")], True),
+        ([(s.PYTHON, "PyObject_Str")], False),  # a null argument, also by ctypes.pythonapi
+        ([(s.PYTHON, "_PyErr_Fetch"), (s.VICTIM, "look_up")], False),  # a library that ctypes called
+    ],
+)
+def test_python_called_by_ctypes_without_the_gil_is_told(
+    called: list[tuple[str, str]], without: bool, run: Path
+) -> None:
+    """On the main thread, too: ctypes.CDLL has released the GIL."""
+    report = died(
+        run, addr=0x60, registers={"rdi": 0}, code_bytes=b"\x48\x8b\x47\x60", stack_of=[*called, *CALLED_BY_CTYPES]
+    )
+    assert verdict(report)[0] == "null-dereference"
+    assert ("called by ctypes.CDLL, which releases the GIL" in summary(report)) == without
+    assert ("ctypes.PyDLL" in advice(report)) == without
 
 
 def test_call_of_a_null_function_pointer_stays_null(run: Path) -> None:

@@ -135,6 +135,16 @@ def test_empty_temporary_among_the_tensors_of_an_operator_is_named(run: Path) ->
 
 
 @needs_capstone
+def test_result_that_an_operator_left_empty_is_not_what_it_was_given(run: Path) -> None:
+    """An argument has a variable, and its values are to be checked; the empty tensor is the operator's own."""
+    report = crashed(run, index(1 << 62, 1 << 62), tensor(0, 0, dtype="int64"), addr=0, stack_of=LOOK_UP)
+    assert verdict(report) == ("null-dereference", "certain")
+    given = "rows [3] int64, all 4611686018427387904"
+    assert summary(report).endswith(f"look_up was given {given}, and works on an empty tensor of its own.")
+    assert advice(report).startswith(f"Check the values and sizes of {given} before train.py:41 in step")
+
+
+@needs_capstone
 def test_undefined_tensor_is_named_for_an_extension_and_not_for_torch(run: Path) -> None:
     """Torch's operators make undefined tensors themselves."""
     undefined = tensor(0, dtype="float32", undefined=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from pytracer.analyze.engine import build_report
 from pytracer.report.job import Finding, Report
 from tests.support.collectives import CLOSED, Ranks, call
@@ -51,6 +53,21 @@ def test_unused_parameters_get_their_names(run: Path) -> None:
     report = unused(run, {0: "1 2", 1: "1 2"})
     assert report.verdict is not None and (report.verdict.class_, report.verdict.rank) == ("misuse", None)
     assert summary(report) == ("Ranks 0 and 1 left parameters out of the loss, for whose gradients DDP waits: b and c.")
+
+
+@pytest.mark.parametrize("static", [True, False])
+def test_static_graph_is_removed_before_unused_parameters_are_looked_for(static: bool, run: Path) -> None:
+    """With a static graph, DistributedDataParallel ignores find_unused_parameters (pytorch#98084)."""
+    job = Ranks(2)
+    told = UNUSED + (", but this is not compatible with static_graph set to True" if static else "")
+    for rank in (0, 1):
+        job.boxes[rank].module("model", TENSORS).buckets("model", [BUCKET])
+    job.everybody(DONE)
+    for rank in (0, 1):
+        job.raised(rank, told.format(rank, "1 2"), at=3000 + rank)
+    report = build_report(job.job(run))
+    assert report.verdict is not None
+    assert ("remove static_graph=True" in (report.verdict.advice or "")) == static
 
 
 def test_different_sets_of_unused_parameters_are_told_apart(run: Path) -> None:

@@ -94,6 +94,14 @@ def test_arithmetic_reads_the_divisor(run: Path, code_bytes: bytes, registers: d
     assert words in summary(report)
 
 
+@pytest.mark.parametrize(("divisor", "overflow"), [(0xFFFF_FFFF, True), (0, False)])
+def test_smallest_integer_by_minus_one_is_no_size(divisor: int, overflow: bool, run: Path) -> None:
+    """Elements of the data: to be masked, or divided in a wider type."""
+    report = died(run, signal=SIGFPE, code=1, code_bytes=IDIV_ECX, registers={"rcx": divisor})
+    assert ("has no quotient by -1: mask or replace it" in advice(report)) == overflow
+    assert ("Check the sizes" in advice(report)) != overflow
+
+
 @needs_capstone
 def test_arithmetic_reads_a_divisor_in_memory(run: Path) -> None:
     """div dword ptr [rdi], with the recorded operand."""

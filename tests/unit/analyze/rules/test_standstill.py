@@ -73,6 +73,25 @@ def test_parent_of_a_working_child_is_only_possibly_to_blame(run: Path) -> None:
     assert "waited for a child process" in summary(report)
 
 
+@pytest.mark.parametrize(
+    ("at", "queue", "alone"),
+    [
+        (5_000, "multiprocessing/queues", True),
+        (59_990, "multiprocessing/queues", False),  # it ended with the rest
+        (5_000, "queue", False),  # a thread fills it
+    ],
+)
+def test_queue_whose_writers_have_all_ended_waits_for_ever(at: int, queue: str, alone: bool, run: Path) -> None:
+    """A result that cannot be pickled is dropped by the queue's own thread, and the worker ends well."""
+    get: list[Frame] = [("Queue.get", f"/usr/lib/python3.11/{queue}.py", 103), ("main", s.SCRIPT, 12)]
+    worker = Box(pid=102, ppid=101).at(at).exit(0)
+    report = ended(run, stopped(parent(), get), worker)
+    assert report.verdict is not None and report.verdict.class_ == "hang"
+    assert ("had ended with status" in summary(report)) == alone
+    assert ("cannot be pickled" in advice(report)) == alone
+    assert verdict(report)[1] == ("likely" if alone else "possible")
+
+
 @pytest.mark.parametrize("by", [["kubelet"], ["python", "supervisor.py"]])
 def test_idle_service_that_is_stopped_does_not_hang(by: list[str], run: Path) -> None:
     """The look-alike: waiting for requests is what it does, and no time limit ended it."""
