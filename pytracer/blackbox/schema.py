@@ -41,6 +41,8 @@ JOURNAL_BYTES = 2 * 1024 * 1024
 JOURNAL_MAGIC = 0x4A45
 # sigqueue(pid, REQUEST_SIGNAL, REQUEST_VALUE) requests the stacks of all threads of a running process.
 REQUEST_SIGNAL = 60
+# "on_its_way" of an EXCEPTION that a DataLoader worker hands over to the process that reads from the loader, and goes on.
+ON_FETCH = "fetch"
 REQUEST_VALUE = 0x70795472
 JOURNAL_FIRST = 8  # offset of the first entry: id 0 means unknown
 

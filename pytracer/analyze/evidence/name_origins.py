@@ -17,6 +17,7 @@ from pytracer.analyze.evidence.program_syntax import (
     names_of_line,
     passed_as,
     scope_of,
+    second_parameter,
     subscripts_of_line,
 )
 from pytracer.analyze.naming import short_file
@@ -66,6 +67,18 @@ def meant_words(snapshot: Snapshot, exception: ExceptionReport | None, stack: Se
     """`` `metrics` was an empty list ``: those of the failing line that the message is about."""
     _, meant = _names_and_meant(snapshot, exception, stack)
     return " and ".join(f"`{name}` was {_value_words(value)}" for name, value in [*meant.items()][:_MOST]) or None
+
+
+def sample_number(snapshot: Snapshot, exception: ExceptionReport, stack: Sequence[PythonFrame]) -> str | None:
+    """The number that `__getitem__` of the program was called with, where the exception was raised in it."""
+    frame = next((item for item in stack if not is_library_file(item.file)), None)
+    tree = syntax_tree(snapshot, frame)
+    if tree is None or frame is None or frame.line is None:
+        return None
+    scope = scope_of(tree, frame.line)
+    name = second_parameter(scope) if getattr(scope, "name", None) == "__getitem__" else None
+    value = next((item.value for item in exception.variables or () if item.name == name), None)
+    return value if value is not None and value.isdecimal() else None
 
 
 def passed_words(snapshot: Snapshot, frame: PythonFrame | None) -> str | None:

@@ -259,6 +259,11 @@ def _parameters(scope: Scope) -> list[str]:
     return [item.arg for item in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
 
 
+def second_parameter(scope: Scope) -> str | None:
+    """Of a method that takes one argument beside `self`: that."""
+    return next(iter(_parameters(scope)[1:]), None)
+
+
 def passed_as(tree: ast.Module, line: int, scope: Scope, name: str) -> str | None:
     """The caller's own name for a parameter: `step(model, batch)` passes `batch`; None for anything but a name.
 

@@ -15,14 +15,17 @@ from itertools import islice
 from typing import NoReturn
 
 from pytracer.blackbox.note_codes import NoteCode
-from pytracer.blackbox.numbers import TEXT_RECORD_BYTES, Entry, Record
+from pytracer.blackbox.numbers import ON_FETCH, TEXT_RECORD_BYTES, Entry, Record
 from pytracer.record.bootstrap.patches import Patches
 from pytracer.record.core import Core
+from pytracer.record.torch import exceptions
 
 LOOKED_AT = 64  # indices of a batch: more would not fit into a record
 WORD_CHARACTERS = 40
+MOST_ERRORS = 8  # of one worker: the first one usually ends the program
 
 _patches = Patches()
+_errors = 0
 
 
 def install(box: Core) -> None:
@@ -98,10 +101,21 @@ def _recorded(box: Core, fetch: Callable[[object], object]) -> Callable[[object]
             box.lib.pytracer_count_hook_error()
         try:
             return fetch(indices)
+        except Exception as error:
+            _write_error(box, error)
+            raise
         finally:  # an exception is handed over, too: the loading is over
             _sample(box, "")
 
     return fetch_and_record
+
+
+def _write_error(box: Core, error: Exception) -> None:
+    """The process that reads from the loader gets it as a text: without the variables of the line."""
+    global _errors
+    if _errors < MOST_ERRORS and box.recording:
+        _errors += 1
+        exceptions.write(box, error, error.__traceback__, on_its_way=ON_FETCH)
 
 
 def _sample(box: Core, words: str) -> None:

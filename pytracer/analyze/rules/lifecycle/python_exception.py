@@ -32,19 +32,27 @@ from pytracer.analyze.evidence.memory_holders import (
     holder_advice,
     holder_evidence,
 )
-from pytracer.analyze.evidence.name_origins import meant_words, origin_words
+from pytracer.analyze.evidence.name_origins import meant_words, origin_words, sample_number
 from pytracer.analyze.evidence.phrases import collective_evidence, error_words
 from pytracer.analyze.evidence.reraised import Reraised, reraised
 from pytracer.analyze.evidence.waits import LET_THREAD_END, ProcessWait, kept_by_thread
 from pytracer.analyze.known.exceptions import exception_advice
 from pytracer.analyze.naming import introduction, name_words, place_words, subject_words
-from pytracer.analyze.parts import innermost_of_program, is_library_file
+from pytracer.analyze.parts import innermost_of_program, is_library_file, python_frame
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
 from pytracer.analyze.tensors.source_lines import line_text
 from pytracer.analyze.view import JobView, ProcessView
-from pytracer.report.job import Evidence, HandledExceptionReport, PythonFrame
+from pytracer.blackbox.schema import ON_FETCH
+from pytracer.decode.types.journal import UncaughtException
+from pytracer.decode.types.snapshot import Snapshot
+from pytracer.report.job import Evidence, ExceptionReport, HandledExceptionReport, PythonFrame, VariableReport
 
 _VARIABLES = 6
+_SAMPLE = (
+    "and at the sample that it was given: `for i in range(len(dataset)): dataset[i]` in one process finds it, or "
+    "num_workers=0 under a debugger."
+)
+_NUMBER = "with sample {0}: `dataset[{0}]` in one process repeats it."
 _QUOTED = 80  # characters of a line of the program
 _ENFORCE = re.compile(r"^\[enforce fail at [\w./]+:\d+\] [^.]{0,40}\. ")  # of torch's allocator
 
@@ -73,7 +81,7 @@ class PythonException:
         view, lost = judgement.found.view, judgement.found.lost
         frame, first = view.python_frame, reraised(view.exception)
         again = f" by {name_words([view])}" if view.index != judgement.views[0].index else ""
-        circumstances = f"{_meant(view, first)}{_piled(view)}{_thread(view)}{_kept_words(view)}"
+        circumstances = f"{_meant(job, view, first)}{_piled(view)}{_thread(view)}{_kept_words(view)}"
         raised = f"{_words(view, first)}{_at(frame, first, again)}{circumstances}"
         return Description(
             f"{introduction(judgement.views)} raised {raised}.",
@@ -102,10 +110,43 @@ class PythonException:
         )
 
 
-def _meant(view: ProcessView, first: Reraised | None) -> str:
+def _meant(job: JobView, view: ProcessView, first: Reraised | None) -> str:
     """What the variables were that the message is about."""
-    words = meant_words(view.process.snapshot, view.exception, view.exception_stack) if first is None else None
+    raised = _raiser(job, view, first)
+    words = meant_words(raised.snapshot, raised.exception, raised.stack) if raised is not None else None
     return f": {words}" if words is not None else ""
+
+
+@dataclass(frozen=True)
+class _Raiser:
+    """The process that raised an exception, and what it recorded of it."""
+
+    snapshot: Snapshot
+    exception: ExceptionReport
+    stack: Sequence[PythonFrame]
+
+
+def _raiser(job: JobView, view: ProcessView, first: Reraised | None) -> _Raiser | None:
+    """The process itself; of an exception that a DataLoader worker handed over, the worker, with its variables."""
+    exception = view.exception
+    if exception is None:
+        return None
+    if first is None:
+        return _Raiser(view.process.snapshot, exception, view.exception_stack)
+    own = view.process.snapshot
+    for worker in job.views:
+        theirs = worker.process.snapshot
+        if worker.process.role != "dataloader-worker" or (theirs.boot_id, theirs.ppid) != (own.boot_id, own.pid):
+            continue
+        for fact in theirs.recorded(UncaughtException):
+            frames = [python_frame(frame) for frame in fact.data.python_stack]
+            lines = [(frame.file, frame.line) for frame in frames]
+            same = first.frame is not None and (first.frame.file, first.frame.line) in lines
+            if fact.data.on_its_way == ON_FETCH and fact.data.type == first.type and same:
+                variables = [VariableReport(name=item.name, value=item.value) for item in fact.data.variables]
+                report = ExceptionReport(type=fact.data.type, message=fact.data.message, variables=variables)
+                return _Raiser(theirs, report, frames)
+    return None
 
 
 def _piled(view: ProcessView) -> str:
@@ -141,14 +182,14 @@ def _at(frame: PythonFrame | None, first: Reraised | None, by: str) -> str:
 
 def _read_it(job: JobView, view: ProcessView, first: Reraised | None) -> str:
     if first is not None and first.frame is not None and "DataLoader worker" in first.where:
-        sample = (
-            f"Look at {place_words(first.frame)} and at the sample that it was given: `for i in range(len(dataset)): "
-            "dataset[i]` in one process finds it, or num_workers=0 under a debugger."
-        )
-        return " ".join(filter(None, (sample, exception_advice(first.type, first.message, "that line"))))
+        raised = _raiser(job, view, first)
+        number = sample_number(raised.snapshot, raised.exception, raised.stack) if raised is not None else None
+        sample = f"Look at {place_words(first.frame)} {_SAMPLE if number is None else _NUMBER.format(number)}"
+        known = exception_advice(first.type, first.message, "that line")
+        return _origin(job, view, first) + " ".join(filter(None, (sample, known)))
     if any(death.primary is False and death.view.process.role == "rank" for death in job.deaths):
-        return f"{_what_to_do(view, first)} The other ranks' errors followed from it."
-    return _what_to_do(view, first)
+        return f"{_what_to_do(job, view, first)} The other ranks' errors followed from it."
+    return _what_to_do(job, view, first)
 
 
 def _variables_evidence(view: ProcessView) -> Evidence | None:
@@ -168,11 +209,15 @@ def _uses(text: str, name: str) -> bool:
     return re.search(rf"(?<![\w.]){re.escape(name)}\b", text) is not None
 
 
-def _what_to_do(view: ProcessView, first: Reraised | None) -> str:
+def _what_to_do(job: JobView, view: ProcessView, first: Reraised | None) -> str:
     """By type and message, and where the values of the line came from."""
-    known = _by_kind(view, first)
-    origin = origin_words(view.process.snapshot, view.exception, view.exception_stack) if first is None else None
-    return f"{capital(origin)}. {known}" if origin is not None else known
+    return f"{_origin(job, view, first)}{_by_kind(view, first)}"
+
+
+def _origin(job: JobView, view: ProcessView, first: Reraised | None) -> str:
+    raised = _raiser(job, view, first)
+    words = origin_words(raised.snapshot, raised.exception, raised.stack) if raised is not None else None
+    return f"{capital(words)}. " if words is not None else ""
 
 
 def _by_kind(view: ProcessView, first: Reraised | None) -> str:
