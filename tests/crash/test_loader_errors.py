@@ -1,4 +1,4 @@
-"""An exception that a DataLoader worker hands over is told with what the worker recorded of it: variables, and the sample."""
+"""An exception that a DataLoader worker hands over is told with the variables of the worker, and the sample."""
 
 from __future__ import annotations
 
