@@ -19,6 +19,7 @@ from pytracer.decode.types.snapshot import Storage
 
 COMPUTED = "computed"  # Place.found: from a sum, or from where an access that ran on had begun
 _LARGEST_ACCESS_BYTES = 64
+_LARGEST_FRAME_BYTES = 1 << 20  # of a function whose stack may have overflowed
 _OUTSIDE = ("unmapped", "past-storage", "before-storage", "freed-storage", "heap", "none", "non-canonical")
 # What an address may be by accident that was computed from a wrong index, or reached by running on.
 _ANYTHING = ("unmapped", "past-storage", "before-storage", "heap", "none", "non-canonical", "image", "file-mapping")
@@ -38,9 +39,16 @@ def aimed_at(
     if place is None or access == "execute":
         return place
     told = _by_operand(space, place, instruction)
+    if place.kind == "stack-guard" and not _near_stack_pointer(space, place.addr):
+        return _by_overrun(space, place, access, instruction) or place  # it lies above what ran on, as any mapping may
     if told is not place or place.kind not in _ANYTHING or place.found == FOUND:
         return told
     return _by_sum(space, place) or _by_overrun(space, place, access, instruction) or place
+
+
+def _near_stack_pointer(space: AddressSpace, addr: int) -> bool:
+    crash = space.snapshot.crash
+    return crash is None or abs(crash.sp - addr) < _LARGEST_FRAME_BYTES
 
 
 def _by_operand(space: AddressSpace, place: Place, instruction: Instruction | None) -> Place:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from pytracer._text import message_words
 from pytracer.analyze.evidence.phrases import error_words
@@ -27,6 +28,15 @@ def handled_error(view: ProcessView) -> HandledExceptionReport | None:
     request = view.exit_request
     first = next(iter(request.context or ()), None) if request is not None else None
     return first if first is not None and first.type not in _QUIET and not _parser(view) else None
+
+
+def left_at(views: Sequence[ProcessView]) -> str:
+    """` by SystemExit at train.py:14 in train`: where the one process left in mid-work; nothing at a program's end."""
+    request = views[0].exit_request if len(views) == 1 else None
+    frame = innermost_of_program((request.python_stack if request is not None else None) or ())
+    if frame is None or frame.function in (None, "<module>"):
+        return ""
+    return f" by SystemExit at {place_words(frame)}"
 
 
 def exit_words(view: ProcessView) -> tuple[str, str, str | None]:

@@ -18,6 +18,7 @@ from pytracer.analyze.collectives.absent_ranks import Absence, find_absences, la
 from pytracer.analyze.collectives.conditional import is_conditional
 from pytracer.analyze.collectives.description import at_place, span_words
 from pytracer.analyze.deaths.attribution import symptom_evidence, views_of
+from pytracer.analyze.evidence.exit_requests import left_at
 from pytracer.analyze.evidence.sent_signals import Sent, last_request
 from pytracer.analyze.evidence.signal_senders import chain_words
 from pytracer.analyze.platform.signals import signal_name
@@ -63,8 +64,9 @@ class UnevenInputs:
         count = f" after {count_words(last, 'collective')}" if last is not None and len(ranks) == 1 else ""
         if early:
             count = " before its first collective" if len(ranks) == 1 else " before their first collective"
+        how = f"{_asked_words(job, item, asked)}{left_at(item.views)}"
         return Description(
-            f"{capital(span_words(ranks))} finished{count} and left{_asked_words(job, item, asked)}, while "
+            f"{capital(span_words(ranks))} finished{count} and left{how}, while "
             f"{span_words(wait.waiters)} went on to {item.where}{at_place(wait.call)}.",
             [steps, *(last_seen(view) for view in item.views[:2]), paired_before(job, item), *symptom_evidence(job)],
             _ASKED_ADVICE.format(capital(span_words(ranks)), signal_name(asked.signal))

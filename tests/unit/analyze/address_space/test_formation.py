@@ -6,6 +6,8 @@ import struct
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from pytracer.analyze.address_space.address_info import Place
 from pytracer.analyze.assemble.view import build_view
 from pytracer.analyze.timeline.clock import RunClock
@@ -111,6 +113,19 @@ def test_overrun_into_a_library_names_the_origin_and_not_the_victim(tmp_path: Pa
     found = place(tmp_path, box, HEAP[1], code=2, registers=registers, code_bytes=FILL, error_code=7, mappings=mappings)
     assert found.overrun is not None and found.storage is not None
     assert (found.kind, found.storage.base, found.overrun.left_bytes) == ("past-storage", BASE, 0x1000)
+
+
+@needs_capstone
+@pytest.mark.parametrize("room", [7 << 20, 4096])
+def test_overrun_that_ends_at_a_guard_page_is_one_unless_the_stack_is_full(room: int, tmp_path: Path) -> None:
+    """The stack of the thread that writes lies right above the tensor; near its end it may have overflowed itself."""
+    low = HEAP[1] + 4096
+    guard, stack = (HEAP[1], low, "---p", 0, ""), (low, low + (8 << 20), "rw-p", 0, "")
+    registers = {"rdi": HEAP[1], "rdx": BASE, "rcx": 0x1000, "rsp": low + room}
+    how = {"registers": registers, "code_bytes": FILL, "error_code": 7, "stack": stack[:2]}
+    box = Box(pid=101).alloc(BASE, 4096)
+    found = place(tmp_path, box, HEAP[1], code=2, mappings=[HEAP, guard, stack], **how)
+    assert found.kind == ("past-storage" if room > 4096 else "stack-guard")
 
 
 @needs_capstone
