@@ -20,12 +20,17 @@ _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
 
 class ExceptionEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`type`: names without modules; `message`: a regular expression, whose groups `advice` may name."""
+    """`type`: names without modules; `message`: a regular expression, whose groups `advice` may name.
+
+    `source`: a regular expression for the text of the program's line; an entry with one needs that text.
+    """
 
     advice: str
     example: str
     type: tuple[str, ...] = ()
     message: str | None = None
+    source: str | None = None
+    source_example: str = ""
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -38,17 +43,20 @@ def exception_entries() -> tuple[ExceptionEntry, ...]:
     return msgspec.toml.decode(_FILE.read_bytes(), type=_File).advice
 
 
-def exception_advice(kind: str | None, message: str | None, line: str) -> str | None:
+def exception_advice(kind: str | None, message: str | None, line: str, source: str | None = None) -> str | None:
     """The advice of the first entry that matches.
 
     Args:
         kind: The exception's type, with or without its modules.
         message: Its message.
         line: What its line in the program is called.
+        source: The text of that line, if it is known.
     """
     name, text = re.split(r"\.|::", kind or "")[-1], (message or "")[:_MESSAGE_CHARACTERS]
     for entry in exception_entries():
         if entry.type and name not in entry.type:
+            continue
+        if entry.source is not None and re.search(entry.source, source or "") is None:
             continue
         found = re.search(entry.message, text) if entry.message is not None else None
         if found is not None or entry.message is None:

@@ -248,7 +248,7 @@ def _by_message(view: ProcessView, first: Reraised | None, frame: PythonFrame | 
     if text is not None and len(text) <= _QUOTED:
         place = f"{place} (`{text}`)"
     raised = first if first is not None else view.exception
-    known = exception_advice(raised.type, raised.message, place) if raised is not None else None
+    known = exception_advice(raised.type, raised.message, place, text) if raised is not None else None
     return known or (
         f"Print the values, types and shapes that go into {place}, and compare them with what the message asks for; "
         "`python -m pdb -c continue` stops there with all variables."

@@ -23,7 +23,7 @@ LINE = "train.py:12 in main"
 def test_entry_answers_its_own_example(entry: ExceptionEntry) -> None:
     """No entry before it takes it, and all words that it fills in are groups of its expression."""
     kind = entry.type[0] if entry.type else "RuntimeError"
-    said = exception_advice(f"torch.{kind}", entry.example, LINE)
+    said = exception_advice(f"torch.{kind}", entry.example, LINE, entry.source_example)
     groups = re.search(entry.message or "", entry.example)
     assert groups is not None and said is not None
     start = re.split(r"\{\w+\}", entry.advice)[0]
@@ -37,6 +37,13 @@ def test_message_with_braces_is_quoted_as_it_is() -> None:
     """A key may be any text."""
     said = exception_advice("KeyError", "'{line}'", LINE)
     assert said is not None and said.startswith("The key '{line}' is looked up at train.py:12 in main")
+
+
+@pytest.mark.parametrize("source", [None, 'rows["optimizer"]', "table[config_of(name)]"])
+def test_entry_for_a_kind_of_line_needs_that_line(source: str | None) -> None:
+    """The look-alikes: an unknown line, and names that are no checkpoint or configuration."""
+    said = exception_advice("KeyError", "'optimizer'", LINE, source)
+    assert said is not None and said.startswith("The key 'optimizer' is looked up")
 
 
 def test_exception_of_the_program_s_own_type_has_no_entry() -> None:
