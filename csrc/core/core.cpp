@@ -6,6 +6,7 @@
 #include "core/file/journal.h"
 #include "core/file/records.h"
 #include "core/file/run_directory.h"
+#include "core/interpose/exit_requests.h"
 #include "core/interpose/python_exceptions.h"
 #include "core/interpose/sandbox.h"
 #include "core/probe/find_python.h"
@@ -137,6 +138,7 @@ int pytracer_open_scoped_tensors(void) { return core::recording() && core::open_
 void pytracer_scoped_tensors(uint32_t role, const void* tensors, size_t count) {
   if (core::recording()) core::scoped_tensors(static_cast<blackbox::TensorRole>(role), static_cast<const blackbox::ScopedTensor*>(tensors), count);
 }
+void pytracer_watch_exits(void) { core::watch_exit_requests(); }
 void pytracer_exception_recorded(uint64_t exception) { core::python_exception_recorded(exception); }
 void pytracer_count_hook_error(void) {
   if (core::recording()) std::atomic_ref(g_box.header->hook_errors).fetch_add(1, std::memory_order_relaxed);

@@ -113,6 +113,9 @@ PYTRACER_API void pytracer_count_hook_error(void);
 /// An exception that reached the top, by its address, has been written with pytracer_journal(): the core does not write it again.
 PYTRACER_API void pytracer_exception_recorded(uint64_t exception);
 
+/// Records where the program asks for its end from now on. With the GIL; a preloaded core has begun with the interpreter.
+PYTRACER_API void pytracer_watch_exits(void);
+
 /// Sets the scope of the calling thread to `id`, a journal id of a SCOPE; 0: none. Returns the previous one.
 PYTRACER_API uint32_t pytracer_scope(uint32_t id);
 

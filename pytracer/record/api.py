@@ -81,6 +81,8 @@ def enable(
             _say(f"a process keeps its recording: continuing in {box.directory}")
     elif not _start(box, directory):
         return None
+    else:
+        box.held.pytracer_watch_exits()
     python_half.start(chosen)
     return box.directory
 

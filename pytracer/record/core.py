@@ -53,6 +53,7 @@ class Core:
             self.lib._name
         )  # functions called with the GIL held: ctypes releases it around those of `lib`
         self.held.pytracer_refresh_names.restype = ctypes.c_uint64
+        self.held.pytracer_watch_exits.restype = None
         self.held.pytracer_step.argtypes = [ctypes.c_int64, ctypes.c_uint32]  # reads the addresses of named tensors
         self.held.pytracer_step.restype = None
         self.held.pytracer_name.argtypes = [ctypes.c_uint32] * 5 + [

@@ -281,3 +281,13 @@ def test_report_names_the_line_of_sys_exit(tmp_path: Path) -> None:
     report = traced_run(sys.executable, written(tmp_path, code), run=tmp_path / "run").report
     assert verdict(report) == ("exit", "certain")
     assert "ended itself with exit status 2: argparse refused the command line at train.py:2" in summary(report)
+
+
+def test_enabled_program_names_the_line_of_its_exit(tmp_path: Path) -> None:
+    """Without a launcher, from enable() on; its status and output are those of the program."""
+    code = "import sys, pytracer\npytracer.enable({!r})\ndef main():\n    sys.exit('no data')\nmain()\n"
+    run = tmp_path / "run"
+    done = ended([sys.executable, written(tmp_path, code.format(str(run)))], environment(), run)
+    assert (done.status, done.stderr) == (1, "no data\n")
+    assert verdict(done.report) == ("exit", "certain")
+    assert "exit status 1: SystemExit, no data, was raised at train.py:4 in main" in summary(done.report)

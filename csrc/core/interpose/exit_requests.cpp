@@ -156,8 +156,8 @@ void watch_exit_requests() noexcept {
                find(interpreter.tuple_size, "PyTuple_Size") && find(interpreter.tuple_item, "PyTuple_GetItem") &&
                find(interpreter.integer, "PyLong_Type") && find(interpreter.boolean, "PyBool_Type") && find(interpreter.text, "PyUnicode_Type");
   if (!known) return;
-  lead_exit_to_us();
-  lead_init_to_us();
+  if (original_exit == nullptr) lead_exit_to_us();
+  if (original_init == nullptr) lead_init_to_us();
 }
 
 }  // namespace pytracer::core

@@ -3,7 +3,8 @@
 
 namespace pytracer::core {
 
-/// Once the interpreter has begun to start, with the GIL: from now on the last places are recorded. Does nothing for an unknown CPython.
+/// With the GIL, once the interpreter has begun to start: from now on the places are recorded. Does nothing for an unknown CPython, and the
+/// second time.
 void watch_exit_requests() noexcept;
 
 }  // namespace pytracer::core
