@@ -1,7 +1,9 @@
 """other-death: everything that no other rule explains, stated plainly.
 
 What: names how a process died when no cause was found: the signal or the exit status, who sent it, what is missing.
-A signal from outside gets its class, and its sender is named with its command line and its part in the job.
+A signal from outside gets its class, and its sender is named with its command line and its part in the job. A Python
+program that asked for its own end by SystemExit (sys.exit(), argparse) gets the line; if it was handling an exception
+then, that one is the cause, likely: the program decided so.
 
 Why it happens: see each sentence.
 
