@@ -654,23 +654,28 @@ def test_lines_that_are_each_one_rank_s_own_are_a_branch(run: Path) -> None:
     assert apart(run, 40, 48, rounds=(0, 0)).startswith("Compare the two lines: a branch on the rank")
 
 
-@pytest.mark.parametrize("test", ["rank == 0", "is_main_process()", "epoch % 2 == 0"])
-def test_branch_on_the_rank_is_named_by_its_line(run: Path, test: str) -> None:
-    """By the source of the lines that led to the call; another condition may only have come out differently."""
+def below_source(run: Path, source: str, function: str, number: int) -> str:
+    """The advice where rank 0 came to its all_reduce by a line of this program, and rank 1 is in a broadcast."""
     run.mkdir(exist_ok=True)
     program = run / "program.py"
-    program.write_text(f"def fit():\n    if {test}:\n        reduce()\n", encoding="utf-8")
+    program.write_text(source, encoding="utf-8")
     os.utime(program, (1, 1))
     job = Ranks(2)
     job.everybody(DONE)
     job.calls(0, call(state="failed", line=44), first=2)
     job.calls(1, call("broadcast_", root=0, state="failed", line=48), first=2)
     torchs = ("all_reduce", f"{TORCH}/distributed/distributed_c10d.py", 3252)
-    stack = [torchs, ("step", SCRIPT, 44), ("fit", str(program), 3)]
+    stack = [torchs, ("step", SCRIPT, 44), (function, str(program), number)]
     job.boxes[0].at(7000).exception("RuntimeError", TIME_OUT, stack).exit(1)
     job.endings[0] = {"exit_code": 1}
     job.raised(1)
-    said = advice(build_report(job.job(run)))
+    return advice(build_report(job.job(run)))
+
+
+@pytest.mark.parametrize("test", ["rank == 0", "is_main_process()", "epoch % 2 == 0"])
+def test_branch_on_the_rank_is_named_by_its_line(run: Path, test: str) -> None:
+    """By the source of the lines that led to the call; another condition may only have come out differently."""
+    said = below_source(run, f"def fit():\n    if {test}:\n        reduce()\n", "fit", 3)
     assert said.startswith(f"program.py:3 in fit is below `if {test}:` (line 2), ")
     assert ("so that only some ranks call what communicates there" in said) == ("epoch" not in test)
     assert ("and rank 1 never called it: see whether that came out differently" in said) == ("epoch" in test)
@@ -679,20 +684,7 @@ def test_branch_on_the_rank_is_named_by_its_line(run: Path, test: str) -> None:
 @pytest.mark.parametrize("test", ["rank != 0", "not batches"])
 def test_return_of_other_ranks_before_the_call_is_named(run: Path, test: str) -> None:
     """A rank that returns early decides as much as a branch around the line; by data it may be any of several."""
-    run.mkdir(exist_ok=True)
-    program = run / "program.py"
-    program.write_text(f"def save():\n    if {test}:\n        return\n    reduce()\n", encoding="utf-8")
-    os.utime(program, (1, 1))
-    job = Ranks(2)
-    job.everybody(DONE)
-    job.calls(0, call(state="failed", line=44), first=2)
-    job.calls(1, call("broadcast_", root=0, state="failed", line=48), first=2)
-    torchs = ("all_reduce", f"{TORCH}/distributed/distributed_c10d.py", 3252)
-    stack = [torchs, ("step", SCRIPT, 44), ("save", str(program), 4)]
-    job.boxes[0].at(7000).exception("RuntimeError", TIME_OUT, stack).exit(1)
-    job.endings[0] = {"exit_code": 1}
-    job.raised(1)
-    said = advice(build_report(job.job(run)))
+    said = below_source(run, f"def save():\n    if {test}:\n        return\n    reduce()\n", "save", 4)
     assert ("program.py:4 in save comes after `if rank != 0:` (line 2, which leaves), " in said) == ("rank" in test)
 
 
