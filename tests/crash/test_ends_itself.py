@@ -57,19 +57,20 @@ def test_worker_whose_work_has_ended_did_not_ask_for_it(run: Path) -> None:
     assert done.status == 5
     report = done.report
     assert all(item.id != "ended-itself" for item in report.findings or [])
-    assert all(item.python_stack is None for item in report.processes or ())
     assert report.verdict is not None
-    assert report.verdict.class_ == "unknown"
+    assert report.verdict.class_ == "exit"
+    assert "SystemExit was raised" in (report.verdict.summary or "")
 
 
 @pytest.mark.parametrize("way", ["preload", "enable"])
-def test_orderly_end_keeps_no_stacks(way: str, run: Path) -> None:
-    """sys.exit() has unwound all frames; the report states that the call site is missing."""
+def test_orderly_end_has_the_line_of_its_request(way: str, run: Path) -> None:
+    """sys.exit() has unwound all frames when the process ends; its line was recorded before."""
     done = victim(PROGRAM, "in_order", run=run, way=way)
     assert done.status == 6
     assert done.box.ending is None
     assert done.report.verdict is not None
-    assert done.report.verdict.class_ == "unknown"
+    assert done.report.verdict.class_ == "exit"
+    assert "exit status 6: SystemExit was raised at" in (done.report.verdict.summary or "")
 
 
 def test_end_of_a_ray_actor_is_known_by_its_function(run: Path) -> None:

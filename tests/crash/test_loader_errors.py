@@ -53,7 +53,7 @@ def test_variables_and_sample_of_the_worker_are_told(program: Path, tmp_path: Pa
     assert "in DataLoader worker process 0, at train.py:12 in __getitem__" in summary(report)
     assert summary(report).endswith(": `words` was an empty list.")
     said = advice(report)
-    assert said.startswith("`words`, an empty list, comes from train.py:11 (`words = self.rows[number]`).")
+    assert said.startswith("`words`, an empty list, comes from line 11 (`words = self.rows[number]`).")
     assert "train.py:12 in __getitem__ with sample 3: `dataset[3]` in one process repeats it." in said
 
 

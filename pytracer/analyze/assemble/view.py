@@ -291,8 +291,14 @@ def _exit_request(process: Process) -> r.ExitRequestReport | None:
         item for item in process.snapshot.recorded(ExitRequest) if item.mono_ns >= process.snapshot.created_mono_ns
     ]
     last = facts[-1].data if facts else None
-    ended_so = process.status_kind == "exited" and process.snapshot.ending is None and process.exception is None
-    if last is None or not ended_so or last.status != process.exit_code or len(facts) >= _MOST_EXIT_REQUESTS:
+    ended_so = process.status_kind == "exited" and ending_in_mid_work(process.snapshot.ending) is None
+    if (
+        last is None
+        or not ended_so
+        or last.status != process.exit_code
+        or process.exception is not None
+        or len(facts) >= _MOST_EXIT_REQUESTS
+    ):
         return None
     return r.ExitRequestReport(
         status=last.status,

@@ -48,7 +48,7 @@ class NameOrigin:
 
 
 def origin_words(snapshot: Snapshot, exception: ExceptionReport | None, stack: Sequence[PythonFrame]) -> str | None:
-    """`` `metrics`, an empty list, comes from train.py:23 (`report(evaluate(model))`) ``; or None.
+    """`` `metrics`, an empty list, comes from line 23 (`report(evaluate(model))`) ``; or None.
 
     Args:
         snapshot: The process that raised it: its sources count only as they were when it began.
@@ -60,7 +60,7 @@ def origin_words(snapshot: Snapshot, exception: ExceptionReport | None, stack: S
     found = (_follow(snapshot, own, name, meant.get(name)) for name in meant or names)
     known = [item for item in found if item is not None]
     kept = known[:_MOST] if meant or len(known) == 1 else ()  # of a line with one variable, that
-    return "; ".join(_words(item) for item in kept) or None
+    return "; ".join(_words(item, own[0].file) for item in kept) or None
 
 
 def meant_words(snapshot: Snapshot, exception: ExceptionReport | None, stack: Sequence[PythonFrame]) -> str | None:
@@ -82,20 +82,22 @@ def sample_number(snapshot: Snapshot, exception: ExceptionReport, stack: Sequenc
 
 
 def passed_words(snapshot: Snapshot, frame: PythonFrame | None) -> str | None:
-    """`` `axes` comes from train.py:8 (`axes = find()`) ``, of what a line passes to native code; None for many."""
+    """`` `axes` comes from line 8 (`axes = find()`) ``, of what a line passes to native code; None for many."""
     tree = syntax_tree(snapshot, frame)
     if tree is None or frame is None or frame.line is None:
         return None
     found = (_follow(snapshot, [frame], name, None) for name in names_of_line(tree, frame.line))
     known = [item for item in found if item is not None]
-    return "; ".join(_words(item) for item in known) if 0 < len(known) <= _MOST else None
+    return "; ".join(_words(item, frame.file) for item in known) if 0 < len(known) <= _MOST else None
 
 
-def _words(item: NameOrigin) -> str:
+def _words(item: NameOrigin, file: str | None) -> str:
+    """`file`: of the failing line, which is named beside it."""
     value = f", {_value_words(item.value)}," if item.value is not None else ""
     text = item.text if len(item.text) <= _QUOTED else f"{item.text[: _QUOTED - 3]}..."
     also = f", and {item.also}" if item.also is not None else ""
-    return f"`{item.name}`{value} comes from {short_file(item.frame.file)}:{item.frame.line} (`{text}`){also}"
+    place = "line " if item.frame.file == file else f"{short_file(item.frame.file)}:"
+    return f"`{item.name}`{value} comes from {place}{item.frame.line} (`{text}`){also}"
 
 
 def _value_words(value: str) -> str:
@@ -119,9 +121,11 @@ def _names_and_meant(
     tree = syntax_tree(snapshot, frame)
     if tree is None or frame.line is None:
         return (), {}
-    looked_up = subscripts_of_line(tree, frame.line) if _LOOK_UP.search(exception.type or "") else []
-    if looked_up:
-        return looked_up, {name: values[name] for name in looked_up if name in values}
+    own_line = frame is stack[0] and _LOOK_UP.search(exception.type or "") is not None
+    looked_up = subscripts_of_line(tree, frame.line) if own_line else []
+    if looked_up:  # of several tables, one that is not known may be the one
+        known = all(name in values for name in looked_up)
+        return looked_up, {name: values[name] for name in looked_up} if known else {}
     names = names_of_line(tree, frame.line)
     return names, {name: values[name] for name in _meant(exception.message or "", names, values)}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Literal
 
@@ -24,6 +25,18 @@ from pytracer.report.job import (
 
 ACCESS_PAST = {"read": "read", "write": "wrote", "execute": "jumped to", None: "touched"}
 _OPERANDS = "the operands of the faulting instruction (pip install 'pytracer[disasm]')"
+
+
+_TORCHSCRIPT = "The following operation failed in the TorchScript interpreter"
+_INNER = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception): (?!The following operation failed)(.+)", re.MULTILINE)
+
+
+def torchscript_error(message: str) -> str | None:
+    """The error inside a message of TorchScript's interpreter, which comes last, below its own traceback."""
+    if not message.startswith(_TORCHSCRIPT):
+        return None
+    found = list(_INNER.finditer(message))
+    return found[-1][0].strip() if found else None
 
 
 def missing_operands(view: ProcessView) -> str | None:

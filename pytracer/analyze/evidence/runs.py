@@ -8,6 +8,7 @@ from pytracer.analyze.evidence.heap import heap_damage
 from pytracer.analyze.evidence.jumps import wild_jump
 from pytracer.analyze.view import ProcessView
 
+_KERNELS = ("[vvar]", "[vvar_vclock]")
 _NOBODYS = ("unmapped", "none", "image", "file-mapping", "heap", "stack")
 
 
@@ -23,4 +24,8 @@ def ran_on(view: ProcessView) -> Run | None:
         return None
     if ran_over(view) or heap_damage(view) is not None or wild_jump(view) is not None:
         return None
+    kernels = place.mapping if place.mapping is not None and place.mapping.path in _KERNELS else None
+    if kernels is not None:  # it may be read, but for pages that this machine lacks
+        beside = [item for item in crash.mappings if item.path not in _KERNELS]
+        return run_beside(beside, kernels.start, fault.access)
     return run_beside(crash.mappings, place.addr, fault.access)

@@ -236,6 +236,9 @@ def _advice(job: JobView, item: _Found) -> str:
     if found.field == "size" and ops & set(_SHARDED):
         return _ADVICE_UNITS
     if found.field == "op":
+        apart = _threads_advice(item, views_of(job, [side.ranks[0] for side in found.variants[:2]]))
+        if apart is not None:
+            return apart
         counted = _counted(job, item)
         broadcast = _ADVICE_BROADCAST if counted is not None and _has_broadcast(found) else ""
         return (counted or _ADVICE["op"]) + broadcast + more
@@ -285,6 +288,23 @@ def _counted(job: JobView, item: _Found) -> str | None:
     return (
         f"{loop}; if only {only} comes to {_site_words(sites[rare])} (a branch on the rank or on its data), take it "
         "out of that branch, or call it on all ranks. Print the rank at both lines to see which."
+    )
+
+
+def _threads_advice(item: _Found, sides: Sequence[ProcessView]) -> str | None:
+    """Where each rank calls the two lines' collectives from two threads of its own: their order is chance."""
+    sites = [site for side in item.mismatch.variants[:2] if (site := site_of(side.call)) is not None]
+    if len(sites) < 2 or sites[0] == sites[1] or len(sides) < 2:
+        return None
+    for view in sides:
+        own = [call for call in view.process.snapshot.collectives if call.group == item.match.name]
+        threads = [{call.tid for call in own if site_of(call) == site} for site in sites]
+        if not all(threads) or threads[0] & threads[1]:
+            return None
+    return (
+        f"{_site_words(sites[0])} and {_site_words(sites[1])} run in two threads of each rank, and call collectives of "
+        "one process group: which comes first is chance. Give the thread a group of its own "
+        "(torch.distributed.new_group), or join() it before the other collective."
     )
 
 

@@ -14,6 +14,8 @@ How it can be wrong: the other ranks may have skipped the line by an exception t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pytracer._text import capital
 from pytracer.analyze.collectives.absent_ranks import Absence, find_absences, last_seen
 from pytracer.analyze.collectives.conditional import is_conditional, same_step
@@ -22,13 +24,17 @@ from pytracer.analyze.collectives.rank_branches import branch_advice
 from pytracer.analyze.deaths.attribution import symptom_evidence, views_of
 from pytracer.analyze.rules.account import account
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
-from pytracer.analyze.view import JobView
+from pytracer.analyze.view import JobView, ProcessView
+from pytracer.decode.types.journal import Buckets
 from pytracer.report.job import Evidence
 
 _ADVICE = (
     "Call it on all ranks, or on one rank only what does not communicate: for a DistributedDataParallel model "
     "`model.module(...)` instead of `model(...)`."
 )
+
+
+_UNWRAPPED = " The forward of a DistributedDataParallel model communicates, too: call `model.module(...)` there."
 
 
 class ConditionalCollective:
@@ -64,9 +70,14 @@ class ConditionalCollective:
                 *(last_seen(view) for view in item.views[:2]),
                 *symptom_evidence(job),
             ],
-            below or _ADVICE,
+            f"{below}{_UNWRAPPED if _has_ddp(callers) else ''}" if below is not None else _ADVICE,
             [f"whether {absent} should have called it, too"],
         )
+
+
+def _has_ddp(views: Sequence[ProcessView]) -> bool:
+    """Whether the model of a rank was wrapped."""
+    return any(next(iter(view.process.snapshot.recorded(Buckets)), None) is not None for view in views)
 
 
 def _judge(job: JobView, item: Absence) -> Judgement[Absence]:

@@ -33,7 +33,7 @@ from pytracer.analyze.evidence.memory_holders import (
     holder_evidence,
 )
 from pytracer.analyze.evidence.name_origins import meant_words, origin_words, sample_number
-from pytracer.analyze.evidence.phrases import collective_evidence, error_words
+from pytracer.analyze.evidence.phrases import collective_evidence, error_words, torchscript_error
 from pytracer.analyze.evidence.reraised import Reraised, reraised
 from pytracer.analyze.evidence.waits import LET_THREAD_END, ProcessWait, kept_by_thread
 from pytracer.analyze.known.exceptions import exception_advice
@@ -48,6 +48,7 @@ from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import Evidence, ExceptionReport, HandledExceptionReport, PythonFrame, VariableReport
 
 _VARIABLES = 6
+_WRAPPED = 4  # lines of a sentence
 _SAMPLE = (
     "and at the sample that it was given: `for i in range(len(dataset)): dataset[i]` in one process finds it, or "
     "num_workers=0 under a debugger."
@@ -211,7 +212,8 @@ def _uses(text: str, name: str) -> bool:
 
 def _what_to_do(job: JobView, view: ProcessView, first: Reraised | None) -> str:
     """By type and message, and where the values of the line came from."""
-    return f"{_origin(job, view, first)}{_by_kind(view, first)}"
+    origin = _origin(job, view, first)
+    return f"{origin}{_by_kind(view, first, quoted=not origin)}"
 
 
 def _origin(job: JobView, view: ProcessView, first: Reraised | None) -> str:
@@ -220,7 +222,7 @@ def _origin(job: JobView, view: ProcessView, first: Reraised | None) -> str:
     return f"{capital(words)}. " if words is not None else ""
 
 
-def _by_kind(view: ProcessView, first: Reraised | None) -> str:
+def _by_kind(view: ProcessView, first: Reraised | None, *, quoted: bool) -> str:
     """One that the program raised for an earlier one has that one's advice."""
     frame = first.frame if first is not None else view.python_frame
     text, before = line_text(view.process.snapshot, frame), _original(view) if first is None else None
@@ -231,7 +233,7 @@ def _by_kind(view: ProcessView, first: Reraised | None) -> str:
         if deliberate:
             known = exception_advice(before.type, before.message, "that line")
             return " ".join(filter(None, (f"Look at {earlier} first: the program raised the last one for it.", known)))
-        return f"{_by_message(view, first, frame, text)} It came while {earlier} was being handled."
+        return f"{_by_message(view, first, frame, text, quoted=quoted)} It came while {earlier} was being handled."
     if deliberate and frame is not None:
         kind = view.exception.type if view.exception is not None else None
         known = exception_advice(kind, view.exception.message if view.exception is not None else None, "that line")
@@ -240,15 +242,19 @@ def _by_kind(view: ProcessView, first: Reraised | None) -> str:
             "compares, and go back to where that is set: this step's input, an option, this rank's share of the data."
         )
         return own if kind in (None, "ValueError", "RuntimeError", "TypeError") or known is None else known
-    return _by_message(view, first, frame, text)
+    return _by_message(view, first, frame, text, quoted=quoted)
 
 
-def _by_message(view: ProcessView, first: Reraised | None, frame: PythonFrame | None, text: str | None) -> str:
+def _by_message(
+    view: ProcessView, first: Reraised | None, frame: PythonFrame | None, text: str | None, *, quoted: bool
+) -> str:
     place = place_words(frame) if frame is not None else "the line that raised it"
-    if text is not None and len(text) <= _QUOTED:
+    if text is not None and len(text) <= _QUOTED and quoted:
         place = f"{place} (`{text}`)"
     raised = first if first is not None else view.exception
-    known = exception_advice(raised.type, raised.message, place, text) if raised is not None else None
+    stack = view.exception_stack if first is None else []
+    own = text if stack and stack[0] == frame else None  # below a function of a library its line looks nothing up
+    known = exception_advice(raised.type, raised.message, place, own) if raised is not None else None
     return known or (
         f"Print the values, types and shapes that go into {place}, and compare them with what the message asks for; "
         "`python -m pdb -c continue` stops there with all variables."
@@ -305,9 +311,21 @@ def _words(view: ProcessView, first: Reraised | None) -> str:
     exception = view.exception
     if exception is None or not exception.type:
         return "an exception"
-    lines = _ENFORCE.sub("", (exception.message or "").strip()).splitlines()
-    message = message_words(lines[0]) if lines else ""
+    message = message_words(_first_sentence(_ENFORCE.sub("", (exception.message or "").strip())))
     return f"{exception.type}: {message}" if message else exception.type
+
+
+def _first_sentence(message: str) -> str:
+    """The first line, with those of an indented text that end its sentence; of TorchScript, the error inside."""
+    message = torchscript_error(message) or message
+    lines = message.splitlines()
+    kept = lines[:1]
+    for line in lines[1:_WRAPPED]:
+        ends = kept[-1].rstrip().endswith((".", ":", "!", "?"))
+        if ends or not line[:1].isspace() or not line.strip()[:1].islower():
+            break
+        kept.append(line)
+    return " ".join(item.strip() for item in kept)
 
 
 def _signal_later(view: ProcessView) -> Evidence | None:

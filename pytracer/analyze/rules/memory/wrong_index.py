@@ -27,6 +27,7 @@ from pytracer._text import count_words, hex_addr, size_words
 from pytracer.analyze.address_space.address_info import Formation
 from pytracer.analyze.evidence.index_origins import index_advice
 from pytracer.analyze.evidence.jumps import wild_jump
+from pytracer.analyze.evidence.name_origins import passed_words
 from pytracer.analyze.evidence.operator import (
     Operator,
     OperatorTensor,
@@ -222,9 +223,12 @@ def _advice(view: ProcessView, found: Formation) -> str:
     line = line_words(view)
     if found.index_storage is not None:
         name = _tensor(view, found.index_storage.base)
+        unnamed = variable_of(view, found.index_storage.base) is None
+        passed = passed_words(view.process.snapshot, view.python_frame) if unnamed else None
+        uses = f" The line uses {passed}." if passed is not None else ""
         return (
             f"Check the values of {name} before {line} passes it: {found.index} must not be among them (min(), max()). "
-            "Find out where it was computed; the function uses it unchecked."
+            f"Find out where it was computed; the function uses it unchecked.{uses}"
         )
     return (
         f"Check the index and size tensors that {line} passes: min() and max() must lie inside the other tensor. The "

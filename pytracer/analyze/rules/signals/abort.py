@@ -35,7 +35,13 @@ from pytracer.analyze.evidence.known_crashes import known_crash
 from pytracer.analyze.evidence.memory_holders import NO_MEMORY, failed_allocation, holder_advice, holder_evidence
 from pytracer.analyze.evidence.name_origins import passed_words
 from pytracer.analyze.evidence.native_stack import functions
-from pytracer.analyze.evidence.phrases import abort_evidence, collective_evidence, printed_evidence, python_evidence
+from pytracer.analyze.evidence.phrases import (
+    abort_evidence,
+    collective_evidence,
+    printed_evidence,
+    python_evidence,
+    torchscript_error,
+)
 from pytracer.analyze.naming import introduction, place_words
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
 from pytracer.analyze.view import JobView, ProcessView
@@ -63,7 +69,8 @@ _EXCEPTION = _Way(
 )
 _STACK = _Way(
     "a function found its stack frame overwritten: a write past the end of a local array",
-    "Look at the function that called __stack_chk_fail: it, or what it called, wrote past a local array.",
+    "Look at the innermost function of the program's native code: it, or what it called, wrote past a local array. "
+    "Compare the sizes and counts that it is given with the array's; -fsanitize=address names the write.",
 )
 _BUFFER = _Way(
     "a C library function was given a buffer that is too small",
@@ -208,6 +215,7 @@ def _assertion_advice(view: ProcessView, text: str) -> str:
 
 
 def _uncaught(name: str, message: str) -> _Way:
-    shown = message_words(message)
+    inner = torchscript_error(message)
+    shown = message_words(inner if inner is not None else message)
     words = f"nobody caught {name}" + (f": {shown}" if shown else "")
     return _Way(words, _EXCEPTION.advice, quotes_exception=shown == message.strip().rstrip("."))
