@@ -63,6 +63,19 @@ def test_uncaught_exception_without_a_note_lacks_its_text(run: Path) -> None:
     assert "a C++ exception was not caught" in summary(report)
 
 
+def test_error_inside_of_torchscript_is_the_reason(run: Path) -> None:
+    """Its own words come first, the error that counts last, below a traceback."""
+    what = (
+        "The following operation failed in the TorchScript interpreter.\nTraceback of TorchScript (most recent call "
+        "last):\nRuntimeError: The following operation failed in the TorchScript interpreter.\nTraceback of "
+        'TorchScript (most recent call last):\n  File "train.py", line 3, in forward\n'
+        "RuntimeError: mat1 and mat2 shapes cannot be multiplied (8x24 and 16x32)\n"
+    )
+    notes = [CppException(tid=101, type="std::runtime_error", what=what)]
+    said = summary(died(run, **ABORT, stack_of=TERMINATE, cpp_exceptions=notes))
+    assert "nobody caught std::runtime_error: RuntimeError: mat1 and mat2 shapes cannot be multiplied (8x24" in said
+
+
 def test_exception_of_another_thread_is_not_this_one_s(run: Path) -> None:
     """Two threads may terminate at once; a note of the crashed one wins."""
     notes = [

@@ -654,6 +654,21 @@ def test_lines_that_are_each_one_rank_s_own_are_a_branch(run: Path) -> None:
     assert apart(run, 40, 48, rounds=(0, 0)).startswith("Compare the two lines: a branch on the rank")
 
 
+@pytest.mark.parametrize("threads", [True, False])
+def test_threads_that_share_a_group_are_told(threads: bool, run: Path) -> None:
+    """Each rank calls both lines, one of them from a thread of its own: the order is chance, no rank skips anything."""
+    job = Ranks(2)
+    job.everybody(DONE)
+    for rank, lines in enumerate([(44, 48), (48, 44)]):
+        for number, line in enumerate(lines, 2):
+            tid = {"tid": 777} if threads and line == 48 else {}
+            op = call("broadcast_", state="failed", line=line, root=0, **tid) if line == 48 else None
+            job.calls(rank, op or call(state="failed", line=line), first=number)
+        job.raised(rank)
+    said = advice(build_report(job.job(run)))
+    assert ("run in two threads of each rank" in said) == threads
+
+
 def below_source(run: Path, source: str, function: str, number: int) -> str:
     """The advice where rank 0 came to its all_reduce by a line of this program, and rank 1 is in a broadcast."""
     run.mkdir(exist_ok=True)

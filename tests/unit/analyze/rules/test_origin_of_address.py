@@ -185,6 +185,23 @@ def test_loop_whose_beginning_no_register_holds_is_found_by_the_stack(run: Path)
 
 
 @needs_capstone
+def test_read_that_ran_on_to_the_kernels_pages_has_run_on(run: Path) -> None:
+    """[vvar] may be read, but for the pages that this machine does not have: SIGBUS."""
+    low = HEAP[1]
+    vvar = (low, low + 0x4000, "r--p", 0, "[vvar]")
+    report = died(
+        run,
+        addr=low + 0x15A5,
+        signal=7,
+        code=2,
+        code_bytes=LOAD,
+        registers={"rdx": low + 0x15A5},
+        mappings=[PROGRAM, HEAP, vvar],
+    )
+    assert verdict(report) == ("out-of-bounds", "possible")
+    assert "read over the end of accessible memory" in summary(report)
+
+
 def test_access_at_the_edge_of_accessible_memory_has_run_on_from_somewhere(run: Path) -> None:
     """Nothing says from where: then it is merely possible, and no tensor is named."""
     box = Box(pid=101).alloc(BASE, 64)

@@ -306,6 +306,24 @@ def test_python_exception_names_type_message_and_line(run: Path) -> None:
     assert report.verdict.summary == "Process 101 (train.py) raised ValueError: bad shape at train.py:12 in main."
 
 
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        (
+            "\n        An attempt was made before the\n        current process is ready.\n\n   More.",
+            "before the current process is ready at",
+        ),
+        ("no shard:\n  first of all", "ValueError: no shard: at"),
+        ("no shard\n  First of all", "ValueError: no shard at"),
+    ],
+)
+def test_sentence_that_goes_on_in_the_next_line_is_whole(message: str, words: str, run: Path) -> None:
+    """Indented texts are broken anywhere; another sentence is another line."""
+    box = Box(pid=101, ppid=99).exception("ValueError", message, [("main", s.SCRIPT, 12)])
+    report = build_report(s.load(run, box.exit(1)))
+    assert report.verdict is not None and words in (report.verdict.summary or "")
+
+
 def test_advice_speaks_of_other_ranks_only_where_their_errors_followed(run: Path) -> None:
     """A job of one process has no other ranks."""
     box = Box(pid=101, ppid=99).exception("ValueError", "bad shape", [("main", s.SCRIPT, 12)])
