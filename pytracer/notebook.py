@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from pytracer._errors import InputError
 from pytracer._paths import RUNS
 from pytracer._private_files import write_private
+from pytracer.record import relayed
 from pytracer.record.api import disable, enable
 from pytracer.record.core import core
 from pytracer.record.doing import doing
@@ -40,6 +41,7 @@ class Result(Protocol):
 
     execution_count: int | None
     info: Info
+    error_in_exec: BaseException | None
 
 
 class Shell(Protocol):
@@ -93,6 +95,7 @@ class _Cells:
         if result.execution_count is not None and result.info.store_history:
             self._last = result.execution_count
         doing("cell", "")
+        relayed.tell(core(), result.error_in_exec)
 
 
 _cells: _Cells | None = None

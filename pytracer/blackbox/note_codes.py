@@ -25,6 +25,7 @@ class NoteCode(str, Enum):
     GROUP = "group"
     LOADER = "loader"
     ELASTIC = "elastic"
+    RELAYED = "relayed"  # no line about the death of another process was printed
     NAMES = "names"  # some or all tensors have no names
     PREEXISTING = "preexisting"  # storages that were allocated before recording started
     CUDA = "cuda"  # devices, or a part of what they do, are not followed

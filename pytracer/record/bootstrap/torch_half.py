@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _PARTS = (
     *(f"torch.{name}" for name in ("elastic", "dataloader", "dataloader_workers", "names", "optimizer", "fsdp", "ddp")),
-    *("torch.process_groups", "cuda.install"),
+    *("torch.process_groups", "cuda.install", "relayed"),
 )
 
 _RECORD = os.path.dirname(os.path.dirname(__file__))
@@ -143,6 +143,11 @@ def _install_without_hooks(box: Core, late: bool) -> None:
 
         elastic.install(box)
 
+    def install_relayed() -> None:
+        from pytracer.record import relayed
+
+        relayed.install(box)
+
     data = importlib.import_module("torch.utils.data")
     worker = importlib.import_module("torch.utils.data._utils.worker")
     if not box.preloaded:
@@ -155,6 +160,10 @@ def _install_without_hooks(box: Core, late: bool) -> None:
     )
     if torch.distributed.is_available():
         _wait(LazyInstaller(box, install_elastic).at_import("torch.distributed.elastic.multiprocessing.errors"), False)
+        launchers = LazyInstaller(box, install_relayed)
+        for name in ("lightning.fabric", "lightning_fabric"):
+            launchers.at_import(f"{name}.strategies.launchers.subprocess_script")
+        _wait(launchers, False)
 
 
 def _watch_groups(box: Core, hooks: TorchLibrary, late: bool) -> None:

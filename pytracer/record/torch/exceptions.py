@@ -38,9 +38,19 @@ def install(box: Core) -> None:
     def excepthook(kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:
         write(box, value, trace)
         previous(kind, value, trace)
+        _tell_of_other_death(box, value)
 
     _installed = sys.excepthook = excepthook
     when_imported("multiprocessing.process", lambda: _wrap_processes(box, excepthook))
+
+
+def _tell_of_other_death(box: Core, error: BaseException) -> None:
+    try:
+        from pytracer.record import relayed  # not before: few programs end so
+
+        relayed.tell(box, error)
+    except Exception:
+        box.lib.pytracer_count_hook_error()
 
 
 def _wrap_processes(box: Core, hook: Callable[..., object]) -> None:

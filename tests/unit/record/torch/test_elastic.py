@@ -9,11 +9,12 @@ from typing import Any, cast
 
 import pytest
 
+from pytracer.record import conclusion
 from pytracer.record.torch import elastic
 
 
-def report(*processes: dict[str, Any], **verdict: Any) -> elastic.ReportJson:
-    return cast("elastic.ReportJson", {"verdict": verdict, "processes": [{"host": "h", **p} for p in processes]})
+def report(*processes: dict[str, Any], **verdict: Any) -> conclusion.ReportJson:
+    return cast("conclusion.ReportJson", {"verdict": verdict, "processes": [{"host": "h", **p} for p in processes]})
 
 
 FRAMES = [
@@ -24,7 +25,7 @@ FRAMES = [
 
 def test_victim_follower_and_undecided_are_told_apart() -> None:
     """The cause with its place in the program, the consequence with its reason; unrelated processes are left out."""
-    found = elastic.verdict_sentences(
+    found = conclusion.verdict_sentences(
         report(
             {"pid": 1, "primary": True, "why": "first", "python_stack": FRAMES},
             {"pid": 2, "primary": False, "why": "lost the connection to rank 1"},
@@ -45,19 +46,19 @@ def test_victim_follower_and_undecided_are_told_apart() -> None:
 def test_a_place_that_the_summary_says_is_not_said_again() -> None:
     """Exceptions name their line themselves."""
     process = {"pid": 1, "primary": True, "exception": {"python_stack": FRAMES}}
-    told = elastic.verdict_sentences(report(process, pid=1, summary="Rank 1 raised X at train.py:12 in step."), "h")
+    told = conclusion.verdict_sentences(report(process, pid=1, summary="Rank 1 raised X at train.py:12 in step."), "h")
     assert told == {1: "pytracer: Rank 1 raised X at train.py:12 in step"}
 
 
 @pytest.mark.parametrize("content", [{}, {"verdict": None, "processes": None}, report({"pid": None})])
-def test_a_report_that_says_nothing_adds_nothing(content: elastic.ReportJson) -> None:
+def test_a_report_that_says_nothing_adds_nothing(content: conclusion.ReportJson) -> None:
     """As of a job of which nothing was recorded."""
-    assert elastic.verdict_sentences(content, "h") == {}
+    assert conclusion.verdict_sentences(content, "h") == {}
 
 
 def test_rows_get_the_sentence_and_missing_files_are_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A message of a signal gets a line and a file; a traceback of @record gets a line, its file stays as it is."""
-    monkeypatch.setattr(elastic, "_inspect", lambda directory: None)
+    monkeypatch.setattr(elastic, "report_so_far", lambda directory: None)
     monkeypatch.setattr(elastic, "verdict_sentences", lambda content, host: {1: "pytracer: A", 2: "pytracer: B"})
     missing, present = tmp_path / "error.json", tmp_path / "present.json"
     present.write_text("{}", encoding="utf-8")
