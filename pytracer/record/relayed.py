@@ -102,7 +102,7 @@ def _tell(box: Core, seconds: float | None = None) -> None:
         pass
     except Exception as error:
         box.lib.pytracer_count_hook_error()
-        box.note(NoteCode.RELAYED, f"the line about another process's death was left out: {type(error).__name__}: {error}")
+        box.note(NoteCode.RELAYED, f"no line about another process's death: {type(error).__name__}: {error}")
 
 
 def headline(report: ReportJson) -> str | None:

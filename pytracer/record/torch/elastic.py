@@ -1,7 +1,7 @@
 """torchrun's table of failures: adds pytracer's conclusion about the process to each row.
 
 The agent builds the table (`ChildFailedError`) when all its workers have ended: only then are their recordings
-complete, and a delay disturbs no evidence. `record/conclusion.py` has the conclusions; if it fails, the table is torch's own.
+complete, and a delay disturbs no evidence. If `record/conclusion.py` draws no conclusions, the table is torch's own.
 
 A worker ended by a signal leaves no error file. The agent writes one in torch's format in its place, so that readers of
 TORCHELASTIC_ERROR_FILE above torchrun get the sentence, too.

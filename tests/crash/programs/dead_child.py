@@ -1,6 +1,6 @@
 """A parent that reports the death of a process that it started: dead_child.py HOW.
 
-"spawn": torch.multiprocessing's exception; "pool": concurrent.futures'; "from": an exception of its own, raised from that.
+"spawn": torch.multiprocessing's exception; "pool": concurrent.futures'; "from": one of its own, raised from that.
 "other": an exception that is not about the child, after it died. "caught": the parent goes on, and ends well.
 """
 

@@ -66,4 +66,7 @@ def test_report_about_no_other_process_is_no_headline(verdict: dict[str, Any] | 
 def test_disagreement_of_ranks_is_a_headline_without_a_culprit() -> None:
     """It has no pid. Control characters of the job's are not printed."""
     verdict = {"summary": "Ranks disagree at a\x1b[31m.py:3.", "class": "collective-mismatch", "pid": None}
-    assert relayed.headline({"verdict": verdict, "processes": []}) == "pytracer: Ranks disagree at a\\x1b[31m.py:3."
+    assert (
+        relayed.headline(cast("ReportJson", {"verdict": verdict, "processes": []}))
+        == "pytracer: Ranks disagree at a\\x1b[31m.py:3."
+    )
