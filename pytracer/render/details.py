@@ -71,11 +71,12 @@ def thread_title(threads: Sequence[r.ThreadReport]) -> str:
     """Name, kind and id of a thread, or of threads that are at the same place."""
     first = threads[0]
     if len(threads) == 1:
-        mark = ", crashed" if first.crashed else ""
-        return f"thread {first.name or '?'} ({first.kind}, {first.tid}{mark})"
+        tid = str(first.tid) if first.tid is not None else None
+        about = (first.kind, tid, "crashed" if first.crashed else None)
+        return f"thread {first.name or '?'} ({', '.join(filter(None, about))})"
     names = list_words(list(dict.fromkeys(item.name or "?" for item in threads)))
-    tids = list_words([str(item.tid) for item in threads], _TIDS)
-    return f"{len(threads)} threads {names} ({first.kind}, {tids})"
+    tids = list_words([str(item.tid) for item in threads if item.tid is not None], _TIDS)
+    return f"{len(threads)} threads {names} ({', '.join(filter(None, (first.kind, tids)))})"
 
 
 def state_words(thread: r.ThreadReport) -> str:

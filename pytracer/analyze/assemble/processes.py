@@ -11,6 +11,7 @@ from pytracer.analyze.assemble.guard import guard_notes
 from pytracer.analyze.assemble.machine_state import with_machine_state
 from pytracer.analyze.assemble.neighborhood import neighborhood
 from pytracer.analyze.assemble.threads import Threads
+from pytracer.analyze.assemble.view import end_of
 from pytracer.analyze.evidence.cuda_graphs import graph_reports
 from pytracer.analyze.evidence.cuda_streams import stream_reports
 from pytracer.analyze.evidence.operator import operator_report
@@ -71,7 +72,7 @@ def process_report(
         parallel_region_opener=view.region_opener,
         python_stack=view.python_stack,
         native_stack=view.native_stack,
-        threads=Threads(snapshot, crash).reports(),
+        threads=Threads(snapshot, crash, end_of(process, crash, view.exception)).reports(),
         registers={name: hex_addr(value) for name, value in crash.registers.items()} if crash else None,
         exception=view.exception,
         thread_exceptions=list(view.thread_exceptions) or None,

@@ -42,10 +42,14 @@ PythonStacks = dict[int, tuple[PythonFrame, ...]]
 
 
 class Threads:
-    """The threads of one process at its crash, or when it was examined; without a `crash` those that recorded."""
+    """The threads of one process at its crash, or when it was examined; without a `crash` those that recorded.
 
-    def __init__(self, snapshot: Snapshot, crash: Crash | None) -> None:
+    `end` has the stacks of a process that was asked to end, or ended itself; nothing crashed.
+    """
+
+    def __init__(self, snapshot: Snapshot, crash: Crash | None, end: Crash | None = None) -> None:
         self._pid, self._arch, self._recorded, self._crash = snapshot.pid, snapshot.arch, snapshot.threads, crash
+        self._end = end
 
     def crashed(self) -> r.Thread | None:
         """Who crashed."""
@@ -62,7 +66,7 @@ class Threads:
         """The crashed thread, the main one, then the others by id; last those known by their Python state only."""
         crash, thread = self._crash, self.crashed()
         if crash is None or thread is None:
-            return self._unseen(set())
+            return self._at_the_end()
         own = {item.pthread for item in self._recorded if item.tid == crash.tid and not item.ended}
         own |= {pthread for pthread, frames in crash.python_threads if frames and frames is crash.python_stack}
         python = {pthread: frames for pthread, frames in crash.python_threads if pthread not in own}
@@ -83,6 +87,27 @@ class Threads:
         if len(crash.threads) < crash.threads_total or not crash.threads:  # else all that lived are listed
             reports += self._unseen(seen)
         return [reports[0], *sorted(reports[1:], key=lambda item: item.kind != "main")]
+
+    def _at_the_end(self) -> list[r.ThreadReport]:
+        """Those with Python stacks, the main one first; then those that recorded."""
+        end = self._end
+        reports = [self._ended(end, pthread, stack) for pthread, stack in end.python_threads] if end is not None else []
+        seen = {item.tid for item in reports if item.tid is not None}
+        return [*sorted(reports, key=lambda item: item.kind != "main"), *self._unseen(seen)]
+
+    def _ended(self, end: Crash, pthread: int, stack: Sequence[PythonFrame]) -> r.ThreadReport:
+        met = stack is end.python_stack  # the thread that the signal interrupted
+        info = next((item for item in self._recorded if item.pthread == pthread and not item.ended), None)
+        tid = info.tid if info is not None else end.tid if met else None
+        name = info.name if info is not None else end.thread_name if met else None
+        return r.ThreadReport(
+            tid=tid,
+            name=name,
+            kind=thread_kind(self._pid, tid, name or "", True) if tid is not None else "python",
+            crashed=False,
+            python_stack=[python_frame(frame) for frame in stack],
+            native_stack=[native_frame(frame) for frame in end.native_stack] if met else None,
+        )
 
     def region_opener(self) -> tuple[r.Thread, list[r.PythonFrame]] | None:
         """The thread that opened the parallel region an OpenMP worker crashed in, and its Python stack.

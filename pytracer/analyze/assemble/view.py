@@ -85,7 +85,7 @@ def build_view(index: int, process: Process, clock: RunClock, senders: tuple[Rec
         senders=senders,
         thread_exceptions=_thread_exceptions(process, storages.clock),
         exit_request=exit_request,
-        handled=_handled(_end(process, crash, exception)),
+        handled=_handled(end_of(process, crash, exception)),
     )
 
 
@@ -96,7 +96,7 @@ def _stacks(process: Process, crash: Crash | None, exception: r.ExceptionReport 
     """The Python and the native stack of the end: of the crash, of the exception, of an exit in mid-work, or of where a
     signal from outside met the process.
     """
-    end = _end(process, crash, exception)
+    end = end_of(process, crash, exception)
     if end is not None:
         trains = _training_thread(process.snapshot, end) if crash is None else None
         if trains is not None:
@@ -105,7 +105,7 @@ def _stacks(process: Process, crash: Crash | None, exception: r.ExceptionReport 
     return (exception.python_stack, None) if exception is not None else (None, None)
 
 
-def _end(process: Process, crash: Crash | None, exception: r.ExceptionReport | None) -> Crash | None:
+def end_of(process: Process, crash: Crash | None, exception: r.ExceptionReport | None) -> Crash | None:
     """What was written of the moment that these stacks are of; None after an exception, whose own stack counts."""
     if crash is not None or exception is not None:
         return crash

@@ -25,7 +25,7 @@ from tests.support.hostile import TEXT, assert_harmless
 from tests.support.synth import Box, write_run
 
 PACKAGE = Path(pytracer.__file__).parent
-WRITERS = {"cli/terminal.py", "record/api.py"}  # the second one has one line, made printable there
+WRITERS = {"cli/terminal.py", "record/api.py", "record/relayed.py"}  # the second one has one line, made printable there
 BYTES = TEXT.encode("utf-8", "replace").decode()  # what a file in UTF-8 can hold
 NAME = "\x1b[31mX\n\u202eevil"
 FRAME = (f"f{BYTES}", f"/x/{BYTES}.py", 9)
