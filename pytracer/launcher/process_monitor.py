@@ -21,6 +21,7 @@ from pathlib import Path
 from pytracer.blackbox import codec, schema
 from pytracer.blackbox.run_counters import NBYTES, PREFIX, SeenProcess, unpack
 from pytracer.launcher import host_counters
+from pytracer.launcher.dying import wait_for_the_dying
 from pytracer.launcher.json_object import JsonObject
 from pytracer.launcher.kernel_log import KernelLog
 from pytracer.launcher.run_directory import BOX_SUFFIX, Run, boot_id, start_ticks
@@ -41,6 +42,7 @@ _PIDFD_INFO_EXIT = 1 << 3
 _INFO = struct.Struct("<QQ11Ii")
 
 _DEEPEST = 64  # processes below each other
+_DYING_SECONDS = 2.0  # 100 GB take longer to free, and are then seen alive
 _PATIENCE = 2  # looks that an ended process may take until its parent reaps it, and its recording is seen
 
 _Groups = dict[tuple[int, str], Path]
@@ -125,6 +127,7 @@ class Watch:
     def finish(self) -> None:
         """The last sample, after the job ended."""
         with contextlib.suppress(Exception):
+            wait_for_the_dying([(seen.pid, seen.descriptor) for seen in self.running()], _DYING_SECONDS)
             self._look()
             self._log.finish()
             self._killers = host_counters.killers()

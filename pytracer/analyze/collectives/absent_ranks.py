@@ -99,7 +99,20 @@ def _fate(job: JobView, view: ProcessView, wait: Wait) -> str:
         return "left" if leaving else "late"
     ended = death.nature in ("left", "interrupt") or (death.nature == "sent" and view.process.signal != SIGKILL)
     ended = ended or (death.nature == "vanished" and last_request(view) is not None)  # its framework handles SIGTERM
+    if was_finished_off(view):
+        return "late"
     return "late" if ended and (_timed_out(job, wait) or _stood(view)) else "dead"
+
+
+def was_finished_off(view: ProcessView) -> bool:
+    """Whether it had stood still, was asked to end, and was killed by who had asked: `timeout -k`, a launcher.
+
+    As at the request alone, the signal is not why the ranks stood.
+    """
+    if view.process.signal != SIGKILL or roused_ns(view.process.snapshot) is None:
+        return False
+    request = last_request(view)
+    return request is not None and any(item.sender.snapshot.pid == request.sender_pid for item in view.senders)
 
 
 def _left(view: ProcessView) -> bool:

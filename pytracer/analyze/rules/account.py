@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from pytracer.analyze.collectives.absent_ranks import was_finished_off
 from pytracer.analyze.collectives.description import span_words
 from pytracer.analyze.collectives.matching import STOOD_NS, records_collectives
 from pytracer.analyze.deaths.attribution import is_symptom
@@ -70,5 +71,7 @@ def _from_outside(death: Death) -> bool:
     if death.nature in ("exit", "abort") and obeyed(death.view):  # Ray's driver aborts on its way out
         return True
     if death.nature == "vanished" and last_request(death.view) is not None:
+        return True
+    if was_finished_off(death.view):
         return True
     return death.nature == "interrupt" or (death.nature == "sent" and death.view.process.signal in _OUTSIDE)

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,32 @@ def test_living_process_has_its_memory_and_group(run: Run) -> None:
     assert "gone_mono_ns" not in item
     assert "how" not in item
     watched.finish()
+
+
+def test_killed_process_whose_memory_is_still_being_freed_did_not_outlive_the_job(run: Run) -> None:
+    """SIGKILL of a whole group ends the small processes first. The look-alike, which lives on, is not waited for."""
+    watched = Watch(run, lambda: None)
+    large = (
+        "import time; x = bytearray(400 << 20); x[::4096] = bytes(len(x) // 4096); print(flush=True); time.sleep(60)"
+    )
+    with (
+        subprocess.Popen([sys.executable, "-c", large], stdout=subprocess.PIPE) as killed,
+        subprocess.Popen(SLEEPER) as living,
+    ):
+        assert killed.stdout is not None
+        killed.stdout.readline()
+        for process in (killed, living):
+            box_of(run, process)
+        watched.look()
+        os.kill(killed.pid, signal.SIGKILL)
+        begun = time.monotonic()
+        watched.finish()
+        took = time.monotonic() - begun
+        found = {item["pid"]: item for item in seen(watched)}
+        living.kill()
+    assert found[killed.pid].get("signal") == signal.SIGKILL
+    assert "gone_mono_ns" not in found[living.pid]
+    assert took < process_monitor._DYING_SECONDS
 
 
 @needs_exit_by_pidfd

@@ -13,7 +13,7 @@ import pytest
 from pytracer.analyze.engine import build_report
 from pytracer.decode.job.merge import load_job
 from pytracer.decode.types.journal import HandledException
-from pytracer.decode.types.snapshot import Job, PythonFrame
+from pytracer.decode.types.snapshot import Job, Process, PythonFrame, SignalSend
 from pytracer.render.text import render_text
 from pytracer.report.job import Finding, Report
 from tests.support import scenarios as s
@@ -1025,3 +1025,48 @@ def handling(job: Job) -> Job:
         for item in job.processes
     ]
     return replace(job, processes=tuple(processes))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "killer", "hang"),
+    [(60, 99, True), (4, 99, False), (60, 300, False)],
+    ids=["stood", "at work", "killed by another"],
+)
+def test_ranks_that_stood_and_are_finished_off_by_who_asked_them_to_end(
+    seconds: int, killer: int, hang: bool, run: Path
+) -> None:
+    """`timeout -k 20`: SIGTERM, which Lightning handles, then SIGKILL. Look-alikes: a job at work; another killer."""
+    job = Ranks(2)
+    job.everybody(DONE)
+    job.calls(0, call(state="started"), first=2)
+    for box in job.boxes:
+        box.at(1000 * seconds).signal_seen(15, 99, ["timeout", "-k", "20", "60", "python"], handled=True)
+    job.boxes[1].at(1000 * seconds + 10)
+    job.calls(1, call("broadcast_", state="started", root=0, line=90), first=2)
+    limit = Box(pid=99, ppid=98, argv=["timeout", "-k", "20", "60", "python"]).at(1000 * seconds + 20_000)
+    for box in job.boxes:
+        limit.wait(box.pid, signal=9)
+    other = Box(pid=300, ppid=1, argv=["sh"]).at(1000 * seconds + 30_000).mark("lives")
+    write_run(run, *job.boxes, limit.exit(137), other)
+    loaded = load_job(run, symbols=False)
+    note = {process.snapshot.pid: killed(process, loaded) for process in loaded.processes if process.rank is not None}
+    processes = tuple(
+        replace(item, snapshot=replace(item.snapshot, sends=tuple(note.values())))
+        if item.snapshot.pid == killer
+        else item
+        for item in loaded.processes
+    )
+    report = build_report(replace(loaded, processes=processes))
+    assert (verdict(report) == ("missing-rank", 1)) == hang, summary(report)
+    if hang:
+        assert summary(report).startswith("Rank 1 did not enter all_reduce")
+
+
+def killed(process: Process, job: Job) -> SignalSend:
+    """SIGKILL to one process, just before it ended."""
+    ended = process.ended_mono_ns
+    assert ended is not None, job
+    return SignalSend(
+        signal=9, target=process.snapshot.pid, to_group=False, result=0, target_ticks=process.snapshot.start_ticks,
+        target_state="S", tid=1, mono_ns=ended - 10_000_000, stack=(),
+    )  # fmt: skip
