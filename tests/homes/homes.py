@@ -30,6 +30,7 @@ class Home:
     needs: tuple[str, ...] = ()
     deaths: tuple[str, ...] = USUAL
     quick: tuple[str, ...] = ()
+    limited: tuple[str, ...] = ("hang",)
     healthy: bool = True
     volume: bool = False
     unlike: tuple[str, ...] = ()
@@ -68,7 +69,7 @@ class Cell:
     @property
     def place(self) -> str | None:
         """File and line of the death, as reports write it."""
-        if self.line is None:
+        if not self.line:
             return None
         lines = (PROGRAMS / self.line).read_text(encoding="utf-8").splitlines()
         found = [n for n, text in enumerate(lines, 1) if re.search(rf"# {self.death}\b", text)]
@@ -82,7 +83,7 @@ def _tuple(value: Any) -> tuple[str, ...]:
 
 def _homes() -> tuple[Home, ...]:
     entries: list[dict[str, Any]] = msgspec.toml.decode((HERE / "homes.toml").read_bytes())["home"]
-    lists = ("needs", "deaths", "quick", "unlike")
+    lists = ("needs", "deaths", "quick", "limited", "unlike")
     for entry in entries:
         entry |= {key: _tuple(entry[key]) for key in lists if key in entry}
     homes = (Home(**entry) for entry in entries)

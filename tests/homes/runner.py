@@ -78,13 +78,13 @@ def _run(home: Home, death: str, work: Path, recordings: Path | None, variables:
         (recordings / "boxes").mkdir(parents=True, mode=0o700)
     by_launcher = recordings is not None and not by_variables
     trace = [str(python), "-m", "pytracer", "run", "-o", str(recordings), "--"] if by_launcher else []
-    limit = ["timeout", "-s", "TERM", "-k", "20", str(SECONDS)] if death == "hang" else []
+    limit = ["timeout", "-s", "TERM", "-k", "20", str(SECONDS)] if death in home.limited else []
     command = home.words(trace, limit, places)
     with _limited(home, death) as enters, open(work / "stdout", "w+") as out, open(work / "stderr", "w+") as err:
         job = subprocess.Popen(
             command, env=env, cwd=work, stdin=subprocess.DEVNULL, stdout=out, stderr=err, preexec_fn=enters
         )
-        status = _wait(job, work, mark["TEST_VICTIM"])
+        status = _wait(job, work, mark["TEST_VICTIM"], "hangs" if death == "hang" else "dies" if limit else None)
         left = leftovers(mark["TEST_VICTIM"], 0)  # of a launcher that ended before its processes
         texts = [Path(file.name).read_text(encoding="utf-8", errors="replace") for file in (out, err)]
     assert status is not None, "\n".join([f"{command} did not end within {SECONDS} s", *left, *texts])
@@ -105,8 +105,8 @@ def _limited(home: Home, death: str) -> Iterator[Callable[[], None] | None]:
         yield lambda: enter(group)
 
 
-def _wait(job: subprocess.Popen[bytes], work: Path, mark: str) -> int | None:
-    """The status; None if the job had to be ended here."""
+def _wait(job: subprocess.Popen[bytes], work: Path, mark: str, stands: str | None) -> int | None:
+    """The status; None if the job had to be ended here. `stands`: what it writes when it stands still from then on."""
     end = time.monotonic() + SECONDS
     over: float | None = None
     while time.monotonic() < end:
@@ -115,7 +115,7 @@ def _wait(job: subprocess.Popen[bytes], work: Path, mark: str) -> int | None:
         if pid := _told(work / "victim"):
             time.sleep(0.5)  # the others wait for it by then
             os.kill(_outside(pid, mark), signal.SIGKILL)
-        if _told(work / "hangs"):
+        if stands is not None and _told(work / stands):
             over = time.monotonic() + HANGS_SECONDS
         if over is not None and time.monotonic() > over:
             over = None

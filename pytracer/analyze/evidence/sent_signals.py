@@ -70,9 +70,15 @@ def deadly_signal(view: ProcessView) -> Sent | None:
 
 
 def last_request(view: ProcessView) -> Sent | None:
-    """The last signal from another process that asked this one to end: all that is known of an unrecorded end."""
+    """The last signal from another process that asked this one to end: all that is known of an unrecorded end.
+
+    Handlers raise it again, for the one that was installed before: Abseil's in Ray's processes.
+    """
+    own = view.process.snapshot.pid
     sent = [item for item in sent_signals(view.process.snapshot) if item.sender_pid or item.code == SI_USER]
-    return sent[-1] if sent and sent[-1].sender_pid != view.process.snapshot.pid else None
+    if sent and sent[-1].sender_pid == own:
+        sent = [item for item in sent if item.handled and item.signal == sent[-1].signal and item.sender_pid != own]
+    return sent[-1] if sent else None
 
 
 def obeyed(view: ProcessView) -> bool:

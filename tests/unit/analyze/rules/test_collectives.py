@@ -348,9 +348,10 @@ def test_helper_that_a_time_limit_ended_is_never_certain_while_ranks_wait(waits:
     assert found.confidence == ("likely" if waits else "certain"), found.summary
 
 
+@pytest.mark.parametrize("again", [True, False])
 @pytest.mark.parametrize("asked", [True, False])
-def test_driver_that_aborts_on_its_way_out_is_not_the_cause(asked: bool, run: Path) -> None:
-    """Ray's, after SIGTERM. The look-alike: nobody asked it to end."""
+def test_driver_that_aborts_on_its_way_out_is_not_the_cause(asked: bool, again: bool, run: Path) -> None:
+    """Ray's, after SIGTERM, which Abseil's handler raises `again`. The look-alike: nobody asked it to end."""
     job = Ranks(2)
     job.everybody(DONE)
     job.calls(0, call(state="started"), first=2)
@@ -359,6 +360,8 @@ def test_driver_that_aborts_on_its_way_out_is_not_the_cause(asked: bool, run: Pa
     driver = Box(pid=300, ppid=100, argv=["python", "driver.py"]).at(60_000)
     if asked:
         driver.signal_seen(15, 99, ["timeout", "60", "python"], handled=True)
+    if again:
+        driver.at(60_010).signal_seen(15, 300, ["python", "driver.py"], code=-6, handled=True)
     driver.at(61_000).crash(signal=6, code=-6, sender_pid=300, python=[("shutdown", s.SCRIPT, 5)], native=[(s.LIBC, 1)])
     write_run(run, *job.boxes, driver)
     report = build_report(load_job(run, symbols=False))
