@@ -185,7 +185,8 @@ class Entry(IntEnum):
     UNIT = 61
     HOOK = 62  # JSON {"module","hook"}: a communication hook of a DDP module
     # JSON {"kind","text"}: what the process does from now on. "test": of pytest; "cell": of a notebook, with "file", which
-    # its frames have, and "source"; "epoch": of a training loop; "name": what the process is.
+    # its frames have, and "source"; "epoch": of a training loop; "name": what the process is; "async_save": torch's was called, with "file",
+    # "line" and "function".
     DOING = 46
     NAME = 50  # text: a component of a name, e.g. "weight"; NAMES refers to it
     GUARD_DAMAGE = 56  # GuardedStorage: bytes beside a guarded storage had changed when it was freed

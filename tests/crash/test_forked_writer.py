@@ -12,6 +12,7 @@ from tests.support.crash import PROGRAMS, Ended, line_of, traced_run
 
 PROGRAM = "forked_checkpoint_writer.py"
 THREAD = "saved_by_a_thread.py"
+ASYNC = "saved_by_async_save.py"
 pytestmark = [needs_native]
 
 
@@ -72,6 +73,22 @@ def test_thread_that_freed_what_it_saves_itself_gets_other_advice(tmp_path: Path
     assert verdict.class_ == "use-after-free"
     assert verdict.advice is not None
     assert "still writing" not in verdict.advice
+
+
+def test_tensor_that_was_released_while_async_save_wrote_it(tmp_path: Path) -> None:
+    """The line that called async_save(), which the thread of its executor has not on its stack."""
+    verdict = traced_run(sys.executable, PROGRAMS / ASYNC, "freed", run=tmp_path / "run").report.verdict
+    assert verdict is not None
+    assert (verdict.class_, verdict.confidence) == ("use-after-free", "certain")
+    assert verdict.advice is not None
+    saves, frees = line_of(ASYNC, "dcp.async_save("), line_of(ASYNC, "WEIGHT.untyped_storage().resize_(0)")
+    assert f"async_save(), called at {ASYNC}:{saves} in main, was still writing this tensor" in verdict.advice
+    assert f"another thread released it at {ASYNC}:{frees} in main" in verdict.advice
+
+
+def test_copy_that_async_save_makes_is_whole(tmp_path: Path) -> None:
+    """torch's own stager copies tensors of the CPU, too."""
+    assert traced_run(sys.executable, PROGRAMS / ASYNC, "copied", run=tmp_path / "run").status == 0
 
 
 def test_copy_that_a_thread_saves_is_whole(tmp_path: Path) -> None:

@@ -321,12 +321,17 @@ class Loader(msgspec.Struct, frozen=True):
 
 
 class Doing(msgspec.Struct, frozen=True):
-    """DOING: what the process does from then on; of kind "name" what the process is. `file`, `source`: of a cell."""
+    """DOING: what the process does from then on; of kind "name" what the process is. `file`, `source`: of a cell.
+
+    Of kind "async_save": where torch's async_save() was called.
+    """
 
     kind: str
     text: str
     file: str | None = None
     source: str | None = None
+    function: str | None = None
+    line: int | None = None
 
 
 class Uninterpreted(msgspec.Struct, frozen=True):

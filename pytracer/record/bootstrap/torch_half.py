@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 
 _PARTS = (
     *(f"torch.{name}" for name in ("elastic", "dataloader", "dataloader_workers", "names", "optimizer", "fsdp", "ddp")),
-    *("torch.process_groups", "cuda.install", "relayed"),
+    *("torch.process_groups", "torch.saving", "cuda.install", "relayed"),
 )
 
+_ASYNC_SAVE = "torch.distributed.checkpoint._async_thread_executor"  # since torch 2.7
 _RECORD = os.path.dirname(os.path.dirname(__file__))
 
 _hooks: TorchLibrary | None = None
@@ -143,6 +144,11 @@ def _install_without_hooks(box: Core, late: bool) -> None:
 
         elastic.install(box)
 
+    def install_saving() -> None:
+        from pytracer.record.torch import saving
+
+        saving.install(box)
+
     def install_relayed() -> None:
         from pytracer.record import relayed
 
@@ -160,6 +166,7 @@ def _install_without_hooks(box: Core, late: bool) -> None:
     )
     if torch.distributed.is_available():
         _wait(LazyInstaller(box, install_elastic).at_import("torch.distributed.elastic.multiprocessing.errors"), False)
+        _wait(LazyInstaller(box, install_saving).at_import(_ASYNC_SAVE), False)
         launchers = LazyInstaller(box, install_relayed)
         for name in ("lightning.fabric", "lightning_fabric"):
             launchers.at_import(f"{name}.strategies.launchers.subprocess_script")

@@ -6,14 +6,16 @@ system, so that the access faulted.
 Why it happens: native code, or a NumPy or ctypes view, kept an address without keeping the tensor. DDP's gradient
 buckets are a trap of this kind: DDP rebuilds them once, at the start of the second forward, and releases the first
 ones. FSDP releases the full parameters of a unit by resizing their storage to zero when it reshards. And a collective
-with `async_op=True` works on its tensors until `wait()` returns, whatever happens to their memory.
+with `async_op=True` works on its tensors until `wait()` returns, whatever happens to their memory. So does a
+thread that saves a checkpoint, also that of torch.distributed.checkpoint.async_save() with a stager that copies nothing.
 
 What to do: keep a reference to the tensor for as long as its memory is used, or take the address again each time.
 
 How it can be wrong: memory that something else mapped into the hole and unmapped again would be blamed on the
 storage that was there before. Small storages are usually not unmapped when freed, so a use of them after free reads
 silently. Both ends below `--guard`, where a freed storage stays inaccessible and its memory is used by nothing else.
-The reason is that of the last owner: a pointer may be older.
+The reason is that of the last owner: a pointer may be older. A tensor that is overwritten while a thread saves it is no
+fault at all, and nothing sees it: the file has old and new values.
 """
 
 from __future__ import annotations
