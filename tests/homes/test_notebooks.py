@@ -68,3 +68,15 @@ def test_kernel_that_ended_well_is_not_shown(tmp_path: Path) -> None:
     first, second = notebooks(tmp_path, well, [LOAD])
     assert first == {"died": False, "shown": ["one\n", "two\n"]}
     assert second == {"died": False, "shown": []}
+
+
+def test_cell_that_fails_because_another_process_died_shows_what_became_of_it(tmp_path: Path) -> None:
+    """Below the traceback. The look-alike fails for a reason of its own, after such a death."""
+    pool = "import concurrent.futures, ctypes\npool = concurrent.futures.ProcessPoolExecutor(1)"
+    fails = [LOAD, pool, "pool.submit(ctypes.string_at, 0).result()  # raises", "1 / 0  # raises"]
+    (shown,) = (item["shown"] for item in notebooks(tmp_path, fails))
+    (line,) = (text for text in shown if text.startswith("pytracer: "))
+    assert "read through a null pointer" in line
+    place = [n for n, text in enumerate(shown) if "BrokenProcessPool" in text]
+    assert shown.index(line) > place[0]
+    assert "ZeroDivisionError" in shown[-1]

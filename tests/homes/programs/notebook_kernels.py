@@ -10,6 +10,9 @@ from nbclient.exceptions import DeadKernelError
 outputs = []
 for cells in json.load(sys.stdin):
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    for cell in notebook.cells:
+        if cell.source.endswith("# raises"):
+            cell.metadata["tags"] = ["raises-exception"]
     client = NotebookClient(notebook, timeout=60, kernel_name="python3", resources={"metadata": {"path": "."}})
     died = False
     try:
