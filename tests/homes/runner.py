@@ -86,6 +86,7 @@ def _run(home: Home, death: str, work: Path, recordings: Path | None, variables:
         )
         status = _wait(job, work, mark["TEST_VICTIM"], "hangs" if death == "hang" else "dies" if limit else None)
         left = leftovers(mark["TEST_VICTIM"], 0)  # of a launcher that ended before its processes
+        leftovers(mark["TEST_VICTIM"])  # they have ended, too, when their recordings are read
         texts = [Path(file.name).read_text(encoding="utf-8", errors="replace") for file in (out, err)]
     assert status is not None, "\n".join([f"{command} did not end within {SECONDS} s", *left, *texts])
     return Outcome(status, *texts)
