@@ -11,12 +11,15 @@ import pytest
 from pytracer.analyze.assemble.processes import process_report
 from pytracer.analyze.assemble.threads import Threads, thread_kind
 from pytracer.analyze.assemble.view import build_view
+from pytracer.analyze.engine import build_report
 from pytracer.analyze.timeline.clock import RunClock
+from pytracer.decode.job.merge import load_job
 from pytracer.decode.types.snapshot import Job, NativeFrame, ThreadStackState
+from pytracer.render.text import render_text
 from pytracer.report import job as r
 from tests.support import crash_scenarios as c
 from tests.support import scenarios as s
-from tests.support.synth import Box
+from tests.support.synth import Box, write_run
 from tests.support.synth_threads import OtherThread
 
 Stack = tuple[NativeFrame, ...]
@@ -172,3 +175,30 @@ def test_thread_that_is_no_openmp_worker_has_no_opener(tmp_path: Path) -> None:
     job = s.load(tmp_path, Box(pid=101).at(500).crash(native=s.NATIVE[:1]))
     snapshot = job.processes[0].snapshot
     assert snapshot.crash is not None and Threads(snapshot, snapshot.crash).region_opener() is None
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_threads_of_a_process_that_was_asked_to_end_have_their_python_stacks(asked: bool, run: Path) -> None:
+    """The main thread, with its native stack, first. The look-alike ended by an exception: its own stack counts."""
+    box = Box(pid=101, ppid=99).thread(555, "loader", pthread=0x7000_0555).at(500)
+    if not asked:
+        box.exception("ValueError", "no labels")
+    box.signal_seen(15, 77, ["sh"]).crash(
+        0, code=0, state=6, python=[("train", s.SCRIPT, 12)], native=[(s.PYTHON, 0x10)],
+        other_python={0x7000_0555: [("load", s.SCRIPT, 30)], 0x7000_0999: [("watch", s.SCRIPT, 40)]},
+    )  # fmt: skip
+    parent = Box(pid=99, ppid=1, argv=["sh"]).at(600)
+    write_run(run, box, parent.wait(101, signal=15) if asked else parent.wait(101, exit_code=1))
+    report = build_report(load_job(run, symbols=False))
+    (process,) = (item for item in report.processes or () if item.pid == 101)
+    threads = process.threads or []
+    stacks = [(item.tid, [frame.function for frame in item.python_stack or ()]) for item in threads]
+    assert not any(item.crashed for item in threads)
+    if asked:
+        assert stacks[0] == (101, ["train"])
+        assert threads[0].native_stack
+        assert (555, ["load"]) in stacks
+        assert (None, ["watch"]) in stacks
+        assert "thread ? (python)" in render_text(report, everything=True)
+    else:
+        assert not any(functions for _, functions in stacks)
