@@ -35,6 +35,7 @@ class Home:
     volume: bool = False
     unlike: tuple[str, ...] = ()
     level: str = "job"
+    signal_once: bool = False
     limit_gib: int | None = None
     variables: dict[str, str] = field(default_factory=dict, hash=False)
 

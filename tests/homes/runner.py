@@ -27,6 +27,7 @@ from tests.support.leftovers import leftovers
 from tests.support.memory_cgroup import enter, memory_cgroup
 
 SECONDS = 150
+LEFT_SECONDS = 5
 HANGS_SECONDS = 12  # more than it takes until a rank is said to stand still
 
 
@@ -78,14 +79,15 @@ def _run(home: Home, death: str, work: Path, recordings: Path | None, variables:
         (recordings / "boxes").mkdir(parents=True, mode=0o700)
     by_launcher = recordings is not None and not by_variables
     trace = [str(python), "-m", "pytracer", "run", "-o", str(recordings), "--"] if by_launcher else []
-    limit = ["timeout", "-s", "TERM", "-k", "20", str(SECONDS)] if death in home.limited else []
+    once = ["--foreground"] if home.signal_once else []
+    limit = ["timeout", *once, "-s", "TERM", "-k", "20", str(SECONDS)] if death in home.limited else []
     command = home.words(trace, limit, places)
     with _limited(home, death) as enters, open(work / "stdout", "w+") as out, open(work / "stderr", "w+") as err:
         job = subprocess.Popen(
             command, env=env, cwd=work, stdin=subprocess.DEVNULL, stdout=out, stderr=err, preexec_fn=enters
         )
         status = _wait(job, work, mark["TEST_VICTIM"], "hangs" if death == "hang" else "dies" if limit else None)
-        left = leftovers(mark["TEST_VICTIM"], 0)  # of a launcher that ended before its processes
+        left = leftovers(mark["TEST_VICTIM"], LEFT_SECONDS)  # of a launcher that ended before its processes
         leftovers(mark["TEST_VICTIM"])  # they have ended, too, when their recordings are read
         texts = [Path(file.name).read_text(encoding="utf-8", errors="replace") for file in (out, err)]
     assert status is not None, "\n".join([f"{command} did not end within {SECONDS} s", *left, *texts])
