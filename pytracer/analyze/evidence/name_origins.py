@@ -122,10 +122,10 @@ def _names_and_meant(
     if tree is None or frame.line is None:
         return (), {}
     own_line = frame is stack[0] and _LOOK_UP.search(exception.type or "") is not None
-    looked_up = subscripts_of_line(tree, frame.line) if own_line else []
-    if looked_up:  # of several tables, one that is not known may be the one
-        known = all(name in values for name in looked_up)
-        return looked_up, {name: values[name] for name in looked_up} if known else {}
+    tables, keys = subscripts_of_line(tree, frame.line) if own_line else ([], [])
+    if tables:  # of several, one that is not known may be the one
+        known = all(name in values for name in tables)
+        return [*tables, *keys], {name: values[name] for name in (*tables, *keys) if name in values} if known else {}
     names = names_of_line(tree, frame.line)
     return names, {name: values[name] for name in _meant(exception.message or "", names, values)}
 

@@ -36,14 +36,16 @@ def names_of_line(tree: ast.Module, line: int) -> list[str]:
     return list(dict.fromkeys(name for part in _read_on(tree, line) for name in _names(part)))
 
 
-def subscripts_of_line(tree: ast.Module, line: int) -> list[str]:
+def subscripts_of_line(tree: ast.Module, line: int) -> tuple[list[str], list[str]]:
     """What the statement looks something up in, and by what: `images` and `current` of `f(images[current])`."""
-    found: list[str] = []
+    tables: list[str] = []
+    keys: list[str] = []
     for part in _read_on(tree, line):
         for item in ast.walk(part):
             if isinstance(item, ast.Subscript) and isinstance(item.ctx, ast.Load):
-                found += [*_names(item.value), *_names(item.slice)]
-    return list(dict.fromkeys(found))
+                tables += _names(item.value)
+                keys += _names(item.slice)
+    return list(dict.fromkeys(tables)), [name for name in dict.fromkeys(keys) if name not in tables]
 
 
 def _read_on(tree: ast.Module, line: int) -> Sequence[ast.AST]:

@@ -49,6 +49,7 @@ class Description:
     """A judgement in words. None among evidence and missing is left out.
 
     `quotes_exception`: the summary has type and message of the exception that ended the process.
+    `besides`: advice about a second trouble, which that of a known crash does not replace.
     `has_place`: the summary says where the cause lies; the line at which the process died would only distract from it.
     """
 
@@ -58,6 +59,7 @@ class Description:
     missing: Sequence[str | None] = ()
     quotes_exception: bool = False
     has_place: bool = False
+    besides: str = ""
 
 
 class Rule(Protocol[F]):
@@ -119,7 +121,7 @@ def finding(rule: str, judgement: Judgement[F], words: Description) -> Finding:
         facts=[item.fact for item in evidence],
         quotes_exception=words.quotes_exception or None,
         missing=[item for item in words.missing if item],
-        advice=words.advice,
+        advice=f"{words.advice} {words.besides}".rstrip(),
     )
 
 

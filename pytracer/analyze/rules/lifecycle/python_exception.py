@@ -106,8 +106,9 @@ class PythonException:
             if lost
             else f"{NO_MEMORY}{holder_advice(view)}"
             if failed_allocation(view)
-            else f"{_read_it(job, view, first)}{f' {LET_THREAD_END}' if _kept(view) is not None else ''}",
+            else _read_it(job, view, first),
             ["why the peer was gone: no other rank's death explains it"] if lost else [],
+            besides=LET_THREAD_END if _kept(view) is not None else "",
         )
 
 

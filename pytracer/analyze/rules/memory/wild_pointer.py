@@ -46,6 +46,7 @@ from pytracer.analyze.evidence.phrases import (
     missing_operands,
     python_evidence,
 )
+from pytracer.analyze.evidence.pointer_content import numbers_in_pointer
 from pytracer.analyze.evidence.runs import ran_on
 from pytracer.analyze.evidence.truncated_address import TruncatedAddress, truncated_address
 from pytracer.analyze.evidence.unread_index import UnreadIndex, unread_index
@@ -243,6 +244,13 @@ def _advice(view: ProcessView, found: _Wild) -> str:
             f"Check the number and the shapes of the tensors that {line_words(view)} passes: the function takes more "
             "from an array or list of them than it has."
         )
+    numbers = numbers_in_pointer(view)
+    if numbers is not None:
+        return (
+            f"The pointer holds {numbers}: native code wrote an array over the object that {line_words(view)} uses, in "
+            "this call or one before. `pytracer run --guard` stops at the first byte written behind a tensor; compare "
+            "the sizes of what was passed to native code there with what it assumes."
+        )
     if _was_large_block(view):
         return (
             f"Keep what owns the memory that {line_words(view)} passes for as long as its address is used: the address "
@@ -313,7 +321,9 @@ def _access_words(view: ProcessView) -> str:
         freed = "unmapped memory, where a large block of malloc() may have begun"
         return f"{access_verb(view)} {freed}, {_address(view)}{',' if view.function else ''}"
     what = "jumped" if executes else f"{access_verb(view)} memory"
-    return f"{what} through a wild pointer, {_address(view)}{',' if view.function else ''}"
+    numbers = numbers_in_pointer(view)
+    holds = f", which holds {numbers}" if numbers is not None else ""
+    return f"{what} through a wild pointer, {_address(view)}{holds}{',' if view.function else ''}"
 
 
 def _address(view: ProcessView) -> str:

@@ -63,13 +63,14 @@ class _Way:
     quotes_exception: bool = False
 
 
+_OWN = "the innermost function of the program's native code"
 _EXCEPTION = _Way(
     "a C++ exception was not caught",
     "Look for the throw below the named function: no exception may leave a thread or a noexcept function.",
 )
 _STACK = _Way(
     "a function found its stack frame overwritten: a write past the end of a local array",
-    "Look at the innermost function of the program's native code: it, or what it called, wrote past a local array. "
+    "Look at {function}: it, or what it called, wrote past a local array. "
     "Compare the sizes and counts that it is given with the array's; -fsanitize=address names the write.",
 )
 _BUFFER = _Way(
@@ -144,6 +145,7 @@ class Abort:
         view = judgement.views[0]
         way = _way(view)
         caller = function_words(name) if (name := abort_caller(view)) else None
+        general = way.advice.replace("{function}", caller or _OWN)
         below = f", below {caller}" if caller and caller != way.function else ""
         summary = f"{introduction(judgement.views)} aborted: {way.what}{below}."
         return Description(
@@ -155,7 +157,7 @@ class Abort:
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],
-            NO_MEMORY + holder_advice(view) if failed_allocation(view) else way.advice,
+            NO_MEMORY + holder_advice(view) if failed_allocation(view) else general,
             [
                 None if view.crash else "the native stack: the black box has no crash section",
                 "what() of the exception" if way is _EXCEPTION and cpp_exception(view) is None else None,

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from pytracer.analyze.evidence.name_origins import meant_words, origin_words
@@ -179,6 +180,30 @@ def test_modules_functions_and_what_is_called_are_no_values(tmp_path: Path) -> N
         """
     done = Failed(tmp_path, source, "expected a non-empty list of Tensors", "load", "<module>", rows="list of 0")
     assert done.origin == "`rows`, an empty list, comes from line 9 (`load([])  # caller`)"
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_look_up_is_about_its_tables_and_not_about_the_call_around_it(known: bool, tmp_path: Path) -> None:
+    """Of two tables, one of them a global that is not recorded, either may lack the key."""
+    source = f"""
+        def encode(row, parts, current):
+            parts.append({"row" if known else "LABELS[row"}[current]{"" if known else "]"})  # here
+
+        encode({{}}, [], 2)  # caller
+        """
+    values = {"row": "dict of 2", "parts": "list of 0", "current": "2"}
+    done = Failed(tmp_path, source, "'goood'", "encode", "<module>", **values)
+    done.exception = msgspec.structs.replace(done.exception, type="KeyError")
+    assert done.meant == ("`row` was a dict of 2 and `current` was 2" if known else None)
+
+
+def test_a_key_that_a_library_misses_is_not_of_the_line(tmp_path: Path) -> None:
+    """`optimizer.load_state_dict(checkpoint["optimizer"])` raises below torch for another key."""
+    done = Failed(tmp_path, "load(found['a'])  # here\n", "'param_groups'", "<module>", found="dict of 3")
+    done.exception = msgspec.structs.replace(done.exception, type="KeyError")
+    assert done.meant == "`found` was a dict of 3"
+    done.stack.insert(0, PythonFrame(function="load_state_dict", file="/site-packages/torch/optim.py", line=9))
+    assert done.meant is None
 
 
 def test_a_source_that_changed_later_says_nothing(tmp_path: Path) -> None:

@@ -567,3 +567,25 @@ def test_address_that_lost_its_upper_half_is_told(value: int, cut: bool, run: Pa
     told = ": the lower 32 bits of the address of a tensor of 4.0 MiB" in summary(report)
     assert told == cut
     assert ("argtypes" in advice(report)) == told
+
+
+@needs_capstone
+@pytest.mark.parametrize(
+    ("pointer", "words"),
+    [
+        (0xBF42F612BF42F612, "two float32 numbers, -0.7616 and -0.7616"),
+        (0x3FE0000000000000, "the float64 number 0.5"),
+        (0xDEADBEEFDEADBEEF, None),  # -1.1e18 twice
+        (0x00007F3A_3F800000, None),  # an address that a process may have
+    ],
+)
+def test_numbers_in_a_pointer_are_told_as_numbers(pointer: int, words: str | None, run: Path) -> None:
+    """An array was written over an object; a pointer that may exist is none."""
+    load = bytes.fromhex("c5fa1002")  # vmovss xmm0, dword ptr [rdx]
+    report = died(run, addr=0, code=128, registers={"rdx": pointer, "trapno": 13}, code_bytes=load)
+    assert report.verdict is not None
+    assert ("which holds" in summary(report)) == (words is not None)
+    if words is not None:
+        assert report.verdict.class_ == "wild-pointer"
+        assert f"which holds {words}" in summary(report)
+        assert f"The pointer holds {words}: native code wrote an array over the object" in advice(report)
