@@ -582,6 +582,17 @@ def test_rank_that_left_before_its_first_collective_gets_no_advice_about_batches
     assert "early return" in (report.verdict.advice or "")
 
 
+@pytest.mark.parametrize(("function", "named"), [("train", True), ("<module>", False)])
+def test_rank_that_left_by_sys_exit_is_named_with_its_line(function: str, named: bool, run: Path) -> None:
+    """The end of a program, `sys.exit(main())`, is no place that says why."""
+    job = Ranks(2)
+    job.calls(0, OPEN)
+    job.raised(0)
+    job.boxes[1].exit_request(0, [(function, SCRIPT, 16), ("<module>", SCRIPT, 30)])
+    job.done(1)
+    assert ("and left by SystemExit at train.py:16 in train, while" in summary(build_report(job.job(run)))) == named
+
+
 def test_rank_that_left_early_is_named_with_join(run: Path) -> None:
     """It ended with status 0 while others waited."""
     job = Ranks(3)
