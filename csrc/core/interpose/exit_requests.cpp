@@ -100,6 +100,7 @@ void record(Object* code) {
     request.has_text = code->type == interpreter.text;
     python.forget_error();  // of an int that is no long
   }
+  if (request.status == 0 && !crashsafe::has_box()) return;  // everyday: no reason for a recording
   busy = true;
   recorded++;
   record_with_handled(python, request);
