@@ -6,6 +6,7 @@ A line that ends a rank, or keeps the others waiting, has the name of the death 
 from __future__ import annotations
 
 import ctypes
+import multiprocessing
 import os
 import queue
 import time
@@ -47,7 +48,8 @@ def decode(index: int) -> bytes:
 
 
 def samples(death: str, rank: int) -> DataLoader:
-    workers = 1 if death in ("none", "worker") else 0
+    may_start = not multiprocessing.current_process().daemon  # the server's engine cores may not
+    workers = 1 if death in ("none", "worker") and may_start else 0
     return DataLoader(Samples(death, rank), batch_size=BATCH, num_workers=workers)
 
 
