@@ -10,7 +10,7 @@ import training
 def fit(death: str) -> None:
     accelerator = accelerate.Accelerator(cpu=True)
     loss = training.train_rank(death, accelerator.process_index)
-    accelerator.print(f"loss {loss:.4f}", flush=True)
+    accelerator.print(f"loss {loss:.4f}\n", end="", flush=True)  # by one write: another rank prints, too
     dist.destroy_process_group()
 
 
