@@ -6,12 +6,12 @@ import re
 from collections.abc import Sequence
 
 from pytracer._text import message_words
-from pytracer.analyze.evidence.phrases import error_words
+from pytracer.analyze.evidence.phrases import error_at_words
 from pytracer.analyze.known.exceptions import exception_advice
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.parts import innermost_of_program
 from pytracer.analyze.view import ProcessView
-from pytracer.report.job import HandledExceptionReport
+from pytracer.report.job import ExitRequestReport, HandledExceptionReport
 
 READ_ARGUMENTS = (
     "Read the last lines of its output: status 2 is how argparse and click refuse a command line (an option that is "
@@ -27,49 +27,48 @@ def handled_error(view: ProcessView) -> HandledExceptionReport | None:
     """The error that the program was handling when it asked for its end: an `except` that ends in sys.exit()."""
     request = view.exit_request
     first = next(iter(request.context or ()), None) if request is not None else None
-    return first if first is not None and first.type not in _QUIET and not _parser(view) else None
+    if request is None or first is None or first.type in _QUIET or _parser(request) is not None:
+        return None
+    return first
 
 
 def left_at(views: Sequence[ProcessView]) -> str:
     """` by SystemExit at train.py:14 in train`: where the one process left in mid-work; nothing at a program's end."""
     request = views[0].exit_request if len(views) == 1 else None
-    frame = innermost_of_program((request.python_stack if request is not None else None) or ())
+    frame = innermost_of_program(request.python_stack or ()) if request is not None else None
     if frame is None or frame.function in (None, "<module>"):
         return ""
     return f" by SystemExit at {place_words(frame)}"
 
 
-def exit_words(view: ProcessView) -> tuple[str, str, str | None]:
+def exit_words(view: ProcessView, request: ExitRequestReport) -> tuple[str, str, str | None]:
     """What happened, without subject; advice; what is missing."""
-    request, status = view.exit_request, view.process.exit_code
-    frame = innermost_of_program((request.python_stack if request is not None else None) or ())
+    status, frame = request.status, innermost_of_program(request.python_stack or ())
     at = f" at {place_words(frame)}" if frame is not None else ""
     error = handled_error(view)
     if error is not None:
         raised = innermost_of_program(error.python_stack or ())
-        from_line = f" at {place_words(raised)}" if raised is not None else ""
         line = place_words(raised) if raised is not None else "the line that raised it"
         advice = exception_advice(error.type, error.message, line)
-        look = f"Look at {error_words(error)}{from_line}: the program caught it, and ended itself for it."
+        look = f"Look at {error_at_words(error)}: the program caught it, and ended itself for it."
         return (
-            f"raised {error_words(error)}{from_line}, and ended itself with exit status {status}{at} while handling it",
+            f"raised {error_at_words(error)}, and ended itself with exit status {status}{at} while handling it",
             f"{look} {advice}" if advice is not None else look,
             None,
         )
-    parser = _parser(view)
+    parser = _parser(request)
     if parser is not None:
-        refused = next(iter((request.context if request is not None else None) or ()), None)
+        refused = next(iter(request.context or ()), None)
         why = f" ({message_words(refused.message)})" if refused is not None and refused.message else ""
         says = f"ended itself with exit status {status}: {parser} refused the command line{why}{at}"
         return says, READ_ARGUMENTS, None if why else "which option it refused: its output says that"
-    text = message_words(request.message.splitlines()[0]) if request is not None and request.message else None
+    text = message_words(request.message.splitlines()[0]) if request.message else None
     says = f"ended itself with exit status {status}: SystemExit{f', {text},' if text else ''} was raised{at}"
     return says, _ITS_OWN, None if text else "why it did: an exit status carries no reason"
 
 
-def _parser(view: ProcessView) -> str | None:
+def _parser(request: ExitRequestReport) -> str | None:
     """The library that refused the command line: its frame called sys.exit()."""
-    request = view.exit_request
-    first = next(iter((request.python_stack if request is not None else None) or ()), None)
+    first = next(iter(request.python_stack or ()), None)
     found = _ARGUMENTS.search(first.file or "") if first is not None else None
     return found[1].split("/")[0] if found is not None else None

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from pytracer.analyze.collectives.call_sites import site_of
 from pytracer.analyze.deaths.consequences import mentions_lost_peer, speaks_of_lost_peer
-from pytracer.analyze.evidence.phrases import error_words
-from pytracer.analyze.naming import name_words, place_words
+from pytracer.analyze.evidence.phrases import error_at_words
+from pytracer.analyze.naming import name_words
 from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Collective
@@ -24,8 +24,7 @@ class Handled:
     @property
     def words(self) -> str:
         """`ValueError: no such file at train.py:21 in step`."""
-        at = f" at {place_words(self.frame)}" if self.frame is not None else ""
-        return f"{error_words(self.report)}{at}"
+        return error_at_words(self.report)
 
     @property
     def frame(self) -> PythonFrame | None:

@@ -9,6 +9,7 @@ from typing import Literal
 from pytracer._text import hex_addr, list_words, message_words, origin_phrase, size_words, time_words
 from pytracer.analyze.address_space.description import offset_words
 from pytracer.analyze.naming import place_words
+from pytracer.analyze.parts import innermost_of_program
 from pytracer.analyze.platform.instruction import disassembler
 from pytracer.analyze.tensors.origins import origin_kind
 from pytracer.analyze.view import ProcessView
@@ -239,6 +240,12 @@ def tensor_and_line(view: ProcessView) -> str:
     made = (storage.allocated.caller or storage.allocated.python) if storage and storage.allocated else None
     name = view.place.names[0] if view.place and view.place.names else "a tensor"
     return f"{name} that was made at {place_words(made)}" if made else name
+
+
+def error_at_words(report: ThreadExceptionReport | HandledExceptionReport) -> str:
+    """`ValueError: no such file at train.py:21 in step`."""
+    at = innermost_of_program(report.python_stack or ())
+    return f"{error_words(report)}{f' at {place_words(at)}' if at is not None else ''}"
 
 
 def error_words(report: ThreadExceptionReport | HandledExceptionReport) -> str:

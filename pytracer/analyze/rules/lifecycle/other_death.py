@@ -233,6 +233,8 @@ def _words(job: JobView, view: ProcessView, how: _How) -> _Words:
         return _fault(view)
     if how == "asked":
         return _asked(job, view)
+    if how == "exit-request" and view.exit_request is not None:
+        return exit_words(view, view.exit_request)
     if how == "obeyed" and (sent := last_request(view)) is not None:
         return (
             (
@@ -280,7 +282,6 @@ def _words(job: JobView, view: ProcessView, how: _How) -> _Words:
             "Look for SIGKILL, the OOM killer (dmesg), a lost host, or a run that was copied while it still ran.",
             "any record of its end: neither its black box nor a parent saw it",
         ),
-        "exit-request": exit_words(view),
         "exit": (
             f"ended with exit status {view.process.exit_code} and no recorded exception",
             READ_ARGUMENTS

@@ -33,12 +33,12 @@ from pytracer.analyze.evidence.memory_holders import (
     holder_evidence,
 )
 from pytracer.analyze.evidence.name_origins import meant_words, origin_words, sample_number
-from pytracer.analyze.evidence.phrases import collective_evidence, error_words, torchscript_error
+from pytracer.analyze.evidence.phrases import collective_evidence, error_at_words, torchscript_error
 from pytracer.analyze.evidence.reraised import Reraised, reraised
 from pytracer.analyze.evidence.waits import LET_THREAD_END, ProcessWait, kept_by_thread
 from pytracer.analyze.known.exceptions import exception_advice
 from pytracer.analyze.naming import introduction, name_words, place_words, subject_words
-from pytracer.analyze.parts import innermost_of_program, is_library_file, python_frame
+from pytracer.analyze.parts import is_library_file, python_frame
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
 from pytracer.analyze.tensors.source_lines import line_text
 from pytracer.analyze.view import JobView, ProcessView
@@ -229,8 +229,7 @@ def _by_kind(view: ProcessView, first: Reraised | None, *, quoted: bool) -> str:
     text, before = line_text(view.process.snapshot, frame), _original(view) if first is None else None
     deliberate = text is not None and re.match(r"raise\b", text) is not None
     if before is not None:
-        at = innermost_of_program(before.python_stack or ())
-        earlier = f"{error_words(before)}{f' at {place_words(at)}' if at is not None else ''}"
+        earlier = error_at_words(before)
         if deliberate:
             known = exception_advice(before.type, before.message, "that line")
             return " ".join(filter(None, (f"Look at {earlier} first: the program raised the last one for it.", known)))
