@@ -13,6 +13,7 @@ from pytracer.analyze.address_space.lookup import AddressSpace
 from pytracer.analyze.tensors.origins import origin_kind
 from pytracer.analyze.timeline.clock import ProcessClock
 from pytracer.decode.types.devices import DEFAULT_POOL
+from pytracer.decode.types.journal import HandledException, UncaughtException
 from pytracer.decode.types.snapshot import CallSite, Crash, Mapping, Moment, NativeFrame, PythonFrame, Storage
 from pytracer.report import job as r
 
@@ -147,6 +148,25 @@ def unit_report(place: Place) -> r.Fsdp | None:
         shard_of_rank=unit.shard_of_rank,
         state=unit.state,
     )
+
+
+def exception_report(data: UncaughtException) -> r.ExceptionReport:
+    """An exception as its process recorded it."""
+    return r.ExceptionReport(
+        type=data.type or None,
+        message=data.message or "",
+        python_stack=[python_frame(frame) for frame in data.python_stack],
+        language="Python",
+        context=[handled_report(item) for item in data.context] or None,
+        remote_traceback=data.remote_traceback,
+        variables=[r.VariableReport(name=item.name, value=item.value) for item in data.variables] or None,
+    )
+
+
+def handled_report(data: HandledException) -> r.HandledExceptionReport:
+    """An exception that was being handled."""
+    stack = [python_frame(frame) for frame in data.python_stack]
+    return r.HandledExceptionReport(type=data.type, message=data.message, python_stack=stack)
 
 
 def file_size_now(path: str) -> int | None:

@@ -21,6 +21,8 @@ from pytracer.analyze.evidence.sent_signals import sent_signals
 from pytracer.analyze.parts import (
     StorageReports,
     bucket_report,
+    exception_report,
+    handled_report,
     is_library_file,
     mapping_report,
     native_frame,
@@ -38,7 +40,7 @@ from pytracer.analyze.platform.instruction import (
 from pytracer.analyze.platform.signals import SI_KERNEL, SIGABRT, SIGBUS, SIGSEGV, code_name, signal_name
 from pytracer.analyze.timeline.clock import ProcessClock, RunClock
 from pytracer.analyze.view import ProcessView, RecordedSender, began_with_exception
-from pytracer.decode.types.journal import CppException, ExitRequest, Fact, HandledException, ThreadException
+from pytracer.decode.types.journal import CppException, ExitRequest, Fact, ThreadException
 from pytracer.decode.types.snapshot import Crash, NativeFrame, Process, PythonFrame, Snapshot
 from pytracer.report import job as r
 
@@ -128,12 +130,7 @@ def _training_thread(snapshot: Snapshot, end: Crash) -> Sequence[PythonFrame] | 
 
 def _handled(end: Crash | None) -> r.HandledExceptionReport | None:
     data = end.handled if end is not None else None
-    return _handled_report(data) if data is not None else None
-
-
-def _handled_report(data: HandledException) -> r.HandledExceptionReport:
-    stack = [python_frame(frame) for frame in data.python_stack]
-    return r.HandledExceptionReport(type=data.type, message=data.message, python_stack=stack)
+    return handled_report(data) if data is not None else None
 
 
 def _frames(python: Sequence[PythonFrame], native: Sequence[NativeFrame]) -> _Stacks:
@@ -258,15 +255,7 @@ def _exception(process: Process, crash: Crash | None, *, raised: bool) -> r.Exce
     data = process.exception
     if data is None or (cpp is not None and not raised):
         return cpp
-    return r.ExceptionReport(
-        type=data.type or None,
-        message=data.message or "",
-        python_stack=[python_frame(frame) for frame in data.python_stack],
-        language="Python",
-        context=[_handled_report(item) for item in data.context] or None,
-        remote_traceback=data.remote_traceback,
-        variables=[r.VariableReport(name=item.name, value=item.value) for item in data.variables] or None,
-    )
+    return exception_report(data)
 
 
 def _thread_exceptions(process: Process, clock: ProcessClock) -> tuple[r.ThreadExceptionReport, ...]:
@@ -304,7 +293,7 @@ def _exit_request(process: Process) -> r.ExitRequestReport | None:
         status=last.status,
         message=last.message or None,
         python_stack=[python_frame(frame) for frame in last.python_stack],
-        context=[_handled_report(item) for item in last.context] or None,
+        context=[handled_report(item) for item in last.context] or None,
     )
 
 

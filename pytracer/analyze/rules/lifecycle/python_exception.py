@@ -38,14 +38,14 @@ from pytracer.analyze.evidence.reraised import Reraised, reraised
 from pytracer.analyze.evidence.waits import LET_THREAD_END, ProcessWait, kept_by_thread
 from pytracer.analyze.known.exceptions import exception_advice
 from pytracer.analyze.naming import introduction, name_words, place_words, subject_words
-from pytracer.analyze.parts import is_library_file, python_frame
+from pytracer.analyze.parts import exception_report, is_library_file
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
 from pytracer.analyze.tensors.source_lines import line_text
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.blackbox.schema import ON_FETCH
 from pytracer.decode.types.journal import UncaughtException
 from pytracer.decode.types.snapshot import Snapshot
-from pytracer.report.job import Evidence, ExceptionReport, HandledExceptionReport, PythonFrame, VariableReport
+from pytracer.report.job import Evidence, ExceptionReport, HandledExceptionReport, PythonFrame
 
 _VARIABLES = 6
 _WRAPPED = 4  # lines of a sentence
@@ -141,12 +141,11 @@ def _raiser(job: JobView, view: ProcessView, first: Reraised | None) -> _Raiser 
         if worker.process.role != "dataloader-worker" or (theirs.boot_id, theirs.ppid) != (own.boot_id, own.pid):
             continue
         for fact in theirs.recorded(UncaughtException):
-            frames = [python_frame(frame) for frame in fact.data.python_stack]
+            report = exception_report(fact.data)
+            frames = report.python_stack or []
             lines = [(frame.file, frame.line) for frame in frames]
             same = first.frame is not None and (first.frame.file, first.frame.line) in lines
             if fact.data.on_its_way == ON_FETCH and fact.data.type == first.type and same:
-                variables = [VariableReport(name=item.name, value=item.value) for item in fact.data.variables]
-                report = ExceptionReport(type=fact.data.type, message=fact.data.message, variables=variables)
                 return _Raiser(theirs, report, frames)
     return None
 
