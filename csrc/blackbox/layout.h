@@ -8,7 +8,7 @@ namespace pytracer::blackbox {
 
 inline constexpr unsigned char kMagic[8] = {0x89, 0x70, 0x79, 0x74, 0x72, 0x63, 0x0d, 0x0a};
 inline constexpr uint32_t kMajor = 1;
-inline constexpr uint32_t kMinor = 5;
+inline constexpr uint32_t kMinor = 6;
 inline constexpr uint32_t kHeaderBytes = 0x2000;
 inline constexpr uint32_t kRegionLimit = 120;
 inline constexpr uint32_t kRecordBytes = 128;
@@ -896,11 +896,16 @@ struct CrashHeader {
   uint32_t handled_message_kind;
   uint32_t handled_first_frame;
   uint32_t handled_frame_count;
-  uint8_t reserved[36];
+  uint32_t unmapped_stack;
+  uint64_t unmapped_addr;
+  uint64_t unmapped_ns;
+  uint64_t unmapped_by;
+  int32_t unmapped_tid;
+  uint32_t unmapped_pages;
 };
 static_assert(sizeof(CrashHeader) == 1024);
 static_assert(std::is_standard_layout_v<CrashHeader> && std::is_trivially_copyable_v<CrashHeader>);
-static_assert(offsetof(CrashHeader, reserved) == 988);
+static_assert(offsetof(CrashHeader, unmapped_pages) == 1020);
 
 /// A return address, already moved into the call instruction.
 struct NativeFrame {

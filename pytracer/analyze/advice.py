@@ -18,6 +18,7 @@ from pytracer.report.of_verdict import finding_of, subject_of
 BUGS = frozenset(
     {
         *("use-after-free", "stale-grad", "storage-swapped", "collective-buffer-freed", "unmapped-storage"),
+        "unmapped-memory",
         *("freed-meanwhile", "memory-not-inherited"),
         *("out-of-bounds", "wrong-index", "runaway-access", "guard-damage", "oversized-tensor"),
         *("null-dereference", "wild-pointer", "stack-overflow", "read-only-memory", "device-pointer-on-host"),

@@ -16,8 +16,8 @@ from enum import IntEnum
 MAGIC = b"\x89pytrc\r\n"
 MAJOR = 1
 # 1: notes have codes. 2: HOLDERS has tensors without memory, and elements. 3: notes of the core are CORE_NOTE. 4: ARGUMENTS, RENDEZVOUS
-# 5: SIGNAL_SENT, the process group
-MINOR = 5
+# 5: SIGNAL_SENT, the process group. 6: CRASH, the call that unmapped the memory
+MINOR = 6
 
 HEADER_BYTES = 8192
 REGION_LIMIT = 120
@@ -1103,7 +1103,12 @@ CRASH_HEADER = Struct(
         _f("handled_message_kind", "u32", "bytes per character", since=5),
         _f("handled_first_frame", "u32", "index in PYTHON_FRAMES, after those of all threads", since=5),
         _f("handled_frame_count", "u32", "from where it was raised to where it was caught", "count", since=5),
-        _f("reserved", "u8[36]", "zero"),
+        _f("unmapped_stack", "u32", "site of the Python lines that gave the memory at the fault address back; 0: unknown", since=6),
+        _f("unmapped_addr", "u64", "first byte of what that call of munmap() gave back; 0: no such call is known", since=6),
+        _f("unmapped_ns", "u64", "when it was called", "ns", since=6),
+        _f("unmapped_by", "u64", "the address that it returned to", since=6),
+        _f("unmapped_tid", "i32", "the thread that called it", since=6),
+        _f("unmapped_pages", "u32", "how much it gave back, rounded up", "pages of 4096 bytes", since=6),
     ),
 )
 

@@ -536,7 +536,12 @@ class CrashHeader(msgspec.Struct, frozen=True, gc=False):
     handled_message_kind: int
     handled_first_frame: int
     handled_frame_count: int
-    reserved: bytes
+    unmapped_stack: int
+    unmapped_addr: int
+    unmapped_ns: int
+    unmapped_by: int
+    unmapped_tid: int
+    unmapped_pages: int
 
 
 class NativeFrame(msgspec.Struct, frozen=True, gc=False):

@@ -92,7 +92,11 @@ def test_tensor_whose_memory_was_unmapped_by_its_owner_is_told(way: str, line: s
     verdict, finding = report.verdict, (report.findings or [])[0]
     assert verdict is not None and (finding.id, finding.confidence) == ("unmapped-storage", "certain")
     made = line_of("owner_unmapped.py", line)
-    assert f"that was made at owner_unmapped.py:{made} in wrap: the tensor is alive" in (verdict.summary or "")
+    gone = line_of("owner_unmapped.py", "libc.munmap(address, NBYTES)")
+    assert f"that was made at owner_unmapped.py:{made} in wrap: the tensor is alive, its memory was unmapped by " in (
+        verdict.summary or ""
+    )
+    assert f"owner_unmapped.py:{gone} in <module>." in (verdict.summary or "")
     fault = (report.processes or [])[0].fault
     assert fault is not None and fault.storage is not None
     assert (fault.storage.state, fault.storage.origin, fault.storage.offset_bytes) == ("live", way, 4000)

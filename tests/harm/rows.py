@@ -249,6 +249,9 @@ def processes() -> Iterator[Row]:
         yield _c(f"own_files {how}", 3)
         yield _c(f"own_files {how} null", SEGV)
     yield _c("own_files unmap null", SEGV)
+    for mode in ("errors", "handler", "vfork", "threads"):
+        yield _c(f"unmaps {mode}")
+    yield _c("unmaps hole", SEGV)
 
 
 def limits() -> Iterator[Row]:

@@ -615,6 +615,7 @@ class Box:
         threads_how: int = 0,
         threads_total: int | None = None,
         helper: tuple[int, int] = (0, 0),
+        unmapped: tuple[int, int, int, int, By] | None = None,
     ) -> Box:
         """What the handler writes.
 
@@ -623,7 +624,7 @@ class Box:
         `hits`: look `addr` up among the storages added so far. `also`: (tid, signal, code, pc, addr).
         `record_images=False`: no IMAGES, as when that step did not run. `loaded`: images beside those of the frames.
         `fault_file`: size, room, file system. `memory`: (register, its value, first address, bytes). `helper`: its
-        state and error.
+        state and error. `unmapped`: address, pages of 4,096 bytes, return address, thread and STACK of a munmap().
         """
         self.state = 4
         self.now += 1000
@@ -704,7 +705,9 @@ class Box:
         head += struct.pack("<I4I", 0, *texts) + struct.pack("<I3Q", len(memory), *(fault_file or [UNKNOWN] * 3))
         total_threads = len(threads) if threads_total is None else threads_total
         head += struct.pack("<IiIIII", *helper, threads_how, total_threads, len(threads), 0x700)
-        head += struct.pack("<III76s", 0, 0, self.devices.order, b"")
+        head += struct.pack("<III40s", 0, 0, self.devices.order, b"")
+        at, pages, caller, thread_id, place = unmapped or (0, 0, 0, 0, NOBODY)
+        head += struct.pack("<IQQQiI", place.id, at, self.now - 2000, caller, thread_id, pages)
         assert len(head) == 1024, len(head)
         self.crash_regions = {
             16: (1024, head),

@@ -8,6 +8,7 @@
 #include "core/interpose/sandbox.h"
 #include "core/interpose/sanitizers.h"
 #include "core/interpose/signal_sends.h"
+#include "core/interpose/unmappings.h"
 #include "core/process/alternate_stack.h"
 #include "core/process/exit.h"
 #include "core/process/notice.h"
@@ -51,6 +52,7 @@ void resolve_early() {
 
 __attribute__((constructor)) void start_when_asked(int, char** arguments) {  // glibc's way to call constructors
   core::resolve_system_calls();
+  core::resolve_unmappings();
   const char* directory = getenv("PYTRACER_DIR");
   const char* preload = getenv("LD_PRELOAD");
   if (directory == nullptr || *directory == 0 || preload == nullptr || strstr(preload, "libpytracer_core") == nullptr) return;

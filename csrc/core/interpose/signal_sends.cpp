@@ -4,6 +4,7 @@
 
 #include "core/file/box_trim.h"
 #include "core/file/journal.h"
+#include "core/file/python_stacks.h"
 #include "core/file/run_counters.h"
 #include "core/file/run_directory.h"
 #include "core/interpose/libc.h"
@@ -13,9 +14,7 @@
 #include "crashsafe/file/box_gate.h"
 #include "crashsafe/file/create_file.h"
 #include "crashsafe/platform/process_status.h"
-#include "crashsafe/platform/safe_read.h"
 #include "crashsafe/platform/sys.h"
-#include "crashsafe/python/python_stack.h"
 #include "crashsafe/text/bounded_text.h"
 #include "crashsafe/unwind/images.h"
 #include "crashsafe/unwind/own_stack.h"
@@ -37,21 +36,9 @@ using namespace blackbox;
 
 constexpr uint32_t kMostSends = 1000;                          // of one process: at most 0.2 MB of the journal
 constexpr uint32_t kMostOwnEnds = 200, kMostLargeOwnEnds = 8;  // files of the run, beyond which a process that ends itself gets none
-constexpr uint32_t kPlaces = 12;
-constexpr uint32_t kCodes = 128;  // power of two
-constexpr uint32_t kMostText = 4096, kMostTable = 8192;
-constexpr unsigned kToProcessGroup = 4;  // PIDFD_SIGNAL_PROCESS_GROUP
+constexpr unsigned kToProcessGroup = 4;                        // PIDFD_SIGNAL_PROCESS_GROUP
 
 std::atomic<uint32_t> sends{0};
-
-// What a code object in the journal is recognized by: its address may be another one's later.
-struct KnownCode {
-  uint64_t code, name, file, table;
-  uint32_t id, generation;
-};
-KnownCode known[kCodes];
-std::atomic<bool> known_in_use{false};
-uint32_t generation = 1;
 
 struct Send {
   int signal, target;
@@ -69,77 +56,6 @@ bool is_noted(int signal, bool to_itself) {
 bool ends_processes(int signal) {
   return signal == SIGKILL || signal == SIGTERM || signal == SIGINT || signal == SIGHUP || signal == SIGQUIT || signal == SIGXCPU ||
          signal == SIGSTOP || crashsafe::is_ours(signal);
-}
-
-// Every page can be read: what was read of this thread's own frames is stable, but it may not be what it seems.
-bool is_readable(uint64_t at, uint32_t nbytes) {
-  char byte;
-  for (uint64_t offset = 0; offset < nbytes; offset += 4096)
-    if (!crashsafe::read_bytes(&byte, at + offset, 1)) return false;
-  return nbytes == 0 || crashsafe::read_bytes(&byte, at + nbytes - 1, 1);
-}
-
-struct Text {
-  Piece piece{nullptr, 0};
-  uint32_t kind = 1;
-};
-Text text_of(uint64_t object) {
-  crashsafe::PythonText text{};
-  if (!crashsafe::python_text(object, text) || text.nbytes > kMostText || !is_readable(text.data, text.nbytes)) return {};
-  return {{reinterpret_cast<const void*>(text.data), text.nbytes}, text.kind};
-}
-
-Piece table_of(uint64_t table) {
-  const auto& at = *crashsafe::python_offsets();
-  uint64_t nbytes = 0;
-  if (!crashsafe::read_value(nbytes, table + static_cast<uint64_t>(at.bytes_size))) return {nullptr, 0};
-  if (nbytes > kMostTable) nbytes = nbytes < 1 << 20 ? kMostTable : 0;
-  uint64_t data = table + static_cast<uint64_t>(at.bytes_data);
-  return is_readable(data, static_cast<uint32_t>(nbytes)) ? Piece{reinterpret_cast<const void*>(data), nbytes} : Piece{nullptr, 0};
-}
-
-uint32_t code_id(uint64_t code) {
-  const auto& at = *crashsafe::python_offsets();
-  KnownCode key{code, 0, 0, 0, 0, generation};
-  int32_t first_line = 0;
-  if (!crashsafe::read_value(key.name, code + static_cast<uint64_t>(at.co_qualname)) ||
-      !crashsafe::read_value(key.file, code + static_cast<uint64_t>(at.co_filename)) ||
-      !crashsafe::read_value(key.table, code + static_cast<uint64_t>(at.co_linetable)) ||
-      !crashsafe::read_value(first_line, code + static_cast<uint64_t>(at.co_firstlineno)))
-    return 0;
-  KnownCode& slot = known[(code >> 4 ^ code >> 11) % kCodes];
-  if (slot.code == code && slot.name == key.name && slot.file == key.file && slot.table == key.table && slot.generation == generation) return slot.id;
-  Text name = text_of(key.name), file = text_of(key.file);
-  Piece table = table_of(key.table);
-  CodeEntry entry{first_line,
-                  static_cast<uint16_t>(at.minor),
-                  static_cast<uint8_t>(name.kind),
-                  static_cast<uint8_t>(file.kind),
-                  static_cast<uint32_t>(name.piece.nbytes),
-                  static_cast<uint32_t>(file.piece.nbytes),
-                  static_cast<uint32_t>(table.nbytes),
-                  0};
-  Piece pieces[] = {{&entry, sizeof entry}, name.piece, file.piece, table};
-  key.id = append(EntryKind::kCode, pieces, 4);
-  if (key.id != 0) slot = key;
-  return key.id;
-}
-
-// A STACK entry of the Python lines of this thread; 0 where there are none, or another thread writes its own.
-uint32_t stack_id() {
-  if (crashsafe::python_offsets() == nullptr) return 0;
-  crashsafe::CheckedReads reads;
-  if (!reads.possible() || known_in_use.exchange(true, std::memory_order_acquire)) return 0;
-  crashsafe::FrameView frames[kPlaces];
-  int count = crashsafe::own_frames(frames, kPlaces);
-  StackEntry head{0, 0};
-  StackPlace places[kPlaces];
-  for (int i = 0; i < count; i++)
-    if (uint32_t id = code_id(frames[i].code)) places[head.count++] = {id, static_cast<uint32_t>(frames[i].offset)};
-  Piece pieces[] = {{&head, sizeof head}, {places, head.count * sizeof places[0]}};
-  uint32_t id = head.count != 0 ? append(EntryKind::kStack, pieces, 2) : 0;
-  known_in_use.store(false, std::memory_order_release);
-  return id;
 }
 
 // A program may fork children by the thousand that end themselves so. With their parent's tables a file takes 6 MB instead of 12 KiB.
@@ -168,7 +84,7 @@ void write_send(long, void* raw_send, void*) {
     entry.target_ticks = start.ticks;
     entry.target_state = static_cast<uint32_t>(start.state);
   }
-  entry.stack_id = stack_id();
+  entry.stack_id = python_stack_entry();
   char image[512];
   entry.image_nbytes = crashsafe::copy_image_path(send.caller, image, sizeof image, entry.caller_offset);
   Piece pieces[] = {{&entry, sizeof entry}, {image, entry.image_nbytes}};
@@ -235,8 +151,6 @@ void resolve_signal_sends() noexcept {
 void forget_sends() noexcept {
   if (sends.load(std::memory_order_relaxed) == 0) return;  // in most children: a page that is not written is not copied
   sends.store(0, std::memory_order_relaxed);
-  known_in_use.store(false, std::memory_order_relaxed);
-  generation++;
 }
 
 long send_by_descriptor(int descriptor, int signal, unsigned flags, const void* caller, long (*call)(const void*), const void* argument) noexcept {

@@ -4,6 +4,7 @@
 #include "core/device/device_memory.h"
 #include "core/file/box_fork.h"
 #include "core/file/box_start.h"
+#include "core/file/python_stacks.h"
 #include "core/interpose/libc.h"
 #include "core/interpose/sent_signals.h"
 #include "core/interpose/signal_sends.h"
@@ -24,6 +25,7 @@
 #include "crashsafe/file/mapping.h"
 #include "crashsafe/handler/handler.h"
 #include "crashsafe/memory/process_context.h"
+#include "crashsafe/memory/unmappings.h"
 #include "crashsafe/platform/process_status.h"
 #include "crashsafe/platform/sys.h"
 #include "crashsafe/signals/install.h"
@@ -93,6 +95,8 @@ void after_fork_in_child() {
   crashsafe::forget_reports();
   forget_ending();
   forget_sends();
+  forget_python_stacks();
+  crashsafe::forget_unmapping_stacks();
   if (!g_recording.load(std::memory_order_relaxed)) return;
   bool copied = false, had_tables = crashsafe::box_mapping_count.load(std::memory_order_relaxed) != 0;
   if (!leave_box_to_parent(copied)) return abandon_parents_box();

@@ -4,6 +4,7 @@
 #include "crashsafe/memory/process_context.h"
 #include "crashsafe/memory/referrers.h"
 #include "crashsafe/memory/storage_lookup.h"
+#include "crashsafe/memory/unmappings.h"
 #include "crashsafe/platform/arch.h"
 #include "crashsafe/platform/deadline.h"
 #include "crashsafe/platform/safe_read.h"
@@ -60,7 +61,10 @@ void write_node() {
 
 void write_hits() {
   const CrashHeader& crash = *g_box.crash.data;
-  if ((crash.signal == SIGSEGV || crash.signal == SIGBUS) && crash.code > 0 && crash.fault_addr != 0) write_storage_hits(crash.fault_addr);
+  if ((crash.signal == SIGSEGV || crash.signal == SIGBUS) && crash.code > 0 && crash.fault_addr != 0) {
+    write_unmapping(crash.fault_addr);
+    write_storage_hits(crash.fault_addr);
+  }
 }
 
 void do_step(Step step, ucontext_t* context, const KernelAction& like) {

@@ -23,6 +23,7 @@ from pytracer.decode.types.snapshot import Crash, Mapping, Snapshot, Storage
 
 STACK_GUARD_BYTES = 64 * 1024
 SEGV_MAPERR = 1
+ONE_ACCESS_BYTES = 64  # the widest load
 
 
 class AddressSpace:
@@ -84,7 +85,7 @@ class AddressSpace:
             return self._in_storage(addr, "freed-storage", freed, mapping)
         if mapping is None or (not named and not mapping.permissions.startswith(("r", "-w", "--x"))):
             beside = self.neighbors.nearest_live(addr).values()
-            if beside:
+            if beside and not _was_unmapped(crash, addr, mapping):
                 nearest = min(beside, key=lambda item: distance_to(item, addr))
                 kind = "before-storage" if addr < nearest.base else "past-storage"
                 return self._in_storage(addr, kind, (nearest, "guessed"), mapping)
@@ -134,6 +135,13 @@ class AddressSpace:
         addr = without_tag(self.snapshot.arch, addr)
         around = self.snapshot.storages.around(addr)
         return next((item for item in around if item.state == "live" and covers(item, addr)), None)
+
+
+def _was_unmapped(crash: Crash | None, addr: int, mapping: Mapping | None) -> bool:
+    """Memory of others lies beside storages, too. At the first byte of a hole, a loop may have run off a storage."""
+    if crash is None or crash.unmapping is None or mapping is not None or addr != crash.fault_addr:
+        return False
+    return addr - crash.unmapping.addr >= ONE_ACCESS_BYTES
 
 
 def _segment_at(segments: Iterable[DeviceSegment], addr: int) -> DeviceSegment | None:

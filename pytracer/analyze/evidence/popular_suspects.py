@@ -17,7 +17,7 @@ from pytracer.report.job import Checked
 
 _LIFETIME_RULES = (
     *("use-after-free", "collective-buffer-freed", "storage-swapped", "stale-grad", "unmapped-storage"),
-    *("freed-meanwhile", "cuda-graph-input-freed", "guard-damage"),
+    *("freed-meanwhile", "cuda-graph-input-freed", "guard-damage", "unmapped-memory"),
 )
 _COLLECTIVE_RULES = (
     *("collective-mismatch", "group-mismatch", "collective-missing-rank", "conditional-collective", "uneven-inputs"),

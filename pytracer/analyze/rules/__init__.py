@@ -51,6 +51,7 @@ from pytracer.analyze.rules.memory.stack_overflow import StackOverflow
 from pytracer.analyze.rules.memory.stale_grad import StaleGrad
 from pytracer.analyze.rules.memory.storage_swapped import StorageSwapped
 from pytracer.analyze.rules.memory.truncated_mapping import TruncatedMapping
+from pytracer.analyze.rules.memory.unmapped_memory import UnmappedMemory
 from pytracer.analyze.rules.memory.unmapped_storage import UnmappedStorage
 from pytracer.analyze.rules.memory.use_after_free import UseAfterFree
 from pytracer.analyze.rules.memory.wild_pointer import WildPointer
@@ -86,6 +87,7 @@ RULES: tuple[AnyRule, ...] = (
     GuardDamage(),
     HeapCorruption(),
     NullDereference(),
+    UnmappedMemory(),
     WildPointer(),
     IllegalInstruction(),
     Arithmetic(),

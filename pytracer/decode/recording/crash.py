@@ -12,7 +12,7 @@ from pytracer.blackbox.schema import ArgumentHow, CrashState, HolderKind, Region
 from pytracer.decode.recording.crash_images import FOUND, Places, parse_maps
 from pytracer.decode.recording.crash_threads import in_order, read_threads, threads_how
 from pytracer.decode.recording.file import BoxFile
-from pytracer.decode.recording.journal import text_of_kind
+from pytracer.decode.recording.journal import NO_SEQUENCE_NR, Journal, text_of_kind
 from pytracer.decode.recording.storages import Storages
 from pytracer.decode.recording.torch_numbers import DEVICES, DTYPES
 from pytracer.decode.symbols.demangle import node_name
@@ -32,6 +32,7 @@ from pytracer.decode.types.snapshot import (
     NativeFrame,
     PythonFrame,
     StorageHit,
+    Unmapping,
 )
 
 _POSITIONS: dict[int, HitKind] = {1: "covering", 2: "below", 3: "above", 4: "covering", 5: "below", 6: "above"}
@@ -44,6 +45,9 @@ _HOW: dict[int, ArgumentHowName] = {
 }
 _UNREADABLE = 0xFFFFFFFF
 _MOST_ARGUMENTS = 64
+_NOT_MAPPED = (11, 1)  # SIGSEGV, SEGV_MAPERR
+_RECORDING = ".blackbox"
+_UNMAPPED_PAGE = 4096  # of CRASH.unmapped_pages, whatever the kernel's are
 _UNKNOWN = (1 << 64) - 1
 _LONGEST_PATH, _LONGEST_TEXT = 4096, 16384
 _TABLE_BYTES = 8 << 20  # of line tables in all: they are walked byte by byte, and may be the same one each time
@@ -68,8 +72,8 @@ def _stack(sp: int, mappings: tuple[Mapping, ...]) -> tuple[int, int] | None:
 class CrashReader:
     """Decodes the crash section of a recording."""
 
-    def __init__(self, box: BoxFile, storages: Storages) -> None:
-        self._box, self._storages = box, storages
+    def __init__(self, box: BoxFile, storages: Storages, journal: Journal) -> None:
+        self._box, self._storages, self._journal = box, storages, journal
         self._arena = box.content(box.region(Region.ARENA))
         self._head = decode(raw.CrashHeader, bytes(schema.CRASH_HEADER.nbytes))  # until `read`
         self._table_bytes_left = _TABLE_BYTES
@@ -134,6 +138,7 @@ class CrashReader:
             native_tail=head.native_tail,
             mappings=mappings,
             hits=tuple(self._hits()),
+            unmapping=self._unmapping(),
             also_crashed=tuple(self._also()),
             steps_done=_steps(head.steps_done),
             steps_faulted=_steps(head.steps_faulted),
@@ -178,6 +183,20 @@ class CrashReader:
 
     def _bytes(self, offset: int, nbytes: int) -> bytes:
         return b"" if offset == _UNREADABLE else self._arena[offset : offset + nbytes]
+
+    def _unmapping(self) -> Unmapping | None:
+        """What write_unmapping() found."""
+        head = self._head
+        if not head.unmapped_addr:
+            return None
+        return Unmapping(
+            addr=head.unmapped_addr,
+            nbytes=head.unmapped_pages * _UNMAPPED_PAGE,
+            mono_ns=head.unmapped_ns,
+            tid=head.unmapped_tid,
+            caller=head.unmapped_by,
+            stack=self._journal.site(head.unmapped_stack, NO_SEQUENCE_NR).stack,
+        )
 
     # Python
 
@@ -245,8 +264,15 @@ class CrashReader:
         return items[: min(limit, head.native_count)] + in_order(items[limit:], head.native_total - limit, ring)
 
     def _mappings(self) -> tuple[Mapping, ...]:
-        content = self._box.content(self._box.region(Region.MAPS))
-        return tuple(parse_maps(content[: self._head.maps_used].decode("utf-8", "replace").splitlines()))
+        """Those at the fault: a recording that is made after it, by the handler, may take the hole that it was in."""
+        head, content = self._head, self._box.content(self._box.region(Region.MAPS))
+        found = parse_maps(content[: head.maps_used].decode("utf-8", "replace").splitlines())
+        hole = head.fault_addr if (head.signal, head.code) == _NOT_MAPPED else None
+        return tuple(
+            item
+            for item in found
+            if hole is None or not item.start <= hole < item.end or not item.path.endswith(_RECORDING)
+        )
 
     # Memory
 

@@ -88,7 +88,7 @@ def read_box(
     clock = Clock(box, journal)
     storages = Storages(box, journal, clock, rings.threads)
     parts = storages.read()
-    crash_reader = CrashReader(box, storages)
+    crash_reader = CrashReader(box, storages, journal)
     crash = crash_reader.read()
     devices = Devices(box, journal, storages.clock, crash_reader.device_sequence)
     blocks = devices.blocks()

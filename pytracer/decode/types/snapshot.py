@@ -361,6 +361,21 @@ class SignalSend:
 
 
 @dataclass(frozen=True)
+class Unmapping:
+    """A call of munmap() that gave `nbytes` from `addr` on back, at `mono_ns`, on thread `tid`.
+
+    `caller` is the address that it returned to; `stack`: the Python lines of that thread, innermost first, where known.
+    """
+
+    addr: int
+    nbytes: int
+    mono_ns: int
+    tid: int
+    caller: int
+    stack: tuple[PythonFrame, ...] = ()
+
+
+@dataclass(frozen=True)
 class LoadedImage:
     """A shared object, or the program itself, that was loaded at the crash."""
 
@@ -453,6 +468,7 @@ class Crash:
     holders_truncated: bool = False  # the search reached one of its limits
     arguments: tuple[Argument, ...] = ()  # of native code: registers first, then the stack from the innermost frame on
     arguments_truncated: bool = False
+    unmapping: Unmapping | None = None  # the latest one around the fault address; below preload only
     handled: HandledException | None = (
         None  # of the crashed thread, else of the main one: it was in an `except` or the like
     )

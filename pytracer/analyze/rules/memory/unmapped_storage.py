@@ -27,6 +27,7 @@ from pytracer.analyze.evidence.phrases import (
     tensor_and_line,
 )
 from pytracer.analyze.evidence.reallocation import reallocation_of
+from pytracer.analyze.evidence.unmapping import unmapper_words, unmapping_evidence, unmapping_of
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.rules.base import Description, Judgement
 from pytracer.analyze.rules.fault import StorageFaultRule
@@ -60,18 +61,24 @@ class UnmappedStorage(StorageFaultRule[None]):
         view = judgement.views[0]
         return Description(
             f"{introduction(judgement.views)} {access_verb(view)} memory of {tensor_and_line(view)}: "
-            "the tensor is alive, its memory was unmapped.",
+            f"the tensor is alive, its memory was unmapped{_by_words(view)}.",
             [
                 fault_evidence(view),
                 storage_evidence(view),
                 _where(view),
+                unmapping_evidence(view),
                 allocation_evidence(view.storage, "made"),
                 python_evidence(view),
             ],
             "Keep what owns the memory - the mapping, the array, the library's object - for as long as the tensor, or "
             "clone() the tensor.",
-            ["who unmapped the memory"],
+            [None if unmapping_of(view) else "who unmapped the memory"],
         )
+
+
+def _by_words(view: ProcessView) -> str:
+    unmapping = unmapping_of(view)
+    return "" if unmapping is None else f" by {unmapper_words(view, unmapping)}"
 
 
 def _is_gone(view: ProcessView) -> bool:

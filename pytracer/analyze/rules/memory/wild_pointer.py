@@ -49,6 +49,7 @@ from pytracer.analyze.evidence.phrases import (
 from pytracer.analyze.evidence.pointer_content import numbers_in_pointer
 from pytracer.analyze.evidence.runs import ran_on
 from pytracer.analyze.evidence.truncated_address import TruncatedAddress, truncated_address
+from pytracer.analyze.evidence.unmapping import unmapping_of
 from pytracer.analyze.evidence.unread_index import UnreadIndex, unread_index
 from pytracer.analyze.evidence.variables import line_words, variable_of
 from pytracer.analyze.naming import introduction
@@ -276,6 +277,8 @@ def _is_wild(view: ProcessView) -> bool:
     jump = wild_jump(view)
     if jump is not None:
         return place.kind != "freed-storage"
+    if unmapping_of(view) is not None:
+        return False  # unmapped-memory
     return place.kind in ("unmapped", "non-canonical") or beside_stack(view)
 
 

@@ -12,7 +12,7 @@ from pytracer.analyze.platform import instruction
 from pytracer.report.job import Finding, Report
 from tests.conditions import needs_capstone
 from tests.support import scenarios as s
-from tests.support.synth import Box
+from tests.support.synth import NOBODY, Box
 
 PYTHON_MAPPING = (0x5555_0000_0000, 0x5555_0001_0000, "r-xp", 0, s.PYTHON)
 STORAGE = 0x7F40_0000_0000
@@ -98,6 +98,58 @@ def test_use_after_free_of_a_plain_storage_says_where_it_was_freed(run: Path) ->
         "64 bytes into a storage of 1.0 MiB, "
         "which was released at train.py:20 in drop."
     )
+
+
+# unmapped-memory
+
+
+def test_memory_that_was_given_back_names_who_did_it(run: Path) -> None:
+    """The last call of munmap() around the address, with its Python line."""
+    box = Box(pid=101, ppid=99)
+    by = box.stack(box.code("close", s.SCRIPT, 10))
+    report = crash(run, box, addr=STORAGE + 8192, unmapped=(STORAGE, 256, 0, 101, by))
+    assert verdict(report) == ("use-after-free", "likely")
+    assert report.verdict is not None
+    assert report.verdict.summary == (
+        "Process 101 (train.py) touched memory that had been unmapped, at train.py:41 in Peek.backward: "
+        "train.py:10 in close gave it back less than 1 ms before."
+    )
+
+
+def test_memory_that_is_there_again_was_not_unmapped(run: Path) -> None:
+    """Whatever refuses the access to what is mapped there now, it is not that call."""
+    now = (STORAGE, STORAGE + (1 << 20), "---p", 0, "")
+    report = crash(
+        run, addr=STORAGE + 8192, code=2, unmapped=(STORAGE, 256, 0, 101, NOBODY), mappings=[PYTHON_MAPPING, now]
+    )
+    assert finding(report, "unmapped-memory") is None
+
+
+def test_first_byte_of_a_hole_may_be_the_end_of_a_loop(run: Path) -> None:
+    """Memory that may be accessed ends there."""
+    below = (STORAGE - 4096, STORAGE, "rw-p", 0, "")
+    mappings = [PYTHON_MAPPING, below]
+    report = crash(run, addr=STORAGE + 8, unmapped=(STORAGE, 256, 0, 101, NOBODY), mappings=mappings)
+    found = finding(report, "unmapped-memory")
+    assert found is not None and found.confidence == "possible"
+    report = crash(run, addr=STORAGE + 80, unmapped=(STORAGE, 256, 0, 101, NOBODY), mappings=mappings)
+    assert verdict(report) == ("use-after-free", "likely")
+
+
+def test_tensor_beside_a_hole_is_overrun_at_its_first_byte_only(run: Path) -> None:
+    """Files are mapped beside tensors: farther inside the hole, the address belongs to what was unmapped."""
+    box = Box(pid=101, ppid=99).alloc(STORAGE - (1 << 20), 1 << 20).later(1)
+    report = crash(run, box, addr=STORAGE + 15, unmapped=(STORAGE, 256, 0, 101, NOBODY))
+    assert report.verdict is not None and report.verdict.class_ == "out-of-bounds"
+    report = crash(run, box, addr=STORAGE + 150, unmapped=(STORAGE, 256, 0, 101, NOBODY))
+    assert verdict(report) == ("use-after-free", "likely")
+
+
+def test_recording_that_took_the_hole_hides_nothing(run: Path) -> None:
+    """The handler makes its file after the fault; SEGV_MAPERR says that nothing was there."""
+    own = (STORAGE, STORAGE + (1 << 22), "rw-s", 0, "/runs/boxes/h.101.blackbox")
+    report = crash(run, addr=STORAGE + 8192, unmapped=(STORAGE, 256, 0, 101, NOBODY), mappings=[PYTHON_MAPPING, own])
+    assert verdict(report) == ("use-after-free", "likely")
 
 
 # out-of-bounds
