@@ -153,7 +153,7 @@ class Overrun:
     `storage` began at `start`, or the variables `holders` had a tensor there whose record is gone. `register`, or that
     word of the stack, pointed into it. `left_bytes`: what a string instruction had not done yet. `through_recording`:
     the process's own recording lay on the way. `sole`: no register pointed into another storage on the way; `majority`:
-    at least two into this one.
+    at least two into this one. `stride_bytes`: the access went in steps of so many, from `start` on to the fault.
     """
 
     start: int
@@ -166,6 +166,7 @@ class Overrun:
     through_recording: bool
     sole: bool
     majority: bool
+    stride_bytes: int | None = None
 
 
 @dataclass(frozen=True)

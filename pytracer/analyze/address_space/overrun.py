@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from pytracer.analyze.address_space.address_info import Overrun, Place
 from pytracer.analyze.address_space.lookup import AddressSpace
@@ -22,6 +23,7 @@ from pytracer.decode.types.snapshot import Crash, Mapping, Storage
 PAGE_BYTES = 4096
 _ARENA_BYTES = 64 << 20  # glibc, malloc/arena.c: HEAP_MAX_SIZE
 _LARGEST_ACCESS_BYTES = 64
+_LEAST_STRIDE_BYTES, _MOST_STRIDE_BYTES, _LEAST_STEPS = 16, PAGE_BYTES, 64  # fewer steps may be an accident
 _RECORDING = ".blackbox"
 _STRING = re.compile(r"^rep\w* (stos|movs|lods|scas|cmps)([bwdq])")
 _UNIT_BYTES = {"b": 1, "w": 2, "d": 4, "q": 8}
@@ -40,9 +42,18 @@ def find_overrun(
         access: "read", "write", or None when not known.
         instruction: the faulting one, if a disassembler is installed.
     """
-    run = run_beside(crash.mappings, addr, access)
-    if run is None or access == "execute":
+    if access == "execute":
         return None
+    run = run_beside(crash.mappings, addr, access)
+    return _by_steps(space, crash, addr, access) or (
+        _by_beginnings(space, crash, run, addr, instruction) if run else None
+    )
+
+
+def _by_beginnings(
+    space: AddressSpace, crash: Crash, run: Run, addr: int, instruction: Instruction | None
+) -> Overrun | None:
+    """By the registers, or else the words of the stack, that still point at where it began."""
     found = list(_beginnings(space, crash, run, addr))
     # The loop's own registers point at the storage more than once: at its first byte, and where it began to run.
     counts = Counter(start for start, _, _ in found)
@@ -62,6 +73,48 @@ def find_overrun(
         sole=len(counts) == 1,
         majority=most >= 2,
     )
+
+
+def _by_steps(space: AddressSpace, crash: Crash, addr: int, access: str | None) -> Overrun | None:
+    """By an equation: address = the first byte of a storage + stride * count, all three in registers.
+
+    A loop over rows of a fixed size stops up to one of them behind the edge. Its counter may have been raised already,
+    or be raised next.
+    """
+    held = [(n, v) for n, v in crash.registers.items() if n not in STATE_REGISTERS and n not in STACK_POINTERS]
+    starts = [
+        (name, storage)
+        for name, value in held
+        if (storage := space.live_around(value)) is not None
+        and storage.base == value
+        and storage.base + storage.nbytes <= addr
+    ]
+    numbers = {value for _, value in held}
+    found: dict[int, Overrun] = {}
+    for (name, storage), stride in product(starts, numbers):
+        distance = addr - storage.base
+        if not _LEAST_STRIDE_BYTES <= stride <= _MOST_STRIDE_BYTES or distance % stride:
+            continue
+        count = distance // stride
+        if count < _LEAST_STEPS or not numbers & {count - 1, count, count + 1}:
+            continue
+        run = run_beside(crash.mappings, addr, access, reach=stride)
+        if run is None or run.downwards or not run.low <= storage.base:
+            continue
+        found[storage.base] = Overrun(
+            start=storage.base,
+            span_bytes=distance,
+            downwards=False,
+            register=name,
+            storage=storage,
+            holders=tuple(item for item in crash.holders if item.base == storage.base),
+            left_bytes=None,
+            through_recording=run.through_recording,
+            sole=True,
+            majority=False,
+            stride_bytes=stride,
+        )
+    return next(iter(found.values())) if len(found) == 1 else None
 
 
 def oversized_bytes(crash: Crash, place: Place) -> int | None:
@@ -114,16 +167,18 @@ class Run:
     through_recording: bool
 
 
-def run_beside(mappings: Sequence[Mapping], addr: int, access: str | None) -> Run | None:
-    """The memory that an access ran through before it was refused at `addr`: upwards at the first bytes of a page,
-    downwards at the last ones; None when the page beside may not be accessed.
+def run_beside(
+    mappings: Sequence[Mapping], addr: int, access: str | None, reach: int = _LARGEST_ACCESS_BYTES
+) -> Run | None:
+    """The memory that an access ran through before it was refused at `addr`: upwards within the first `reach` bytes of
+    a page, downwards at the last ones; None when the page beside may not be accessed.
     """
     needed = "w" if access == "write" else "r"
     usable = [item for item in mappings if needed in item.permissions]
     if any(item.start <= addr < item.end for item in usable):
         return None  # refused for another reason
     page = addr - addr % PAGE_BYTES
-    if addr % PAGE_BYTES < _LARGEST_ACCESS_BYTES:
+    if addr % PAGE_BYTES < reach:
         by_end, low, through = {item.end: item for item in usable}, page, False
         while (item := by_end.get(low)) is not None:
             low, through = item.start, through or item.path.endswith(_RECORDING)

@@ -1,8 +1,9 @@
 """runaway-access: a loop or a memset() that ran on from a tensor to the end of the memory that it may use.
 
 What: the fault is at the first byte that refuses the access, above a live storage or below it, and from the storage to
-there the memory map has no gap; a register or the stack still points at the storage. A string instruction (`rep stos`,
-`rep movs`: memset, memcpy) has the length that was left, and memset() keeps where it began.
+there the memory map has no gap; a register or the stack still points at the storage. A loop that goes in larger steps
+stops up to one step behind that byte: stride and counter are in registers, and give the address exactly. A string
+instruction (`rep stos`, `rep movs`: memset, memcpy) has the length that was left, and memset() keeps where it began.
 
 Why it happens: a count or length is negative, in bytes instead of elements or the other way round, or of another
 tensor. Everything behind the tensor was passed before the refusal, and overwritten by a write.
@@ -138,6 +139,18 @@ def _end(found: Overrun) -> str:
 
 
 def _way(found: Overrun) -> Evidence:
+    if found.stride_bytes is not None:
+        steps = found.span_bytes // found.stride_bytes
+        return Evidence(
+            "overrun",
+            f"the address is {steps} steps of {found.stride_bytes} bytes behind {hex_addr(found.start)}, to which "
+            f"{found.register} pointed; registers hold both numbers, and the memory map has no gap between",
+            register=found.register,
+            base=hex_addr(found.start),
+            nbytes=found.storage.nbytes if found.storage is not None else None,
+            offset_bytes=found.span_bytes,
+            value=steps,
+        )
     return Evidence(
         "overrun",
         f"{found.register} pointed into memory that begins at {hex_addr(found.start)}, and from there to the fault, "

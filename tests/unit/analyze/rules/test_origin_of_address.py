@@ -164,6 +164,45 @@ def test_write_to_a_library_far_from_all_storages_stays_a_read_only_write(run: P
 
 
 @needs_capstone
+@pytest.mark.parametrize("ahead", [-1, 0, 1])
+def test_loop_over_rows_is_told_by_its_stride_and_its_counter(ahead: int, run: Path) -> None:
+    """Of two storages that registers point at, the equation decides; it stopped one part of a row behind the heap."""
+    stride = 240
+    count = (HEAP[1] - BASE) // stride + 1
+    addr = BASE + stride * count
+    assert 0 < addr % 4096 < stride
+    registers = {"rdx": addr, "r13": BASE, "r12": BASE - 0x80, "r8": stride, "rcx": count + ahead}
+    box = Box(pid=101).alloc(BASE, 480).alloc(BASE - 0x80, 16)
+    report = faulted(run, box, addr, registers=registers, code_bytes=LOAD)
+    assert verdict(report) == ("out-of-bounds", "likely")
+    assert "read past the end of a tensor of 480 bytes" in summary(report)
+    assert f"the address is {count} steps of {stride} bytes behind {BASE:#x}, to which r13 pointed" in evidence(report)
+
+
+@needs_capstone
+@pytest.mark.parametrize("registers", [{"r8": 240}, {"r8": 240, "rcx": 4711}, {"r8": 241, "rcx": 100}])
+def test_address_behind_the_heap_without_stride_and_counter_names_no_tensor(
+    registers: dict[str, int], run: Path
+) -> None:
+    """A pointer to a storage, and a number that may be anything."""
+    addr = BASE + 240 * ((HEAP[1] - BASE) // 240 + 1)
+    box = Box(pid=101).alloc(BASE, 480).alloc(BASE - 0x80, 16)
+    report = faulted(run, box, addr, registers={"rdx": addr, "r13": BASE, **registers}, code_bytes=LOAD)
+    assert "tensor of 480 bytes" not in summary(report)
+
+
+@needs_capstone
+def test_rows_across_a_hole_were_not_run_over(run: Path) -> None:
+    """The loop would have been refused before."""
+    addr = HEAP[1] + 0x10000
+    stride = 256
+    assert (addr - BASE) % stride == 0
+    registers = {"rdx": addr, "r13": BASE, "r8": stride, "rcx": (addr - BASE) // stride}
+    report = faulted(run, Box(pid=101).alloc(BASE, 480), addr, registers=registers, code_bytes=LOAD)
+    assert "it ran on" not in summary(report)
+
+
+@needs_capstone
 def test_loop_that_ran_downwards_names_the_tensor_it_began_at(run: Path) -> None:
     """Refused at the last word of the page before the heap."""
     addr, registers = HEAP[0] - 4, {"rdx": HEAP[0] - 4, "r13": BASE, "r9": BASE + 16}
