@@ -69,6 +69,13 @@ def explained(
     at = failing_line(snapshot, exception, stack)
     if at is None:
         return None
+    try:
+        return _first(at, dataset)
+    except Exception:  # a program may be written in any way: the report goes on without its explanation
+        return None
+
+
+def _first(at: FailingLine, dataset: str | None) -> str | None:
     if isinstance(at.statement, (ast.Raise, ast.Assert)) and at.own:
         return own_check(at)
     found = next((words for explain in _EXPLANATIONS if (words := explain(at)) is not None), None)
