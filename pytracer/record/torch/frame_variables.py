@@ -7,14 +7,20 @@ the program.
 from __future__ import annotations
 
 import collections
+import contextlib
 import itertools
+import math
 import re
 import sys
 from types import FrameType, TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pytracer.record.config import records_values
 from pytracer.record.torch.near_names import TABLES
+from pytracer.record.torch.tensor_numbers import numbers_of
+
+if TYPE_CHECKING:
+    import torch
 
 _MOST = 32
 _MOST_OF_SELF = 8
@@ -25,13 +31,20 @@ _LARGEST = 1 << 63
 _LIBRARY = re.compile(r"/(?:site-packages|dist-packages|lib/python3\.\d+|pytracer/record)/|^<frozen")
 _CONTAINERS = (list, tuple, dict, set, str, bytes, collections.deque, *TABLES)
 _LAYER_CHARACTERS = 120
-_ELEMENTS = 1 << 16
 
 
 def variables_of(trace: TracebackType | None) -> list[dict[str, str]]:
     """Those of the innermost frame of the program, in the order in which they were made: `name` and `value`."""
     own = _of_program(trace)
-    return [*_of_frame(own.tb_frame), *_of_layer(own)] if own is not None else []
+    with _without_modes():
+        return [*_of_frame(own.tb_frame), *_of_layer(own)] if own is not None else []
+
+
+def _without_modes() -> contextlib.AbstractContextManager[object]:
+    """A program's own TorchFunctionMode would see the reading of shapes."""
+    torch = sys.modules.get("torch._C")
+    disabled = getattr(torch, "DisableTorchFunction", None)
+    return contextlib.nullcontext() if disabled is None else disabled()
 
 
 def failing_columns(trace: TracebackType | None) -> list[int]:
@@ -153,38 +166,26 @@ def _array_words(kind: type, value: object) -> str | None:
     if torch is not None and (kind is getattr(torch, "Tensor", None) or kind is parameter):
         where = "" if str(value.device) == "cpu" else f" on {value.device}"  # type: ignore[attr-defined]
         shape = f"{_shape(value)} {str(value.dtype).removeprefix('torch.')}"  # type: ignore[attr-defined]
-        return f"{shape}{where or _number(value) or _range(value)}"
+        return f"{shape}{where or _contents(value)}"
     if numpy is not None and kind is getattr(numpy, "ndarray", None):
         return f"{_shape(value)} {value.dtype} array"[:_NAME_CHARACTERS]  # type: ignore[attr-defined]
     return None
 
 
-def _number(value: object) -> str:
-    """Of a tensor on the CPU without dimensions: a loss that is no number is seen."""
-    if value.dim() != 0 or not records_values():  # type: ignore[attr-defined]
+def _contents(tensor: torch.Tensor) -> str:
+    """Its number without dimensions, as a loss has; of others `, 0..9`, `, 3 true` of a mask, `, with nan`."""
+    numbers = numbers_of(tensor) if records_values() else None
+    if numbers is None:
         return ""
-    try:
-        return f" {value.item():.6g}"  # type: ignore[attr-defined]
-    except Exception:  # it has no memory, or no number
-        return ""
-
-
-def _range(value: object) -> str:
-    """Of a small tensor on the CPU: `, 0..9` of integers, `, 3 true` of a mask, `, with nan` of the others."""
-    if not records_values() or not 0 < value.numel() <= _ELEMENTS:  # type: ignore[attr-defined]
-        return ""
-    try:
-        tensor = value.detach()  # type: ignore[attr-defined]
-        if str(tensor.dtype) == "torch.bool":
-            return f", {int(tensor.sum())} true"
-        if not tensor.dtype.is_floating_point:
-            low, high = (int(item) for item in tensor.aminmax())
-            return f", {low}..{high}"
-        if bool(tensor.isnan().any()):
-            return ", with nan"
-        return ", with inf" if bool(tensor.isinf().any()) else ""
-    except Exception:  # it has no memory, or the operator does not know its type
-        return ""
+    if not tensor.shape:
+        return f" {numbers[0]:.6g}"
+    if isinstance(numbers[0], bool):
+        return f", {sum(numbers)} true"
+    if not isinstance(numbers[0], float):
+        return f", {min(numbers)}..{max(numbers)}"
+    if any(math.isnan(number) for number in numbers):
+        return ", with nan"
+    return ", with inf" if any(math.isinf(number) for number in numbers) else ""
 
 
 def _shape(value: object) -> str:

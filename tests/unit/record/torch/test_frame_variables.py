@@ -132,6 +132,24 @@ def test_a_layer_of_torch_is_named_with_what_it_was_given() -> None:
     assert found["input of net.1"] == "[3, 5] float32"
 
 
+def test_programs_modes_do_not_see_it() -> None:
+    """Code of the program's is not called for a report about it."""
+    import torch
+    from torch.overrides import TorchFunctionMode
+
+    class Refuses(TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            raise AssertionError(func)
+
+    labels = torch.tensor([3, 5])
+    with Refuses():
+        try:
+            raise ValueError("labels") if labels is not None else KeyError
+        except ValueError as error:
+            found = variables_of(error.__traceback__)
+    assert {"name": "labels", "value": "[2] int64, 3..5"} in found
+
+
 def test_small_tensors_have_their_range(monkeypatch: pytest.MonkeyPatch) -> None:
     """A mask how many it selects; none with --no-values."""
     torch = pytest.importorskip("torch")
