@@ -36,6 +36,9 @@ _PEER_GONE = re.compile(
     r"|read error \[|write error \[|failed to (recv|send)|ncclRemoteError",
     re.IGNORECASE,
 )
+_STORE_ERROR = re.compile(r"(^|\.)DistStoreError$")
+# torch 2.13, TCPStore.cpp; not for the keys of a group's backend: `/default_pg/0//cpu//0/0`.
+_KEY_TIMEOUT = re.compile(r"^wait timeout after \d+ms, keys: (?!.*//[a-z]+//\d+/)")
 _PEER_SILENT = re.compile(r"timed out|timeout", re.IGNORECASE)
 # An exception of c10d: by its type, by what its message names, or by the library that raised it. Other sockets and
 # queues write "timed out" and "connection refused", too.
@@ -73,8 +76,21 @@ def mentions_lost_peer(view: ProcessView) -> bool:
     error = cuda_error(view)
     if error is not None and error.sticky:
         return False  # NCCL's watchdog is often the first one to hear of the device's own failure
+    if waited_for_key(view):
+        return False
     thread = view.crash.thread_name if view.crash is not None and view.crash.code <= 0 else ""
     return speaks_of_lost_peer(view.exception) or thread.startswith(_WATCHDOGS)
+
+
+def waited_for_key(view: ProcessView) -> bool:
+    """Whether the program's own line waited in vain for a key of the store, which another rank was to set.
+
+    The store answered: nobody was lost. Below init_process_group() and the like, such a wait is torch's.
+    """
+    exception = view.exception
+    if exception is None or not exception.python_stack or is_library_file(exception.python_stack[0].file):
+        return False
+    return _says(_STORE_ERROR, exception.type or "") and _says(_KEY_TIMEOUT, exception.message or "")
 
 
 def _communication_says(exception: ExceptionReport | HandledExceptionReport | None, pattern: re.Pattern[str]) -> bool:
@@ -295,13 +311,15 @@ class Followers:
         return len(here) == len(causes) == len(noticed) and own <= min(noticed) + _ONE_LOOK_NS
 
     def _lost_peer(self, death: Death) -> Following | None:
-        if not death.lost_peer:
+        asked = waited_for_key(death.view)
+        if not death.lost_peer and not asked:
             return None
         missing = next((self._by_index[i] for i, a in self.came_first.items() if death.view.index in a.waiting), None)
         if missing is None:
             others = (o for o in self._peers if o.view.index != death.view.index)
             reasons = (o for o in others if o.view.index not in self.found)
-            missing = next((o for o in reasons if o.maybe_before(death) or _failed_together(o, death)), None)
+            earlier = (o for o in reasons if (o.surely_before(death) if asked else _may_be_why(o, death)))
+            missing = next(earlier, None)
         if missing is None:
             return None
         if death.nature == "abort":
@@ -318,6 +336,10 @@ class Followers:
         if cause is None or cause.nature not in (*PROMPT, "sent") or cause.last_ns > death.last_ns:
             return None
         return Following(WhyKind.TEARDOWN, f"ended after its parent, {subject(cause)}")
+
+
+def _may_be_why(reason: Death, death: Death) -> bool:
+    return reason.maybe_before(death) or _failed_together(reason, death)
 
 
 def _failed_together(reason: Death, death: Death) -> bool:

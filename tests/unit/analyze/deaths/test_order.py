@@ -47,6 +47,29 @@ def test_lost_connection_that_came_first_is_not_blamed_on_a_later_crash(run: Pat
     )
 
 
+KEY = ("torch.distributed.DistStoreError", "wait timeout after 8000ms, keys: /default_pg/0//checkpoint/0/1")
+
+
+def test_key_that_the_program_waits_for_is_no_lost_peer(run: Path) -> None:
+    """The store answered: the rank that raised is the one to look at, and the line is the program's."""
+    first = s.rank(0).at(9000).exception(*KEY, [("commit", s.SCRIPT, 29)]).exit(1)
+    report = build_report(
+        s.load(run, s.agent((101, {"exit_code": 1}), (102, {"signal": 15}), at=9500), first, s.rank(1))
+    )
+    assert judged(report)[0] == (True, "first")
+    assert report.verdict is not None
+    assert (report.verdict.class_, report.verdict.confidence) == ("python-exception", "certain")
+
+
+def test_key_that_a_dead_rank_would_have_set_is_its_consequence(run: Path) -> None:
+    """The look-alike: another rank had died before."""
+    died = s.rank(1).at(500).exception("ValueError", "bad", [("main", s.SCRIPT, 3)]).exit(1)
+    waited = s.rank(0).at(9000).exception(*KEY, [("commit", s.SCRIPT, 29)]).exit(1)
+    report = build_report(s.load(run, s.agent((101, {"exit_code": 1}), (102, {"exit_code": 1}), at=9500), waited, died))
+    assert judged(report)[1] == (True, "first")
+    assert judged(report)[0] == (False, "waited in vain for rank 1")
+
+
 def test_sigterm_from_the_agent_is_a_consequence(run: Path) -> None:
     """torchrun ends the remaining workers; an exception was first."""
     first = s.rank(0).at(500).exception("ValueError", "bad", [("main", s.SCRIPT, 3)]).exit(1)
