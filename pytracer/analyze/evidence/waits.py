@@ -20,6 +20,7 @@ WaitKind = Literal[
     "forked-lock",
     "forked-notice",
     "lock",
+    "lock-file",
     "child",
     "unread-queue",
     "thread-at-exit",
@@ -36,6 +37,7 @@ WAITED: dict[WaitKind, str] = {
     "forked-lock": "waited in a forked child for a lock that nobody there holds",
     "forked-notice": "waited in a forked child for a thread that exists in its parent only",
     "lock": "waited for a lock",
+    "lock-file": "waited for a lock file",
     "child": "waited for a child process",
     "unread-queue": "waited until what it had put into a queue is read",
     "thread-at-exit": "had come to its end, and waited for a thread that is no daemon",
@@ -63,6 +65,8 @@ _EVENT_LOOP = re.compile(r"/asyncio/base_events\.py$")
 _IN_PROCESS = re.compile(r"/queue\.py$")
 _FEEDER = re.compile(r"/multiprocessing/queues\.py$")
 _POOL = re.compile(r"/multiprocessing/pool\.py$")
+# torch's own, around the build of an extension; the package filelock, around caches of models and compiled code.
+_LOCK_FILE = re.compile(r"/(torch/utils/file_baton|filelock/\w+)\.py$")
 _LOCK = "PyThread_acquire_lock_timed"  # CPython: Lock and RLock, not Condition
 _FEEDER_JOIN = "Queue._finalize_join"  # CPython: the end of a process waits until its queues are read
 _SLEEP = ("time_sleep", "pysleep")  # CPython: time.sleep()
@@ -144,6 +148,8 @@ def _kind(view: ProcessView) -> WaitKind | None:
     inner, near = stack[0], stack[:_NEAR]
     if _CHILD.search(inner.file or ""):
         return "child"
+    if _LOCK_FILE.search(inner.file or "") and _last_word(inner) in ("wait", "acquire"):
+        return "lock-file"
     if any(_QUEUE.search(frame.file or "") and frame.function == _FEEDER_JOIN for frame in near):
         return "unread-queue"
     if any(_THREADS_OF_PYTHON.search(frame.file or "") and frame.function in _AT_EXIT for frame in near):

@@ -54,6 +54,7 @@ _CONFIDENCE: dict[WaitKind, Confidence] = {
     "forked-lock": "likely",
     "forked-notice": "likely",
     "lock": "likely",
+    "lock-file": "possible",
     "child": "possible",
     "unread-queue": "possible",
     "thread-at-exit": "likely",
@@ -64,7 +65,14 @@ _CONFIDENCE: dict[WaitKind, Confidence] = {
     "notice": "possible",
     "event-loop": "possible",
 }
-_LAST = ("forked-openmp", "forked-lock", "forked-notice", "lock", "unread-queue")  # nothing else is waited for there
+_LAST = (
+    "forked-openmp",
+    "forked-lock",
+    "forked-notice",
+    "lock",
+    "lock-file",
+    "unread-queue",
+)  # nothing else is waited for there
 _OF_OTHERS = ("lock", "thread", "queue", "full-queue", "notice")  # another thread may have to answer
 _ADVICE: dict[WaitKind, str] = {
     "forked-openmp": "The OpenMP threads of the parent do not exist in a forked child. Start it by spawn or forkserver "
@@ -76,6 +84,9 @@ _ADVICE: dict[WaitKind, str] = {
     "children by spawn (DataLoader: multiprocessing_context).",
     "lock": "Find the thread that holds this lock: locks that are taken in different orders, or a thread that died "
     "with it. `pytracer attach` shows all threads while the program stands.",
+    "lock-file": "Look for the process that holds the lock. If none is left - a build or download that was killed leaves "
+    "its file behind - delete the file: `lock` in the build folder of a torch extension (TORCH_EXTENSIONS_DIR, "
+    "~/.cache/torch_extensions by default), or the `*.lock` beside what that line loads.",
     "child": "Look at the child: what it waits for, or whether it ever got its input. "
     "`pytracer attach` shows it while it runs.",
     "unread-queue": "get() from the queue before join(): a child does not end before all that it put into a "
@@ -158,6 +169,7 @@ class Standstill:
             found = _Standstill(wait, tuple(chain[:-1]), ended, thread, handled_at_end(view), receiver_ended, gone)
             explains = tuple((item.view, "was ended while it stood still") for item in suspects)
             is_sure = found.unread or receiver_ended or bool(gone) or (found.thread is not None and found.thread.sure)
+            is_sure = is_sure or (wait.kind == "lock-file" and _nobody_has_it(suspects))
             sure: Confidence = "likely" if is_sure else _CONFIDENCE[wait.kind]
             return (Judgement("hang", sure, (view,), found, leads=True, explains=explains),)
         return not_found("no process that was ended from outside waited for a lock, a child, a thread or a queue")
@@ -183,6 +195,12 @@ class Standstill:
             if found.wait.kind == "forked-openmp"
             else ["how long it had waited: the stacks are of the moment of the signal"],
         )
+
+
+def _nobody_has_it(suspects: Sequence[Death]) -> bool:
+    """Whether all ranks, or the one process, waited for a lock file: none of them is the one that holds it."""
+    waits = [wait_of(death.view) for death in suspects if death.view.process.role in ("rank", "process")]
+    return bool(waits) and all(wait is not None and wait.kind == "lock-file" for wait in waits)
 
 
 def _unread(found: _Standstill) -> str:

@@ -92,6 +92,33 @@ def test_queue_whose_writers_have_all_ended_waits_for_ever(at: int, queue: str, 
     assert verdict(report)[1] == ("likely" if alone else "possible")
 
 
+BATON: list[Frame] = [
+    ("FileBaton.wait", f"{s.TORCH}/utils/file_baton.py", 50),
+    ("_jit_compile", f"{s.TORCH}/utils/cpp_extension.py", 2400),
+    ("main", s.SCRIPT, 12),
+]
+NINJA: list[Frame] = [
+    ("Popen.communicate", "/usr/lib/python3.11/subprocess.py", 1209),
+    ("_run_ninja_build", f"{s.TORCH}/utils/cpp_extension.py", 2600),
+    ("main", s.SCRIPT, 12),
+]
+
+
+def test_lock_file_that_nobody_of_the_job_holds_was_left_behind(run: Path) -> None:
+    """A build that was killed leaves its lock, and torch's builds wait for it without end."""
+    report = ended(run, stopped(parent(), BATON))
+    assert verdict(report) == ("hang", "likely")
+    assert "waited for a lock file at train.py:12 in main" in summary(report)
+    assert "delete the file" in advice(report)
+
+
+def test_build_that_holds_the_lock_file_may_be_slow(run: Path) -> None:
+    """The look-alike: another rank compiles."""
+    ranks = [stopped(s.rank(number), stack) for number, stack in ((0, NINJA), (1, BATON))]
+    report = ended(run, *ranks)
+    assert verdict(report) == ("hang", "possible")
+
+
 @pytest.mark.parametrize("by", [["kubelet"], ["python", "supervisor.py"]])
 def test_idle_service_that_is_stopped_does_not_hang(by: list[str], run: Path) -> None:
     """The look-alike: waiting for requests is what it does, and no time limit ended it."""
