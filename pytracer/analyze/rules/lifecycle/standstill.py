@@ -198,8 +198,8 @@ class Standstill:
 
 
 def _nobody_has_it(suspects: Sequence[Death]) -> bool:
-    """Whether all ranks, or the one process, waited for a lock file: none of them is the one that holds it."""
-    waits = [wait_of(death.view) for death in suspects if death.view.process.role in ("rank", "process")]
+    """Whether all that ran Python waited for a lock file: none of them is the one that holds it."""
+    waits = [wait_of(death.view) for death in suspects if death.view.python_stack]
     return bool(waits) and all(wait is not None and wait.kind == "lock-file" for wait in waits)
 
 
