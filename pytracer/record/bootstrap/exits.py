@@ -1,6 +1,6 @@
-"""The end by os._exit(), without preload: multiprocessing and DataLoader end their forked processes so.
+"""The ends of forked processes, without preload: multiprocessing and DataLoader end them by os._exit().
 
-With preload `_exit` is interposed; other ends run the core's own exit handler.
+Their parent has the status of those that a signal ended. With preload `_exit` and `waitpid` are interposed.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ _patches = Patches()
 
 
 def install(box: Core) -> None:
-    """Wraps os._exit, in forked children, too. Not with preload."""
-    leave = os._exit
+    """Wraps os._exit, in forked children, too, and os.waitpid. Not with preload."""
+    leave, wait = os._exit, os.waitpid
 
     @functools.wraps(leave)
     def note_and_leave(status: int) -> NoReturn:
@@ -25,7 +25,15 @@ def install(box: Core) -> None:
             box.lib.pytracer_note_exit(status & 0xFF)
         leave(status)
 
+    @functools.wraps(wait)
+    def wait_and_note(pid: int, options: int) -> tuple[int, int]:
+        found, status = wait(pid, options)
+        if found > 0 and box.recording:
+            box.lib.pytracer_note_wait(found, status)
+        return found, status
+
     _patches.replace(os, "_exit", note_and_leave)
+    _patches.replace(os, "waitpid", wait_and_note)
 
 
 def uninstall() -> None:
