@@ -75,7 +75,7 @@ def uninstall() -> None:
 
 
 def _tell(directory: Path, failures: Mapping[int, ProcessFailure]) -> None:
-    """Adds a sentence to the message of each failure with a conclusion, and the headline to the first if it is none's."""
+    """Adds a sentence to the message of each failure with a conclusion; the headline to the first if no row has it."""
     report, host = report_so_far(directory), socket.gethostname()
     sentences = verdict_sentences(report, host)
     elsewhere = _cause_elsewhere(report, host, failures)

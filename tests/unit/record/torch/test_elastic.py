@@ -82,7 +82,7 @@ def test_rows_get_the_sentence_and_missing_files_are_left(tmp_path: Path, monkey
 def one_row(monkeypatch: pytest.MonkeyPatch, content: conclusion.ReportJson) -> Any:
     """The message of process 2, the only one in the table."""
     monkeypatch.setattr(elastic, "report_so_far", lambda directory: content)
-    monkeypatch.setattr(elastic.socket, "gethostname", lambda: "h")
+    monkeypatch.setattr("socket.gethostname", lambda: "h")
     row = SimpleNamespace(pid=2, message="Signal 15", timestamp=5, exitcode=-15, error_file="<N/A>")
     elastic._tell(Path(), {0: row})
     return row.message
