@@ -6,10 +6,12 @@ They know nothing about recordings or reports and import no other module of the 
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterable, Sequence
 
 SPANS = 4
 MESSAGE_CHARACTERS = 160
+_SENTENCE = re.compile(r"(?<=[a-z0-9)`\]\"']\.)\s+(?=[A-Z`])")
 # TORCH_CHECK with its stack: c10/util/Exception.cpp, c10/util/Backtrace.cpp.
 _BACKTRACE = re.compile(r"\s*(?:Exception raised from |C\+\+ CapturedTraceback:|frame #0: )")
 
@@ -71,6 +73,17 @@ def message_words(message: str, limit: int = MESSAGE_CHARACTERS) -> str:
     kept = text[: limit - 3]
     whole = kept if text[limit - 3] == " " else kept.rpartition(" ")[0]
     return (whole if len(whole) >= limit // 2 else kept).rstrip(" .,;:(") + "..."
+
+
+def first_sentences(text: str, lines: int, columns: int) -> str:
+    """As many whole sentences as fit into that room, and at least one."""
+    kept = ""
+    for sentence in _SENTENCE.split(text):
+        longer = f"{kept} {sentence}".strip()
+        if kept and len(textwrap.wrap(longer, columns)) > lines:
+            break
+        kept = longer
+    return kept
 
 
 def count_words(count: int, noun: str) -> str:

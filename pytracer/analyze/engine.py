@@ -265,17 +265,18 @@ def _finding(job: JobView, item: Conclusion) -> r.Finding:
 def _recognized(judgement: AnyJudgement, words: Description) -> Description:
     """The words about a cause, with what is known about such a crash; class and culprit stay those of the rule.
 
-    The advice of a known crash replaces the general one; a mere possibility is added to it.
+    The advice of a known crash replaces the general one, not one by recorded facts; a mere possibility is added to it.
     """
     known = known_crash(judgement.views[0], judgement.verdict_class)
     if known is None or known.evidence in words.evidence:
         return words
     evidence = [known.evidence, *words.evidence]
-    if known.confidence == "possible":
+    if known.confidence == "possible" and not words.explained:
         return replace(words, evidence=evidence, advice=f"{words.advice} {known.advice}")
     named = judgement.verdict_class in ("python-exception", "null-dereference") and known.what not in words.summary
     summary = f"{words.summary.removesuffix('.')}: {known.what}." if named else words.summary
-    return replace(words, summary=summary, evidence=evidence, advice=known.advice)
+    advice = words.advice if words.explained else known.advice
+    return replace(words, summary=summary, evidence=evidence, advice=advice)
 
 
 def _alternatives(concluded: Concluded, findings: Sequence[r.Finding]) -> list[r.Alternative]:

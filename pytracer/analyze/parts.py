@@ -18,6 +18,7 @@ from pytracer.decode.types.snapshot import CallSite, Crash, Mapping, Moment, Nat
 from pytracer.report import job as r
 
 # The last one: what torch.compile has made, named by a hash (torch 2.13, _inductor/codecache.py).
+_SPAN = 4  # line, column, last line, end
 _LIBRARY = re.compile(
     r"/(site-packages|dist-packages|lib/python3\.\d+|pytracer/record|torchinductor_[^/]+)/|/c[a-z2-7]{51}\.py$"
 )
@@ -160,6 +161,8 @@ def exception_report(data: UncaughtException) -> r.ExceptionReport:
         context=[handled_report(item) for item in data.context] or None,
         remote_traceback=data.remote_traceback,
         variables=[r.VariableReport(name=item.name, value=item.value) for item in data.variables] or None,
+        columns=list(data.columns) if len(data.columns) == _SPAN else None,
+        near=[r.NearNamesReport(of=item.of, names=list(item.names), count=item.count) for item in data.near] or None,
     )
 
 

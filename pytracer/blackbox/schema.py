@@ -162,7 +162,9 @@ class Entry(IntEnum):
     # JSON {"type","message","thread","python_stack":[{"function","file","line"}]}, innermost first; "on_its_way": what ran
     # before it reached the top. "context": what was being handled when it was raised, each with "type", "message" and
     # "python_stack", newest first; "remote_traceback": the text that a process of a pool sent with it. "variables": of the
-    # innermost frame of the program, [{"name","value"}], `[2, 3] float32`, `list of 4`, `None`, `7`.
+    # innermost frame of the program, [{"name","value"}], `[2, 3] float32`, `list of 4`, `None`, `7`; "columns": line, column,
+    # last line and end, in bytes, of the expression that failed there. "near": [{"of","names","count"}], the keys, attributes
+    # or parameters that there were in place of a missing one; "count" of all keys.
     EXCEPTION = 36
     THREAD_EXCEPTION = 47  # as EXCEPTION, with "tid" of the thread, not the process, that it ended
     # JSON {"status","message","python_stack","context"} as in EXCEPTION: the main thread called sys.exit() or made a SystemExit.

@@ -13,7 +13,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from pytracer._printable import printable, shell_command
-from pytracer._text import count_words, span_words, time_words
+from pytracer._text import count_words, first_sentences, span_words, time_words
 from pytracer.render.address import memory_text
 from pytracer.render.alternatives import refused_explanations
 from pytracer.render.details import process_details
@@ -21,13 +21,14 @@ from pytracer.render.flight_recorder import flight_lines
 from pytracer.render.frames import is_library, native_lines, python_lines, short_file
 from pytracer.render.groups import Call, calls_in_tables, mismatch_tables
 from pytracer.render.history import seen_words
-from pytracer.render.printing import Hanging, printed, rows_table
+from pytracer.render.printing import LABEL_WIDTH, Hanging, printed, rows_table
 from pytracer.render.processes import process_table, without_details
-from pytracer.render.style import Style
+from pytracer.render.style import DEFAULT_WIDTH, Style
 from pytracer.report import job as r
 from pytracer.report.of_verdict import finding_of, subject_of
 
 _OTHER_FINDINGS = 3
+_ADVICE_ROOM = (4, DEFAULT_WIDTH - LABEL_WIDTH - 1)  # lines and columns
 _MESSAGE_LINES = 3
 _NOTES = 2
 _POINTERS = 3
@@ -143,7 +144,8 @@ def rows_of(
     if report.seen is not None:
         yield "before", Text(seen_words(report.seen))
     if verdict.advice:
-        yield "next", Text(verdict.advice, style="bold")
+        advice = verdict.advice if everything else first_sentences(verdict.advice, *_ADVICE_ROOM)
+        yield "next", Text(advice, style="bold")
     yield from _run_rows(report, verdict, more)
     if report.run is not None and report.run.digests is not None:
         yield "digests", Text(digests_words(report.run.digests), style="dim")

@@ -217,6 +217,14 @@ class VariableReport(Part, frozen=True):
     value: str | None = None  #: e.g. "[2, 3] float32", "list of 4", "None", "7"
 
 
+class NearNamesReport(Part, frozen=True):
+    """Names that there were where one was missed: a dict's keys, an object's attributes, a call's parameters."""
+
+    of: str | None = None  #: e.g. "checkpoint", "Encoder", "AdamW.__init__()"
+    names: list[str] | None = None  #: those like the missing one first; keys as Python writes them
+    count: int | None = None  #: of all keys
+
+
 class ExceptionReport(Part, frozen=True):
     """An uncaught exception."""
 
@@ -227,6 +235,8 @@ class ExceptionReport(Part, frozen=True):
     context: list[HandledExceptionReport] | None = None  #: what was being handled when it was raised, newest first
     remote_traceback: str | None = None  #: of the pool's process that raised it first, as text
     variables: list[VariableReport] | None = None  #: of the innermost frame of the program
+    columns: list[int] | None = None  #: of the expression that failed there: line, column, last line, end; in bytes
+    near: list[NearNamesReport] | None = None  #: what there was in place of a missing key, attribute or parameter
 
 
 class AutogradNode(Part, frozen=True):

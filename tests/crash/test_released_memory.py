@@ -100,3 +100,15 @@ def test_tensor_whose_memory_was_unmapped_by_its_owner_is_told(way: str, line: s
     fault = (report.processes or [])[0].fault
     assert fault is not None and fault.storage is not None
     assert (fault.storage.state, fault.storage.origin, fault.storage.offset_bytes) == ("live", way, 4000)
+
+
+def test_exception_beside_memory_that_is_gone_ends_as_it_would(run: Path) -> None:
+    """The kernel reads what its variables hold, and refuses; operators of torch would fault, or wait for threads."""
+    program = "raises_beside_dead_memory.py"
+    plain, done = victim(program, run=run, way="untraced"), victim(program, run=run)
+    assert (done.status, done.stdout) == (plain.status, plain.stdout) == (1, "")
+    verdict = done.report.verdict
+    assert verdict is not None and verdict.class_ == "python-exception"
+    errors = [item.exception for item in done.report.processes or [] if item.exception is not None]
+    values = {item.name: item.value for error in errors for item in error.variables or []}
+    assert values == {"labels": "[512] int64", "weights": "[16384] float32"}

@@ -192,4 +192,15 @@ bool store(void** to, void* value) noexcept {
   return stored;
 }
 
+FastCall lead_sys_function(const char* name, FastCall ours) noexcept {
+  auto find = reinterpret_cast<Object* (*)(const char*)>(dlsym(RTLD_DEFAULT, "PySys_GetObject"));
+  void* type = dlsym(RTLD_DEFAULT, "PyCFunction_Type");
+  auto* function = find != nullptr ? static_cast<BuiltIn*>(find(name)) : nullptr;  // borrowed
+  if (function == nullptr || type == nullptr || function->type != type) return nullptr;
+  Method* method = function->method;
+  if (method->flags != kFastCall || strcmp(method->name, name) != 0) return nullptr;
+  auto original = reinterpret_cast<FastCall>(method->function);
+  return store(&method->function, reinterpret_cast<void*>(ours)) ? original : nullptr;
+}
+
 }  // namespace pytracer::core::python

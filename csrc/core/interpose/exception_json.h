@@ -100,4 +100,11 @@ void append_json(blackbox::EntryKind kind, const Python& python, const void* abo
 /// forbidden in many containers.
 bool store(void** to, void* value) noexcept;
 
+constexpr int kFastCall = 0x80;  // METH_FASTCALL
+/// The arguments of a built-in function of that kind.
+using FastCall = Object* (*)(Object * module, Object* const* arguments, intptr_t count);
+
+/// Leads CPython's own function of `sys` to ours. Returns the original; null, and nothing has changed, when it is another one.
+FastCall lead_sys_function(const char* name, FastCall ours) noexcept;
+
 }  // namespace pytracer::core::python

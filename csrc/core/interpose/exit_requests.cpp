@@ -15,7 +15,6 @@
 #include <dlfcn.h>
 #include <atomic>
 #include <cerrno>
-#include <cstring>
 
 namespace pytracer::core {
 namespace {
@@ -23,11 +22,9 @@ namespace {
 using namespace python;
 
 constexpr uint32_t kMostRequests = 32;         // of one process: a test runner catches one after the other
-constexpr int kFastCall = 0x80;                // METH_FASTCALL
 constexpr int kInitSlot = 60, kInitWord = 37;  // Py_tp_init; its place in PyTypeObject, with the GIL
 constexpr long kFailed = 1;                    // the status for a text
 
-using Exit = Object* (*)(Object * module, Object* const* arguments, intptr_t count);
 using Init = int (*)(Object* self, Object* arguments, Object* named);
 
 // What is called of the interpreter besides.
@@ -47,7 +44,7 @@ struct Request {
 };
 
 Interpreter interpreter;
-Exit original_exit = nullptr;
+FastCall original_exit = nullptr;
 Init original_init = nullptr;
 uint32_t recorded = 0;  // with the GIL, as the rest
 bool busy = false;
@@ -127,18 +124,6 @@ int on_init(Object* self, Object* arguments, Object* named) {
   return original_init(self, arguments, named);
 }
 
-void lead_exit_to_us() {
-  Object* (*find_in_sys)(const char*);
-  void* type = dlsym(RTLD_DEFAULT, "PyCFunction_Type");
-  if (type == nullptr || !find(find_in_sys, "PySys_GetObject")) return;
-  auto* function = static_cast<BuiltIn*>(find_in_sys("exit"));  // borrowed
-  if (function == nullptr || function->type != type) return;
-  Method* method = function->method;
-  if (method->flags != kFastCall || strcmp(method->name, "exit") != 0) return;
-  original_exit = reinterpret_cast<Exit>(method->function);
-  if (!store(&method->function, reinterpret_cast<void*>(on_exit))) original_exit = nullptr;
-}
-
 void lead_init_to_us() {
   void* (*slot)(void*, int);
   auto* type = static_cast<void**>(dlsym(RTLD_DEFAULT, "PyExc_SystemExit"));  // a pointer to the type
@@ -157,7 +142,7 @@ void watch_exit_requests() noexcept {
                find(interpreter.tuple_size, "PyTuple_Size") && find(interpreter.tuple_item, "PyTuple_GetItem") &&
                find(interpreter.integer, "PyLong_Type") && find(interpreter.boolean, "PyBool_Type") && find(interpreter.text, "PyUnicode_Type");
   if (!known) return;
-  if (original_exit == nullptr) lead_exit_to_us();
+  if (original_exit == nullptr) original_exit = lead_sys_function("exit", on_exit);
   if (original_init == nullptr) lead_init_to_us();
 }
 

@@ -33,10 +33,9 @@ namespace {
 
 using namespace python;
 
-constexpr uint32_t kMostExceptions = 32;              // of one process: an interactive one goes on after each
-constexpr int kFastCall = 0x80, kOneArgument = 0x08;  // METH_FASTCALL, METH_O
+constexpr uint32_t kMostExceptions = 32;  // of one process: an interactive one goes on after each
+constexpr int kOneArgument = 0x08;        // METH_O
 
-using Hook = Object* (*)(Object * module, Object* const* arguments, intptr_t count);
 using ThreadHook = Object* (*)(Object * module, Object* argument);
 
 // PyModuleDef of CPython 3.10 to 3.14, with the GIL.
@@ -51,7 +50,7 @@ struct ModuleDefinition : Object {
 std::atomic<bool> busy{false};
 std::atomic<uint32_t> recorded{0}, threads_recorded{0};
 std::atomic<uint64_t> last{0};  // the exception that the Python half has recorded
-Hook original_hook = nullptr;
+FastCall original_hook = nullptr;
 ThreadHook original_thread_hook = nullptr;
 void* (*original_start)() = nullptr;
 void* (*original_thread_start)() = nullptr;
@@ -121,17 +120,6 @@ Object* on_thread_exception(Object* module, Object* argument) {
   return original_thread_hook(module, argument);
 }
 
-void lead_to_us() {
-  auto find = reinterpret_cast<Object* (*)(const char*)>(dlsym(RTLD_DEFAULT, "PySys_GetObject"));
-  void* type = dlsym(RTLD_DEFAULT, "PyCFunction_Type");
-  auto* hook = find != nullptr ? static_cast<BuiltIn*>(find("excepthook")) : nullptr;  // borrowed
-  if (hook == nullptr || type == nullptr || hook->type != type) return;
-  Method* method = hook->method;
-  if (method->flags != kFastCall || strcmp(method->name, "excepthook") != 0) return;
-  original_hook = reinterpret_cast<Hook>(method->function);
-  if (!store(&method->function, reinterpret_cast<void*>(on_exception))) original_hook = nullptr;
-}
-
 // Before `_thread` exists, so that all its functions find the code in this table.
 void lead_threads_to_us(Object* module) {
   void* type = dlsym(RTLD_DEFAULT, "PyModuleDef_Type");
@@ -154,7 +142,7 @@ void* start_thread() {
 // In place of the function that creates the module `posix`: the interpreter starts, or one more in the same process.
 void* start_posix() {
   if (original_hook == nullptr) {
-    lead_to_us();
+    original_hook = lead_sys_function("excepthook", on_exception);
     watch_exit_requests();
   }
   return original_start();

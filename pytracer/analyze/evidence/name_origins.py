@@ -57,7 +57,7 @@ def origin_words(snapshot: Snapshot, exception: ExceptionReport | None, stack: S
     """
     names, meant = _names_and_meant(snapshot, exception, stack)
     own = [frame for frame in stack if not is_library_file(frame.file)]
-    found = (_follow(snapshot, own, name, meant.get(name)) for name in meant or names)
+    found = (follow(snapshot, own, name, meant.get(name)) for name in meant or names)
     known = [item for item in found if item is not None]
     kept = known[:_MOST] if meant or len(known) == 1 else ()  # of a line with one variable, that
     return "; ".join(_words(item, own[0].file) for item in kept) or None
@@ -86,7 +86,7 @@ def passed_words(snapshot: Snapshot, frame: PythonFrame | None) -> str | None:
     tree = syntax_tree(snapshot, frame)
     if tree is None or frame is None or frame.line is None:
         return None
-    found = (_follow(snapshot, [frame], name, None) for name in names_of_line(tree, frame.line))
+    found = (follow(snapshot, [frame], name, None) for name in names_of_line(tree, frame.line))
     known = [item for item in found if item is not None]
     return "; ".join(_words(item, frame.file) for item in known) if 0 < len(known) <= _MOST else None
 
@@ -147,7 +147,7 @@ def _meant(message: str, names: Sequence[str], values: dict[str, str]) -> list[s
     return [name for name in names if is_meant(name)]
 
 
-def _follow(snapshot: Snapshot, frames: Sequence[PythonFrame], name: str, value: str | None) -> NameOrigin | None:
+def follow(snapshot: Snapshot, frames: Sequence[PythonFrame], name: str, value: str | None) -> NameOrigin | None:
     """Through the callers that passed it on as it was."""
     found = None
     for position, frame in enumerate(frames[:_HOPS]):

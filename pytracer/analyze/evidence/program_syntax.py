@@ -93,7 +93,7 @@ def _names(node: ast.AST) -> list[str]:
     for item in ast.walk(node):
         if id(item) in called:
             continue
-        name = _variable(item)
+        name = variable(item)
         if name is None or name in bound or not isinstance(item, (ast.Name, ast.Attribute)):
             continue
         if isinstance(item.ctx, ast.Load) or item is node:  # of `x += y` also the target
@@ -103,8 +103,8 @@ def _names(node: ast.AST) -> list[str]:
     return sorted(found, key=lambda name: found[name])
 
 
-def _variable(node: ast.AST) -> str | None:
-    """`x`, or `self.x`."""
+def variable(node: ast.AST) -> str | None:
+    """`x`, or `self.x`; None for anything else."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
@@ -137,9 +137,9 @@ def binding(tree: ast.Module, scope: Scope, name: str, line: int) -> tuple[int, 
     """
     if name.startswith("self."):
         return _attribute(tree, scope, name)
-    bound = _lines_that_bind(scope, name)
+    bound = lines_that_bind(scope, name)
     if not bound and not is_parameter(scope, name):
-        scope, bound = tree, _lines_that_bind(tree, name)
+        scope, bound = tree, lines_that_bind(tree, name)
     if not bound:
         return None
     above = [item for item in bound if item[0] < line]
@@ -154,7 +154,8 @@ def _filled(line: int | None) -> str | None:
     return f"is filled at line {line}" if line is not None else None
 
 
-def _lines_that_bind(scope: ast.AST, name: str) -> list[tuple[int, ast.AST | None]]:
+def lines_that_bind(scope: ast.AST, name: str) -> list[tuple[int, ast.AST | None]]:
+    """Lines of a scope that bind a variable, each with the value; a loop has none."""
     found: list[tuple[int, ast.AST | None]] = []
     for node in _own_nodes(scope):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
@@ -167,7 +168,7 @@ def _lines_that_bind(scope: ast.AST, name: str) -> list[tuple[int, ast.AST | Non
         elif isinstance(node, (ast.For, ast.AsyncFor)) and _binds(node.target, name):
             found.append((node.lineno, None))
         elif isinstance(node, ast.withitem) and node.optional_vars is not None and _binds(node.optional_vars, name):
-            found.append((node.optional_vars.lineno, None))
+            found.append((node.optional_vars.lineno, node.context_expr))
     return found
 
 
@@ -192,25 +193,28 @@ def _is_empty_container(value: ast.AST | None) -> bool:
 
 
 def _first_fill(scope: ast.AST, name: str) -> int | None:
-    """`x.append(...)`, `x[key] = ...`, `x += ...`."""
+    return min(lines_that_fill(scope, name), default=None)
+
+
+def lines_that_fill(scope: ast.AST, name: str) -> list[int]:
+    """`x.append(...)`, `x[key] = ...`, `x += ...`, in order."""
     lines = []
     for node in _own_nodes(scope):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _FILLS:
-            if _variable(node.func.value) == name:
+            if variable(node.func.value) == name:
                 lines.append(node.lineno)
         elif isinstance(node, ast.Assign):
             held = [item.value for item in node.targets if isinstance(item, ast.Subscript)]
-            if any(_variable(item) == name for item in held):
+            if any(variable(item) == name for item in held):
                 lines.append(node.lineno)
-        elif isinstance(node, ast.AugAssign) and _variable(node.target) == name:
+        elif isinstance(node, ast.AugAssign) and variable(node.target) == name:
             lines.append(node.lineno)
-    return min(lines, default=None)
+    return sorted(lines)
 
 
 def _attribute(tree: ast.Module, scope: Scope, name: str) -> tuple[int, str | None] | None:
     """The line in __init__ that sets `self.x`, and the first elsewhere; else the only line that does."""
-    classes = (item for item in ast.walk(tree) if isinstance(item, ast.ClassDef))
-    owner = next((item for item in classes if any(part is scope for part in item.body)), None)
+    owner = class_around(tree, scope)
     if owner is None:
         return None
     at_first: list[int] = []
@@ -232,7 +236,7 @@ def _lines_that_set(method: ast.AST, name: str) -> Iterator[int]:
             targets = [node.target]
         else:
             continue
-        if any(_variable(item) == name for target in targets for item in _flat(target)):
+        if any(variable(item) == name for target in targets for item in _flat(target)):
             yield node.lineno
 
 
@@ -282,7 +286,7 @@ def passed_as(tree: ast.Module, line: int, scope: Scope, name: str) -> str | Non
     if len(calls) != 1:
         return None
     value = _argument(calls[0], _parameters(scope), name)
-    return _variable(value) if value is not None else None
+    return variable(value) if value is not None else None
 
 
 def _argument(call: ast.Call, parameters: Sequence[str], name: str) -> ast.expr | None:
@@ -299,3 +303,67 @@ def _called_name(call: ast.Call) -> str | None:
     if isinstance(function, ast.Attribute):
         return function.attr
     return function.id if isinstance(function, ast.Name) else None
+
+
+def class_named(tree: ast.Module, name: str) -> ast.ClassDef | None:
+    """The only class of that name."""
+    found = [item for item in ast.walk(tree) if isinstance(item, ast.ClassDef) and item.name == name]
+    return found[0] if len(found) == 1 else None
+
+
+def function_named(tree: ast.Module, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    """The only function or method of that name."""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    found = [item for item in ast.walk(tree) if isinstance(item, kinds) and item.name == name]
+    return found[0] if len(found) == 1 else None
+
+
+def attribute_settings(owner: ast.ClassDef) -> dict[str, tuple[int, str]]:
+    """Attributes that its methods set on `self`: the first line and its method, __init__ before others."""
+    methods = [item for item in owner.body if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    found: dict[str, tuple[int, str]] = {}
+    for method in sorted(methods, key=lambda item: item.name != "__init__"):
+        for node in ast.walk(method):
+            targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+            for target in (item for held in targets if isinstance(held, ast.expr) for item in _flat(held)):
+                name = variable(target) or ""
+                if name.startswith("self."):
+                    found.setdefault(name.removeprefix("self."), (target.lineno, method.name))
+    return found
+
+
+def is_loop_variable(scope: Scope, name: str, line: int) -> bool:
+    """Whether the last line above that binds it is a loop over items."""
+    bound = [item for item in lines_that_bind(scope, name) if item[0] < line]
+    return bool(bound) and max(bound, key=lambda item: item[0])[1] is None
+
+
+def bound_value(scope: Scope, name: str, line: int) -> tuple[int, ast.AST | None] | None:
+    """The last line above that binds a variable of the function, and the value; None as value in a loop or `with`."""
+    if name.startswith("self."):
+        return None
+    bound = lines_that_bind(scope, name)
+    above = [item for item in bound if item[0] < line]
+    return max(above or bound, key=lambda item: item[0], default=None)
+
+
+def own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
+    """Of a scope without those of functions and classes inside."""
+    return _own_nodes(scope)
+
+
+def class_around(tree: ast.Module, scope: Scope) -> ast.ClassDef | None:
+    """Of a method."""
+    classes = (item for item in ast.walk(tree) if isinstance(item, ast.ClassDef))
+    return next((item for item in classes if any(part is scope for part in item.body)), None)
+
+
+def default_of(scope: Scope, name: str) -> ast.expr | None:
+    """Of a parameter."""
+    if isinstance(scope, ast.Module):
+        return None
+    given = scope.args
+    places = [*given.posonlyargs, *given.args]
+    defaults = dict(zip([item.arg for item in places[::-1]], given.defaults[::-1], strict=False))
+    named = {item.arg: value for item, value in zip(given.kwonlyargs, given.kw_defaults, strict=True) if value}
+    return {**defaults, **named}.get(name)

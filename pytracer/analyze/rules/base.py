@@ -49,6 +49,7 @@ class Description:
     """A judgement in words. None among evidence and missing is left out.
 
     `quotes_exception`: the summary has type and message of the exception that ended the process.
+    `explained`: whether the advice says what is wrong by recorded facts; that of a known crash does not replace it.
     `besides`: advice about a second trouble, which that of a known crash does not replace.
     `has_place`: the summary says where the cause lies; the line at which the process died would only distract from it.
     """
@@ -59,6 +60,7 @@ class Description:
     missing: Sequence[str | None] = ()
     quotes_exception: bool = False
     has_place: bool = False
+    explained: bool = False
     besides: str = ""
 
 

@@ -179,12 +179,21 @@ class Variable(msgspec.Struct, frozen=True):
     value: str
 
 
+class NearNames(msgspec.Struct, frozen=True):
+    """The keys of a dict, or attributes or parameters; `count`: of all keys."""
+
+    of: str
+    names: tuple[str, ...] = ()
+    count: int | None = None
+
+
 class UncaughtException(msgspec.Struct, frozen=True):
     """EXCEPTION. `on_its_way`: what ran while it had not reached the top; it may have been caught later.
 
     `context`: what was being handled when it was raised, newest first.
     `remote_traceback`: of a pool's process, which sent the exception to this one.
-    `variables`: of the innermost frame of the program.
+    `variables`: of the innermost frame of the program; `columns`: the expression that failed there, as line,
+    column, last line and end. `near`: names that there were in place of a missing one.
     """
 
     type: str
@@ -195,6 +204,8 @@ class UncaughtException(msgspec.Struct, frozen=True):
     context: tuple[HandledException, ...] = ()
     remote_traceback: str | None = None
     variables: tuple[Variable, ...] = ()
+    columns: tuple[int, ...] = ()
+    near: tuple[NearNames, ...] = ()
 
 
 class ThreadException(msgspec.Struct, frozen=True):

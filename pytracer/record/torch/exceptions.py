@@ -106,6 +106,7 @@ def write(box: Core, error: BaseException, trace: TracebackType | None, *, on_it
                 "python_stack": _stack(trace),
                 "context": [_handled(item) for item in _contexts(error)],
                 "variables": _variables(trace),
+                **_near_names(error, trace),
                 **_remote_traceback(error),
                 **({"on_its_way": on_its_way} if on_its_way else {}),
             },
@@ -122,6 +123,18 @@ def _variables(trace: TracebackType | None) -> list[dict[str, str]]:
         return variables_of(trace)
     except Exception:  # an object that is not what its type says
         return []
+
+
+def _near_names(error: BaseException, trace: TracebackType | None) -> dict[str, object]:
+    """And which expression of its line failed."""
+    try:
+        from pytracer.record.torch.frame_variables import failing_columns
+        from pytracer.record.torch.near_names import near_names
+
+        found = {"columns": failing_columns(trace), "near": near_names(error, trace)}
+    except Exception:
+        return {}
+    return {name: value for name, value in found.items() if value}
 
 
 def _contexts(error: BaseException) -> list[BaseException]:

@@ -6,12 +6,21 @@ the program.
 
 from __future__ import annotations
 
+import collections
+import contextlib
 import itertools
+import math
 import re
 import sys
 from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Any
 
 from pytracer.record.config import records_values
+from pytracer.record.torch.near_names import TABLES
+from pytracer.record.torch.tensor_numbers import numbers_of
+
+if TYPE_CHECKING:
+    import torch
 
 _MOST = 32
 _MOST_OF_SELF = 8
@@ -20,17 +29,44 @@ _NAME_CHARACTERS = 60
 _DIMENSIONS = 8
 _LARGEST = 1 << 63
 _LIBRARY = re.compile(r"/(?:site-packages|dist-packages|lib/python3\.\d+|pytracer/record)/|^<frozen")
-_CONTAINERS = (list, tuple, dict, set, str, bytes)
+_CONTAINERS = (list, tuple, dict, set, str, bytes, collections.deque, *TABLES)
+_LAYER_CHARACTERS = 120
 
 
 def variables_of(trace: TracebackType | None) -> list[dict[str, str]]:
     """Those of the innermost frame of the program, in the order in which they were made: `name` and `value`."""
-    frame = None
+    own = _of_program(trace)
+    with _without_modes():
+        return [*_of_frame(own.tb_frame), *_of_layer(own)] if own is not None else []
+
+
+def _without_modes() -> contextlib.AbstractContextManager[object]:
+    """A program's own TorchFunctionMode would see the reading of shapes."""
+    torch = sys.modules.get("torch._C")
+    disabled = getattr(torch, "DisableTorchFunction", None)
+    return contextlib.nullcontext() if disabled is None else disabled()
+
+
+def failing_columns(trace: TracebackType | None) -> list[int]:
+    """Line, column, last line and its end, in bytes, of the expression that failed there; since CPython 3.11."""
+    own = _of_program(trace)
+    if own is None or own.tb_lasti < 0 or not hasattr(own.tb_frame.f_code, "co_positions"):
+        return []
+    places = own.tb_frame.f_code.co_positions()
+    line, last, column, end = next(itertools.islice(places, own.tb_lasti // 2, None), (None,) * 4)
+    if line is None or last is None or column is None or end is None:
+        return []
+    return [line, column, last, end]
+
+
+def _of_program(trace: TracebackType | None) -> TracebackType | None:
+    """The innermost part of the traceback that is not a library's."""
+    found = None
     while trace is not None:
         if not _LIBRARY.search(trace.tb_frame.f_code.co_filename):
-            frame = trace.tb_frame
+            found = trace
         trace = trace.tb_next
-    return _of_frame(frame) if frame is not None else []
+    return found
 
 
 def _of_frame(frame: FrameType) -> list[dict[str, str]]:
@@ -48,13 +84,9 @@ def _of_frame(frame: FrameType) -> list[dict[str, str]]:
 
 def _of_self(frame: FrameType) -> list[dict[str, str]]:
     """Attributes that the method's code names, parameters and buffers of a module, and its layers' weights."""
-    value = frame.f_locals.get("self")
-    try:
-        own = object.__getattribute__(value, "__dict__")  # no __getattr__ of the program's
-    except AttributeError:
-        return []
-    held = [own, *(own[name] for name in ("_parameters", "_buffers") if type(own.get(name)) is dict)]
-    layers = own.get("_modules") if type(own.get("_modules")) is dict else {}
+    own = _attributes_of(frame.f_locals.get("self"))
+    held = [own, *(own[name] for name in ("_parameters", "_buffers") if type(own.get(name)) in TABLES)]
+    layers: dict[str, Any] = own["_modules"] if type(own.get("_modules")) in TABLES else {}
     found = []
     for name in frame.f_code.co_names:
         words = next((words for items in held if name in items and (words := _words(items[name])) is not None), None)
@@ -64,6 +96,57 @@ def _of_self(frame: FrameType) -> list[dict[str, str]]:
         if weight is not None and (words := _words(weight)) is not None:
             found.append({"name": f"self.{name}.weight"[:_NAME_CHARACTERS], "value": words})
     return found
+
+
+def _of_layer(own: TracebackType) -> list[dict[str, str]]:
+    """The innermost of torch's own layers that the program's line called, with what it was given.
+
+    `self.fc.0` was `Linear(in_features=4, out_features=2, bias=True) float32`, `input of self.fc.0` `[5, 6] float32`.
+    """
+    layer, last, chain = None, None, []
+    trace = own.tb_next
+    while trace is not None:
+        value = trace.tb_frame.f_locals.get("self")
+        if trace.tb_frame.f_code.co_name == "forward" and "_modules" in _attributes_of(value):
+            layer, last = value, trace.tb_frame
+            chain.append(value)
+        trace = trace.tb_next
+    if layer is None or last is None or not type(layer).__module__.startswith("torch.nn.modules."):
+        return []
+    name = _path(own.tb_frame, chain)
+    if name is None:
+        return []
+    weight = _attributes_of(layer).get("_parameters", {}).get("weight")
+    dtype = f" {str(weight.dtype).removeprefix('torch.')}" if weight is not None else ""
+    made = f"{type(layer).__name__}({layer.extra_repr()}){dtype}"
+    found = [{"name": name[:_NAME_CHARACTERS], "value": made[:_LAYER_CHARACTERS]}]
+    given = last.f_locals.get("input", last.f_locals.get("x"))
+    words = _words(given)
+    if words is not None:
+        found.append({"name": f"input of {name}"[:_NAME_CHARACTERS], "value": words})
+    return found
+
+
+def _path(frame: FrameType, chain: list[object]) -> str | None:
+    """`self.net.0` or `model.0`: from a variable of the frame down to the last of the modules."""
+    layers = _attributes_of(frame.f_locals.get("self")).get("_modules", {})
+    names = [*((f"self.{name}", item) for name, item in layers.items()), *frame.f_locals.items()]
+    path = next((name for name, item in names if item is chain[0] and name != "self"), None)
+    for outer, inner in itertools.pairwise(chain):
+        layers = _attributes_of(outer).get("_modules", {})
+        name = next((name for name, item in layers.items() if item is inner), None)
+        if path is None or name is None:
+            return None
+        path = f"{path}.{name}"
+    return path
+
+
+def _attributes_of(value: object) -> dict[str, Any]:
+    try:
+        own = object.__getattribute__(value, "__dict__")  # no __getattr__ of the program's
+    except AttributeError:
+        return {}
+    return own if type(own) is dict else {}
 
 
 def _words(value: object) -> str | None:
@@ -83,20 +166,26 @@ def _array_words(kind: type, value: object) -> str | None:
     if torch is not None and (kind is getattr(torch, "Tensor", None) or kind is parameter):
         where = "" if str(value.device) == "cpu" else f" on {value.device}"  # type: ignore[attr-defined]
         shape = f"{_shape(value)} {str(value.dtype).removeprefix('torch.')}"  # type: ignore[attr-defined]
-        return f"{shape}{where or _number(value)}"
+        return f"{shape}{where or _contents(value)}"
     if numpy is not None and kind is getattr(numpy, "ndarray", None):
         return f"{_shape(value)} {value.dtype} array"[:_NAME_CHARACTERS]  # type: ignore[attr-defined]
     return None
 
 
-def _number(value: object) -> str:
-    """Of a tensor on the CPU without dimensions: a loss that is no number is seen."""
-    if value.dim() != 0 or not records_values():  # type: ignore[attr-defined]
+def _contents(tensor: torch.Tensor) -> str:
+    """Its number without dimensions, as a loss has; of others `, 0..9`, `, 3 true` of a mask, `, with nan`."""
+    numbers = numbers_of(tensor) if records_values() else None
+    if numbers is None:
         return ""
-    try:
-        return f" {value.item():.6g}"  # type: ignore[attr-defined]
-    except Exception:  # it has no memory, or no number
-        return ""
+    if not tensor.shape:
+        return f" {numbers[0]:.6g}"
+    if isinstance(numbers[0], bool):
+        return f", {sum(numbers)} true"
+    if not isinstance(numbers[0], float):
+        return f", {min(numbers)}..{max(numbers)}"
+    if any(math.isnan(number) for number in numbers):
+        return ", with nan"
+    return ", with inf" if any(math.isinf(number) for number in numbers) else ""
 
 
 def _shape(value: object) -> str:

@@ -24,6 +24,7 @@ from pytracer.analyze.collectives.in_flight import bad_address
 from pytracer.analyze.deaths.order import is_interrupt, mentions_lost_peer
 from pytracer.analyze.evidence.cuda_errors import cuda_error, out_of_memory
 from pytracer.analyze.evidence.ended_threads import ended_thread_evidence, thread_behind_exception
+from pytracer.analyze.evidence.failing.explained import explained
 from pytracer.analyze.evidence.loaders import loader_timeout
 from pytracer.analyze.evidence.memory_holders import (
     NO_MEMORY,
@@ -84,6 +85,7 @@ class PythonException:
         again = f" by {name_words([view])}" if view.index != judgement.views[0].index else ""
         circumstances = f"{_meant(job, view, first)}{_piled(view)}{_thread(view)}{_kept_words(view)}"
         raised = f"{_words(view, first)}{_at(frame, first, again)}{circumstances}"
+        fact = None if failed_allocation(view) else _explained(job, view, first)
         return Description(
             f"{introduction(judgement.views)} raised {raised}.",
             [
@@ -102,12 +104,15 @@ class PythonException:
                 collective_evidence(judgement.views),
                 _left_early(job, judgement.views) if lost else None,
             ],
-            "Look at the other end of the connection: this rank only noticed that a peer was gone or silent."
+            f"{fact}{_of_others(job)}"
+            if fact is not None
+            else "Look at the other end of the connection: this rank only noticed that a peer was gone or silent."
             if lost
             else f"{NO_MEMORY}{holder_advice(view)}"
             if failed_allocation(view)
             else _read_it(job, view, first),
             ["why the peer was gone: no other rank's death explains it"] if lost else [],
+            explained=fact is not None,
             besides=LET_THREAD_END if _kept(view) is not None else "",
         )
 
@@ -188,9 +193,26 @@ def _read_it(job: JobView, view: ProcessView, first: Reraised | None) -> str:
         sample = f"Look at {place_words(first.frame)} {_SAMPLE if number is None else _NUMBER.format(number)}"
         known = exception_advice(first.type, first.message, "that line")
         return _origin(job, view, first) + " ".join(filter(None, (sample, known)))
-    if any(death.primary is False and death.view.process.role == "rank" for death in job.deaths):
-        return f"{_what_to_do(job, view, first)} The other ranks' errors followed from it."
-    return _what_to_do(job, view, first)
+    return f"{_what_to_do(job, view, first)}{_of_others(job)}"
+
+
+def _of_others(job: JobView) -> str:
+    followed = any(death.primary is False and death.view.process.role == "rank" for death in job.deaths)
+    return " The other ranks' errors followed from it." if followed else ""
+
+
+def _explained(job: JobView, view: ProcessView, first: Reraised | None) -> str | None:
+    """By the facts of the line; of an exception of a DataLoader worker, by those that the worker recorded."""
+    snapshot, own = view.process.snapshot, view.exception
+    if own is None or (first is None and _original(view) is not None):
+        return None
+    if first is None:
+        return explained(snapshot, own, view.exception_stack)
+    raised = _raiser(job, view, first)
+    if raised is None:
+        return None
+    dataset = raised.snapshot.worker.dataset if raised.snapshot.worker is not None else None
+    return explained(raised.snapshot, raised.exception, [*raised.stack, *view.exception_stack], dataset)
 
 
 def _variables_evidence(view: ProcessView) -> Evidence | None:
@@ -212,8 +234,9 @@ def _uses(text: str, name: str) -> bool:
 
 def _what_to_do(job: JobView, view: ProcessView, first: Reraised | None) -> str:
     """By type and message, and where the values of the line came from."""
-    origin = _origin(job, view, first)
-    return f"{origin}{_by_kind(view, first, quoted=not origin)}"
+    origin, meant = _origin(job, view, first), _meant(job, view, first)
+    advice = _by_kind(view, first, quoted=not origin)
+    return f"{origin}{advice}" if meant else f"{advice} {origin}".rstrip()  # else it is but one of the line
 
 
 def _origin(job: JobView, view: ProcessView, first: Reraised | None) -> str:
@@ -247,7 +270,8 @@ def _by_kind(view: ProcessView, first: Reraised | None, *, quoted: bool) -> str:
 def _by_message(
     view: ProcessView, first: Reraised | None, frame: PythonFrame | None, text: str | None, *, quoted: bool
 ) -> str:
-    place = place_words(frame) if frame is not None else "the line that raised it"
+    named = f"line {frame.line}" if frame is not None and first is None else None  # the headline has its file
+    place = named or (place_words(frame) if frame is not None else "the line that raised it")
     if text is not None and len(text) <= _QUOTED and quoted:
         place = f"{place} (`{text}`)"
     raised = first if first is not None else view.exception
@@ -320,7 +344,10 @@ def _first_sentence(message: str) -> str:
     lines = message.splitlines()
     kept = lines[:1]
     for line in lines[1:_WRAPPED]:
-        ends = kept[-1].rstrip().endswith((".", ":", "!", "?"))
+        if kept[-1].rstrip().endswith(":"):
+            kept.append(line)
+            continue
+        ends = kept[-1].rstrip().endswith((".", "!", "?"))
         if ends or not line[:1].isspace() or not line.strip()[:1].islower():
             break
         kept.append(line)

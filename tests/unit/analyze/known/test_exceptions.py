@@ -67,7 +67,7 @@ def raised(run: Path, line: str, context: tuple[str, str] | None = None) -> Repo
 
 def test_line_is_quoted(run: Path) -> None:
     """It says which values to print."""
-    assert "train.py:2 in main (`x = parse(row)`)" in advice(raised(run, "x = parse(row)"))
+    assert "line 2 (`x = parse(row)`)" in advice(raised(run, "x = parse(row)"))
 
 
 def test_check_of_the_program_is_told_as_one(run: Path) -> None:
@@ -85,7 +85,7 @@ def test_exception_that_was_raised_for_another_one_has_that_one_s_advice(run: Pa
 def test_exception_beside_one_that_was_being_handled_keeps_its_own_advice(run: Path) -> None:
     """The look-alike: an error in an except block, or after an import that was tried."""
     said = advice(raised(run, "x = parse(row)", ("ImportError", "no apex")))
-    assert said.startswith("Print the values that train.py:2 in main")
+    assert said.startswith("Print the values that line 2 ")
     assert said.endswith("It came while ImportError: no apex at train.py:7 in load was being handled.")
 
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from pytracer.record.torch.frame_variables import variables_of
+from pytracer.record.torch.frame_variables import failing_columns, variables_of
+from pytracer.record.torch.near_names import near_names
 
 
 class Odd:
@@ -109,3 +110,98 @@ def test_frame_of_a_library_is_not_the_program_s() -> None:
 def test_nothing_without_a_traceback() -> None:
     """As of an exception that was never raised."""
     assert variables_of(None) == [] and sys.exc_info() == (None, None, None)
+
+
+def test_a_layer_of_torch_is_named_with_what_it_was_given() -> None:
+    """By its way from a variable of the program's line."""
+    torch = pytest.importorskip("torch")
+
+    def run() -> None:
+        net = torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Linear(6, 2))
+        try:
+            net(torch.ones(3, 5))
+        except RuntimeError as error:
+            raise ValueError from error
+
+    with pytest.raises(ValueError) as caught:
+        run()
+    cause = caught.value.__cause__
+    assert cause is not None
+    found = {item["name"]: item["value"] for item in variables_of(cause.__traceback__)}
+    assert found["net.1"] == "Linear(in_features=6, out_features=2, bias=True) float32"
+    assert found["input of net.1"] == "[3, 5] float32"
+
+
+def test_programs_modes_do_not_see_it() -> None:
+    """Code of the program's is not called for a report about it."""
+    import torch
+    from torch.overrides import TorchFunctionMode
+
+    class Refuses(TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            raise AssertionError(func)
+
+    labels = torch.tensor([3, 5])
+    with Refuses():
+        try:
+            raise ValueError("labels") if labels is not None else KeyError
+        except ValueError as error:
+            found = variables_of(error.__traceback__)
+    assert {"name": "labels", "value": "[2] int64, 3..5"} in found
+
+
+def test_small_tensors_have_their_range(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mask how many it selects; none with --no-values."""
+    torch = pytest.importorskip("torch")
+
+    def run() -> None:
+        labels, mask = torch.tensor([3, 5]), torch.tensor([True, False])
+        bad, meta = torch.tensor([1.0, float("nan")]), torch.empty(2, device="meta", dtype=torch.long)
+        raise ValueError(labels, mask, bad, meta)
+
+    values = {item["name"]: item["value"] for item in variables_of(trace_of(run))}
+    assert values["labels"] == "[2] int64, 3..5" and values["mask"] == "[2] bool, 1 true"
+    assert values["bad"] == "[2] float32, with nan" and values["meta"] == "[2] int64 on meta"
+    monkeypatch.setenv("PYTRACER_NO_VALUES", "1")
+    assert "[2] int64" in [item["value"] for item in variables_of(trace_of(run))]
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="CPython 3.10 has no columns")
+def test_columns_of_the_expression_that_failed() -> None:
+    """Of the program's innermost frame."""
+
+    def run(rows: list[int]) -> int:
+        return rows[0] + rows[7]
+
+    with pytest.raises(IndexError) as caught:
+        run([1])
+    line, start, last, end = failing_columns(caught.value.__traceback__)
+    assert line == last and end - start == len("rows[7]")
+
+
+def near(function: Callable[..., object], *arguments: object) -> list[dict[str, object]]:
+    """What is recorded in place of what is missing."""
+    with pytest.raises((KeyError, AttributeError, TypeError)) as caught:
+        function(*arguments)
+    return near_names(caught.value, caught.value.__traceback__)
+
+
+def test_keys_of_small_dicts_are_names() -> None:
+    """Not those of a table of data, nor values."""
+    secret = {"anna@example.com": 1}
+    large = {f"w{number}": number for number in range(100)}
+    assert near(lambda row: row["label"], {"labels": "hidden", "image": "a"}) == [
+        {"of": "row", "names": ["'labels'", "'image'"], "count": 2}
+    ]
+    assert near(lambda row: row["x"], secret) == [] and near(lambda row: row["x"], large) == []
+
+
+def test_parameters_and_attributes_like_the_missing_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No code of an object with attributes of its own making is run, and nothing with --no-values."""
+    loader = Loader()
+    assert near(lambda: loader.cuont) == [{"of": "Loader", "names": ["count"]}]  # type: ignore[attr-defined]
+    assert near(lambda: near_names(eror=1)) == [{"of": "near_names()", "names": ["error", "trace"]}]  # type: ignore[call-arg]
+    with pytest.raises(AssertionError):
+        Odd().missing  # noqa: B018
+    monkeypatch.setenv("PYTRACER_NO_VALUES", "1")
+    assert near(lambda: loader.cuont) == []  # type: ignore[attr-defined]

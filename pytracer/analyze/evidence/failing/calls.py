@@ -1,0 +1,211 @@
+"""Checks of the program's own, names that no line has set, and calls that do not fit their function."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from pytracer.analyze.evidence.failing.empties import is_empty
+from pytracer.analyze.evidence.failing.line import FailingLine, names_in, source
+from pytracer.analyze.evidence.program_syntax import (
+    Function,
+    class_named,
+    function_named,
+    lines_that_bind,
+    own_nodes,
+    variable,
+)
+
+_UNSET = re.compile(r"local variable '(\w+)'|name '(\w+)' is not defined|free variable '(\w+)'")
+_ARGUMENTS = re.compile(
+    r"^([\w.<>]+)\(\) (?:missing \d+ required (?:positional|keyword-only) arguments?: (?P<names>.+)"
+    r"|takes (?:from \d+ to )?\d+ positional arguments? but (?P<given>\d+) (?:was|were) given)"
+)
+_UNPACK = re.compile(r"(too many|not enough) values to unpack \(expected (?:at least )?(\d+)(?:, got (\d+))?")
+_LENGTH = re.compile(r"object of type '(\w+)' has no len\(\)")
+_MOST = 3
+
+
+def own_check(at: FailingLine) -> str | None:
+    """An assert, or a raise below an `if`: the values that it compared."""
+    statement = at.statement
+    if isinstance(statement, ast.Assert):
+        return _checked(
+            at, statement.test, f"The assert of line {at.line}, `{source(statement.test)}`, does not hold", at.line
+        )
+    if not isinstance(statement, ast.Raise):
+        return None
+    tests = [
+        item
+        for item in own_nodes(at.scope)
+        if isinstance(item, ast.If) and item.lineno < at.line and any(part is statement for part in item.body)
+    ]
+    if not tests:
+        return None
+    test = tests[-1]
+    return _checked(
+        at, test.test, f"The program's own check at line {test.lineno}, `{source(test.test)}`, refuses it", test.lineno
+    )
+
+
+def _checked(at: FailingLine, test: ast.AST, words: str, line: int) -> str | None:
+    names = [name for name in names_in(test) if name in at.values][:_MOST]
+    if not names:
+        return None
+    told = ", ".join(f"`{name}`{at.came(name)} is {_value(at.values[name])}" for name in names)
+    return f"{words}: {told}. Correct the one that is not what line {line} expects, where it is made."
+
+
+def _value(value: str) -> str:
+    return (
+        f"an empty {value.removesuffix(' of 0')}"
+        if value.endswith(" of 0")
+        else f"a {value}"
+        if " of " in value
+        else value
+    )
+
+
+def unset_name(at: FailingLine) -> str | None:
+    """A variable that is only set where the program did not come by."""
+    found = _UNSET.search(at.message)
+    if at.kind not in ("NameError", "UnboundLocalError") or found is None:
+        return None
+    name = found[1] or found[2] or found[3]
+    raised = [item for item in own_nodes(at.scope) if isinstance(item, ast.AugAssign) and variable(item.target) == name]
+    bound = sorted({*(line for line, _ in lines_that_bind(at.scope, name)), *(item.lineno for item in raised)})
+    if not bound:
+        return None
+    if min(bound) >= at.line:
+        return (
+            f"`{name}` is first set at line {min(bound)}, after its use at line {at.line}, which makes it a local "
+            "variable: "
+            "set it before, or declare it `global` or `nonlocal` if an outer one is meant."
+        )
+    line = max(item for item in bound if item < at.line)
+    around = [
+        item
+        for item in own_nodes(at.scope)
+        if isinstance(item, (ast.For, ast.While, ast.If, ast.Try, ast.With))
+        and item.lineno < line <= (item.end_lineno or 0) < at.line
+    ]
+    if not around:
+        return None
+    return f"`{name}` is set only at line {line}, and {_not_run(at, around[0])}. Set it before, and handle that case."
+
+
+def _not_run(at: FailingLine, item: ast.stmt) -> str:
+    if isinstance(item, ast.For):
+        empty = [name for name in names_in(item.iter) if is_empty(at.value(name))]
+        why = f" (`{empty[0]}` is empty)" if empty else ""
+        return f"the loop over `{source(item.iter)}` (line {item.lineno}) had no round that came to it{why}"
+    if isinstance(item, (ast.If, ast.While)):
+        return f"`{source(item.test)}` (line {item.lineno}) did not lead to it"
+    return f"what begins at line {item.lineno} was left before it"
+
+
+def arguments_that_differ(at: FailingLine) -> str | None:
+    """A function of the program that is called with fewer or more arguments than it takes."""
+    found = _ARGUMENTS.search(at.message)
+    if at.kind != "TypeError" or found is None:
+        return None
+    first, _, last = found[1].rpartition(".")
+    owner = class_named(at.tree, first.rpartition(".")[2]) if first and not first.endswith("<locals>") else None
+    own: Function | None = None
+    if owner is not None:
+        own = next((item for item in owner.body if isinstance(item, ast.FunctionDef) and item.name == last), None)
+    elif not first or first.endswith("<locals>"):
+        own = function_named(at.tree, last)
+    if own is None or isinstance(own, ast.Lambda):
+        return None
+    taken = ", ".join(item.arg for item in [*own.args.args, *own.args.kwonlyargs] if item.arg != "self")
+    call = at.only(ast.Call)
+    passed = f"`{source(call)}`" if call is not None else f"line {at.line}"
+    what = f"lacks {found['names']}" if found["names"] else "passes another number of them"
+    return f"{found[1]}() (line {own.lineno}) takes ({taken}), and {passed} {what}: change the call or the definition."
+
+
+def values_to_unpack(at: FailingLine) -> str | None:
+    """`for x, y in loader` over items of three."""
+    found = _UNPACK.search(at.message)
+    if at.kind != "ValueError" or found is None or not at.own:
+        return None
+    statement = at.statement
+    wanted = int(found[2])
+    if isinstance(statement, (ast.For, ast.AsyncFor)):
+        target, value = statement.target, statement.iter
+        what = f"an item of `{source(value)}`"
+    elif isinstance(statement, ast.Assign):
+        target, value = statement.targets[0], statement.value
+        what = f"`{source(value)}`"
+    else:
+        return None
+    shape, told = at.shape(value), at.value(value)
+    has = f" ({shape.words})" if shape is not None else f" (a {told})" if told is not None else ""
+    count = f"{found[3]} values" if found[3] else "more" if found[1] == "too many" else "fewer"
+    inner = next((name for name in names_in(value) if at.came(name)), None)
+    made = (
+        f"; `{inner}` is made{at.came(inner).replace(' (', ' at ', 1).removesuffix(')')}" if inner is not None else ""
+    )
+    if isinstance(statement, ast.Assign) and isinstance(value, ast.Attribute) and value.attr == "shape":
+        owner = at.shape(value.value)
+        has = f" {owner.words}" if owner is not None else ""
+        return (
+            f"`{source(target)}` takes {wanted} dimensions at line {at.line}, and `{source(value)}`{has} has {count}"
+            f"{at.came(variable(value.value) or '')}: a batch, channel or time dimension is missing or too many."
+        )
+    return (
+        f"`{source(target)}` takes {wanted} values at line {at.line}, and {what}{has} has {count}{made}. Name as "
+        "many as it "
+        "has (`x, y, *rest`), or return fewer."
+    )
+
+
+def no_length(at: FailingLine) -> str | None:
+    """A class without __len__."""
+    found = _LENGTH.search(at.message)
+    if at.kind != "TypeError" or found is None:
+        return None
+    owner = class_named(at.tree, found[1])
+    call = at.only(ast.Call)
+    asks = f"`{source(call)}`" if call is not None else f"line {at.line}"
+    if owner is not None:
+        return (
+            f"{found[1]} (line {owner.lineno}) has no __len__, which {asks} asks for: define it, or, for a stream "
+            "whose length "
+            "is not known, pass the number of steps instead of len()."
+        )
+    return None
+
+
+def endless_lookup(at: FailingLine) -> str | None:
+    """__getattr__ that asks for an attribute of its own."""
+    name = getattr(at.scope, "name", "")
+    if at.kind != "RecursionError" or name not in ("__getattr__", "__getattribute__") or at.node is None:
+        return None
+    asked = [item for item in names_in(at.node) if item.startswith("self.")]
+    if len(asked) != 1:
+        return None
+    plain = asked[0].removeprefix("self.")
+    return (
+        f"{name}() asks for `{asked[0]}`, which is not set and leads to {name}() again: copy and pickle make the "
+        "object "
+        f'without __init__. Begin it with `if name == "{plain}" or name.startswith("__"): raise AttributeError(name)`.'
+    )
+
+
+def repeated_calls(at: FailingLine) -> str | None:
+    """Functions of the program that call each other without end."""
+    if at.kind != "RecursionError":
+        return None
+    places = list(dict.fromkeys((frame.function, frame.line) for frame in at.frames[:32]))
+    if not 0 < len(places) <= _MOST or len(at.frames) < 8:
+        return None
+    lines = " and ".join(f"line {line} in {function}" for function, line in places)
+    end = getattr(at.scope, "name", "it")
+    lines = lines[0].upper() + lines[1:]
+    how = f"call{'s' * (len(places) == 1)} {'itself' if len(places) == 1 else 'each other'} without end"
+    return (
+        f"{lines} {how}: {end}() needs a case that returns before the call, or an argument that gets smaller with each "
+        "(data with a cycle never ends). If the depth is meant, use a loop or sys.setrecursionlimit()."
+    )

@@ -1,0 +1,70 @@
+"""Data types that do not fit: which operand has another one, and where it was made."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from pytracer.analyze.evidence.failing.line import FailingLine, names_in, source
+
+_TYPES = {"Double": "float64", "Float": "float32", "Half": "float16", "BFloat16": "bfloat16", "Long": "int64"}
+_TYPES |= {"Int": "int32", "Short": "int16", "Byte": "uint8", "Char": "int8", "Bool": "bool"}
+_TYPES |= {"double": "float64", "float": "float32", "c10::Half": "float16", "c10::BFloat16": "bfloat16"}
+_CONVERT = {"float32": ".float()", "int64": ".long()", "float64": ".double()", "float16": ".half()", "bool": ".bool()"}
+_DIFFER = re.compile(
+    r"must have the same dtype, but got ([\w:]+) and ([\w:]+)|same dtype, but got: ([\w:]+) != ([\w:]+)"
+)
+_EXPECTED = re.compile(r"expected scalar type (\w+) but found (\w+)|Found dtype (\w+) but expected (\w+)")
+_KERNEL = re.compile(r"not implemented for '(\w+)'")
+
+
+def types_that_differ(at: FailingLine) -> str | None:
+    """Of torch's own messages, with the variable that has the odd one."""
+    layer, given = at.layer, at.layer.given if at.layer is not None else None
+    differ = _DIFFER.search(at.message)
+    if differ is not None and layer is not None and given is not None and layer.dtype and layer.dtype != given.dtype:
+        call = at.only(ast.Call)
+        name = source(call.args[0]) if call is not None and call.args else "its input"
+        return _odd(at, name, given.dtype, layer.dtype, f"`{layer.name}` is {layer.dtype}")
+    expected = _EXPECTED.search(at.message)
+    if expected is not None:
+        first = expected[1] is not None
+        wanted, found = (expected[1], expected[2]) if first else (expected[4], expected[3])
+        return _of_pair(at, _TYPES.get(wanted), _TYPES.get(found))
+    if differ is not None:
+        one, other = (_TYPES.get(item or "") for item in (differ[1] or differ[3], differ[2] or differ[4]))
+        wide, narrow = ("float64", "float32")
+        if {one, other} == {wide, narrow}:
+            return _of_pair(at, narrow, wide)
+        return None
+    kernel = _KERNEL.search(at.message)
+    return _without_kernel(at, _TYPES.get(kernel[1])) if kernel is not None else None
+
+
+def _with(at: FailingLine, dtype: str | None) -> list[str]:
+    names = names_in(at.node) if at.node is not None else []
+    return [name for name in names if (shape := at.shape(name)) is not None and shape.dtype == dtype]
+
+
+def _of_pair(at: FailingLine, wanted: str | None, found: str | None) -> str | None:
+    names = _with(at, found)
+    if wanted is None or found is None or len(names) != 1:
+        return None
+    return _odd(at, names[0], found, wanted, f"the other operand is {wanted}")
+
+
+def _odd(at: FailingLine, name: str, has: str, wanted: str, other: str) -> str:
+    convert = _CONVERT.get(wanted, f".to(torch.{wanted})")
+    why = "; numpy's and Python's numbers are float64" if has == "float64" else ""
+    return (
+        f"`{name}`{at.came(name)} is {has}, and {other}{why}. Write `{name}{convert}`, or convert it where it is made."
+    )
+
+
+def _without_kernel(at: FailingLine, dtype: str | None) -> str | None:
+    names = _with(at, dtype)
+    if dtype is None or len(names) != 1:
+        return None
+    integer = dtype.startswith(("int", "uint", "bool"))
+    to = ".long()" if integer and re.search(r"loss|nll|embedding|index", at.message) else ".float()"
+    return f"`{names[0]}`{at.came(names[0])} is {dtype}, for which this operator has no version: `{names[0]}{to}`."

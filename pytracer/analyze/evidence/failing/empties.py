@@ -1,0 +1,245 @@
+"""What is empty or 0 at the failing line, and which line emptied it, filtered it, or should have filled it."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from pytracer.analyze.evidence.failing.line import FailingLine, names_in, shape_of, source, walk_in_order
+from pytracer.analyze.evidence.program_syntax import (
+    Scope,
+    bound_value,
+    function_named,
+    lines_that_fill,
+    own_nodes,
+    variable,
+)
+
+_EMPTY_MESSAGE = re.compile(
+    r"pop from (?:an )?empty|popitem\(\): dictionary is empty|empty sequence|iterable argument is empty|empty range"
+    r"|non-empty (?:list|TensorList)|zero-size array|no elements|input\.numel\(\) == 0|non-zero size"
+    r"|with size 0\b|at least one array|at least one data point|from an empty"
+)
+_FILES = {"glob", "rglob", "iglob", "listdir", "iterdir", "scandir", "walk"}
+_TAKES = {"pop", "popleft", "popitem"}
+_HOPS = 3
+
+
+def is_empty(value: str | None) -> bool:
+    """`list of 0`, `[0, 3] float32`."""
+    shape = shape_of(value)
+    return bool(value and value.endswith(" of 0")) or (shape is not None and 0 in shape.sizes)
+
+
+def nothing_there(at: FailingLine) -> str | None:
+    """An index, reduction, division or pop that met nothing."""
+    if at.kind == "ZeroDivisionError":
+        return _zero(at)
+    if not _EMPTY_MESSAGE.search(at.message) and at.kind != "IndexError":
+        return None
+    node = at.node
+    if node is None:
+        return None
+    taken = _used_up(at)
+    if taken is not None:
+        return taken
+    if at.kind == "IndexError" and at.own and not _EMPTY_MESSAGE.search(at.message):
+        node = getattr(at.only(ast.Subscript), "value", None)
+        if node is None:
+            return None
+    names = [name for name in names_in(node) if is_empty(at.value(name))]
+    if len(names) != 1:
+        return None
+    why = emptied_by(at, at.scope, names[0], at.line)
+    return f"`{names[0]}` is empty{f': {why}' if why else at.came(names[0])}. {_HANDLE}"
+
+
+_HANDLE = "Handle the empty case before this line, or find what should have been there."
+
+
+def _used_up(at: FailingLine) -> str | None:
+    calls = [item for item in ast.walk(at.node) if isinstance(item, ast.Call)] if at.node is not None else []
+    takes = [item for item in calls if isinstance(item.func, ast.Attribute) and item.func.attr in _TAKES]
+    if at.kind not in ("IndexError", "KeyError") or len(takes) != 1 or "empty" not in at.message:
+        return None
+    call = takes[0]
+    owner = call.func.value if isinstance(call.func, ast.Attribute) else call
+    name = variable(owner)
+    if name is None:
+        return None
+    filled = at.came(name)
+    return (
+        f"Each `{source(call)}` takes one away, and `{name}`{filled} is used up or was never filled. Fill it again "
+        "before, "
+        "take by index or itertools.cycle() instead, or stop when it is empty."
+    )
+
+
+def emptied_by(at: FailingLine, scope: Scope, name: str, line: int, hops: int = _HOPS) -> str | None:
+    """`` the mask `keep` (line 8) selects nothing ``, by the line that made it."""
+    bound = bound_value(scope, name, line)
+    if bound is None:
+        return None
+    number, value = bound
+    by = _by_expression(at, scope, value, number, hops)
+    if by is not None:
+        return by
+    fills = [item for item in lines_that_fill(scope, name) if item != line]
+    if fills and _is_empty_literal(value):
+        return _never_filled(at, scope, name, number, fills[0])
+    return None
+
+
+def _is_empty_literal(value: ast.AST | None) -> bool:
+    if isinstance(value, (ast.List, ast.Tuple, ast.Set)):
+        return not value.elts
+    if isinstance(value, ast.Dict):
+        return not value.keys
+    return isinstance(value, ast.Call) and not value.args
+
+
+def _by_expression(at: FailingLine, scope: Scope, value: ast.AST | None, line: int, hops: int) -> str | None:
+    if value is None or hops == 0:
+        return None
+    for item in walk_in_order(value):
+        if isinstance(item, (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)):
+            return _by_comprehension(at, scope, item, line, hops)
+        if isinstance(item, ast.Call):
+            found = _by_call(at, item, line, hops)
+            if found is not None:
+                return found
+        if isinstance(item, ast.Subscript) and isinstance(item.ctx, ast.Load):
+            mask = item.slice
+            told = at.value(mask)
+            if isinstance(mask, ast.Compare) or (told is not None and " bool" in told):
+                made = at.came(variable(mask) or "") if not isinstance(mask, ast.Compare) else ""
+                return f"nothing passes the mask `{source(mask)}`{made} at line {line}"
+            if isinstance(mask, ast.Slice):
+                return f"the slice `{source(item)}` at line {line} takes nothing"
+    if isinstance(value, ast.Name):
+        return emptied_by(at, scope, value.id, line, hops - 1)
+    return None
+
+
+def _by_comprehension(
+    at: FailingLine,
+    scope: Scope,
+    item: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp,
+    line: int,
+    hops: int,
+) -> str | None:
+    first = item.generators[0]
+    name = variable(first.iter)
+    before = emptied_by(at, scope, name, line, hops - 1) if name is not None else None
+    over = before or _by_expression(at, scope, first.iter, line, hops - 1)
+    conditions = " and ".join(f"`{source(test)}`" for part in item.generators for test in part.ifs)
+    if over is not None:
+        return f"{over}, or nothing passes {conditions} (line {line})" if conditions else over
+    if conditions:
+        return f"line {line} keeps what passes {conditions}, which is nothing, or `{source(first.iter)}` is empty"
+    return f"line {line} makes it from `{source(first.iter)}`, which has nothing"
+
+
+def _by_call(at: FailingLine, call: ast.Call, line: int, hops: int) -> str | None:
+    called = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", None)
+    if called in _FILES:
+        return f"`{source(call)}` (line {line}) finds no file: look at its folder, pattern, extension and case"
+    if called in ("masked_select", "nonzero", "where", "filter", "dropna", "query"):
+        return f"`{source(call)}` (line {line}) selects nothing"
+    own = function_named(at.tree, called) if called is not None else None
+    if own is None:
+        return None
+    returns = [item for item in own_nodes(own) if isinstance(item, ast.Return) and item.value is not None]
+    if len(returns) != 1 or returns[0].value is None:
+        return None
+    value, at_line = returns[0].value, returns[0].lineno
+    name = variable(value)
+    if name is not None:
+        return emptied_by(at, own, name, at_line + 1, hops - 1)
+    return _by_expression(at, own, value, at_line, hops - 1)
+
+
+def _never_filled(at: FailingLine, scope: Scope, name: str, made: int, fill: int) -> str:
+    """By what is around the line that fills it."""
+    loops = [
+        item
+        for item in own_nodes(scope)
+        if isinstance(item, (ast.For, ast.AsyncFor, ast.While)) and item.lineno <= fill <= (item.end_lineno or 0)
+    ]
+    tests = [
+        item for item in own_nodes(scope) if isinstance(item, ast.If) and item.lineno < fill <= (item.end_lineno or 0)
+    ]
+    skips = [
+        item
+        for item in own_nodes(scope)
+        if isinstance(item, ast.If) and item.lineno < fill and isinstance(item.body[-1], ast.Continue)
+        if any(loop.lineno < item.lineno for loop in loops)
+    ]
+    inner = max([*tests, *skips], key=lambda item: item.lineno, default=None)
+    loop = next((item for item in loops if isinstance(item, (ast.For, ast.AsyncFor))), None)
+    over = f"`{source(loop.iter)}` (line {loop.lineno}) gave nothing" if loop is not None else None
+    if inner is not None:
+        held = f"`{source(inner.test)}` (line {inner.lineno}) let nothing through to it"
+        return f"only line {fill} fills it, and {held}{f', or {over}' if over else ''}"
+    if over is not None:
+        return f"only line {fill} fills it, and {over}"
+    return f"line {made} makes it empty, and line {fill}, which fills it, did not run"
+
+
+def _zero(at: FailingLine) -> str | None:
+    """The divisor: a count that was never raised, or the length of something empty."""
+    operations = (ast.Div, ast.FloorDiv, ast.Mod)
+    node = at.node
+    divisions = [
+        item
+        for item in (ast.walk(node) if node is not None else ())
+        if isinstance(item, ast.BinOp) and isinstance(item.op, operations)
+    ]
+    divisor = divisions[0].right if divisions and (isinstance(node, ast.BinOp) or len(divisions) == 1) else None
+    if divisor is None and isinstance(at.statement, ast.AugAssign) and isinstance(at.statement.op, operations):
+        divisor = at.statement.value
+    if divisor is None:
+        return None
+    counted = _counted(divisor)
+    if counted is not None:
+        name = variable(counted)
+        why = emptied_by(at, at.scope, name, at.line) if name is not None else None
+        made = f": {why}" if why else at.came(name or "")
+        return f"`{source(counted)}` has no elements, so its length is 0{made}. {_HANDLE}"
+    name = variable(divisor)
+    if name is None or at.value(name) not in ("0", "0.0", None):
+        return None
+    bound = bound_value(at.scope, name, at.line)
+    if bound is not None and isinstance(bound[1], ast.Call) and _counted(bound[1]) is not None:
+        counted = _counted(bound[1])
+        inner = variable(counted) if counted is not None else None
+        why = emptied_by(at, at.scope, inner, bound[0]) if inner is not None else None
+        return f"`{name}` is 0, the length of `{inner}` (line {bound[0]}){f': {why}' if why else ''}. {_HANDLE}"
+    fills = [item for item in lines_that_fill(at.scope, name) if item != at.line]
+    if bound is None or not fills:
+        made = at.came(name)
+        return (
+            f"`{name}`{made} is 0 where line {at.line} divides by it: correct it there, or handle 0 here."
+            if made
+            else None
+        )
+    added = _added_nothing(at, fills[0])
+    why = added or _never_filled(at, at.scope, name, bound[0], fills[0]).replace("fills it", "raises it")
+    return f"`{name}` is still 0: {why}. Handle the empty case (return before, or `max({name}, 1)`)."
+
+
+def _counted(node: ast.AST) -> ast.AST | None:
+    """`x` of `len(x)`."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "len" and len(node.args) == 1:
+        return node.args[0]
+    return None
+
+
+def _added_nothing(at: FailingLine, fill: int) -> str | None:
+    """The line that counts ran, with something empty."""
+    node = next((item for item in own_nodes(at.scope) if isinstance(item, ast.AugAssign) and item.lineno == fill), None)
+    names = [name for name in names_in(node.value) if is_empty(at.value(name))] if node is not None else []
+    if not names:
+        return None
+    why = emptied_by(at, at.scope, names[0], fill)
+    return f"line {fill} adds nothing, as `{names[0]}` is empty{f': {why}' if why else ''}"

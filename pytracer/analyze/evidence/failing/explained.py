@@ -1,0 +1,82 @@
+"""What is wrong at the failing line, in a sentence or two: the first explanation that the recorded facts bear."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+
+from pytracer.analyze.evidence.failing.calls import (
+    arguments_that_differ,
+    endless_lookup,
+    no_length,
+    own_check,
+    repeated_calls,
+    unset_name,
+    values_to_unpack,
+)
+from pytracer.analyze.evidence.failing.dtypes import types_that_differ
+from pytracer.analyze.evidence.failing.empties import nothing_there
+from pytracer.analyze.evidence.failing.graphs import autograd_line
+from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
+from pytracer.analyze.evidence.failing.lookups import missing_attribute, missing_key, unexpected_keyword
+from pytracer.analyze.evidence.failing.nones import none_sample, none_value
+from pytracer.analyze.evidence.failing.shapes import index_of_list, sizes_that_differ
+from pytracer.analyze.evidence.failing.states import (
+    clients_joined,
+    environment_variable,
+    loaded_state,
+    not_picklable,
+    refused_global,
+)
+from pytracer.decode.types.snapshot import Snapshot
+from pytracer.report.job import ExceptionReport, PythonFrame
+
+_EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
+    environment_variable,
+    loaded_state,
+    refused_global,
+    clients_joined,
+    not_picklable,
+    missing_key,
+    missing_attribute,
+    unexpected_keyword,
+    arguments_that_differ,
+    unset_name,
+    values_to_unpack,
+    no_length,
+    endless_lookup,
+    repeated_calls,
+    none_value,
+    nothing_there,
+    index_of_list,
+    sizes_that_differ,
+    types_that_differ,
+    autograd_line,
+)
+
+
+def explained(
+    snapshot: Snapshot, exception: ExceptionReport | None, stack: Sequence[PythonFrame], dataset: str | None = None
+) -> str | None:
+    """One cause, by the line and its values; None where a table's advice is all that can be said.
+
+    Args:
+        snapshot: The process that raised it.
+        exception: With the variables of the innermost frame of the program.
+        stack: Its frames, innermost first.
+        dataset: The class of a DataLoader worker's dataset.
+    """
+    at = failing_line(snapshot, exception, stack)
+    if at is None:
+        return None
+    try:
+        return _first(at, dataset)
+    except Exception:  # a program may be written in any way: the report goes on without its explanation
+        return None
+
+
+def _first(at: FailingLine, dataset: str | None) -> str | None:
+    if isinstance(at.statement, (ast.Raise, ast.Assert)) and at.own:
+        return own_check(at)
+    found = next((words for explain in _EXPLANATIONS if (words := explain(at)) is not None), None)
+    return found or none_sample(at, dataset)

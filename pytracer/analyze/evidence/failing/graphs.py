@@ -1,0 +1,165 @@
+"""Autograd's complaints: what cut the graph, what kept it from step to step, what changed a tensor in place."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from pytracer.analyze.evidence.failing.line import FailingLine, names_in, source
+from pytracer.analyze.evidence.program_syntax import own_nodes, variable
+
+_NO_GRAPH = "does not require grad and does not have a grad_fn"
+_TWICE = "backward through the graph a second time"
+_IN_PLACE = "modified by an inplace operation"
+_CUTS = re.compile(
+    r"requires_grad_?\s*(?:=|\()\s*\(?False|no_grad\(|inference_mode|\.detach\(|\.item\(|\.numpy\(|torch\.tensor\(|\.data\b|argmax\("
+)
+_WEIGHT = re.compile(r"output 0 of (?:T|AsStrided|Transpose|Permute)Backward|output 0 of AccumulateGrad")
+_MOST = 2
+
+
+def autograd_line(at: FailingLine) -> str | None:
+    """By torch's message, from the statements of the program."""
+    if _NO_GRAPH in at.message:
+        return _cut(at)
+    if _TWICE in at.message:
+        return _carried(at)
+    if _IN_PLACE in at.message:
+        return _changed(at)
+    return None
+
+
+def _statements(tree: ast.Module) -> list[ast.stmt]:
+    return [item for item in ast.walk(tree) if isinstance(item, ast.stmt) and not hasattr(item, "body")] + [
+        item for item in ast.walk(tree) if isinstance(item, (ast.With, ast.AsyncWith))
+    ]
+
+
+def _cut(at: FailingLine) -> str | None:
+    found = {}
+    for item in _statements(at.tree):
+        text = ast.unparse(item) if not isinstance(item, ast.With) else ast.unparse(item.items[0])
+        if _CUTS.search(text):
+            found[item.lineno] = f"line {item.lineno} (`{source(item) if not isinstance(item, ast.With) else text}`)"
+    lines = [found[number] for number in sorted(found)]
+    if not lines or len(lines) > _MOST:
+        return None
+    loss = next(iter(names_in(at.node)), "the loss") if at.node is not None else "the loss"
+    return (
+        f"Nothing that `{loss}`{at.came(loss)} depends on requires a gradient: {' or '.join(lines)} ends it. Keep "
+        "that out "
+        "of the way from the parameters to the loss, or leave some parameters trainable."
+    )
+
+
+def _carried(at: FailingLine) -> str | None:
+    """A variable that an iteration takes over from the one before."""
+    loops = [
+        item
+        for item in own_nodes(at.scope)
+        if isinstance(item, (ast.For, ast.While)) and item.lineno < at.line <= (item.end_lineno or 0)
+    ]
+    if not loops:
+        return None
+    carried: dict[str, int] = {}
+    assigned: set[str] = set()
+    for item in _in_order(loops[0]):
+        if isinstance(item, ast.Assign):
+            read = set(names_in(item.value))
+            targets = {name for target in item.targets for name in _targets(target)}
+            for name in (read & targets) - assigned:
+                if "detach" not in ast.unparse(item.value):
+                    carried.setdefault(name, item.lineno)
+            assigned |= targets
+        elif isinstance(item, ast.AugAssign):
+            name = variable(item.target) or ""
+            if name and name not in assigned and not re.search(r"item\(\)|detach", ast.unparse(item.value)):
+                carried.setdefault(name, item.lineno)
+    tensors = {name: line for name, line in carried.items() if at.shape(name) is not None or at.value(name) is None}
+    if len(tensors) == 1:
+        name, line = next(iter(tensors.items()))
+        return (
+            f"`{name}` (line {line}) carries the graph of one step into the next, which backward() has freed: write "
+            f"`{name} = {name}.detach()` at the start of each step (of a tuple, each of its tensors)."
+        )
+    return _before_loop(at, loops[0])
+
+
+def _before_loop(at: FailingLine, loop: ast.For | ast.While) -> str | None:
+    """What was computed once, before the loop."""
+    inside = {
+        name
+        for item in _in_order(loop)
+        if isinstance(item, ast.Assign)
+        for target in item.targets
+        for name in _targets(target)
+    }
+    node = at.node
+    used = [name for name in names_in(node) if name not in inside] if node is not None else []
+    shapes = [name for name in used if at.shape(name) is not None]
+    if len(shapes) != 1:
+        return None
+    return (
+        f"`{shapes[0]}`{at.came(shapes[0])} was computed once, before the loop at line {loop.lineno}, and "
+        "backward() frees its "
+        "graph in the first round: compute it in each round."
+    )
+
+
+def _in_order(loop: ast.stmt) -> list[ast.stmt]:
+    return sorted((item for item in ast.walk(loop) if isinstance(item, ast.stmt)), key=lambda item: item.lineno)
+
+
+def _targets(target: ast.AST) -> list[str]:
+    if isinstance(target, (ast.Tuple, ast.List)):
+        return [name for item in target.elts for name in _targets(item)]
+    name = variable(target)
+    return [name] if name is not None else []
+
+
+def _changed(at: FailingLine) -> str | None:
+    """An optimizer's step before this backward(), or statements that change a tensor in place, where they are few."""
+    if _WEIGHT.search(at.message):
+        steps = [
+            item.lineno
+            for item in own_nodes(at.scope)
+            if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and item.func.attr == "step"
+        ]
+        before = [line for line in steps if line < at.line]
+        if before:
+            return (
+                f"The optimizer's step() at line {before[-1]} changes weights that backward() at line {at.line} "
+                "still needs: "
+                "call every backward() before the first step(), or compute this loss after that step."
+            )
+    found: dict[int, str] = {}
+    for item in ast.walk(at.tree):
+        if _changes_in_place(item) and isinstance(item, (ast.stmt, ast.expr)):
+            found[item.lineno] = source(item)
+    lines = [f"line {number} (`{found[number]}`)" for number in sorted(found)]
+    if not lines or len(lines) > _MOST:
+        return None
+    only = "is the only line that changes a tensor in place" if len(lines) == 1 else "change tensors in place"
+    return (
+        f"In this file {' and '.join(lines)} {only}, and backward() still needs what was there: write it so that it "
+        "makes a "
+        "new one (`x = x + y`, `x.relu()`, torch.where, clone() before)."
+    )
+
+
+def _changes_in_place(item: ast.AST) -> bool:
+    if isinstance(item, ast.AugAssign):
+        return _is_tensor_like(item)
+    if isinstance(item, ast.Call):
+        return isinstance(item.func, ast.Attribute) and _is_in_place(item.func.attr)
+    return isinstance(item, ast.Assign) and any(isinstance(target, ast.Subscript) for target in item.targets)
+
+
+def _is_in_place(name: str) -> bool:
+    return name.endswith("_") and not name.startswith("_") and not name.endswith(("grad_", "__", "load_"))
+
+
+def _is_tensor_like(item: ast.AugAssign) -> bool:
+    """No count: `n += 1`, `total += loss.item()`, `seen += len(y)`."""
+    text = ast.unparse(item.value)
+    return not (isinstance(item.value, ast.Constant) or re.search(r"\.item\(\)|^len\(|\.size\(|float\(|int\(", text))

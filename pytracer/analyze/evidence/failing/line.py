@@ -1,0 +1,253 @@
+"""The line that failed, as its explanations see it: the expression, what its variables were, where they came from."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+from pytracer.analyze.evidence.name_origins import NameOrigin, follow
+from pytracer.analyze.evidence.program_syntax import Scope, scope_of, variable
+from pytracer.analyze.naming import short_file
+from pytracer.analyze.parts import is_library_file
+from pytracer.analyze.tensors.source_lines import syntax_tree
+from pytracer.decode.types.snapshot import Snapshot
+from pytracer.report.job import ExceptionReport, NearNamesReport, PythonFrame
+
+_LONGEST = 44
+_LAYER = re.compile(r"^([A-Z]\w+)\((.*?)\)?(?: (\w+))?$")
+_OPTION = re.compile(r"(\w+)=(\d+)")
+_SHAPE = re.compile(r"^\[([\d, ]*)\] ?(\w*)")
+Kind = TypeVar("Kind", bound=ast.AST)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a variable with a tensor was."""
+
+    sizes: tuple[int, ...]
+    dtype: str
+
+    @property
+    def words(self) -> str:
+        """`[2, 3]`."""
+        return f"[{', '.join(map(str, self.sizes))}]"
+
+    @property
+    def elements(self) -> int:
+        """Their product."""
+        count = 1
+        for size in self.sizes:
+            count *= size
+        return count
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One of torch's own layers that the line called. `given`: its input."""
+
+    name: str
+    kind: str
+    options: dict[str, int]
+    dtype: str
+    given: Shape | None
+
+
+@dataclass(frozen=True)
+class FailingLine:
+    """The program's innermost frame, with its source."""
+
+    snapshot: Snapshot
+    exception: ExceptionReport
+    stack: Sequence[PythonFrame]
+    frames: Sequence[PythonFrame]  # the program's, innermost first
+    tree: ast.Module
+
+    @property
+    def frame(self) -> PythonFrame:
+        """The innermost one of the program."""
+        return self.frames[0]
+
+    @property
+    def line(self) -> int:
+        """Its number."""
+        return self.frame.line or 0
+
+    @property
+    def own(self) -> bool:
+        """Whether the line itself raised it, and no function of a library below it."""
+        return self.stack[0] == self.frame
+
+    @property
+    def kind(self) -> str:
+        """The exception's type without its modules."""
+        return (self.exception.type or "").rpartition(".")[2]
+
+    @property
+    def message(self) -> str:
+        """Of the exception."""
+        return self.exception.message or ""
+
+    @property
+    def near(self) -> list[NearNamesReport]:
+        """Names that there were in place of a missing one."""
+        return self.exception.near or []
+
+    @cached_property
+    def values(self) -> dict[str, str]:
+        """What each variable was."""
+        return {item.name: item.value for item in self.exception.variables or () if item.name and item.value}
+
+    @cached_property
+    def scope(self) -> Scope:
+        """The function around the line."""
+        return scope_of(self.tree, self.line)
+
+    @cached_property
+    def node(self) -> ast.AST | None:
+        """The expression that failed; the statement, where CPython records no columns or none fits."""
+        columns = self.exception.columns
+        if columns is not None:
+            line, column, last, end = columns
+            for item in ast.walk(self.tree):
+                if isinstance(item, ast.expr) and _span(item) == (line, column, last, end):
+                    return item
+        around = [item for item in ast.walk(self.tree) if isinstance(item, ast.stmt) and _on(item, self.line)]
+        return max(around, key=lambda item: item.lineno, default=None)
+
+    @cached_property
+    def statement(self) -> ast.stmt | None:
+        """The innermost statement of the line."""
+        around = [item for item in ast.walk(self.tree) if isinstance(item, ast.stmt) and _on(item, self.line)]
+        return max(around, key=lambda item: item.lineno, default=None)
+
+    def only(self, kind: type[Kind]) -> Kind | None:
+        """The failing expression, if it is of that kind; of a whole statement the only one in it."""
+        node = self.node
+        if isinstance(node, kind):
+            return node
+        if node is None or isinstance(node, ast.expr):
+            return None
+        found = [item for part in parts(node) for item in ast.walk(part) if isinstance(item, kind)]
+        return found[0] if len(found) == 1 else None
+
+    def value(self, node: ast.AST | str | None) -> str | None:
+        """What a variable was."""
+        name = node if isinstance(node, str) else variable(node) if node is not None else None
+        return self.values.get(name) if name is not None else None
+
+    def shape(self, node: ast.AST | str | None) -> Shape | None:
+        """Of a variable with a tensor."""
+        return shape_of(self.value(node))
+
+    @cached_property
+    def shapes(self) -> dict[str, Shape]:
+        """Of the variables that the failing expression reads."""
+        names = names_in(self.node) if self.node is not None else []
+        return {name: shape for name in names if (shape := self.shape(name)) is not None}
+
+    @cached_property
+    def layer(self) -> Layer | None:
+        """One of torch's layers below the line."""
+        for name, value in self.values.items():
+            found = _LAYER.match(value) if f"input of {name}" in self.values or "(" in value else None
+            if found is not None:
+                options = {key: int(number) for key, number in _OPTION.findall(found[2])}
+                given = shape_of(self.values.get(f"input of {name}"))
+                return Layer(name, found[1], _positional(found[1], found[2], options), found[3] or "", given)
+        return None
+
+    def origin(self, name: str) -> NameOrigin | None:
+        """The line that made its value."""
+        return follow(self.snapshot, self.frames, name, self.values.get(name))
+
+    def came(self, name: str) -> str:
+        """`` (line 11: `files = find(root)`) ``, or nothing."""
+        found = self.origin(name)
+        if found is None or (found.frame.file == self.frame.file and found.frame.line == self.line):
+            return ""
+        return f" ({self.at(found.frame)}: `{short(found.text)}`)"
+
+    def at(self, frame: PythonFrame) -> str:
+        """`line 11`; with its file where that is another one."""
+        same = frame.file == self.frame.file
+        return f"line {frame.line}" if same else f"{short_file(frame.file)}:{frame.line}"
+
+
+def failing_line(
+    snapshot: Snapshot, exception: ExceptionReport | None, stack: Sequence[PythonFrame]
+) -> FailingLine | None:
+    """None where the program's source is not here as it was."""
+    frames = [frame for frame in stack if not is_library_file(frame.file)]
+    if exception is None or not frames or frames[0].line is None:
+        return None
+    tree = syntax_tree(snapshot, frames[0])
+    return FailingLine(snapshot, exception, stack, frames, tree) if tree is not None else None
+
+
+def shape_of(value: str | None) -> Shape | None:
+    """`[2, 3] float32` is one."""
+    found = _SHAPE.match(value) if value is not None else None
+    if found is None:
+        return None
+    return Shape(tuple(int(size) for size in found[1].split(",") if size.strip()), found[2])
+
+
+def source(node: ast.AST) -> str:
+    """An expression as text."""
+    return short(ast.unparse(node))
+
+
+def short(text: str) -> str:
+    """Of one line."""
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 3]}..."
+
+
+def names_in(node: ast.AST) -> list[str]:
+    """Its variables in order, each once; what is only called is none."""
+    called = {id(item.func) for item in ast.walk(node) if isinstance(item, ast.Call)}
+    found: dict[str, None] = {}
+    for item in walk_in_order(node):
+        name = variable(item) if id(item) not in called else None
+        if name is not None and name != "self":
+            found[name] = None
+    return [*found]
+
+
+def walk_in_order(node: ast.AST) -> Iterator[ast.AST]:
+    """Depth first."""
+    yield node
+    for item in ast.iter_child_nodes(node):
+        yield from walk_in_order(item)
+
+
+def parts(node: ast.AST) -> list[ast.AST]:
+    """Of a loop or branch the head without the body."""
+    if isinstance(node, (ast.For, ast.AsyncFor)):
+        return [node.iter]
+    if isinstance(node, (ast.If, ast.While)):
+        return [node.test]
+    if isinstance(node, (ast.With, ast.AsyncWith)):
+        return [*node.items]
+    return [node]
+
+
+def _span(node: ast.expr) -> tuple[int, int, int | None, int | None]:
+    return node.lineno, node.col_offset, node.end_lineno, node.end_col_offset
+
+
+def _on(node: ast.stmt, line: int) -> bool:
+    return node.lineno <= line <= (node.end_lineno or node.lineno)
+
+
+def _positional(kind: str, text: str, options: dict[str, int]) -> dict[str, int]:
+    """`Conv2d(3, 8, ...)` and `Embedding(4, 16)` name their first two by place."""
+    numbers = re.match(r"\(?(\d+)(?:,\)?, |, )(\d+)", text)
+    if numbers is None:
+        return options
+    names = ("num_embeddings", "embedding_dim") if kind == "Embedding" else ("in_channels", "out_channels")
+    return {names[0]: int(numbers[1]), names[1]: int(numbers[2]), **options}

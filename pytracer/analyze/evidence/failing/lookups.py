@@ -1,0 +1,166 @@
+"""A key, attribute or parameter that is not there: what there is in its place, and where the object came from."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import re
+from collections.abc import Sequence
+
+from pytracer.analyze.evidence.failing.line import FailingLine, source
+from pytracer.analyze.evidence.program_syntax import attribute_settings, class_named, is_loop_variable, variable
+from pytracer.report.job import NearNamesReport
+
+_ATTRIBUTE = re.compile(r"'(?P<kind>[\w.]+)' object has no attribute '(?P<name>\w+)'")
+_KEYWORD = re.compile(r"(?P<function>[\w.<>]+)\(\) got an unexpected keyword argument '(?P<name>\w+)'")
+_LOADED = re.compile(r"\bload\(|state_dict|checkpoint|ckpt")
+_LIKE = 0.6
+_MOST_NAMES = 8
+_SEVERAL = {"tuple", "list", "dict"}
+
+
+def missing_key(at: FailingLine) -> str | None:
+    """Of a dict whose keys, or number of keys, are recorded."""
+    if at.kind != "KeyError":
+        return None
+    key = at.message.strip()
+    if not at.own:
+        return _given_state(at, key)
+    node = at.only(ast.Subscript)
+    if node is None:
+        return None
+    table = source(node.value)
+    name = variable(node.value) or table
+    known = next((item for item in at.near if item.of == table), None)
+    value = at.value(name)
+    held = re.match(r"\w+ of (\d+)$", value or "")
+    came = at.came(name)
+    if known is None:
+        if held is None:
+            return None
+        empty = held[1] == "0"
+        there = "is empty" if empty else f"has {held[1]} keys, and {key} is none of them"
+        return f"`{table}`{came} {there}: {_filled(empty)}"
+    return _of_known(at, key, table, came, known)
+
+
+def _filled(empty: bool) -> str:
+    if empty:
+        return "look at what should fill it before this line, or use .get() with a default."
+    return "it was built from other data than what is looked up here: use .get() with a default, or build it from all."
+
+
+def _of_known(at: FailingLine, key: str, table: str, came: str, known: NearNamesReport) -> str:
+    names = known.names or []
+    if not names:
+        return f"`{table}`{came} has no keys at all: look at what should fill it before this line."
+    twin = _twin(key, names)
+    of_one = is_loop_variable(at.scope, table.partition("[")[0], at.line)
+    if twin is not None:
+        why = "rename it in that item, or read either (`.get()`)" if of_one else "correct the one or the other"
+        return f"`{table}`{came} has no {key}, but {twin}: {why}."
+    there = ", ".join(names[:_MOST_NAMES])
+    more = (known.count or 0) - len(names[:_MOST_NAMES])
+    rest = f" and {more} more" if more > 0 else ""
+    lacks = f"`{table}`{came} has the keys {there}{rest}, and no {key}"
+    if _LOADED.search(came) or _LOADED.search(table):
+        return f"{lacks}: it was saved without it. Load what it has, or save {key} with it from now on."
+    if of_one:
+        return f"{lacks}: skip or mend such items, or use .get() with a default."
+    return f"{lacks}: add it where that is made, or use .get() with a default."
+
+
+def _twin(key: str, names: Sequence[str]) -> str | None:
+    """The same as text or number, with a prefix, or misspelt."""
+    plain = key.strip("'\"")
+    for name in names:
+        other = name.strip("'\"")
+        if name != key and (other == plain or other.casefold() == plain.casefold()):
+            return name
+        if other.endswith(f".{plain}") or plain.endswith(f".{other}"):
+            return name
+    like = difflib.get_close_matches(plain, [name.strip("'\"") for name in names], n=1, cutoff=_LIKE)
+    return next((name for name in names if like and name.strip("'\"") == like[0]), None)
+
+
+def _given_state(at: FailingLine, key: str) -> str | None:
+    """A state that a library was given lacks what its own have."""
+    call = at.only(ast.Call)
+    if call is None or len(call.args) != 1 or len(at.near) != 1 or not at.near[0].names:
+        return None
+    given, there = source(call.args[0]), ", ".join(at.near[0].names[:_MOST_NAMES])
+    taken = source(call.func)
+    if at.near[0].of not in ("state_dict", "state"):
+        return None
+    return (
+        f"`{given}` has the keys {there}, and {taken}() needs {key}: something else was saved or is passed there. "
+        "Compare the line that saves it, and the order of arguments on the way."
+    )
+
+
+def missing_attribute(at: FailingLine) -> str | None:
+    """Of a class of the program or of an object with a name like it."""
+    found = _ATTRIBUTE.search(at.message)
+    if at.kind != "AttributeError" or found is None or found["kind"] == "NoneType":
+        return None
+    kind, name = found["kind"], found["name"]
+    if kind in _SEVERAL:
+        return _several(at, kind, name)
+    owner = class_named(at.tree, kind.rpartition(".")[2])
+    settings = attribute_settings(owner) if owner is not None else {}
+    if name in settings:
+        line, method = settings[name]
+        return (
+            f"{kind} sets `{name}` only in {method}() (line {line}), which has not run for this object: call it "
+            "before, "
+            "or set it in __init__."
+        )
+    near = next((item for item in at.near if item.of == kind and item.names), None)
+    like = (near.names or [])[0] if near is not None else _nearest(name, settings)
+    if like is None:
+        return None
+    where = f" (line {settings[like][0]})" if like in settings else ""
+    return f"{kind} has no `{name}`, but `{like}`{where}: line {at.line} or that one is misspelt."
+
+
+def _nearest(name: str, names: dict[str, tuple[int, str]]) -> str | None:
+    return next(iter(difflib.get_close_matches(name, names, n=1, cutoff=_LIKE)), None)
+
+
+def _several(at: FailingLine, kind: str, name: str) -> str | None:
+    """A tuple, list or dict where one value was expected."""
+    node = at.only(ast.Attribute)
+    owner = variable(node.value) if node is not None and node.attr == name else None
+    value = at.value(owner) if owner is not None else None
+    origin = at.origin(owner) if owner is not None else None
+    if owner is None or value is None or not value.startswith(f"{kind} of") or origin is None:
+        return None
+    one = f'{owner}["..."]' if kind == "dict" else f"{owner}[0]"
+    count = value.rpartition(" ")[2]
+    return (
+        f"`{owner}`{at.came(owner)} is a {kind} of {count}, and a {kind} has no .{name}: take the item that is meant "
+        f"(`{one}`), or use each in a loop."
+    )
+
+
+def unexpected_keyword(at: FailingLine) -> str | None:
+    """With the parameters that there are."""
+    found = _KEYWORD.search(at.message)
+    if at.kind != "TypeError" or found is None:
+        return None
+    function, name = found["function"], found["name"]
+    names = next((item.names or [] for item in at.near if item.of == f"{function}()"), [])
+    if not names:
+        return None
+    call = at.only(ast.Call)
+    passed = next((item.value for item in call.keywords if item.arg is None), None) if call is not None else None
+    given = f"`{source(passed)}`{at.came(variable(passed) or '')}" if passed is not None else "the call"
+    like = difflib.get_close_matches(name, names, n=1, cutoff=_LIKE)
+    if like:
+        return f"{function}() has no '{name}', but '{like[0]}': rename it in {given}."
+    there = ", ".join(names[:_MOST_NAMES]) + (", ..." if len(names) > _MOST_NAMES else "")
+    return (
+        f"{function}() as installed takes {there}, and no '{name}': take it out of {given}, or install the version "
+        "that "
+        "has it."
+    )

@@ -1,0 +1,216 @@
+"""None where a value was expected: which expression it is, and which line made it."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from pytracer.analyze.evidence.failing.line import FailingLine, source
+from pytracer.analyze.evidence.program_syntax import (
+    attribute_settings,
+    bound_value,
+    class_around,
+    class_named,
+    default_of,
+    function_named,
+    is_parameter,
+    own_nodes,
+    variable,
+)
+
+_MESSAGE = re.compile(r"'NoneType' object|'NoneType' and|and 'NoneType'|found <class 'NoneType'>|but got NoneType")
+_USED = re.compile(r"'NoneType' object has no attribute '(\w+)'")
+# What gives None, and when.
+_MAY_FIND_NOTHING = {
+    "get": "found no such key: give it a default, or check `is None`",
+    "match": "found no match in the text: print repr() of it, and check `is None`",
+    "search": "found no match in the text: print repr() of it, and check `is None`",
+    "fullmatch": "found no match in the text: print repr() of it, and check `is None`",
+    "imread": "could not read that file: check the path (os.path.exists) and that it is an image",
+    "getenv": "found no such environment variable: export it, or give a default",
+    "which": "found no such program in PATH",
+    "find": "found no such element",
+}
+_IN_PLACE = {
+    "sort",
+    "append",
+    "extend",
+    "update",
+    "reverse",
+    "shuffle",
+    "insert",
+    "add",
+    "backward",
+    "step",
+    "zero_grad",
+}
+
+
+def none_value(at: FailingLine) -> str | None:
+    """Of a variable, a gradient, or an expression of the line."""
+    if at.kind not in ("AttributeError", "TypeError") or not _MESSAGE.search(at.message) or not at.own:
+        return None
+    node = _none_node(at)
+    if node is None:
+        return None
+    if isinstance(node, ast.Attribute) and node.attr == "grad":
+        return _no_gradient(node)
+    name = variable(node)
+    if isinstance(node, ast.Call):
+        return _of_call(at, node, f"`{source(node)}`", "")
+    return _of_variable(at, name) if name is not None else None
+
+
+def _none_node(at: FailingLine) -> ast.AST | None:
+    """What was None: what the message uses it for narrows it down."""
+    node = at.node
+    used = _USED.search(at.message)
+    found: list[ast.AST] = []
+    for item in ast.walk(node) if node is not None else ():
+        if (isinstance(item, ast.Attribute) and used is not None and item.attr == used[1]) or (
+            used is None and isinstance(item, ast.Subscript) and "subscriptable" in at.message
+        ):
+            found.append(item.value)
+        elif used is None and isinstance(item, ast.Call) and "callable" in at.message:
+            found.append(item.func)
+    if used is None and "iterable" in at.message and isinstance(at.statement, (ast.For, ast.AsyncFor)):
+        found.append(at.statement.iter)
+    if not found and node is not None:
+        found = [item for item in ast.walk(node) if at.value(item) == "None"]
+    nothing = [item for item in found if at.value(item) == "None"]
+    kept = nothing or [item for item in found if at.value(item) is None]
+    return kept[0] if len({ast.dump(item) for item in kept}) == 1 else None
+
+
+def _no_gradient(node: ast.Attribute) -> str:
+    return (
+        f"`{source(node)}` is None: no backward() has given this parameter a gradient, because the loss does not "
+        "use it, "
+        "it is frozen, or zero_grad() came between. Skip those (`if p.grad is not None`), or let the loss use it."
+    )
+
+
+def _of_variable(at: FailingLine, name: str) -> str | None:
+    if name.startswith("self."):
+        return _of_attribute(at, name)
+    bound = bound_value(at.scope, name, at.line)
+    if bound is not None and isinstance(bound[1], ast.Call):
+        return _of_call(at, bound[1], f"`{name}`", f" (line {bound[0]})")
+    if bound is not None and isinstance(bound[1], ast.Constant):
+        return (
+            f"`{name}` is still None from line {bound[0]}: no line between set it, as in a branch or loop that did not "
+            "run. Check `is None` before, or set it."
+        )
+    if bound is None and is_parameter(at.scope, name):
+        default = default_of(at.scope, name)
+        if isinstance(default, ast.Constant) and default.value is None and len(at.frames) > 1:
+            return (
+                f"`{name}` is None, its default: the caller at {at.at(at.frames[1])} passes none, or None. "
+                "Pass it, or handle None here."
+            )
+    came = at.came(name)
+    return f"`{name}`{came} is None: check `is None` there, or mend what made it." if came else None
+
+
+def _of_attribute(at: FailingLine, name: str) -> str | None:
+    owner = class_around(at.tree, at.scope)
+    if owner is None:
+        return None
+    plain = name.removeprefix("self.")
+    lines = [
+        (node.lineno, method.name)
+        for method in owner.body
+        if isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef))
+        for node in ast.walk(method)
+        if isinstance(node, ast.Assign) and any(variable(item) == name for item in node.targets)
+        if not (isinstance(node.value, ast.Constant) and node.value.value is None)
+    ]
+    first = attribute_settings(owner).get(plain)
+    if first is None:
+        return None
+    if not lines:
+        return f"`{name}` is None since line {first[0]}, and no line of {owner.name} sets it: set it before this use."
+    line, method = lines[-1]
+    if method == "__init__":
+        return f"`{name}` is None: line {line} in __init__ set it to what gave None; check it there."
+    return (
+        f"`{name}` is None since line {first[0]}: only {method}() sets it (line {line}), which has not run before. "
+        "Call it first, or set it in __init__."
+    )
+
+
+def _of_call(at: FailingLine, call: ast.Call, what: str, line: str) -> str | None:
+    function = call.func
+    called = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", None)
+    if called is None:
+        return None
+    text = f"{what} is None{line}: "
+    own = function_named(at.tree, called)
+    if own is not None:
+        return _of_function(text, own)
+    if called in _IN_PLACE:
+        return (
+            f"{text}`{source(call)}` works in place and returns None. Call it on a line of its own, and use the object."
+        )
+    if called in _MAY_FIND_NOTHING:
+        return f"{text}`{source(call)}` {_MAY_FIND_NOTHING[called]}."
+    return f"{text}`{source(call)}` returned None. Check `is None` there, or what it is given."
+
+
+def _of_function(text: str, own: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+    returns = [item for item in own_nodes(own) if isinstance(item, ast.Return)]
+    values = [item for item in returns if item.value is not None and not _is_none(item.value)]
+    if not values:
+        return f"{text}{own.name}() (line {own.lineno}) returns nothing: end it with `return` and the value."
+    nothing = [item.lineno for item in returns if item not in values]
+    if nothing:
+        return f"{text}{own.name}() returns None at line {nothing[0]}. Handle that case here, or mend it there."
+    return (
+        f"{text}{own.name}() (line {own.lineno}) ends without `return` on some way through it: its last `return` is at "
+        f"line {max(item.lineno for item in values)}. Return a value on all."
+    )
+
+
+def _is_none(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+def none_sample(at: FailingLine, dataset: str | None) -> str | None:
+    """A batch that could not be joined because a sample is None. `dataset`: its class."""
+    if not _MESSAGE.search(at.message) or not any((item.file or "").endswith("collate.py") for item in at.stack):
+        return None
+    tree = at.tree
+    owner = class_named(tree, dataset.rpartition(".")[2]) if dataset is not None else None
+    datasets = [item for item in ast.walk(tree) if isinstance(item, ast.ClassDef) and _getter(item) is not None]
+    owner = owner or (datasets[0] if len(datasets) == 1 else None)
+    method = _getter(owner) if owner is not None else None
+    where = ""
+    if owner is not None and isinstance(method, ast.FunctionDef):
+        where = f"{owner.name}.__getitem__ (line {method.lineno})"
+        line = _line_of_none(tree, method)
+        where += f" passes on the None of line {line}" if line is not None else " returns None"
+    where = where or "__getitem__ of the dataset returned None"
+    return (
+        f"A sample of this batch is None: {where}. Leave such samples out when the dataset is made, or filter them "
+        "by a "
+        "collate_fn (`[x for x in batch if x is not None]`)."
+    )
+
+
+def _getter(owner: ast.ClassDef) -> ast.stmt | None:
+    return next((item for item in owner.body if getattr(item, "name", "") == "__getitem__"), None)
+
+
+def _line_of_none(tree: ast.Module, method: ast.FunctionDef) -> int | None:
+    """The line with `return None`, in it or in a function that it calls."""
+    called = {name for item in ast.walk(method) if isinstance(item, ast.Call) for name in (_called(item),) if name}
+    functions = [method, *(own for name in called if (own := function_named(tree, name)) is not None)]
+    for own in functions:
+        for item in own_nodes(own):
+            if isinstance(item, ast.Return) and (item.value is None or _is_none(item.value)):
+                return item.lineno
+    return None
+
+
+def _called(call: ast.Call) -> str | None:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", None)

@@ -1,0 +1,159 @@
+"""Checkpoints, environment and processes that are not what the program expects: what the message says of them."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from pytracer.analyze.evidence.failing.line import FailingLine, source
+from pytracer.analyze.evidence.program_syntax import variable
+
+_MISMATCH = re.compile(
+    r"size mismatch for ([\w.]+): copying a param with shape torch\.Size\((\[[\d, ]*\])\) from checkpoint, "
+    r"the shape in current model is torch\.Size\((\[[\d, ]*\])\)"
+)
+_KEYS = re.compile(r"(Missing|Unexpected) key\(s\) in state_dict: ((?:\"[^\"]+\",? ?)+)")
+_PREFIXES = ("module.", "_orig_mod.", "model.", "net.", "backbone.", "encoder.", "state_dict.")
+_GLOBAL = re.compile(r"GLOBAL ([\w.]+) was not an allowed global|Unsupported (?:global|class) ([\w.]+)")
+_JOINED = re.compile(r"(\d+)/(\d+) clients joined")
+_PICKLED = re.compile(r"cannot pickle '([\w.]+)' object|[Cc]an't (?:pickle|get) local object '([^']+)'")
+# What makes an object of a type that cannot be pickled.
+_MADE_BY = {
+    "_thread.lock": r"\bLock\(|\bQueue\(|\bEvent\(|\bCondition\(",
+    "_thread.RLock": r"\bRLock\(|\bCondition\(",
+    "_io.TextIOWrapper": r"\bopen\(",
+    "_io.BufferedReader": r"\bopen\(",
+    "_io.BufferedWriter": r"\bopen\(",
+    "generator": r"\byield\b|for .* in .*\)$",
+    "socket": r"\bsocket\(",
+    "sqlite3.Connection": r"\bconnect\(",
+    "module": r"= *\w+$",
+}
+_MOST = 2
+
+
+def loaded_state(at: FailingLine) -> str | None:
+    """load_state_dict(), with the keys or sizes that differ."""
+    if "loading state_dict" not in at.message:
+        return None
+    model = _owner(at)
+    sizes = _MISMATCH.findall(at.message)
+    if sizes:
+        name, saved, own = sizes[0]
+        more = f", and {len(sizes) - 1} more differ" if len(sizes) > 1 else ""
+        return (
+            f"`{name}` is {saved} in the checkpoint and {own} in {model}{more}. Make the model with the "
+            "checkpoint's sizes "
+            f"(classes, vocabulary, width), or take those keys out of the state and load with strict=False."
+        )
+    keys = {kind: re.findall(r'"([^"]+)"', text) for kind, text in _KEYS.findall(at.message)}
+    missing, unexpected = keys.get("Missing", []), keys.get("Unexpected", [])
+    for prefix in _PREFIXES:
+        if unexpected and all(key.startswith(prefix) for key in unexpected) and unexpected[0][len(prefix) :] in missing:
+            return (
+                f"The checkpoint's keys begin with '{prefix}' (`{unexpected[0]}`), and those of {model} do not: "
+                "take it away "
+                f"(`{{k.removeprefix('{prefix}'): v for k, v in state.items()}}`), or save the inner model's "
+                "state_dict()."
+            )
+        if missing and all(key.startswith(prefix) for key in missing) and missing[0][len(prefix) :] in unexpected:
+            return (
+                f"The keys of {model} begin with '{prefix}' (`{missing[0]}`), and the checkpoint's do not: load "
+                "into the inner "
+                f"model (`.{prefix.rstrip('.')}`), or before it is wrapped."
+            )
+    if unexpected and not any("." in key for key in unexpected):
+        inner = next((key for key in unexpected if re.search("state|model|net|weights", key)), None)
+        if inner is not None:
+            there = ", ".join(unexpected[:4])
+            return f"The checkpoint is a dict around the state (`{there}`): load checkpoint['{inner}']."
+    return _differ(model, missing, unexpected)
+
+
+def _differ(model: str, missing: list[str], unexpected: list[str]) -> str | None:
+    lacks = f"The checkpoint lacks `{missing[0]}`{_more(missing)}" if missing else ""
+    has = f"has `{unexpected[0]}`{_more(unexpected)}, which {model} lacks" if unexpected else ""
+    if not lacks and not has:
+        return None
+    words = f"{lacks} and {has}" if lacks and has else lacks or f"The checkpoint {has}"
+    return (
+        f"{words}: it is of another architecture or version. Make the model as it was when saved, or load with "
+        "strict=False "
+        "if these may stay as they are."
+    )
+
+
+def _more(keys: list[str]) -> str:
+    return f" and {len(keys) - 1} more" if len(keys) > 1 else ""
+
+
+def _owner(at: FailingLine) -> str:
+    call = at.only(ast.Call)
+    owner = call.func.value if call is not None and isinstance(call.func, ast.Attribute) else None
+    return f"`{source(owner)}`{at.came(variable(owner) or '')}" if owner is not None else "the model"
+
+
+def refused_global(at: FailingLine) -> str | None:
+    """torch.load() with weights_only."""
+    found = _GLOBAL.search(at.message) if "Weights only load failed" in at.message else None
+    if found is None:
+        return None
+    name = found[1] or found[2]
+    return (
+        f"The file holds an object of {name}, which is no weights. If the file is yours: `torch.serialization."
+        f"add_safe_globals([{name}])` before line {at.line}, or weights_only=False there; or save plain values only."
+    )
+
+
+def environment_variable(at: FailingLine) -> str | None:
+    """One that is not set."""
+    if at.kind != "KeyError" or not (at.stack[0].file or "").endswith(("os.py", "<frozen os>")):
+        return None
+    name = at.message.strip("'\"")
+    ranks = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LOCAL_WORLD_SIZE", "GROUP_RANK"}
+    by = f"start it by `torchrun --nproc-per-node=N`, which sets {name}" if name in ranks else f"export {name} before"
+    default = "0" if "RANK" in name else "..."
+    return f'The environment has no {name}: {by}, or read it with a default (`os.environ.get("{name}", "{default}")`).'
+
+
+def clients_joined(at: FailingLine) -> str | None:
+    """A store that waited for the others."""
+    found = _JOINED.search(at.message)
+    if found is None:
+        return None
+    return (
+        f"{found[1]} of {found[2]} processes came: start all {found[2]} (torchrun, or one with each RANK), with the "
+        "same "
+        f"MASTER_ADDR and MASTER_PORT, or correct world_size, where line {at.line} takes it from."
+    )
+
+
+def not_picklable(at: FailingLine) -> str | None:
+    """By what is made of that type in the program."""
+    found = _PICKLED.search(at.message)
+    if found is None:
+        return None
+    if found[2] is not None:
+        what = "A lambda" if "<lambda>" in found[2] else "A function or class inside of a function"
+        return (
+            f"{what} ({found[2]}) cannot be pickled, and line {at.line} sends it to another process or file: define "
+            "it at the "
+            "top level of the module (functools.partial for its arguments)."
+        )
+    made = _MADE_BY.get(found[1])
+    lines = [
+        f"line {item.lineno} (`{source(item)}`)"
+        for item in ast.walk(at.tree)
+        if isinstance(item, (ast.Assign, ast.AnnAssign)) and made is not None and re.search(made, ast.unparse(item))
+    ]
+    if not lines or len(lines) > _MOST:
+        return None
+    saves = "save" in source(at.node) if at.node is not None else False
+    instead = (
+        "Save state_dict() and plain values instead of the object" if saves else "Make it in the process that uses it"
+    )
+    return (
+        f"What line {at.line} pickles holds a {found[1]}, made at {' or '.join(lines)}. {instead}, or leave that "
+        "attribute out in "
+        "__getstate__."
+    )

@@ -1,0 +1,76 @@
+"""What an explanation says of programs that really fail, by what a recording of each has; and what it leaves alone."""
+
+from __future__ import annotations
+
+import textwrap
+import time
+import traceback
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pytracer.analyze.evidence.failing.explained import explained
+from pytracer.record.torch.frame_variables import failing_columns, variables_of
+from pytracer.record.torch.near_names import near_names
+from pytracer.report.job import ExceptionReport, NearNamesReport, PythonFrame, VariableReport
+
+torch = pytest.importorskip("torch")
+tomllib = pytest.importorskip("tomllib", reason="Python has it, and columns of expressions, since 3.11")
+PROGRAMS = Path(__file__).with_name("failing_programs.toml")
+
+
+def of_program(folder: Path, source: str) -> str | None:
+    """The explanation of what the program raises, from what the recorder writes of it."""
+    file = folder / "train.py"
+    file.write_text(source, encoding="utf-8")
+    names: dict[str, Any] = {"__name__": "__main__", "torch": torch, "nn": torch.nn}
+    try:
+        exec(compile(file.read_text(encoding="utf-8"), str(file), "exec"), names)  # noqa: S102
+    except Exception as error:
+        return _explained(error)
+    raise AssertionError("the program did not fail")
+
+
+def _explained(error: Exception) -> str | None:
+    trace = error.__traceback__
+    assert trace is not None and trace.tb_next is not None
+    trace = trace.tb_next  # without the test's own frame
+    frames = traceback.extract_tb(trace)[::-1]
+    stack = [PythonFrame(function=item.name, file=item.filename, line=item.lineno) for item in frames]
+    report = ExceptionReport(
+        type=type(error).__name__,
+        message=str(error),
+        variables=[VariableReport(name=item["name"], value=item["value"]) for item in variables_of(trace)],
+        columns=failing_columns(trace) or None,
+        near=[NearNamesReport(**item) for item in near_names(error, trace)],  # type: ignore[arg-type]
+    )
+    snapshot: Any = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9)
+    return explained(snapshot, report, stack)
+
+
+CASES = [(case["source"], case.get("says")) for case in tomllib.loads(PROGRAMS.read_text(encoding="utf-8"))["case"]]
+
+
+@pytest.mark.parametrize(("source", "words"), CASES)
+def test_what_is_wrong_is_said_with_the_values_of_the_line(source: str, words: str | None, tmp_path: Path) -> None:
+    """The line to change, and why; None where nothing recorded bears more than the table's advice."""
+    found = of_program(tmp_path, source)
+    assert (found is None) if words is None else (words in (found or "")), found
+
+
+@pytest.mark.parametrize("source", [source for source, words in CASES if words])
+def test_an_explanation_has_four_lines(source: str, tmp_path: Path) -> None:
+    """Of 91 columns, as the report prints it."""
+    assert len(textwrap.wrap(of_program(tmp_path, source) or "", 91)) <= 4
+
+
+def test_nothing_is_said_of_a_source_that_is_newer(tmp_path: Path) -> None:
+    """Its lines may be others than those that ran."""
+    file = tmp_path / "train.py"
+    file.write_text("rows = []\nrows[0]\n", encoding="utf-8")
+    stack = [PythonFrame(function="<module>", file=str(file), line=2)]
+    report = ExceptionReport(type="IndexError", message="list index out of range")
+    snapshot: Any = SimpleNamespace(created_wall_ns=time.time_ns() - 10**12)
+    assert explained(snapshot, report, stack) is None
