@@ -97,6 +97,7 @@ def test_tensor_whose_memory_was_unmapped_by_its_owner_is_told(way: str, line: s
         verdict.summary or ""
     )
     assert f"owner_unmapped.py:{gone} in <module>." in (verdict.summary or "")
+    assert f"owner_unmapped.py:{gone} in <module> closed what owns the memory too early" in (verdict.advice or "")
     fault = (report.processes or [])[0].fault
     assert fault is not None and fault.storage is not None
     assert (fault.storage.state, fault.storage.origin, fault.storage.offset_bytes) == ("live", way, 4000)

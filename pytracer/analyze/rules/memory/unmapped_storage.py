@@ -27,8 +27,8 @@ from pytracer.analyze.evidence.phrases import (
     tensor_and_line,
 )
 from pytracer.analyze.evidence.reallocation import reallocation_of
-from pytracer.analyze.evidence.unmapping import unmapper_words, unmapping_evidence, unmapping_of
-from pytracer.analyze.naming import introduction
+from pytracer.analyze.evidence.unmapping import unmapper_words, unmapping_evidence, unmapping_line, unmapping_of
+from pytracer.analyze.naming import introduction, place_words
 from pytracer.analyze.rules.base import Description, Judgement
 from pytracer.analyze.rules.fault import StorageFaultRule
 from pytracer.analyze.tensors.origins import is_borrowed
@@ -70,8 +70,7 @@ class UnmappedStorage(StorageFaultRule[None]):
                 allocation_evidence(view.storage, "made"),
                 python_evidence(view),
             ],
-            "Keep what owns the memory - the mapping, the array, the library's object - for as long as the tensor, or "
-            "clone() the tensor.",
+            _advice(view),
             [None if unmapping_of(view) else "who unmapped the memory"],
         )
 
@@ -79,6 +78,18 @@ class UnmappedStorage(StorageFaultRule[None]):
 def _by_words(view: ProcessView) -> str:
     unmapping = unmapping_of(view)
     return "" if unmapping is None else f" by {unmapper_words(view, unmapping)}"
+
+
+def _advice(view: ProcessView) -> str:
+    unmapping = unmapping_of(view)
+    if unmapping is None:
+        return (
+            "Keep what owns the memory - the mapping, the array, the library's object - for as long as the tensor, or "
+            "clone() the tensor."
+        )
+    line = unmapping_line(unmapping)
+    closed = f"{place_words(line)} closed" if line is not None else f"{unmapper_words(view, unmapping)} unmapped"
+    return f"{closed} what owns the memory too early: keep it open for as long as the tensor, or clone() the tensor."
 
 
 def _is_gone(view: ProcessView) -> bool:
