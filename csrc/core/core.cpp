@@ -65,6 +65,7 @@ int pytracer_create_black_box(void) { return ready(); }
 void pytracer_trim_at_exit(void) { core::trim_when_done(); }
 void pytracer_announce(const char* text) { core::announce_missing(text); }
 void pytracer_note_exit(int code) { core::note_exit(code, true); }
+void pytracer_note_wait(int pid, int status) { core::note_wait(pid, status, 0, false, nullptr); }
 
 void pytracer_resume(void) {
   if (core::recording()) core::resume();

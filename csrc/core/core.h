@@ -24,6 +24,9 @@ PYTRACER_API void pytracer_trim_at_exit(void);
 /// The process is about to end with `code`. Not needed where the library is preloaded, nor for exit().
 PYTRACER_API void pytracer_note_exit(int code);
 
+/// waitpid() returned a child's pid and status. Not needed where the library is preloaded.
+PYTRACER_API void pytracer_note_wait(int pid, int status);
+
 /// Gives the calling thread an alternate signal stack until it ends. For threads that Python starts without preload.
 PYTRACER_API void pytracer_arm_thread(void);
 

@@ -117,7 +117,7 @@ def _table(runs: list[FoundRun]) -> list[str]:
     lines = []
     for run, verdict, summary in rows:
         line = f"{one_line(run.directory.name):<{names}}  {one_line(verdict):<{classes}}  "
-        line += f"{size_words(run.nbytes):>9}  {_age(run):>7}  {one_line(summary or run.why)}"
+        line += f"{size_words(run.nbytes):>9}  {_age(run):>11}  {one_line(summary or run.why)}"
         line = line.rstrip()
         lines.append(line if len(line) <= max(width, 60) else f"{line[: max(width, 60) - 3]}...")
     total = size_words(sum(run.nbytes for run in runs))
@@ -138,7 +138,7 @@ def _pruned(runs: list[FoundRun], gone: list[FoundRun], failed: dict[Path, str],
 
 def _age(run: FoundRun) -> str:
     seconds = max(0, int(time.time() - run.began_wall_ns / 1e9))
-    return next((f"{seconds // unit} {word}" for unit, word in _UNITS if seconds >= 2 * unit), f"{seconds} s")
+    return next((f"{seconds // unit} {word} ago" for unit, word in _UNITS if seconds >= 2 * unit), f"{seconds} s ago")
 
 
 def _json(runs: list[FoundRun], gone: list[FoundRun], failed: dict[Path, str], dry_run: bool) -> str:

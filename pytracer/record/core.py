@@ -72,6 +72,7 @@ class Core:
             "pytracer_arm_thread",
             "pytracer_trim_at_exit",
             "pytracer_note_exit",
+            "pytracer_note_wait",
         ):
             getattr(self.lib, name).restype = None
         for name in ("pytracer_black_box_path", "pytracer_directory", "pytracer_version"):

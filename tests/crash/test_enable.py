@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from pytracer.decode.job.merge import load_job
 from tests.conditions import needs_compiler, needs_core, needs_native
 from tests.support.cli import pytracer
 from tests.support.crash import Ended, ended, environment, line_of, own_frames, victim
@@ -190,3 +191,34 @@ def test_disable_gives_everything_back(run: Path) -> None:
     assert box.crash is None
     assert (box.state, box.counts["hook_errors"]) == ("DISABLED", 0)
     assert len(done.boxes) == 1
+
+
+FORKS = """
+import multiprocessing, os, pytracer
+pytracer.enable({run!r})
+def work():
+    {act}
+child = multiprocessing.get_context("fork").Process(target=work)
+child.start()
+child.join()
+print(child.exitcode)
+"""
+
+
+@pytest.mark.parametrize(
+    ("act", "status", "kind"),
+    [
+        ("raise ValueError('label 11')", 1, "exception"),
+        ("os._exit(4)", 4, "exited"),
+        ("os._exit(status=0)", 0, "exited"),
+        ("os.kill(os.getpid(), 9)", -9, "signaled"),
+        ("pytracer.disable(); os._exit(0)", 0, "exited"),
+    ],
+)
+def test_forked_process_of_multiprocessing_has_its_end(act: str, status: int, kind: str, run: Path) -> None:
+    """By os._exit(), which is not interposed without preload, or as its parent saw it: of one that records no more."""
+    done = python(FORKS.format(run=str(run), act=act), run)
+    assert (done.status, done.stdout) == (0, f"{status}\n"), done.stderr
+    (child,) = (process for process in load_job(run).processes if process.snapshot.pid != done.pid)
+    assert (child.status_kind, child.exit_code if status >= 0 else -(child.signal or 0)) == (kind, status)
+    assert (child.exception.message if child.exception else None) == ("label 11" if kind == "exception" else None)

@@ -104,6 +104,25 @@ def test_crashed_worker_of_xdist_has_the_headline_in_its_line(tests: Path) -> No
         assert line.endswith("`pytracer inspect run` has the report")
 
 
+@pytest.mark.slow
+def test_crashed_worker_of_xdist_has_a_line_on_stderr_below_run(tests: Path) -> None:
+    """Without --pytracer: what pytest prints is the same, the line names worker and place. The other tests go on."""
+    text = (tests / "test_x.py").read_text(encoding="utf-8")
+    (tests / "test_x.py").write_text(f"import torch\n{text}", encoding="utf-8")
+    arguments = ("-q", "-n", "2", "-k", "good or call")
+    run = ("-m", "pytracer", "run", "-o", "run", "--", sys.executable, "-m", "pytest")
+    plain, traced = run_pytest(tests, *arguments), run_pytest(tests, *arguments, start=run)
+    assert traced.returncode == plain.returncode == 1
+    assert "pytracer" not in plain.stderr
+    assert "pytracer" not in traced.stdout
+    crashed = r"^worker '(gw\d)' crashed while running 'test_x.py::test_call\[2-model0\]'$"
+    named = re.search(crashed, traced.stdout, re.M)
+    assert named is not None, traced.stdout
+    place = r"died of SIGSEGV at test_x.py:6 in read; `pytracer inspect run` has the report"
+    line = rf"^pytracer: process \d+ \(pytest-xdist worker {named[1]}\) {place}$"
+    assert re.search(line, traced.stderr, re.M), traced.stderr
+
+
 def test_good_tests_pass_as_they_do_without(tests: Path) -> None:
     """The same output and status; the run directory is the only trace."""
     plain = run_pytest(tests, "-k", "good", "-q")

@@ -133,3 +133,19 @@ def test_two_agents_with_a_directory_each_are_one_job(run: Path) -> None:
     assert ranks == list(range(scenario.ranks))
     assert report.verdict is not None
     assert report.verdict.rank in scenario.guilty, report.verdict.summary
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("death", "headline"),
+    [("fault", r"Rank 1 read through a null pointer .*"), ("error", "Rank 1 raised ValueError: label 11 .*")],
+)
+def test_program_that_is_its_own_agent_has_the_cause_in_its_table(death: str, headline: str, run: Path) -> None:
+    """Its table may have only the rank that lost its peer. Nothing is preloaded."""
+    done = ended([sys.executable, PROGRAMS / "own_agent.py", str(run), death], environment(OMP_NUM_THREADS="1"), run)
+    assert done.status == 0, done.stderr
+    assert re.search(rf"^ +pytracer: {headline}at own_agent\.py:\d+ in train$", done.stdout, re.M), done.stdout
+    verdict = build_report(load_runs(run)).verdict
+    assert verdict is not None
+    assert verdict.rank == 1
+    assert re.fullmatch(rf"{headline}at own_agent\.py:\d+ in train\.", verdict.summary or "")

@@ -137,7 +137,7 @@ def _notes(view: ProcessView) -> list[str]:
     for steps, why in ((crash.steps_faulted, "met a fault"), (crash.steps_late, "took too long")) if crash else ():
         notes += [f"the crash handler's step {step} {why}: what it should have written is incomplete" for step in steps]
     if crash is not None and crash.arguments_truncated:
-        notes.append("the crash handler's search for the operator's tensors reached one of its limits: some may lack")
+        notes.append("the crash handler's search for the operator's tensors reached a limit: some may be missing")
     if crash is not None and crash.helper_error is not None:
         why = os.strerror(crash.helper_error)
         notes.append(f"the launcher's helper could not take the stacks of other threads by ptrace: {why}")

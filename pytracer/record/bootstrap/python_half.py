@@ -33,9 +33,10 @@ def start(level: str) -> None:
         )
     exceptions.install(box)
     _name_xdist_worker(box)
-    if not box.preloaded:  # with preload the core sees every handler and thread
-        from pytracer.record.bootstrap import handlers, threads
+    if not box.preloaded:  # with preload the core sees every end, handler and thread
+        from pytracer.record.bootstrap import exits, handlers, threads
 
+        exits.install(box)
         handlers.install(box)
         threads.install(box)
     late = is_imported()
@@ -56,7 +57,8 @@ def stop() -> None:
     torch_half.uninstall()
     exceptions.uninstall()
     if not core().preloaded:
-        from pytracer.record.bootstrap import handlers, threads
+        from pytracer.record.bootstrap import exits, handlers, threads
 
+        exits.uninstall()
         handlers.uninstall()
         threads.uninstall()

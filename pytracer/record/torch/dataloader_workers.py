@@ -9,10 +9,8 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
-import os
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from typing import NoReturn
 
 from pytracer.blackbox.note_codes import NoteCode
 from pytracer.blackbox.numbers import ON_FETCH, TEXT_RECORD_BYTES, Entry, Record
@@ -66,8 +64,6 @@ def _begin(box: Core, arguments: dict[str, object]) -> None:
         },
     )
     box.lib.pytracer_trim_at_exit()
-    if not box.preloaded:
-        _note_exit(box)
     kinds = importlib.import_module("torch.utils.data")._DatasetKind
     create = kinds.create_fetcher
 
@@ -78,18 +74,6 @@ def _begin(box: Core, arguments: dict[str, object]) -> None:
         return fetcher
 
     kinds.create_fetcher = staticmethod(create_fetcher)
-
-
-def _note_exit(box: Core) -> None:
-    """A forked worker ends by os._exit(), which is not interposed without preload."""
-    leave = os._exit
-
-    @functools.wraps(leave)
-    def note_and_leave(status: int) -> NoReturn:
-        box.lib.pytracer_note_exit(status)
-        leave(status)
-
-    os._exit = note_and_leave
 
 
 def _recorded(box: Core, fetch: Callable[[object], object]) -> Callable[[object], object]:

@@ -24,8 +24,10 @@ from pytracer.record.bootstrap.import_hook import when_imported
 from pytracer.record.bootstrap.patches import Patches
 from pytracer.record.conclusion import report_so_far, verdict_sentences
 from pytracer.record.core import Core
+from pytracer.record.relayed import headline
 
 if TYPE_CHECKING:
+    from pytracer.record.conclusion import ReportJson
     from pytracer.record.torch_objects import ProcessFailure
 
 _ERRORS = "torch.distributed.elastic.multiprocessing.errors"
@@ -37,9 +39,9 @@ _error_files: dict[int, str] = {}  # by pid: torch forgets the path when there i
 def install(box: Core) -> None:
     """Wraps torchrun's agent's failure report once it is imported: other programs do not pay for it.
 
-    Workers of an agent, and programs with their own launcher, have none.
+    Workers of an agent have none. A notebook may be the agent: Accelerate's launcher.
     """
-    if box.preloaded and "TORCHELASTIC_RUN_ID" not in os.environ:
+    if "TORCHELASTIC_RUN_ID" not in os.environ:
         when_imported(_ERRORS, lambda: _wrap(box, importlib.import_module(_ERRORS)))
 
 
@@ -73,21 +75,38 @@ def uninstall() -> None:
 
 
 def _tell(directory: Path, failures: Mapping[int, ProcessFailure]) -> None:
-    """Adds a sentence to the message of each failure with a conclusion."""
-    sentences = verdict_sentences(report_so_far(directory), socket.gethostname())
+    """Adds a sentence to the message of each failure with a conclusion; the headline to the first if no row has it."""
+    report, host = report_so_far(directory), socket.gethostname()
+    sentences = verdict_sentences(report, host)
+    elsewhere = _cause_elsewhere(report, host, failures)
+    first = min(failures.values(), key=lambda failure: failure.timestamp, default=None)
     for failure in failures.values():
         sentence = sentences.get(failure.pid)
         if sentence is None:
             continue
+        added = [sentence, elsewhere] if elsewhere and failure is first else [sentence]
         message = failure.message
         if isinstance(message, dict):
             given = message.get("extraInfo")
             extra = given if isinstance(given, dict) else {}
             stack = str(extra.get("py_callstack") or message.get("message") or "").rstrip()
-            failure.message = {**message, "extraInfo": {**extra, "py_callstack": f"{stack}\n{sentence}"}}
+            failure.message = {**message, "extraInfo": {**extra, "py_callstack": "\n".join([stack, *added])}}
         else:
-            failure.message = f"{message}\n  {sentence}"
+            failure.message = "\n  ".join([str(message), *added])
             _leave_error_file(failure, sentence)
+
+
+def _cause_elsewhere(report: ReportJson, host: str, failures: Mapping[int, ProcessFailure]) -> str | None:
+    """The headline, when the process that died first has no row, and one with a row followed it.
+
+    Of processes that torch.multiprocessing started, the table has one, often the first that lost its peer; the table of
+    a node lacks the other nodes' processes.
+    """
+    listed = {failure.pid for failure in failures.values()}
+    here = [item for item in report.get("processes") or () if item.get("host") == host and item.get("pid") in listed]
+    if any(item.get("primary") is True for item in here) or all(item.get("primary") is not False for item in here):
+        return None
+    return headline(report)
 
 
 def _leave_error_file(failure: ProcessFailure, sentence: str) -> None:

@@ -58,7 +58,7 @@ def test_a_report_that_says_nothing_adds_nothing(content: conclusion.ReportJson)
 
 def test_rows_get_the_sentence_and_missing_files_are_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A message of a signal gets a line and a file; a traceback of @record gets a line, its file stays as it is."""
-    monkeypatch.setattr(elastic, "report_so_far", lambda directory: None)
+    monkeypatch.setattr(elastic, "report_so_far", lambda directory: {})
     monkeypatch.setattr(elastic, "verdict_sentences", lambda content, host: {1: "pytracer: A", 2: "pytracer: B"})
     missing, present = tmp_path / "error.json", tmp_path / "present.json"
     present.write_text("{}", encoding="utf-8")
@@ -77,3 +77,36 @@ def test_rows_get_the_sentence_and_missing_files_are_left(tmp_path: Path, monkey
     assert message["extraInfo"]["py_callstack"] == "Traceback\n"
     assert present.read_text(encoding="utf-8") == "{}"
     assert (other.message, other.error_file) == ("Signal 15", "<N/A>")
+
+
+def one_row(monkeypatch: pytest.MonkeyPatch, content: conclusion.ReportJson) -> Any:
+    """The message of process 2, the only one in the table."""
+    monkeypatch.setattr(elastic, "report_so_far", lambda directory: content)
+    monkeypatch.setattr("socket.gethostname", lambda: "h")
+    row = SimpleNamespace(pid=2, message="Signal 15", timestamp=5, exitcode=-15, error_file="<N/A>")
+    elastic._tell(Path(), {0: row})
+    return row.message
+
+
+CAUSE = {"pid": 1, "primary": True, "why": "first"}
+FOLLOWER = {"pid": 2, "primary": False, "why": "lost the connection to rank 1"}
+SUMMARY = "Rank 1 read through a null pointer."
+
+
+def test_a_table_without_the_cause_has_the_headline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of Accelerate's launcher in a notebook, and of a node whose ranks lost their peer on another one."""
+    told = ["Signal 15", "pytracer: a consequence: lost the connection to rank 1"]
+    found = one_row(monkeypatch, report(CAUSE, FOLLOWER, pid=1, summary=SUMMARY))
+    assert found == "\n  ".join([*told, "pytracer: Rank 1 read through a null pointer"])
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        report({**FOLLOWER, "pid": 7}, CAUSE, pid=1, summary=SUMMARY),  # of processes that were not recorded
+        report({"pid": 2, "primary": None, "why": None}, CAUSE, pid=1, summary=SUMMARY),
+    ],
+)
+def test_a_table_of_others_has_no_headline(content: conclusion.ReportJson, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A death that none of them followed is not theirs: an earlier cell's."""
+    assert one_row(monkeypatch, content) == "Signal 15"
