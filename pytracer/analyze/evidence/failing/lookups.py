@@ -86,12 +86,11 @@ def _twin(key: str, names: Sequence[str]) -> str | None:
 def _given_state(at: FailingLine, key: str) -> str | None:
     """A state that a library was given lacks what its own have."""
     call = at.only(ast.Call)
-    if call is None or len(call.args) != 1 or len(at.near) != 1 or not at.near[0].names:
+    state = next((item for item in at.near if item.of in ("state_dict", "state") and item.names), None)
+    if call is None or len(call.args) != 1 or state is None:
         return None
-    given, there = source(call.args[0]), ", ".join(at.near[0].names[:_MOST_NAMES])
+    given, there = source(call.args[0]), ", ".join((state.names or [])[:_MOST_NAMES])
     taken = source(call.func)
-    if at.near[0].of not in ("state_dict", "state"):
-        return None
     return (
         f"`{given}` has the keys {there}, and {taken}() needs {key}: something else was saved or is passed there. "
         "Compare the line that saves it, and the order of arguments on the way."
