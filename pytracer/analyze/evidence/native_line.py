@@ -63,7 +63,7 @@ def _numbers(tree: ast.Module) -> Iterator[tuple[int, int]]:
         value = _whole(node) if isinstance(node, (ast.Constant, ast.BinOp, ast.UnaryOp)) else None
         if value is None or abs(value) < _LEAST or not isinstance(node, ast.expr):
             continue
-        if abs(value) >= _LEAST_ROUND or value & (value - 1) or value & (value + 1):
+        if abs(value) >= _LEAST_ROUND or (value & (value - 1) and value & (value + 1)):
             yield node.lineno, value
 
 
