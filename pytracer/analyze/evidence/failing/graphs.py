@@ -14,7 +14,7 @@ _IN_PLACE = "modified by an inplace operation"
 _CUTS = re.compile(
     r"requires_grad_?\s*(?:=|\()\s*\(?False|no_grad\(|inference_mode|\.detach\(|\.item\(|\.numpy\(|torch\.tensor\(|\.data\b|argmax\("
 )
-_WEIGHT = re.compile(r"output 0 of (?:T|AsStrided|Transpose|Permute)Backward|output 0 of AccumulateGrad")
+_WEIGHT = re.compile(r"output 0 of (?:T|AsStrided|Transpose|Permute|Accumulate)(?:Backward0|Grad)?,")
 _MOST = 2
 
 

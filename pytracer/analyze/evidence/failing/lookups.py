@@ -77,7 +77,9 @@ def _twin(key: str, names: Sequence[str]) -> str | None:
         other = name.strip("'\"")
         if name != key and (other == plain or other.casefold() == plain.casefold()):
             return name
-        if other.endswith(f".{plain}") or plain.endswith(f".{other}"):
+        if other.endswith((f".{plain}", f"_{plain}")) or plain.endswith((f".{other}", f"_{other}")):
+            return name
+        if other.startswith(f"{plain}_") or plain.startswith(f"{other}_"):
             return name
     like = difflib.get_close_matches(plain, [name.strip("'\"") for name in names], n=1, cutoff=_LIKE)
     return next((name for name in names if like and name.strip("'\"") == like[0]), None)
