@@ -82,7 +82,9 @@ def unset_name(at: FailingLine) -> str | None:
             "variable: "
             "set it before, or declare it `global` or `nonlocal` if an outer one is meant."
         )
-    line = max(item for item in bound if item < at.line)
+    if len([item for item in bound if item < at.line]) > 1:
+        return None
+    line = min(bound)
     around = [
         item
         for item in own_nodes(at.scope)

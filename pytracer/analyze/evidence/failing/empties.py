@@ -99,7 +99,7 @@ def _of_attribute(at: FailingLine, owner: ast.ClassDef, name: str) -> str | None
     if not sets:
         return None
     fills = [line for line in lines_that_fill(method, name) if line != sets[-1].lineno]
-    if fills and _is_empty_literal(sets[-1].value):
+    if len(fills) == 1 and _is_empty_literal(sets[-1].value):
         return _never_filled(at, method, name, sets[-1].lineno, fills[0])
     return _by_expression(at, method, sets[-1].value, sets[-1].lineno, _HOPS)
 
@@ -135,7 +135,7 @@ def emptied_by(at: FailingLine, scope: Scope, name: str, line: int, hops: int = 
     if by is not None:
         return by
     fills = [item for item in lines_that_fill(scope, name) if item != line]
-    if fills and _is_empty_literal(value):
+    if len(fills) == 1 and _is_empty_literal(value):
         return _never_filled(at, scope, name, number, fills[0])
     return None
 
@@ -187,7 +187,7 @@ def _by_comprehension(
     over = before or _by_expression(at, scope, first.iter, line, hops - 1)
     conditions = " and ".join(f"`{source(test)}`" for part in item.generators for test in part.ifs)
     if over is not None:
-        return f"{over}, or nothing passes {conditions} (line {line})" if conditions else over
+        return f"either {over}, or nothing passes {conditions} (line {line})" if conditions else over
     if conditions:
         return f"line {line} keeps what passes {conditions}, which is nothing, or `{source(first.iter)}` is empty"
     return f"line {line} makes it from `{source(first.iter)}`, which has nothing"
@@ -269,7 +269,7 @@ def _zero(at: FailingLine) -> str | None:
         why = emptied_by(at, at.scope, inner, bound[0]) if inner is not None else None
         return f"`{name}` is 0, the length of `{inner}` (line {bound[0]}){f': {why}' if why else ''}. {_HANDLE}"
     fills = [item for item in lines_that_fill(at.scope, name) if item != at.line]
-    if bound is None or not fills:
+    if bound is None or len(fills) != 1:
         made = at.came(name)
         return (
             f"`{name}`{made} is 0 where line {at.line} divides by it: correct it there, or handle 0 here."

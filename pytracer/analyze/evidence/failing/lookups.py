@@ -111,6 +111,12 @@ def missing_attribute(at: FailingLine) -> str | None:
     settings = attribute_settings(owner) if owner is not None else {}
     if name in settings:
         line, method = settings[name]
+        if method == "__init__":
+            return (
+                f"{kind}.__init__ sets `{name}` at line {line}, and had not come to it: it is used before, or the "
+                "__init__ "
+                "of a subclass lacks super().__init__()."
+            )
         return (
             f"{kind} sets `{name}` only in {method}() (line {line}), which has not run for this object: call it "
             "before, "
@@ -118,6 +124,12 @@ def missing_attribute(at: FailingLine) -> str | None:
         )
     near = next((item for item in at.near if item.of == kind and item.names), None)
     like = (near.names or [])[0] if near is not None else _nearest(name, settings)
+    if like == name:
+        return (
+            f"`{name}` is a property of {kind}, whose own code raised an AttributeError, which nn.Module hides: "
+            "read its "
+            "lines for an attribute that is not there."
+        )
     if like is None:
         return None
     where = f" (line {settings[like][0]})" if like in settings else ""

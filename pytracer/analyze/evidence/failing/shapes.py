@@ -470,6 +470,9 @@ def index_of_list(at: FailingLine) -> str | None:
     what = what or f", and index {source(node.slice)} is beyond"
     loop = at.came(source(node.slice)) if variable(node.slice) is not None else ""
     table = at.came(variable(node.value) or "")
+    if isinstance(node.slice, ast.Constant) or index is None:
+        why = f"look at why it is shorter than line {at.line} expects, or ask len() first"
+        return f"`{name}`{table} has {many}{what}: {why}."
     return (
         f"`{name}`{table} has {many}{what}{loop}: what sets the index counts something else than `{name}`. Take it "
         "from "
