@@ -24,6 +24,7 @@ from pytracer.analyze.deaths.ending import orderly_end
 from pytracer.analyze.deaths.order import find_deaths
 from pytracer.analyze.evidence.gpu_core import gpu_core_report
 from pytracer.analyze.evidence.known_crashes import known_crash
+from pytracer.analyze.evidence.native_line import with_native_line
 from pytracer.analyze.headline import with_line
 from pytracer.analyze.rules import RULES
 from pytracer.analyze.rules.base import AnyJudgement, AnyRule, Description, NoFinding, finding
@@ -37,6 +38,9 @@ from pytracer.report import job as r
 CONFIDENCES = get_args(r.Confidence)
 CLOSELY = 16  # suspects of a large job that are read in full
 ORDER_RULE = "first-death"
+# Whose advice is about what a line passes to native code, where it begins so.
+_OF_ARGUMENTS = ("wild-pointer", "null-dereference", "arithmetic", "out-of-bounds", "runaway-access", "wrong-index")
+_ABOUT_ARGUMENTS = ("Check ", "Compare ")
 
 
 def build_report(job: Job, attempt: int | None = None) -> r.Report:
@@ -259,6 +263,8 @@ def _finding(job: JobView, item: Conclusion) -> r.Finding:
         if judgement.verdict_class != "external-kill" and not words.has_place:
             words = replace(words, summary=with_line(words.summary, judgement.views))
         words = _recognized(judgement, words)
+        if rule.id in _OF_ARGUMENTS and words.advice.startswith(_ABOUT_ARGUMENTS):
+            words = replace(words, advice=with_native_line(judgement.views[0], words.advice))
     return finding(rule.id, judgement, words)
 
 

@@ -28,7 +28,7 @@ from pytracer.report.job import ExceptionReport, PythonFrame
 
 _MOST = 2
 _HOPS = 4  # callers that a value is followed through
-_QUOTED = 70
+_QUOTED = 50
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?![\w.])")
 _NOT_FINITE = re.compile(r"(?:^|\s)-?(?:nan|inf)$")
 _EMPTY = re.compile(r"^\w+ of 0$|\[(?:\d+, )*0[,\]]")
@@ -60,7 +60,7 @@ def origin_words(snapshot: Snapshot, exception: ExceptionReport | None, stack: S
     found = (follow(snapshot, own, name, meant.get(name)) for name in meant or names)
     known = [item for item in found if item is not None]
     kept = known[:_MOST] if meant or len(known) == 1 else ()  # of a line with one variable, that
-    return "; ".join(_words(item, own[0].file) for item in kept) or None
+    return _joined(kept, own[0].file) if kept else None
 
 
 def meant_words(snapshot: Snapshot, exception: ExceptionReport | None, stack: Sequence[PythonFrame]) -> str | None:
@@ -88,16 +88,19 @@ def passed_words(snapshot: Snapshot, frame: PythonFrame | None) -> str | None:
         return None
     found = (follow(snapshot, [frame], name, None) for name in names_of_line(tree, frame.line))
     known = [item for item in found if item is not None]
-    return "; ".join(_words(item, frame.file) for item in known) if 0 < len(known) <= _MOST else None
+    return _joined(known, frame.file) if 0 < len(known) <= _MOST else None
 
 
-def _words(item: NameOrigin, file: str | None) -> str:
-    """`file`: of the failing line, which is named beside it."""
-    value = f", {_value_words(item.value)}," if item.value is not None else ""
-    text = item.text if len(item.text) <= _QUOTED else f"{item.text[: _QUOTED - 3]}..."
-    also = f", and {item.also}" if item.also is not None else ""
-    place = "line " if item.frame.file == file else f"{short_file(item.frame.file)}:"
-    return f"`{item.name}`{value} comes from {place}{item.frame.line} (`{text}`){also}"
+def _joined(items: Sequence[NameOrigin], file: str | None) -> str:
+    """Each line once: `` `x` and `y` come from line 4 (`x, y = load()`) ``. `file`: of the failing line."""
+    places: dict[str, list[str]] = {}
+    for item in items:
+        text = item.text if len(item.text) <= _QUOTED else f"{item.text[: _QUOTED - 3]}..."
+        also = f", and {item.also}" if item.also is not None else ""
+        place = "line " if item.frame.file == file else f"{short_file(item.frame.file)}:"
+        places.setdefault(f"{place}{item.frame.line} (`{text}`){also}", []).append(f"`{item.name}`")
+    words = (f"{' and '.join(names)} come{'s' * (len(names) == 1)} from {place}" for place, names in places.items())
+    return "; ".join(words)
 
 
 def _value_words(value: str) -> str:

@@ -1,6 +1,6 @@
 """What a pointer holds that was overwritten: numbers of an array that somebody wrote over an object.
 
-Only addresses that no process can have: a pointer that exists may look like a number by chance.
+Of addresses that no process can have it is said; of others, where nothing is mapped, that it may be so.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import struct
 from pytracer.analyze.view import ProcessView
 
 _SMALLEST, _LARGEST = 1e-6, 1e6  # what data are, mostly
+_MAPPED = ((0x5500, 0x5700), (0x7000, 0x8000))  # upper halves of addresses in use
+_LEAST_USUAL, _MOST_USUAL = 1e-2, 1e2  # addresses of 1,010 to 1,104 MiB, where programs have nothing
 _LEAST = 1 << 47  # of addresses on x86-64 and aarch64 with 48 bits, those that no program has begin here
 _SHOWN = 4  # significant digits
 
@@ -18,13 +20,25 @@ _SHOWN = 4  # significant digits
 def numbers_in_pointer(view: ProcessView) -> str | None:
     """`two float32 numbers, 1 and 0.9999`, or `the float64 number 0.5`; None for anything else."""
     value = _pointer(view)
-    if value is None or value < _LEAST:
+    if value is None:
         return None
+    if value < _LEAST:
+        return _maybe(value)
     low, high = struct.unpack("<ff", value.to_bytes(8, "little"))
     if _is_number(low) and _is_number(high):
         return f"two float32 numbers, {low:.{_SHOWN}g} and {high:.{_SHOWN}g}"
     (double,) = struct.unpack("<d", value.to_bytes(8, "little"))
     return f"the float64 number {double:.{_SHOWN}g}" if _is_number(double) else None
+
+
+def _maybe(value: int) -> str | None:
+    """Of an address that could be one: a number of the usual size in its lower half, nothing or one as small above."""
+    high, low = value >> 32, value & 0xFFFF_FFFF
+    if 0 < high <= _LARGEST and low <= _LARGEST and not any(first <= high < end for first, end in _MAPPED):
+        return f"what may be two int32 numbers, {low} and {high}"
+    (number,) = struct.unpack("<f", low.to_bytes(4, "little"))
+    usual = math.isfinite(number) and _LEAST_USUAL <= number <= _MOST_USUAL
+    return f"what may be the float32 number {number:.{_SHOWN}g}" if high == 0 and usual else None
 
 
 def _pointer(view: ProcessView) -> int | None:

@@ -367,3 +367,13 @@ def default_of(scope: Scope, name: str) -> ast.expr | None:
     defaults = dict(zip([item.arg for item in places[::-1]], given.defaults[::-1], strict=False))
     named = {item.arg: value for item, value in zip(given.kwonlyargs, given.kw_defaults, strict=True) if value}
     return {**defaults, **named}.get(name)
+
+
+def loop_around(tree: ast.Module, line: int) -> int | None:
+    """The first line of the innermost loop around a line of a function."""
+    loops = [
+        item.lineno
+        for item in _own_nodes(scope_of(tree, line))
+        if isinstance(item, (ast.For, ast.AsyncFor, ast.While)) and item.lineno < line <= (item.end_lineno or 0)
+    ]
+    return max(loops, default=None)

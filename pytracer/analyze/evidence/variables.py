@@ -60,12 +60,13 @@ def without_memory_words(item: Holder) -> str:
 
 
 def line_words(view: ProcessView) -> str:
-    """`train.py:12 in step`, or `the native code` where no Python line is known."""
+    """`line 12` of the file that the headline names, or `the native code` where no Python line is known."""
     frames = python_frames(view)
     frame = next((item for item in frames if not is_library_file(item.file)), next(iter(frames), None))
     if frame is None:
         return "the native code"
-    return place_words(python_frame(frame))
+    own = frame.line is not None and not is_library_file(frame.file)
+    return f"line {frame.line}" if own else place_words(python_frame(frame))
 
 
 def _words(item: Holder) -> str:

@@ -68,7 +68,9 @@ def _tables(frame: FrameType, missing: object) -> list[dict[str, object]]:
 
 def _nearest(missing: str, names: list[str]) -> list[str]:
     """Those like it first, then the others in their order."""
-    like = difflib.get_close_matches(missing, names, n=_MOST_NAMES, cutoff=_LIKE)
+    plain = {name.strip("'"): name for name in names}
+    found = difflib.get_close_matches(missing.strip("'"), plain, n=_MOST_NAMES, cutoff=_LIKE)
+    like = [plain[name] for name in found]
     return [*like, *(name for name in names if name not in like)][:_MOST_NAMES]
 
 

@@ -82,7 +82,9 @@ def unset_name(at: FailingLine) -> str | None:
             "variable: "
             "set it before, or declare it `global` or `nonlocal` if an outer one is meant."
         )
-    line = max(item for item in bound if item < at.line)
+    if len([item for item in bound if item < at.line]) > 1:
+        return None
+    line = min(bound)
     around = [
         item
         for item in own_nodes(at.scope)
@@ -176,6 +178,57 @@ def no_length(at: FailingLine) -> str | None:
             "is not known, pass the number of steps instead of len()."
         )
     return None
+
+
+_LAYER = re.compile(r"\b(?:nn\.)?[A-Z]\w+\(")
+_KIND = re.compile(r"'(str|int|float|list|tuple|dict|bool)' object is not (callable|iterable|subscriptable)")
+
+
+def wrong_kind(at: FailingLine) -> str | None:
+    """A str that is called, a number that is indexed."""
+    found = _KIND.search(at.message)
+    if at.kind != "TypeError" or found is None or not at.own:
+        return None
+    node: ast.AST | None = None
+    if found[2] == "callable":
+        node = getattr(at.only(ast.Call), "func", None)
+    elif found[2] == "subscriptable":
+        node = getattr(at.only(ast.Subscript), "value", None)
+    elif isinstance(at.statement, (ast.For, ast.AsyncFor)):
+        node = at.statement.iter
+    name = variable(node) if node is not None else None
+    if name is None:
+        return None
+    verb = {"callable": "calls it", "iterable": "loops over it", "subscriptable": "indexes it"}[found[2]]
+    hint = (
+        " Look the function up by its name first (`getattr(torch, name)`, a dict of them)." if found[1] == "str" else ""
+    )
+    return (
+        f"`{name}`{at.came(name)} is a {found[1]}, and line {at.line} {verb}.{hint if found[2] == 'callable' else ''}"
+    )
+
+
+def plain_layers(at: FailingLine) -> str | None:
+    """Layers in a list or dict, which a module does not know."""
+    if "empty parameter list" not in at.message:
+        return None
+    kinds = (ast.List, ast.ListComp, ast.Dict, ast.DictComp)
+    found = [
+        (owner.name, item)
+        for owner in ast.walk(at.tree)
+        if isinstance(owner, ast.ClassDef)
+        for item in ast.walk(owner)
+        if isinstance(item, ast.Assign) and isinstance(item.value, kinds)
+        if (variable(item.targets[0]) or "").startswith("self.") and _LAYER.search(ast.unparse(item.value))
+    ]
+    if len(found) != 1:
+        return None
+    name, item = found[0]
+    kind = "ModuleDict" if isinstance(item.value, (ast.Dict, ast.DictComp)) else "ModuleList"
+    return (
+        f"{name} keeps its layers in a plain {'dict' if kind == 'ModuleDict' else 'list'} at line {item.lineno} "
+        f"(`{source(item)}`), so that parameters() does not have them: put nn.{kind}(...) around it."
+    )
 
 
 def endless_lookup(at: FailingLine) -> str | None:

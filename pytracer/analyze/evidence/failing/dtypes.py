@@ -14,6 +14,10 @@ _CONVERT = {"float32": ".float()", "int64": ".long()", "float64": ".double()", "
 _DIFFER = re.compile(
     r"must have the same dtype, but got ([\w:]+) and ([\w:]+)|same dtype, but got: ([\w:]+) != ([\w:]+)"
 )
+_INPUT = re.compile(r"Input type \(([\w:.]+)\) and (?:weight|bias) type \(([\w:.]+)\)")
+_TARGET = re.compile(
+    r"expected target dtype to be Long or Byte, but got (\w+)|expected scalar type Long but found (\w+)"
+)
 _EXPECTED = re.compile(r"expected scalar type (\w+) but found (\w+)|Found dtype (\w+) but expected (\w+)")
 _KERNEL = re.compile(r"not implemented for '(\w+)'")
 
@@ -21,17 +25,26 @@ _KERNEL = re.compile(r"not implemented for '(\w+)'")
 def types_that_differ(at: FailingLine) -> str | None:
     """Of torch's own messages, with the variable that has the odd one."""
     layer, given = at.layer, at.layer.given if at.layer is not None else None
-    differ = _DIFFER.search(at.message)
+    differ = _DIFFER.search(at.message) or _INPUT.search(at.message)
     if differ is not None and layer is not None and given is not None and layer.dtype and layer.dtype != given.dtype:
         call = at.only(ast.Call)
         name = source(call.args[0]) if call is not None and call.args else "its input"
         return _odd(at, name, given.dtype, layer.dtype, f"`{layer.name}` is {layer.dtype}")
+    target = _TARGET.search(at.message)
+    if target is not None:
+        found = _TYPES.get(target[1] or target[2]) or ""
+        call = at.only(ast.Call)
+        last = call.args[-1] if call is not None and call.args else None
+        shape = at.shape(last)
+        if last is None or shape is None or shape.dtype != found:
+            return _of_pair(at, "int64", found)
+        return _odd(at, source(last), found, "int64", "class numbers must be int64")
     expected = _EXPECTED.search(at.message)
     if expected is not None:
         first = expected[1] is not None
         wanted, found = (expected[1], expected[2]) if first else (expected[4], expected[3])
         return _of_pair(at, _TYPES.get(wanted), _TYPES.get(found))
-    if differ is not None:
+    if differ is not None and differ.re is _DIFFER:
         one, other = (_TYPES.get(item or "") for item in (differ[1] or differ[3], differ[2] or differ[4]))
         wide, narrow = ("float64", "float32")
         if {one, other} == {wide, narrow}:
@@ -50,7 +63,7 @@ def _of_pair(at: FailingLine, wanted: str | None, found: str | None) -> str | No
     names = _with(at, found)
     if wanted is None or found is None or len(names) != 1:
         return None
-    return _odd(at, names[0], found, wanted, f"the other operand is {wanted}")
+    return _odd(at, names[0], found, wanted, f"{wanted} is needed there")
 
 
 def _odd(at: FailingLine, name: str, has: str, wanted: str, other: str) -> str:

@@ -9,6 +9,7 @@ from pytracer.analyze.evidence.failing.line import FailingLine, names_in, shape_
 from pytracer.analyze.evidence.program_syntax import (
     Scope,
     bound_value,
+    class_named,
     function_named,
     lines_that_fill,
     own_nodes,
@@ -18,7 +19,7 @@ from pytracer.analyze.evidence.program_syntax import (
 _EMPTY_MESSAGE = re.compile(
     r"pop from (?:an )?empty|popitem\(\): dictionary is empty|empty sequence|iterable argument is empty|empty range"
     r"|non-empty (?:list|TensorList)|zero-size array|no elements|input\.numel\(\) == 0|non-zero size"
-    r"|with size 0\b|at least one array|at least one data point|from an empty"
+    r"|with size 0\b|num_samples=0|at least one array|at least one data point|from an empty"
 )
 _FILES = {"glob", "rglob", "iglob", "listdir", "iterdir", "scandir", "walk"}
 _TAKES = {"pop", "popleft", "popitem"}
@@ -43,6 +44,8 @@ def nothing_there(at: FailingLine) -> str | None:
     taken = _used_up(at)
     if taken is not None:
         return taken
+    if "num_samples=0" in at.message:
+        return _empty_dataset(at, node)
     if at.kind == "IndexError" and at.own and not _EMPTY_MESSAGE.search(at.message):
         node = getattr(at.only(ast.Subscript), "value", None)
         if node is None:
@@ -52,6 +55,53 @@ def nothing_there(at: FailingLine) -> str | None:
         return None
     why = emptied_by(at, at.scope, names[0], at.line)
     return f"`{names[0]}` is empty{f': {why}' if why else at.came(names[0])}. {_HANDLE}"
+
+
+def _empty_dataset(at: FailingLine, node: ast.AST) -> str | None:
+    """By the class of the program that the loader was given, and what its length counts."""
+    for name in names_in(node):
+        bound = bound_value(at.scope, name, at.line)
+        call = bound[1] if bound is not None else None
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+            continue
+        owner = class_named(at.tree, call.func.id)
+        counted = _counted_by_len(owner) if owner is not None else None
+        if owner is None or counted is None:
+            continue
+        why = _of_attribute(at, owner, counted)
+        made = f" (line {bound[0]}: `{source(call)}`)" if bound is not None else ""
+        words = f"`{name}`{made} is empty, as its `{counted}` is"
+        return f"{words}: {why}." if why else f"{words}. Look at what {owner.name}.__init__ fills it with."
+    return None
+
+
+def _counted_by_len(owner: ast.ClassDef) -> str | None:
+    """`self.paths` of `return len(self.paths)`."""
+    method = next((item for item in owner.body if getattr(item, "name", "") == "__len__"), None)
+    for item in ast.walk(method) if method is not None else ():
+        counted = _counted(item)
+        name = variable(counted) if counted is not None else None
+        if name is not None and name.startswith("self."):
+            return name
+    return None
+
+
+def _of_attribute(at: FailingLine, owner: ast.ClassDef, name: str) -> str | None:
+    """By the line of __init__ that sets it."""
+    method = next((item for item in owner.body if getattr(item, "name", "") == "__init__"), None)
+    if not isinstance(method, ast.FunctionDef):
+        return None
+    sets = [
+        item
+        for item in own_nodes(method)
+        if isinstance(item, ast.Assign) and any(variable(target) == name for target in item.targets)
+    ]
+    if not sets:
+        return None
+    fills = [line for line in lines_that_fill(method, name) if line != sets[-1].lineno]
+    if len(fills) == 1 and _is_empty_literal(sets[-1].value):
+        return _never_filled(at, method, name, sets[-1].lineno, fills[0])
+    return _by_expression(at, method, sets[-1].value, sets[-1].lineno, _HOPS)
 
 
 _HANDLE = "Handle the empty case before this line, or find what should have been there."
@@ -85,7 +135,7 @@ def emptied_by(at: FailingLine, scope: Scope, name: str, line: int, hops: int = 
     if by is not None:
         return by
     fills = [item for item in lines_that_fill(scope, name) if item != line]
-    if fills and _is_empty_literal(value):
+    if len(fills) == 1 and _is_empty_literal(value):
         return _never_filled(at, scope, name, number, fills[0])
     return None
 
@@ -111,14 +161,17 @@ def _by_expression(at: FailingLine, scope: Scope, value: ast.AST | None, line: i
         if isinstance(item, ast.Subscript) and isinstance(item.ctx, ast.Load):
             mask = item.slice
             told = at.value(mask)
-            if isinstance(mask, ast.Compare) or (told is not None and " bool" in told):
-                made = at.came(variable(mask) or "") if not isinstance(mask, ast.Compare) else ""
+            compared = any(isinstance(part, ast.Compare) for part in ast.walk(mask))
+            if compared or (told is not None and " bool" in told):
+                made = "" if compared else at.came(variable(mask) or "")
                 return f"nothing passes the mask `{source(mask)}`{made} at line {line}"
             if isinstance(mask, ast.Slice):
                 return f"the slice `{source(item)}` at line {line} takes nothing"
-    if isinstance(value, ast.Name):
-        return emptied_by(at, scope, value.id, line, hops - 1)
-    return None
+    read = [name for name in names_in(value) if isinstance(value, ast.Name) or is_empty(at.value(name))]
+    receiver = value.func.value if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) else None
+    if receiver is not None and is_empty(at.value(receiver)):
+        read = [variable(receiver) or ""]
+    return emptied_by(at, scope, read[0], line, hops - 1) if len(read) == 1 else None
 
 
 def _by_comprehension(
@@ -134,7 +187,7 @@ def _by_comprehension(
     over = before or _by_expression(at, scope, first.iter, line, hops - 1)
     conditions = " and ".join(f"`{source(test)}`" for part in item.generators for test in part.ifs)
     if over is not None:
-        return f"{over}, or nothing passes {conditions} (line {line})" if conditions else over
+        return f"either {over}, or nothing passes {conditions} (line {line})" if conditions else over
     if conditions:
         return f"line {line} keeps what passes {conditions}, which is nothing, or `{source(first.iter)}` is empty"
     return f"line {line} makes it from `{source(first.iter)}`, which has nothing"
@@ -216,7 +269,7 @@ def _zero(at: FailingLine) -> str | None:
         why = emptied_by(at, at.scope, inner, bound[0]) if inner is not None else None
         return f"`{name}` is 0, the length of `{inner}` (line {bound[0]}){f': {why}' if why else ''}. {_HANDLE}"
     fills = [item for item in lines_that_fill(at.scope, name) if item != at.line]
-    if bound is None or not fills:
+    if bound is None or len(fills) != 1:
         made = at.came(name)
         return (
             f"`{name}`{made} is 0 where line {at.line} divides by it: correct it there, or handle 0 here."

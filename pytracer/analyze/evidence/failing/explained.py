@@ -10,12 +10,15 @@ from pytracer.analyze.evidence.failing.calls import (
     endless_lookup,
     no_length,
     own_check,
+    plain_layers,
     repeated_calls,
     unset_name,
     values_to_unpack,
+    wrong_kind,
 )
 from pytracer.analyze.evidence.failing.dtypes import types_that_differ
 from pytracer.analyze.evidence.failing.empties import nothing_there
+from pytracer.analyze.evidence.failing.expected import expected_size
 from pytracer.analyze.evidence.failing.graphs import autograd_line
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
 from pytracer.analyze.evidence.failing.lookups import missing_attribute, missing_key, unexpected_keyword
@@ -44,12 +47,15 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     unset_name,
     values_to_unpack,
     no_length,
+    wrong_kind,
+    plain_layers,
     endless_lookup,
     repeated_calls,
     none_value,
     nothing_there,
     index_of_list,
     sizes_that_differ,
+    expected_size,
     types_that_differ,
     autograd_line,
 )

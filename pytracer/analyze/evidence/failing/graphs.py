@@ -14,7 +14,7 @@ _IN_PLACE = "modified by an inplace operation"
 _CUTS = re.compile(
     r"requires_grad_?\s*(?:=|\()\s*\(?False|no_grad\(|inference_mode|\.detach\(|\.item\(|\.numpy\(|torch\.tensor\(|\.data\b|argmax\("
 )
-_WEIGHT = re.compile(r"output 0 of (?:T|AsStrided|Transpose|Permute)Backward|output 0 of AccumulateGrad")
+_WEIGHT = re.compile(r"output 0 of (?:T|AsStrided|Transpose|Permute|Accumulate)(?:Backward0|Grad)?,")
 _MOST = 2
 
 
@@ -46,9 +46,10 @@ def _cut(at: FailingLine) -> str | None:
         return None
     loss = next(iter(names_in(at.node)), "the loss") if at.node is not None else "the loss"
     return (
-        f"Nothing that `{loss}`{at.came(loss)} depends on requires a gradient: {' or '.join(lines)} ends it. Keep "
-        "that out "
-        "of the way from the parameters to the loss, or leave some parameters trainable."
+        f"Nothing that `{loss}`{at.came(loss)} depends on requires a gradient; in this file "
+        f"{' or '.join(lines)} can do that. Keep it out of the way from the parameters to the loss, or leave some "
+        "parameters "
+        "trainable."
     )
 
 
@@ -139,7 +140,7 @@ def _changed(at: FailingLine) -> str | None:
     lines = [f"line {number} (`{found[number]}`)" for number in sorted(found)]
     if not lines or len(lines) > _MOST:
         return None
-    only = "is the only line that changes a tensor in place" if len(lines) == 1 else "change tensors in place"
+    only = "is the only line that seems to change a tensor in place" if len(lines) == 1 else "seem to change one"
     return (
         f"In this file {' and '.join(lines)} {only}, and backward() still needs what was there: write it so that it "
         "makes a "
@@ -148,15 +149,20 @@ def _changed(at: FailingLine) -> str | None:
 
 
 def _changes_in_place(item: ast.AST) -> bool:
+    """`names["a"] = 1` is a dict's."""
     if isinstance(item, ast.AugAssign):
         return _is_tensor_like(item)
     if isinstance(item, ast.Call):
         return isinstance(item.func, ast.Attribute) and _is_in_place(item.func.attr)
-    return isinstance(item, ast.Assign) and any(isinstance(target, ast.Subscript) for target in item.targets)
+    held = [
+        target for target in (item.targets if isinstance(item, ast.Assign) else ()) if isinstance(target, ast.Subscript)
+    ]
+    return any(not (isinstance(part.slice, ast.Constant) and isinstance(part.slice.value, str)) for part in held)
 
 
 def _is_in_place(name: str) -> bool:
-    return name.endswith("_") and not name.startswith("_") and not name.endswith(("grad_", "__", "load_"))
+    inits = ("grad_", "__", "uniform_", "normal_")
+    return name.endswith("_") and not name.startswith(("_", "clip_")) and not name.endswith(inits)
 
 
 def _is_tensor_like(item: ast.AugAssign) -> bool:

@@ -77,7 +77,9 @@ def _twin(key: str, names: Sequence[str]) -> str | None:
         other = name.strip("'\"")
         if name != key and (other == plain or other.casefold() == plain.casefold()):
             return name
-        if other.endswith(f".{plain}") or plain.endswith(f".{other}"):
+        if other.endswith((f".{plain}", f"_{plain}")) or plain.endswith((f".{other}", f"_{other}")):
+            return name
+        if other.startswith(f"{plain}_") or plain.startswith(f"{other}_"):
             return name
     like = difflib.get_close_matches(plain, [name.strip("'\"") for name in names], n=1, cutoff=_LIKE)
     return next((name for name in names if like and name.strip("'\"") == like[0]), None)
@@ -86,12 +88,11 @@ def _twin(key: str, names: Sequence[str]) -> str | None:
 def _given_state(at: FailingLine, key: str) -> str | None:
     """A state that a library was given lacks what its own have."""
     call = at.only(ast.Call)
-    if call is None or len(call.args) != 1 or len(at.near) != 1 or not at.near[0].names:
+    state = next((item for item in at.near if item.of in ("state_dict", "state") and item.names), None)
+    if call is None or len(call.args) != 1 or state is None:
         return None
-    given, there = source(call.args[0]), ", ".join(at.near[0].names[:_MOST_NAMES])
+    given, there = source(call.args[0]), ", ".join((state.names or [])[:_MOST_NAMES])
     taken = source(call.func)
-    if at.near[0].of not in ("state_dict", "state"):
-        return None
     return (
         f"`{given}` has the keys {there}, and {taken}() needs {key}: something else was saved or is passed there. "
         "Compare the line that saves it, and the order of arguments on the way."
@@ -110,6 +111,12 @@ def missing_attribute(at: FailingLine) -> str | None:
     settings = attribute_settings(owner) if owner is not None else {}
     if name in settings:
         line, method = settings[name]
+        if method == "__init__":
+            return (
+                f"{kind}.__init__ sets `{name}` at line {line}, and had not come to it: it is used before, or the "
+                "__init__ "
+                "of a subclass lacks super().__init__()."
+            )
         return (
             f"{kind} sets `{name}` only in {method}() (line {line}), which has not run for this object: call it "
             "before, "
@@ -117,6 +124,12 @@ def missing_attribute(at: FailingLine) -> str | None:
         )
     near = next((item for item in at.near if item.of == kind and item.names), None)
     like = (near.names or [])[0] if near is not None else _nearest(name, settings)
+    if like == name:
+        return (
+            f"`{name}` is a property of {kind}, whose own code raised an AttributeError, which nn.Module hides: "
+            "read its "
+            "lines for an attribute that is not there."
+        )
     if like is None:
         return None
     where = f" (line {settings[like][0]})" if like in settings else ""

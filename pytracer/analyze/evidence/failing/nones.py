@@ -96,7 +96,7 @@ def _of_variable(at: FailingLine, name: str) -> str | None:
     bound = bound_value(at.scope, name, at.line)
     if bound is not None and isinstance(bound[1], ast.Call):
         return _of_call(at, bound[1], f"`{name}`", f" (line {bound[0]})")
-    if bound is not None and isinstance(bound[1], ast.Constant):
+    if bound is not None and bound[1] is not None and _is_none(bound[1]):
         return (
             f"`{name}` is still None from line {bound[0]}: no line between set it, as in a branch or loop that did not "
             "run. Check `is None` before, or set it."

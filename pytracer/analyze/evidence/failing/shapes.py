@@ -392,6 +392,8 @@ def _read(at: FailingLine) -> list[str]:
 def _index(at: FailingLine, found: re.Match[str]) -> str | None:
     index, dimension, size = (int(item) for item in found.groups())
     node = at.only(ast.Subscript)
+    if node is None and size:
+        return _index_of_call(at, index, dimension, size)
     if node is None or size == 0:
         return None
     shape = at.shape(node.value)
@@ -404,6 +406,19 @@ def _index(at: FailingLine, found: re.Match[str]) -> str | None:
         what = f"`{by[0]}`{at.came(by[0])} holds"
     end = "one too many: numbers from 1, or a loop to its length" if index == size else "it was made for another array"
     return f"{table}, and {what} {index}: {end}."
+
+
+def _index_of_call(at: FailingLine, index: int, dimension: int, size: int) -> str | None:
+    """`q.gather(1, actions)`."""
+    ranges = {name: found for name in _read(at) if (found := _VALUES.search(at.values.get(name, "")))}
+    holding = [name for name, found in ranges.items() if str(index) in found.groups()]
+    tables = [name for name, shape in at.shapes.items() if name not in holding and size in shape.sizes]
+    if len(holding) != 1 or not tables:
+        return None
+    name, found = holding[0], ranges[holding[0]]
+    table = f"`{tables[0]}` {at.shapes[tables[0]].words} has {size} in dimension {dimension}, 0 to {size - 1}"
+    end = "one too many: they count from 1, or one more is needed" if index == size else "correct it where it is made"
+    return f"{table}, and `{name}`{at.came(name)} is {found[1]} to {found[2]}: {end}."
 
 
 def _masked(at: FailingLine, found: re.Match[str]) -> str | None:
@@ -455,6 +470,9 @@ def index_of_list(at: FailingLine) -> str | None:
     what = what or f", and index {source(node.slice)} is beyond"
     loop = at.came(source(node.slice)) if variable(node.slice) is not None else ""
     table = at.came(variable(node.value) or "")
+    if isinstance(node.slice, ast.Constant) or index is None:
+        why = f"look at why it is shorter than line {at.line} expects, or ask len() first"
+        return f"`{name}`{table} has {many}{what}: {why}."
     return (
         f"`{name}`{table} has {many}{what}{loop}: what sets the index counts something else than `{name}`. Take it "
         "from "

@@ -31,9 +31,11 @@ from pytracer.analyze.collectives.pairing import pairing_evidence
 from pytracer.analyze.collectives.rank_branches import branch_advice, data_branch_advice
 from pytracer.analyze.deaths.attribution import abort_words, symptom_evidence, views_of, waited_ns
 from pytracer.analyze.evidence.handled import Handled, handled_in
+from pytracer.analyze.evidence.program_syntax import loop_around
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.rules.account import account, nothing_to_compare
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
+from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.decode.types.snapshot import Collective
 from pytracer.report.job import Confidence, Evidence, PythonFrame
@@ -274,9 +276,10 @@ def _counted(job: JobView, item: _Found) -> str | None:
         )
         for site in (sites[often], sites[rare])
     )
+    around = _loop_words(sides[often], sites[often])
     loop = (
-        f"{_site_words(sites[often])} had called collectives {said}: if the loop around it has more rounds on one rank "
-        "(batches, an early stop, a `continue`), make their number the same, or do not communicate there"
+        f"{_site_words(sites[often])} had called collectives {said}: if {around} has more "
+        "rounds on one rank (batches, an early stop, a `continue`), make their number the same"
     )
     if all(count[sites[rare]] for count in counts):
         return (
@@ -286,9 +289,18 @@ def _counted(job: JobView, item: _Found) -> str | None:
         )
     only = f"rank {sides[rare].process.rank}"
     return (
-        f"{loop}; if only {only} comes to {_site_words(sites[rare])} (a branch on the rank or on its data), take it "
+        f"{loop}. If only {only} comes to {_site_words(sites[rare])} (a branch on the rank or on its data), take it "
         "out of that branch, or call it on all ranks. Print the rank at both lines to see which."
     )
+
+
+def _loop_words(view: ProcessView, site: Site) -> str:
+    """`` the loop of line 13 (`for step in range(batches):`) ``, where the source is known."""
+    snapshot, frame = view.process.snapshot, PythonFrame(file=site[0], function=site[1], line=site[2])
+    tree = syntax_tree(snapshot, frame)
+    line = loop_around(tree, site[2]) if tree is not None and site[2] is not None else None
+    text = line_text(snapshot, PythonFrame(file=site[0], function=site[1], line=line)) if line is not None else None
+    return f"the loop of line {line} (`{text}`)" if text is not None else "the loop around it"
 
 
 def _threads_advice(item: _Found, sides: Sequence[ProcessView]) -> str | None:

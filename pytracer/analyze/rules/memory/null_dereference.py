@@ -213,9 +213,7 @@ def _advice(view: ProcessView, found: _Null) -> str:
             f"Check the size of {names} before {line_words(view)}: the function does not, and uses the memory that "
             f"{'an' if what == 'empty' else 'a'} {what} tensor does not have."
         )
-    what = (
-        "what the Python line passes to the native function" if view.python_frame else "what the native code is given"
-    )
+    what = f"what {line_words(view)} passes to native code" if view.python_frame else "what the native code is given"
     return f"Check {what}: something is null (never made, already destroyed, or the result of a failed call)."
 
 

@@ -13,8 +13,9 @@ one integer tensor too large to be read, and the address is a whole number of ro
 
 A register that held the lower 32 bits of a live storage's address shows that the address was passed as an int.
 
-What to do: look at the native function; run it under AddressSanitizer, or check the casts and lifetimes on the way to
-it. After a smashed return address, look for local arrays in the function that was returning.
+What to do: check what the program's line passes to the native function, run it with `--guard` or under
+AddressSanitizer, or check the casts and lifetimes on the way to it. After a smashed return address, look for local
+arrays in the function that was returning.
 
 How it can be wrong: only CPU storages of torch are remembered. Memory of other allocators that was unmapped before
 looks the same, as does a storage that was freed so long ago that its record was overwritten, and the code of a
@@ -60,8 +61,8 @@ from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Confidence, Evidence, VerdictClass
 
 _SANITIZER = (
-    "Look at the native function: its pointer was overwritten, never set, or of another type. "
-    "Running it under AddressSanitizer names the moment."
+    "Check the sizes, counts and offsets that {} passes to native code, which uses them unchecked. If they are right, "
+    "a pointer was overwritten before: `pytracer run --guard` stops at the first byte outside of a tensor."
 )
 _NEAR_BYTES = 1 << 20
 _PAGE_BYTES, _CHUNK_HEADER_BYTES = 4096, 16
@@ -258,7 +259,7 @@ def _advice(view: ProcessView, found: _Wild) -> str:
             "is that of a large block of malloc(), such as a numpy array's, that was freed (.ctypes.data and "
             "data_ptr() of a temporary). If it is none, AddressSanitizer names the moment."
         )
-    return _SANITIZER
+    return _SANITIZER.format(line_words(view))
 
 
 def _is_chunk_size(value: int) -> bool:

@@ -20,7 +20,7 @@ from pytracer._text import hex_addr, list_words
 from pytracer.analyze.evidence.native_stack import memory_word
 from pytracer.analyze.evidence.operator import find_operator
 from pytracer.analyze.evidence.phrases import collective_evidence, in_function, python_evidence
-from pytracer.analyze.evidence.variables import tensors_without_memory
+from pytracer.analyze.evidence.variables import line_words, tensors_without_memory
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.platform.division import Division, decode_division
 from pytracer.analyze.platform.signals import SIGFPE
@@ -39,7 +39,9 @@ _FLOAT = {
     7: "had an invalid floating-point operation",
     8: "used a subscript out of range",
 }
-_SIZES = "Check the sizes, strides and counts that the native function is given: one of them is {}."
+_SIZES = (
+    "Check the sizes, strides and counts that {} passes to native code: one of them is 0, or is made so by a division."
+)
 _OVERFLOW = (
     "The smallest integer, often a marker for missing values (torch.iinfo(dtype).min), has no quotient by -1: mask or "
     "replace it before the division, or divide in a wider type (.long(), .double())."
@@ -160,7 +162,7 @@ def _advice(view: ProcessView, code: int, division: Division | None) -> str:
     if code in _FLOAT:
         return _TRAPS
     if division is None or not division.is_minus_one:
-        return _SIZES.format("0")
+        return _SIZES.format(line_words(view))
     return f"{_extremes(view, division)}{_OVERFLOW}"
 
 

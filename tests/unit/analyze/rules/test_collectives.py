@@ -652,7 +652,7 @@ def test_rounds_of_a_loop_are_counted_for_both_ranks(run: Path) -> None:
     """One rank may have more of them, or the other line lies in a branch: both are named."""
     said = apart(run, 40, 48)
     assert "train.py:40 in step had called collectives 3 times on rank 0 and 4 times on rank 1" in said
-    assert "if only rank 0 comes to train.py:48 in step" in said
+    assert "If only rank 0 comes to train.py:48 in step" in said
     assert "DistributedDataParallel" not in said
 
 

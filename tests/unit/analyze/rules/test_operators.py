@@ -71,7 +71,7 @@ def test_index_beyond_every_size_of_an_operators_tensors_is_a_wrong_index(run: P
         "argument of aten::gather, holds 99, which leads out of all of its tensors."
     )
     assert "an index of self: table [10, 4] float32 must be less than 10" in evidence(report)
-    assert advice(report).startswith("Check the values of `rows` before train.py:41 in step passes it: 99 must not be")
+    assert advice(report).startswith("Check the values of `rows` before line 41 passes it: 99 must not be")
     assert operator(report).says == "aten::gather with self: table [10, 4] float32; index: rows [3] int64, 0..99"
 
 
@@ -141,7 +141,7 @@ def test_result_that_an_operator_left_empty_is_not_what_it_was_given(run: Path) 
     assert verdict(report) == ("null-dereference", "certain")
     given = "rows [3] int64, all 4611686018427387904"
     assert summary(report).endswith(f"look_up was given {given}, and works on an empty tensor of its own.")
-    assert advice(report).startswith(f"Check the values and sizes of {given} before train.py:41 in step")
+    assert advice(report).startswith(f"Check the values and sizes of {given} before line 41")
 
 
 @needs_capstone
@@ -229,7 +229,7 @@ def test_index_tensor_that_is_too_large_to_be_read_is_possibly_the_cause(run: Pa
     )  # fmt: skip
     assert verdict(report) == ("out-of-bounds", "possible")
     assert "possibly by an index of `rows`" in summary(report)
-    assert advice(report).startswith("Check the values of `rows` before train.py:41 in step passes it")
+    assert advice(report).startswith("Check the values of `rows` before line 41 passes it")
 
 
 @needs_capstone

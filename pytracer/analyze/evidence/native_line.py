@@ -1,0 +1,116 @@
+"""What the program's line passes to the native code that failed: its variables, their origins, and a number of its own.
+
+A native function that trusts its arguments fails far from the mistake. The program's line names the arguments; a large
+number that the program writes down and that a register held at the fault is the first suspect.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from pytracer.analyze.address_space.referrers import STATE_REGISTERS
+from pytracer.analyze.evidence.name_origins import follow
+from pytracer.analyze.evidence.operator import find_operator, shape_words
+from pytracer.analyze.evidence.program_syntax import names_of_line
+from pytracer.analyze.evidence.variables import python_frames
+from pytracer.analyze.parts import is_library_file, python_frame
+from pytracer.analyze.platform.instruction import signed
+from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
+from pytracer.analyze.view import ProcessView
+from pytracer.report.job import PythonFrame
+
+_MOST_NAMES = 3
+_MOST_FILES = 3
+_QUOTED = 44
+_LEAST = 100_000  # smaller numbers are in registers by chance
+_LEAST_ROUND = 1 << 31  # powers of two are, too
+_LARGEST_SHIFT = 64
+
+
+def with_native_line(view: ProcessView, advice: str) -> str:
+    """An advice with a sentence before and behind it; what it names already is left out."""
+    frames = [python_frame(item) for item in python_frames(view) if not is_library_file(item.file)]
+    if not frames:
+        return advice
+    number, passed = _number_in_register(view, frames), _passed(view, frames, advice)
+    return " ".join(filter(None, (number, advice, passed)))
+
+
+def _number_in_register(view: ProcessView, frames: list[PythonFrame]) -> str | None:
+    """`` 500000000 of line 7 (`state["dimension"] = 500000000`) was in a register ... ``"""
+    if view.crash is None:
+        return None
+    held = {signed(value) for name, value in view.crash.registers.items() if name not in STATE_REGISTERS}
+    files = list({frame.file: frame for frame in frames}.values())[:_MOST_FILES]
+    found: dict[int, PythonFrame] = {}
+    for frame in files:
+        tree = syntax_tree(view.process.snapshot, frame)
+        for line, value in _numbers(tree) if tree is not None else ():
+            if value in held:
+                found.setdefault(value, PythonFrame(function=None, file=frame.file, line=line))
+    if len(found) != 1:
+        return None
+    value, at = next(iter(found.items()))
+    text = line_text(view.process.snapshot, at) or ""
+    return f"{value}, a number of line {at.line} (`{_short(text)}`), was in a register: check it first."
+
+
+def _numbers(tree: ast.Module) -> Iterator[tuple[int, int]]:
+    """Large whole numbers that the program writes, with `10 ** 9` and `1 << 40`."""
+    for node in ast.walk(tree):
+        value = _whole(node) if isinstance(node, (ast.Constant, ast.BinOp, ast.UnaryOp)) else None
+        if value is None or abs(value) < _LEAST or not isinstance(node, ast.expr):
+            continue
+        if abs(value) >= _LEAST_ROUND or (value & (value - 1) and value & (value + 1)):
+            yield node.lineno, value
+
+
+def _whole(node: ast.AST) -> int | None:
+    if isinstance(node, ast.Constant):
+        return node.value if type(node.value) is int else None
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        value = _whole(node.operand)
+        return -value if value is not None else None
+    if not isinstance(node, ast.BinOp):
+        return None
+    left, right = _whole(node.left), _whole(node.right)
+    if left is None or right is None or not (abs(left) < 1 << _LARGEST_SHIFT and abs(right) < 1 << _LARGEST_SHIFT):
+        return None
+    if isinstance(node.op, ast.Add):
+        return left + right
+    if isinstance(node.op, ast.Sub):
+        return left - right
+    if isinstance(node.op, ast.Mult):
+        return left * right
+    if not 0 <= right < _LARGEST_SHIFT:
+        return None
+    return left**right if isinstance(node.op, ast.Pow) else left << right if isinstance(node.op, ast.LShift) else None
+
+
+def _passed(view: ProcessView, frames: list[PythonFrame], advice: str) -> str | None:
+    """`` Line 9 passes `scores` [2, 3] (line 4: `...`) and `count` (line 5: `...`). ``"""
+    snapshot, frame = view.process.snapshot, frames[0]
+    tree = syntax_tree(snapshot, frame)
+    if tree is None or frame.line is None:
+        return None
+    operator = find_operator(view)
+    shapes = {item.name: shape_words(item.item) for item in (operator.tensors if operator is not None else ())}
+    words = []
+    for name in sorted(names_of_line(tree, frame.line), key=lambda name: name in shapes):  # tensors are checked more
+        found = follow(snapshot, frames, name, None)
+        if found is None or f"`{name}`" in advice or (found.frame == frame and name not in shapes):
+            continue
+        shape = f" {shapes[name]}" if name in shapes else ""
+        words.append(f"`{name}`{shape} (line {found.frame.line}: `{_short(found.text)}`)")
+    if "division" in advice:
+        words = [item for item in words if re.search(r"//|%|\blen\(|\bint\(", item)] or words
+    if not 0 < len(words) <= _MOST_NAMES:
+        return None
+    listed = words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+    return f"Line {frame.line} passes {listed}."
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _QUOTED else f"{text[: _QUOTED - 3]}..."
