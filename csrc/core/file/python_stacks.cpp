@@ -15,6 +15,7 @@ namespace {
 using namespace blackbox;
 
 constexpr uint32_t kPlaces = 12;
+constexpr uint32_t kMostStacks = 500;            // of one process: others are not known any more
 constexpr uint32_t kCodes = 128, kStacks = 128;  // powers of two
 constexpr uint32_t kMostText = 4096, kMostTable = 8192;
 
@@ -30,6 +31,7 @@ struct KnownStack {
 PYTRACER_LARGE KnownCode known_codes[kCodes];
 PYTRACER_LARGE KnownStack known_stacks[kStacks];
 std::atomic<bool> in_use{false};
+uint32_t appended = 0;
 bool any = false;  // since the generation began
 uint32_t generation = 1;
 
@@ -119,8 +121,13 @@ uint32_t python_stack_entry() noexcept {
   any = true;
   uint64_t hash = hash_of(frames, count);
   KnownStack& slot = known_stacks[hash % kStacks];
-  if (slot.hash != hash || slot.generation != generation) slot = {hash, append_stack(frames, count), generation};
-  uint32_t id = slot.id;
+  bool is_known = slot.hash == hash && slot.generation == generation;
+  if (!is_known && appended < kMostStacks) {
+    appended++;
+    slot = {hash, append_stack(frames, count), generation};
+    is_known = true;
+  }
+  uint32_t id = is_known ? slot.id : 0;
   in_use.store(false, std::memory_order_release);
   return id;
 }
@@ -130,6 +137,7 @@ void forget_python_stacks() noexcept {
   if (in_use.load(std::memory_order_relaxed)) in_use.store(false, std::memory_order_relaxed);
   if (!any) return;
   any = false;
+  appended = 0;
   generation++;
 }
 

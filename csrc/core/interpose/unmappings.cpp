@@ -9,6 +9,7 @@
 #include "crashsafe/memory/unmappings.h"
 #include "crashsafe/platform/sys.h"
 #include "crashsafe/python/python_stack.h"
+#include "crashsafe/unwind/images.h"
 #include "crashsafe/unwind/own_stack.h"
 
 #include <sys/mman.h>
@@ -49,6 +50,14 @@ int call(void* at, size_t nbytes) { return real != nullptr ? real(at, nbytes) : 
 
 bool is_own(uint64_t caller) { return caller >= reinterpret_cast<uint64_t>(__ehdr_start) && caller < reinterpret_cast<uint64_t>(_end); }
 
+// CPython's own memory: arenas of 1 MiB, and chunks of 16 KiB or a power of two more for frames (3.10 and later; Objects/obmalloc.c,
+// Python/pystate.c). It comes and goes wherever objects and frames do, by the thousand, and would displace all others. Of a static CPython,
+// whose module mmap lies in the same image, files of just such a size are not noted.
+bool is_interpreters(uint64_t caller, size_t nbytes) {
+  bool may_be = nbytes >= 16 << 10 && nbytes <= 1 << 20 && (nbytes & (nbytes - 1)) == 0;
+  return may_be && crashsafe::python_offsets() != nullptr && crashsafe::in_same_image(caller, crashsafe::python_runtime());
+}
+
 bool is_stack_due() {
   uint64_t now = crashsafe::now_ns(), until = stacks_until_ns.load(std::memory_order_relaxed);
   uint64_t from = until + kStacksAtOnce * kBetweenStacksNs > now ? until : now - kStacksAtOnce * kBetweenStacksNs;
@@ -78,7 +87,7 @@ using namespace pytracer;
 
 PYTRACER_EXPORT int munmap(void* at, size_t nbytes) noexcept {
   auto caller = reinterpret_cast<uint64_t>(__builtin_return_address(0));
-  if (!core::preloaded || !core::recording() || core::is_own(caller)) return core::call(at, nbytes);
+  if (!core::preloaded || !core::recording() || core::is_own(caller) || core::is_interpreters(caller, nbytes)) return core::call(at, nbytes);
   int before = errno;
   uint64_t number = crashsafe::note_unmapping(reinterpret_cast<uint64_t>(at), nbytes, caller, core::stack_of_caller());
   errno = before;

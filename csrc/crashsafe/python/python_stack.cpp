@@ -184,6 +184,8 @@ void keep_handled(uint64_t exception, bool of_main) {
 
 }  // namespace
 
+uint64_t python_runtime() noexcept { return runtime_addr; }
+
 bool trust_python(int minor, uint64_t runtime, uint64_t type_of_code) noexcept {
   for (const auto& row : kRows)
     if (row.minor == minor) {

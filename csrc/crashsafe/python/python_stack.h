@@ -27,6 +27,9 @@ struct FrameView {
 /// PyCode_Type. False when no row fits.
 bool trust_python(int minor, uint64_t runtime, uint64_t type_of_code) noexcept;
 
+/// The address of _PyRuntime; 0 before.
+uint64_t python_runtime() noexcept;
+
 /// The row in use, or null.
 const PythonOffsets* python_offsets() noexcept;
 

@@ -95,6 +95,11 @@ bool in_image(uint64_t addr) noexcept {
   return find_image(addr, ignored);
 }
 
+bool in_same_image(uint64_t addr, uint64_t other) noexcept {
+  dl_find_object first, second;
+  return find_image(addr, first) && find_image(other, second) && first.dlfo_map_start == second.dlfo_map_start;
+}
+
 uint32_t copy_image_path(uint64_t addr, char* to, uint32_t room, uint64_t& offset) noexcept {
   dl_find_object found;
   CheckedReads reads;

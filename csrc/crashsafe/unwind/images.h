@@ -10,6 +10,9 @@ bool images_are_known() noexcept;
 /// Whether `addr` lies in a loaded shared object or in the program.
 bool in_image(uint64_t addr) noexcept;
 
+/// Whether two addresses lie in the same one.
+bool in_same_image(uint64_t addr, uint64_t other) noexcept;
+
 /// The path of the image that `addr` lies in, copied without a terminator, and the address as the image's file has it. Returns the
 /// size of the path; 0: not known.
 uint32_t copy_image_path(uint64_t addr, char* to, uint32_t room, uint64_t& offset) noexcept;

@@ -84,8 +84,8 @@ _ADVICE: dict[WaitKind, str] = {
     "children by spawn (DataLoader: multiprocessing_context).",
     "lock": "Find the thread that holds this lock: locks that are taken in different orders, or a thread that died "
     "with it. `pytracer attach` shows all threads while the program stands.",
-    "lock-file": "Look for the process that holds the lock. If none is left - a build or download that was killed leaves "
-    "its file behind - delete the file: `lock` in the build folder of a torch extension (TORCH_EXTENSIONS_DIR, "
+    "lock-file": "Look for the process that holds the lock. If none is left - a build or download that was killed "
+    "leaves its file behind - delete the file: `lock` in the build folder of a torch extension (TORCH_EXTENSIONS_DIR, "
     "~/.cache/torch_extensions by default), or the `*.lock` beside what that line loads.",
     "child": "Look at the child: what it waits for, or whether it ever got its input. "
     "`pytracer attach` shows it while it runs.",

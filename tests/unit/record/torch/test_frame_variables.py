@@ -137,7 +137,7 @@ def test_programs_modes_do_not_see_it() -> None:
     import torch
     from torch.overrides import TorchFunctionMode
 
-    class Refuses(TorchFunctionMode):
+    class Refuses(TorchFunctionMode):  # type: ignore[misc]
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             raise AssertionError(func)
 

@@ -55,7 +55,7 @@ def test_programs_modes_are_not_called() -> None:
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    class Refuses(TorchDispatchMode):
+    class Refuses(TorchDispatchMode):  # type: ignore[misc]
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
             raise AssertionError(func)
 
