@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import os
+import traceback
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from pytracer.analyze.evidence.failing.calls import (
     arguments_that_differ,
@@ -61,10 +64,21 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
 )
 
 
+@dataclass(frozen=True)
+class Explanation:
+    """One cause, by the line and its values; None where a table's advice is all that can be said.
+
+    `failure`: an error of our own, which must not cost the report.
+    """
+
+    words: str | None = None
+    failure: str | None = None
+
+
 def explained(
     snapshot: Snapshot, exception: ExceptionReport | None, stack: Sequence[PythonFrame], dataset: str | None = None
-) -> str | None:
-    """One cause, by the line and its values; None where a table's advice is all that can be said.
+) -> Explanation:
+    """What is wrong at the innermost line of the program.
 
     Args:
         snapshot: The process that raised it.
@@ -74,11 +88,13 @@ def explained(
     """
     at = failing_line(snapshot, exception, stack)
     if at is None:
-        return None
+        return Explanation()
     try:
-        return _first(at, dataset)
-    except Exception:  # a program may be written in any way: the report goes on without its explanation
-        return None
+        return Explanation(_first(at, dataset))
+    except Exception as error:  # a program may be written in any way: the report goes on, and says so
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{type(error).__name__} at {os.path.basename(place.filename)}:{place.lineno}"
+        return Explanation(failure=f"an explanation of that line: a bug in pytracer, {where}; please report it")
 
 
 def _first(at: FailingLine, dataset: str | None) -> str | None:

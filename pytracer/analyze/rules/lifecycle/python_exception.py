@@ -24,7 +24,7 @@ from pytracer.analyze.collectives.in_flight import bad_address
 from pytracer.analyze.deaths.order import is_interrupt, mentions_lost_peer
 from pytracer.analyze.evidence.cuda_errors import cuda_error, out_of_memory
 from pytracer.analyze.evidence.ended_threads import ended_thread_evidence, thread_behind_exception
-from pytracer.analyze.evidence.failing.explained import explained
+from pytracer.analyze.evidence.failing.explained import Explanation, explained
 from pytracer.analyze.evidence.loaders import loader_timeout
 from pytracer.analyze.evidence.memory_holders import (
     NO_MEMORY,
@@ -85,7 +85,8 @@ class PythonException:
         again = f" by {name_words([view])}" if view.index != judgement.views[0].index else ""
         circumstances = f"{_meant(job, view, first)}{_piled(view)}{_thread(view)}{_kept_words(view)}"
         raised = f"{_words(view, first)}{_at(frame, first, again)}{circumstances}"
-        fact = None if failed_allocation(view) else _explained(job, view, first)
+        explanation = Explanation() if failed_allocation(view) else _explained(job, view, first)
+        fact = explanation.words
         return Description(
             f"{introduction(judgement.views)} raised {raised}.",
             [
@@ -111,7 +112,7 @@ class PythonException:
             else f"{NO_MEMORY}{holder_advice(view)}"
             if failed_allocation(view)
             else _read_it(job, view, first),
-            ["why the peer was gone: no other rank's death explains it"] if lost else [],
+            ["why the peer was gone: no other rank's death explains it" if lost else None, explanation.failure],
             explained=fact is not None,
             besides=LET_THREAD_END if _kept(view) is not None else "",
         )
@@ -201,16 +202,16 @@ def _of_others(job: JobView) -> str:
     return " The other ranks' errors followed from it." if followed else ""
 
 
-def _explained(job: JobView, view: ProcessView, first: Reraised | None) -> str | None:
+def _explained(job: JobView, view: ProcessView, first: Reraised | None) -> Explanation:
     """By the facts of the line; of an exception of a DataLoader worker, by those that the worker recorded."""
     snapshot, own = view.process.snapshot, view.exception
     if own is None or (first is None and _original(view) is not None):
-        return None
+        return Explanation()
     if first is None:
         return explained(snapshot, own, view.exception_stack)
     raised = _raiser(job, view, first)
     if raised is None:
-        return None
+        return Explanation()
     dataset = raised.snapshot.worker.dataset if raised.snapshot.worker is not None else None
     return explained(raised.snapshot, raised.exception, [*raised.stack, *view.exception_stack], dataset)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pytracer.analyze.evidence.failing.explained import explained
+from pytracer.analyze.evidence.failing.explained import Explanation, explained
 from pytracer.record.torch.frame_variables import failing_columns, variables_of
 from pytracer.record.torch.near_names import near_names
 from pytracer.report.job import ExceptionReport, NearNamesReport, PythonFrame, VariableReport
@@ -47,7 +47,9 @@ def _explained(error: Exception) -> str | None:
         near=[NearNamesReport(**item) for item in near_names(error, trace)],  # type: ignore[arg-type]
     )
     snapshot: Any = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9)
-    return explained(snapshot, report, stack)
+    found = explained(snapshot, report, stack)
+    assert found.failure is None
+    return found.words
 
 
 CASES = [(case["source"], case.get("says")) for case in tomllib.loads(PROGRAMS.read_text(encoding="utf-8"))["case"]]
@@ -73,4 +75,21 @@ def test_nothing_is_said_of_a_source_that_is_newer(tmp_path: Path) -> None:
     stack = [PythonFrame(function="<module>", file=str(file), line=2)]
     report = ExceptionReport(type="IndexError", message="list index out of range")
     snapshot: Any = SimpleNamespace(created_wall_ns=time.time_ns() - 10**12)
-    assert explained(snapshot, report, stack) is None
+    assert explained(snapshot, report, stack) == Explanation()
+
+
+def test_explanation_that_fails_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A bug of ours costs the explanation only; the report names the place."""
+
+    def broken(_: object) -> str:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("pytracer.analyze.evidence.failing.explained._EXPLANATIONS", (broken,))
+    file = tmp_path / "train.py"
+    file.write_text("rows = []\nrows[0]\n", encoding="utf-8")
+    stack = [PythonFrame(function="<module>", file=str(file), line=2)]
+    report = ExceptionReport(type="IndexError", message="list index out of range")
+    snapshot: Any = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9)
+    found = explained(snapshot, report, stack)
+    assert found.words is None
+    assert "a bug in pytracer, ZeroDivisionError at test_failing.py:" in (found.failure or "")
