@@ -23,6 +23,7 @@ from pytracer.decode.types.snapshot import Crash, Mapping, Snapshot, Storage
 
 STACK_GUARD_BYTES = 64 * 1024
 SEGV_MAPERR = 1
+GUESSED = "guessed"  # Place.found: the nearest one, or what the tables have now
 ONE_ACCESS_BYTES = 64  # the widest load
 
 
@@ -88,10 +89,17 @@ class AddressSpace:
             if beside and not _was_unmapped(crash, addr, mapping):
                 nearest = min(beside, key=lambda item: distance_to(item, addr))
                 kind = "before-storage" if addr < nearest.base else "past-storage"
-                return self._in_storage(addr, kind, (nearest, "guessed"), mapping)
+                return self._in_storage(addr, kind, (nearest, GUESSED), mapping)
+        return self._of_mapping(addr, mapping)
+
+    def without_storage(self, place: Place) -> Place:
+        """The same address by its mapping alone: the storage beside it was not meant."""
+        return self._of_mapping(place.addr, place.mapping)
+
+    def _of_mapping(self, addr: int, mapping: Mapping | None) -> Place:
         region = self.regions.at(addr)
         on_stack = region is not None and region.kind == "stack"
-        return Place(addr, "stack" if on_stack else _mapping_kind(crash, mapping), mapping=mapping)
+        return Place(addr, "stack" if on_stack else _mapping_kind(self.snapshot.crash, mapping), mapping=mapping)
 
     def _in_guard_pool(self, addr: int, mapping: Mapping | None) -> Place:
         """Pages there belong to one storage each, and to none for a long time after it was freed."""
@@ -122,7 +130,7 @@ class AddressSpace:
         hits = [
             hit.storage for hit in (self.snapshot.crash.hits if self.snapshot.crash else ()) if hit.kind == "covering"
         ]
-        for candidates, found in ((hits, "exact"), (self.snapshot.storages.around(addr), "guessed")):
+        for candidates, found in ((hits, "exact"), (self.snapshot.storages.around(addr), GUESSED)):
             matching = [item for item in candidates if item.state == state and covers(item, addr)]
             if matching:
                 last = max(matching, key=lambda item: (state == "live" and not is_borrowed(item), item.order))

@@ -11,9 +11,10 @@ from dataclasses import replace
 from pytracer.analyze.address_space.address_info import Place
 from pytracer.analyze.address_space.formation import find_formation
 from pytracer.analyze.address_space.guard_pool import FOUND
-from pytracer.analyze.address_space.lookup import AddressSpace
+from pytracer.analyze.address_space.lookup import GUESSED, AddressSpace
 from pytracer.analyze.address_space.neighbors import covers, is_near
 from pytracer.analyze.address_space.overrun import find_overrun
+from pytracer.analyze.address_space.regions import mapping_at
 from pytracer.analyze.platform.instruction import Instruction, signed
 from pytracer.decode.types.snapshot import Storage
 
@@ -39,6 +40,8 @@ def aimed_at(
     if place is None or access == "execute":
         return place
     told = _by_operand(space, place, instruction)
+    if told is place and _was_meant_elsewhere(space, place, instruction):
+        told = place = space.without_storage(place)
     if place.kind == "stack-guard" and not _near_stack_pointer(space, place.addr):
         return _by_overrun(space, place, access, instruction) or place  # it lies above what ran on, as any mapping may
     if told is not place or place.kind not in _ANYTHING or place.found == FOUND:
@@ -73,6 +76,19 @@ def _by_operand(space: AddressSpace, place: Place, instruction: Instruction | No
     if place.found == FOUND and place.storage is not None and place.storage.base == storage.base:
         return replace(place, register=name)
     return _told_by(space, place, _side(storage, place.addr), storage, name)
+
+
+def _was_meant_elsewhere(space: AddressSpace, place: Place, instruction: Instruction | None) -> bool:
+    """Whether the storage is a guess, and the instruction counted from other memory: of malloc, say."""
+    crash = space.snapshot.crash
+    if crash is None or place.found != GUESSED or place.kind not in ("past-storage", "before-storage"):
+        return False
+    if instruction is None or instruction.base_value is None or not instruction.index_value or place.storage is None:
+        return False
+    counted_from = mapping_at(crash.mappings, instruction.base_value)
+    if counted_from is None or "r" not in counted_from.permissions:
+        return False
+    return not counted_from.start <= place.storage.base < counted_from.end
 
 
 def _by_sum(space: AddressSpace, place: Place) -> Place | None:

@@ -163,6 +163,25 @@ def test_write_to_a_library_far_from_all_storages_stays_a_read_only_write(run: P
     assert verdict(report) == ("read-only-write", "likely")
 
 
+ARENA = (0x7F3D_C000_0000, 0x7F3D_C019_3000, "rw-p", 0, "")
+BATCH = (0x7F3D_B000_0000, 0x7F3D_BFFF_F000, "rw-p", 0, "")
+STORE_INDEXED = bytes.fromhex("f30f110498")  # movss dword ptr [rax + rbx*4], xmm0
+
+
+@needs_capstone
+@pytest.mark.parametrize("base", [ARENA[0] + 0xCEC80, BATCH[0] + 0x40])
+def test_tensor_beside_what_was_meant_is_not_blamed(base: int, run: Path) -> None:
+    """A loop over a block of malloc's runs off the arena, far behind a tensor; and one that counted from the tensor."""
+    reserved = (ARENA[1], ARENA[0] + (64 << 20), "---p", 0, "")
+    box = Box(pid=101).alloc(BATCH[0] + 0x40, BATCH[1] - BATCH[0] - 0x40)
+    registers = {"rax": base, "rbx": (ARENA[1] - base) // 4}
+    mappings = [PROGRAM, BATCH, ARENA, reserved]
+    code = {"code": 2, "error_code": 7, "code_bytes": STORE_INDEXED}
+    report = faulted(run, box, ARENA[1], registers=registers, mappings=mappings, **code)
+    assert report.verdict is not None and report.verdict.class_ == "out-of-bounds"
+    assert ("tensor" in summary(report) or "storage" in summary(report)) == (base == BATCH[0] + 0x40), summary(report)
+
+
 @needs_capstone
 @pytest.mark.parametrize("ahead", [-1, 0, 1])
 def test_loop_over_rows_is_told_by_its_stride_and_its_counter(ahead: int, run: Path) -> None:
