@@ -21,7 +21,8 @@ How it can be wrong: only CPU storages of torch are remembered. Memory of other 
 looks the same, as does a storage that was freed so long ago that its record was overwritten, and the code of a
 library that was unloaded. malloc() gives large blocks pages of their own, from byte 16 on: an unmapped address that
 ends so is *possible* only, and the report says what it may have been. Where a register points at the first byte of a
-storage, a wrong index into it looks the same: the finding is *possible* there.
+storage, or the stack at that of one in the same part of memory, a wrong index into it looks the same: the finding is
+*possible* there.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from dataclasses import dataclass
 
 from pytracer._text import count_words, hex_addr, size_words
 from pytracer.analyze.address_space.null_pointer import null_confidence, null_sibling
-from pytracer.analyze.address_space.referrers import STATE_REGISTERS
+from pytracer.analyze.address_space.referrers import STATE_REGISTERS, stack_words
 from pytracer.analyze.address_space.stack_bounds import beside_stack, ran_over
 from pytracer.analyze.evidence.far_index import FarIndex, far_index
 from pytracer.analyze.evidence.heap import heap_damage
@@ -65,6 +66,7 @@ _SANITIZER = (
     "a pointer was overwritten before: `pytracer run --guard` stops at the first byte outside of a tensor."
 )
 _NEAR_BYTES = 1 << 20
+_SAME_PART_BYTES = 1 << 32
 _PAGE_BYTES, _CHUNK_HEADER_BYTES = 4096, 16
 _LEAST_CHUNK, _MOST_CHUNK = 0x20, 0x1000
 _BY_JUMP = {
@@ -299,11 +301,22 @@ def _confidence(view: ProcessView, found: _Wild) -> Confidence:
 
 
 def _may_be_indexed(view: ProcessView) -> bool:
-    """Whether a register points at the first byte of a live storage: the address may be that, plus a wrong index."""
-    if view.crash is None or _is_small(view):
+    """Whether a register points at the first byte of a live storage: the address may be that, plus a wrong index.
+
+    So may it be where only the stack does, and the storage lies in the same part of memory.
+    """
+    crash, place = view.crash, view.place
+    if crash is None or place is None or _is_small(view):
         return False
-    values = (value for name, value in view.crash.registers.items() if name not in STATE_REGISTERS)
-    return any((storage := view.space.live_around(value)) is not None and storage.base == value for value in values)
+    if any(_is_start(view, value) for name, value in crash.registers.items() if name not in STATE_REGISTERS):
+        return True
+    near = (value for _, value in stack_words(crash) if abs(place.addr - value) < _SAME_PART_BYTES)
+    return any(_is_start(view, value) for value in near)
+
+
+def _is_start(view: ProcessView, value: int) -> bool:
+    storage = view.space.live_around(value)
+    return storage is not None and storage.base == value
 
 
 def _was_large_block(view: ProcessView) -> bool:

@@ -163,6 +163,20 @@ def test_write_to_a_library_far_from_all_storages_stays_a_read_only_write(run: P
     assert verdict(report) == ("read-only-write", "likely")
 
 
+@needs_capstone
+@pytest.mark.parametrize(("far", "confidence"), [(44 << 20, "possible"), (1 << 40, "likely")])
+def test_pointer_behind_a_storage_that_the_stack_has_is_only_possibly_wild(
+    far: int, confidence: str, run: Path
+) -> None:
+    """A loop over a tensor of another size: its start is in the frame, and the registers have moved on."""
+    addr, stack = BASE + far, 0x7FFC_0000_0100
+    registers = {"rdx": addr, "rsp": stack}
+    block = memory(stack, 7, BASE, register="rsp")
+    box = Box(pid=101).alloc(BASE, 64)
+    report = faulted(run, box, addr, registers=registers, code_bytes=LOAD, memory=(block,), sp=stack)
+    assert verdict(report) == ("wild-pointer", confidence)
+
+
 ARENA = (0x7F3D_C000_0000, 0x7F3D_C019_3000, "rw-p", 0, "")
 BATCH = (0x7F3D_B000_0000, 0x7F3D_BFFF_F000, "rw-p", 0, "")
 STORE_INDEXED = bytes.fromhex("f30f110498")  # movss dword ptr [rax + rbx*4], xmm0
