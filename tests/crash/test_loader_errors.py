@@ -53,8 +53,8 @@ def test_variables_and_sample_of_the_worker_are_told(program: Path, tmp_path: Pa
     assert "in DataLoader worker process 0, at train.py:12 in __getitem__" in summary(report)
     assert summary(report).endswith(": `words` was an empty list.")
     said = advice(report)
-    assert said.startswith("`words`, an empty list, comes from line 11 (`words = self.rows[number]`).")
-    assert "train.py:12 in __getitem__ with sample 3: `dataset[3]` in one process repeats it." in said
+    assert said.startswith("`words` is empty (line 11: `words = self.rows[number]`).")
+    assert "`dataset[3]` in one process repeats it." in said
 
 
 def test_worker_whose_error_was_caught_is_healthy(program: Path, tmp_path: Path) -> None:

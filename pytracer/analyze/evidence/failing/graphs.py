@@ -15,6 +15,10 @@ _CUTS = re.compile(
     r"requires_grad_?\s*(?:=|\()\s*\(?False|no_grad\(|inference_mode|\.detach\(|\.item\(|\.numpy\(|torch\.tensor\(|\.data\b|argmax\("
 )
 _WEIGHT = re.compile(r"output 0 of (?:T|AsStrided|Transpose|Permute|Accumulate)(?:Backward0|Grad)?,")
+# What has no graph: data, and tensors that are filled.
+_LEAF = re.compile(
+    r"torch\.(?:\w*rand\w*|zeros|ones|tensor|full|empty|arange|linspace|load|from_numpy)\(|next\(|\.to\(|\bin\b"
+)
 _MOST = 2
 
 
@@ -95,9 +99,9 @@ def _before_loop(at: FailingLine, loop: ast.For | ast.While) -> str | None:
         for target in item.targets
         for name in _targets(target)
     }
-    node = at.node
-    used = [name for name in names_in(node) if name not in inside] if node is not None else []
-    shapes = [name for name in used if at.shape(name) is not None]
+    named = names_in(at.node) if at.node is not None else []
+    shapes = [name for name in _reached(loop, named) if name not in inside and at.shape(name) is not None]
+    shapes = [name for name in shapes if name in named or not _LEAF.search(at.came(name) or "torch.tensor(")]
     if len(shapes) != 1:
         return None
     return (
@@ -105,6 +109,16 @@ def _before_loop(at: FailingLine, loop: ast.For | ast.While) -> str | None:
         "backward() frees its "
         "graph in the first round: compute it in each round."
     )
+
+
+def _reached(loop: ast.For | ast.While, names: list[str]) -> list[str]:
+    """Those names, and what the loop computes them from."""
+    made = [item for item in _in_order(loop) if isinstance(item, ast.Assign)]
+    found = dict.fromkeys(names)
+    for item in reversed(made):
+        if any(name in found for target in item.targets for name in _targets(target)):
+            found |= dict.fromkeys(names_in(item.value))
+    return [*found]
 
 
 def _in_order(loop: ast.stmt) -> list[ast.stmt]:

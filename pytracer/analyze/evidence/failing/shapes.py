@@ -32,6 +32,13 @@ _RANGE = re.compile(r"index out of range in self|Target (-?\d+) is out of bounds
 _VALUES = re.compile(r", (-?\d+)\.\.(-?\d+)$")
 _INDEX = re.compile(r"index (-?\d+) is out of bounds for (?:dimension|axis) (\d+) with size (\d+)")
 _MASK = re.compile(r"mask (\[[\d, ]*\]) at index \d+ does not match the shape of the indexed tensor (\[[\d, ]*\])")
+_GRADIENT = re.compile(
+    r"Mismatch in shape: grad_output\[(\d+)\] has a shape of torch\.Size\((\[[\d, ]*\])\) "
+    r"and output\[\d+\] has a shape of torch\.Size\((\[[\d, ]*\])\)"
+)
+_ASSIGNED = re.compile(
+    r"shape mismatch: value tensor of shape (\[[\d, ]*\]) cannot be broadcast to indexing result of shape (\[[\d, ]*\])"
+)
 _NEAR = 3  # what rounding at a pooling layer leaves
 
 
@@ -140,6 +147,42 @@ def _unequal(at: FailingLine, found: re.Match[str]) -> str | None:
             f"{(second, first)[fixed[0]]} and slice it to the input (`[:, :n]`)."
         )
     return f"{unequal}{made[0]}{made[1]}. Only a dimension of 1 is broadcast: correct the one that has the wrong size."
+
+
+def _gradient(at: FailingLine, found: re.Match[str]) -> str | None:
+    """Of torch.autograd.backward(outputs, gradients), output.backward(gradient), torch.autograd.grad()."""
+    call = at.only(ast.Call)
+    if call is None or not isinstance(call.func, ast.Attribute):
+        return None
+    own = call.func.attr == "backward" and isinstance(call.func.value, ast.Name) and call.func.value.id != "torch"
+    place = 0 if own else 1 if call.func.attr == "backward" else 2
+    named = {item.arg: item.value for item in call.keywords}
+    given = named.get("gradient") or named.get("grad_tensors") or named.get("grad_outputs")
+    given = given if given is not None or place >= len(call.args) else call.args[place]
+    if given is None:
+        return None
+    came = at.came(variable(given) or "")
+    which = "its shape" if own else f"the shape of number {found[1]} of it"
+    return (
+        f"`{source(given)}`{came}: {which} is {found[2]}, and that of the output {found[3]}; they must be equal. "
+        "Make it by torch.ones_like(output), or call backward() on the sum of the outputs, without one."
+    )
+
+
+def _assigned(at: FailingLine, found: re.Match[str]) -> str | None:
+    """`target[index] = values`."""
+    statement = at.statement
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        return None
+    target, value = statement.targets[0], statement.value
+    if not isinstance(target, ast.Subscript):
+        return None
+    index = variable(target.slice)
+    by = f", by `{index}`{at.came(index)}" if index is not None and at.came(index) else ""
+    return (
+        f"`{source(value)}`{at.came(variable(value) or '')} is {found[1]}, and `{source(target)}` takes "
+        f"{found[2]}{by}: cut one to the other, or make room for all."
+    )
 
 
 def _missing_dimension(one: Shape, other: Shape, left: str, right: str) -> str | None:
@@ -445,6 +488,8 @@ _EXPLAINED: tuple[tuple[re.Pattern[str], Callable[[FailingLine, re.Match[str]], 
     (_RANGE, _out_of_range),
     (_INDEX, _index),
     (_MASK, _masked),
+    (_GRADIENT, _gradient),
+    (_ASSIGNED, _assigned),
 )
 
 

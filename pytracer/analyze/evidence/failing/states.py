@@ -12,6 +12,8 @@ _MISMATCH = re.compile(
     r"size mismatch for ([\w.]+): copying a param with shape torch\.Size\((\[[\d, ]*\])\) from checkpoint, "
     r"the shape in current model is torch\.Size\((\[[\d, ]*\])\)"
 )
+# torch.optim.Optimizer.load_state_dict
+_GROUPS = re.compile(r"loaded state dict (?:contains a parameter group that doesn't match|has a different number of)")
 _KEYS = re.compile(r"(Missing|Unexpected) key\(s\) in state_dict: ((?:\"[^\"]+\",? ?)+)")
 _PREFIXES = ("module.", "_orig_mod.", "model.", "net.", "backbone.", "encoder.", "state_dict.")
 _GLOBAL = re.compile(r"GLOBAL ([\w.]+) was not an allowed global|Unsupported (?:global|class) ([\w.]+)")
@@ -34,6 +36,11 @@ _MOST = 2
 
 def loaded_state(at: FailingLine) -> str | None:
     """load_state_dict(), with the keys or sizes that differ."""
+    if _GROUPS.search(at.message):
+        return (
+            f"{_owner(at)} was made with other parameters than the one whose state was saved: for another model, or "
+            "with a part of it frozen or left out. Make it as it was then, or start with a new state."
+        )
     if "loading state_dict" not in at.message:
         return None
     model = _owner(at)

@@ -105,7 +105,7 @@ class PythonException:
                 collective_evidence(judgement.views),
                 _left_early(job, judgement.views) if lost else None,
             ],
-            f"{fact}{_of_others(job)}"
+            f"{fact}{_sample(job, view, first)}{_of_others(job)}"
             if fact is not None
             else "Look at the other end of the connection: this rank only noticed that a peer was gone or silent."
             if lost
@@ -195,6 +195,13 @@ def _read_it(job: JobView, view: ProcessView, first: Reraised | None) -> str:
         known = exception_advice(first.type, first.message, "that line")
         return _origin(job, view, first) + " ".join(filter(None, (sample, known)))
     return f"{_what_to_do(job, view, first)}{_of_others(job)}"
+
+
+def _sample(job: JobView, view: ProcessView, first: Reraised | None) -> str:
+    """Of a DataLoader worker's exception: how to meet it again."""
+    raised = _raiser(job, view, first) if first is not None and "DataLoader worker" in first.where else None
+    number = sample_number(raised.snapshot, raised.exception, raised.stack) if raised is not None else None
+    return f" `dataset[{number}]` in one process repeats it." if number is not None else ""
 
 
 def _of_others(job: JobView) -> str:
