@@ -22,6 +22,7 @@ from pytracer.analyze.deaths.attribution import symptom_evidence
 from pytracer.analyze.evidence.ended_threads import EndedThread, ended_thread_evidence, thread_behind
 from pytracer.analyze.evidence.handled import handled_at_end
 from pytracer.analyze.evidence.loaders import loading_words, slow_worker
+from pytracer.analyze.evidence.wait_advice import wait_advice
 from pytracer.analyze.evidence.waits import WAITED, wait_of, was_asleep
 from pytracer.analyze.naming import name_words, place_words, samples_words
 from pytracer.analyze.parts import is_library_file
@@ -104,6 +105,9 @@ def _last_place(item: Absence, ranks: str) -> str:
 def _advice(item: Absence, ranks: str) -> str:
     """With the line where the rank was when it ended: there it spent the time, or hung."""
     frames = [view.python_frame for view in item.views]
+    wait = wait_of(item.views[0]) if len(item.views) == 1 and item.fate == "late" else None
+    if wait is not None:
+        return wait_advice(item.views[0], wait)
     if len(frames) == 1 and frames[0] is not None and item.fate == "late":
         return (
             f"Look at {place_words(frames[0])}, where {ranks} was when it was ended: it is slow, waits for something, "

@@ -30,8 +30,8 @@ from pytracer.analyze.evidence.ended_threads import EndedThread, ended_thread_ev
 from pytracer.analyze.evidence.handled import Handled, handled_at_end
 from pytracer.analyze.evidence.sent_signals import deadly_signal
 from pytracer.analyze.evidence.signal_senders import from_time_limit, sender_words
+from pytracer.analyze.evidence.wait_advice import ADVICE, wait_advice
 from pytracer.analyze.evidence.waits import (
-    LET_THREAD_END,
     WAITED,
     ProcessWait,
     WaitKind,
@@ -74,38 +74,6 @@ _LAST = (
     "unread-queue",
 )  # nothing else is waited for there
 _OF_OTHERS = ("lock", "thread", "queue", "full-queue", "notice")  # another thread may have to answer
-_ADVICE: dict[WaitKind, str] = {
-    "forked-openmp": "The OpenMP threads of the parent do not exist in a forked child. Start it by spawn or forkserver "
-    "(multiprocessing.get_context), or call torch.set_num_threads(1) before the parent's first parallel operator.",
-    "forked-lock": "A lock that another thread of the parent held at fork() stays locked in the child for ever. Start "
-    "children by spawn or forkserver (DataLoader: multiprocessing_context), or start that thread after them.",
-    "forked-notice": "fork() copies one thread only: a ThreadPoolExecutor or a thread that the parent had started does "
-    "not run in the child, whose tasks wait for ever. Make it in the child (lazily, or in worker_init_fn), or start "
-    "children by spawn (DataLoader: multiprocessing_context).",
-    "lock": "Find the thread that holds this lock: locks that are taken in different orders, or a thread that died "
-    "with it. `pytracer attach` shows all threads while the program stands.",
-    "lock-file": "Look for the process that holds the lock. If none is left - a build or download that was killed "
-    "leaves its file behind - delete the file: `lock` in the build folder of a torch extension (TORCH_EXTENSIONS_DIR, "
-    "~/.cache/torch_extensions by default), or the `*.lock` beside what that line loads.",
-    "child": "Look at the child: what it waits for, or whether it ever got its input. "
-    "`pytracer attach` shows it while it runs.",
-    "unread-queue": "get() from the queue before join(): a child does not end before all that it put into a "
-    "multiprocessing queue is read.",
-    "thread-at-exit": LET_THREAD_END,
-    "thread": "Look at what that thread waits for: `pytracer attach` shows all threads while the program stands.",
-    "full-queue": "Look at the thread or process that takes from the queue: it ended, such as by an exception, or "
-    "stands still itself. put(timeout=...) raises instead of waiting for ever.",
-    "pool": "A pool never gets the result of a worker that was killed, and not the tensor of one that ended before it "
-    "was received (maxtasksperchild): return numpy arrays, or use concurrent.futures.ProcessPoolExecutor, which "
-    "raises; get(timeout=...) ends the wait.",
-    "notice": "Look at who should have called notify(), set() or finished the task: a worker that died, or a pool "
-    "whose process was killed, never does. Pass a timeout to wait(), get() or result().",
-    "event-loop": "Look at the tasks that the loop should have run: one that failed is silent until it is awaited, and "
-    "whoever waits for its answer waits for ever. Await the tasks, too (asyncio.TaskGroup, gather), or give them "
-    "add_done_callback(); asyncio.wait_for() limits a wait.",
-    "queue": "Look at who should have filled the queue; get(timeout=...) raises instead of waiting for ever.",
-}
-
 _NOT_PUT = (
     "They ended without putting what is waited for. What cannot be pickled (a lambda, a local function, an open file) "
     "fails in the queue's own thread, whose traceback goes to stderr, or nowhere if the process is just ending: put "
@@ -190,7 +158,7 @@ class Standstill:
                 *ended_thread_evidence(view),
                 found.handled.evidence if found.handled is not None else None,
             ],
-            _advice(found) + _meanwhile(view, found),
+            _advice(view, found) + _meanwhile(view, found),
             []
             if found.wait.kind == "forked-openmp"
             else ["how long it had waited: the stacks are of the moment of the signal"],
@@ -232,12 +200,12 @@ def _died(found: _Standstill) -> str:
     return "; the pool's thread that receives results had ended" if found.receiver_ended else ""
 
 
-def _advice(found: _Standstill) -> str:
+def _advice(view: ProcessView, found: _Standstill) -> str:
     kind: WaitKind = "unread-queue" if found.unread else found.wait.kind
     if found.thread is None:
         handled = f"Look at {found.handled.words} first: the program waits on its way out. " if found.handled else ""
-        return handled + (_NOT_PUT if found.gone else _ADVICE[kind])
-    return f"{found.thread.advice} {_LIMIT.get(kind, _ADVICE[kind]) if found.thread.sure else _ADVICE[kind]}"
+        return handled + (_NOT_PUT if found.gone else ADVICE[kind] if found.unread else wait_advice(view, found.wait))
+    return f"{found.thread.advice} {_LIMIT.get(kind, ADVICE[kind]) if found.thread.sure else ADVICE[kind]}"
 
 
 def _meanwhile(view: ProcessView, found: _Standstill) -> str:

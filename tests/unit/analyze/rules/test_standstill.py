@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -90,6 +91,19 @@ def test_queue_whose_writers_have_all_ended_waits_for_ever(at: int, queue: str, 
     assert ("had ended with status" in summary(report)) == alone
     assert ("cannot be pickled" in advice(report)) == alone
     assert verdict(report)[1] == ("likely" if alone else "possible")
+
+
+@pytest.mark.parametrize("piped", [True, False])
+def test_child_that_may_have_filled_its_pipe_is_told(piped: bool, run: Path) -> None:
+    """Popen(stderr=PIPE) and wait(), in one function; the look-alike writes into a file."""
+    script = run / "train.py"
+    out = "subprocess.PIPE" if piped else "log"
+    script.write_text(f"def convert(log):\n    child = subprocess.Popen(['x'], stderr={out})\n    child.wait()\n")
+    os.utime(script, (0, 0))  # older than the process
+    stack = [("Popen.wait", "/usr/lib/python3.11/subprocess.py", 1264), ("convert", str(script), 3)]
+    report = ended(run, stopped(parent(), stack))
+    assert verdict(report) == ("hang", "possible")
+    assert ("Line 2 makes the child's stderr a pipe" in advice(report)) == piped
 
 
 BATON: list[Frame] = [

@@ -1,0 +1,69 @@
+"""What to do about a wait that did not end, by what was waited for."""
+
+from __future__ import annotations
+
+import ast
+
+from pytracer.analyze.evidence.program_syntax import own_nodes, scope_of
+from pytracer.analyze.evidence.waits import LET_THREAD_END, ProcessWait, WaitKind
+from pytracer.analyze.tensors.source_lines import syntax_tree
+from pytracer.analyze.view import ProcessView
+
+_OUTPUTS = ("stdout", "stderr")
+ADVICE: dict[WaitKind, str] = {
+    "forked-openmp": "The OpenMP threads of the parent do not exist in a forked child. Start it by spawn or forkserver "
+    "(multiprocessing.get_context), or call torch.set_num_threads(1) before the parent's first parallel operator.",
+    "forked-lock": "A lock that another thread of the parent held at fork() stays locked in the child for ever. Start "
+    "children by spawn or forkserver (DataLoader: multiprocessing_context), or start that thread after them.",
+    "forked-notice": "fork() copies one thread only: a ThreadPoolExecutor or a thread that the parent had started does "
+    "not run in the child, whose tasks wait for ever. Make it in the child (lazily, or in worker_init_fn), or start "
+    "children by spawn (DataLoader: multiprocessing_context).",
+    "lock": "Find the thread that holds this lock: locks that are taken in different orders, or a thread that died "
+    "with it. `pytracer attach` shows all threads while the program stands.",
+    "lock-file": "Look for the process that holds the lock. If none is left - a build or download that was killed "
+    "leaves its file behind - delete the file: `lock` in the build folder of a torch extension (TORCH_EXTENSIONS_DIR, "
+    "~/.cache/torch_extensions by default), or the `*.lock` beside what that line loads.",
+    "child": "Look at the child: what it waits for, or whether it ever got its input. "
+    "`pytracer attach` shows it while it runs.",
+    "unread-queue": "get() from the queue before join(): a child does not end before all that it put into a "
+    "multiprocessing queue is read.",
+    "thread-at-exit": LET_THREAD_END,
+    "thread": "Look at what that thread waits for: `pytracer attach` shows all threads while the program stands.",
+    "full-queue": "Look at the thread or process that takes from the queue: it ended, such as by an exception, or "
+    "stands still itself. put(timeout=...) raises instead of waiting for ever.",
+    "pool": "A pool never gets the result of a worker that was killed, and not the tensor of one that ended before it "
+    "was received (maxtasksperchild): return numpy arrays, or use concurrent.futures.ProcessPoolExecutor, which "
+    "raises; get(timeout=...) ends the wait.",
+    "notice": "Look at who should have called notify(), set() or finished the task: a worker that died, or a pool "
+    "whose process was killed, never does. Pass a timeout to wait(), get() or result().",
+    "event-loop": "Look at the tasks that the loop should have run: one that failed is silent until it is awaited, and "
+    "whoever waits for its answer waits for ever. Await the tasks, too (asyncio.TaskGroup, gather), or give them "
+    "add_done_callback(); asyncio.wait_for() limits a wait.",
+    "queue": "Look at who should have filled the queue; get(timeout=...) raises instead of waiting for ever.",
+}
+
+
+def wait_advice(view: ProcessView, wait: ProcessWait) -> str:
+    """Of its kind; of a child that was started with a pipe, by the function that waits for it, about that."""
+    return _unread_pipe(view, wait) or ADVICE[wait.kind]
+
+
+def _unread_pipe(view: ProcessView, wait: ProcessWait) -> str | None:
+    tree = syntax_tree(view.process.snapshot, wait.at) if wait.kind == "child" else None
+    if tree is None or wait.at is None or wait.at.line is None:
+        return None
+    for item in own_nodes(scope_of(tree, wait.at.line)):
+        if not isinstance(item, ast.Call) or item.lineno > wait.at.line:
+            continue
+        pipes = [word.arg for word in item.keywords if word.arg in _OUTPUTS and _is_pipe(word.value)]
+        if pipes:
+            return (
+                f"Line {item.lineno} makes the child's {' and '.join(str(name) for name in pipes)} a pipe: when it is "
+                "full (64 KiB), the child waits until somebody reads. Call communicate() instead of wait(), or give it "
+                "DEVNULL or a file. If it writes less than that, look at what else it waits for."
+            )
+    return None
+
+
+def _is_pipe(value: ast.expr) -> bool:
+    return ast.unparse(value) in ("PIPE", "subprocess.PIPE", "sp.PIPE")
