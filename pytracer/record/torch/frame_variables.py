@@ -16,7 +16,7 @@ from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 from pytracer.record.config import records_values
-from pytracer.record.torch.near_names import TABLES
+from pytracer.record.torch.near_names import TABLES, attributes_of
 from pytracer.record.torch.tensor_numbers import numbers_of
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def _of_frame(frame: FrameType) -> list[dict[str, str]]:
 
 def _of_self(frame: FrameType) -> list[dict[str, str]]:
     """Attributes that the method's code names, parameters and buffers of a module, and its layers' weights."""
-    own = _attributes_of(frame.f_locals.get("self"))
+    own = attributes_of(frame.f_locals.get("self"))
     held = [own, *(own[name] for name in ("_parameters", "_buffers") if type(own.get(name)) in TABLES)]
     layers: dict[str, Any] = own["_modules"] if type(own.get("_modules")) in TABLES else {}
     found = []
@@ -107,7 +107,7 @@ def _of_layer(own: TracebackType) -> list[dict[str, str]]:
     trace = own.tb_next
     while trace is not None:
         value = trace.tb_frame.f_locals.get("self")
-        if trace.tb_frame.f_code.co_name == "forward" and "_modules" in _attributes_of(value):
+        if trace.tb_frame.f_code.co_name == "forward" and "_modules" in attributes_of(value):
             layer, last = value, trace.tb_frame
             chain.append(value)
         trace = trace.tb_next
@@ -116,7 +116,7 @@ def _of_layer(own: TracebackType) -> list[dict[str, str]]:
     name = _path(own.tb_frame, chain)
     if name is None:
         return []
-    weight = _attributes_of(layer).get("_parameters", {}).get("weight")
+    weight = attributes_of(layer).get("_parameters", {}).get("weight")
     dtype = f" {str(weight.dtype).removeprefix('torch.')}" if weight is not None else ""
     made = f"{type(layer).__name__}({layer.extra_repr()}){dtype}"
     found = [{"name": name[:_NAME_CHARACTERS], "value": made[:_LAYER_CHARACTERS]}]
@@ -129,24 +129,16 @@ def _of_layer(own: TracebackType) -> list[dict[str, str]]:
 
 def _path(frame: FrameType, chain: list[object]) -> str | None:
     """`self.net.0` or `model.0`: from a variable of the frame down to the last of the modules."""
-    layers = _attributes_of(frame.f_locals.get("self")).get("_modules", {})
+    layers = attributes_of(frame.f_locals.get("self")).get("_modules", {})
     names = [*((f"self.{name}", item) for name, item in layers.items()), *frame.f_locals.items()]
     path = next((name for name, item in names if item is chain[0] and name != "self"), None)
     for outer, inner in itertools.pairwise(chain):
-        layers = _attributes_of(outer).get("_modules", {})
+        layers = attributes_of(outer).get("_modules", {})
         name = next((name for name, item in layers.items() if item is inner), None)
         if path is None or name is None:
             return None
         path = f"{path}.{name}"
     return path
-
-
-def _attributes_of(value: object) -> dict[str, Any]:
-    try:
-        own = object.__getattribute__(value, "__dict__")  # no __getattr__ of the program's
-    except AttributeError:
-        return {}
-    return own if type(own) is dict else {}
 
 
 def _words(value: object) -> str | None:

@@ -12,6 +12,7 @@ import itertools
 import re
 import sys
 from types import FrameType, FunctionType, ModuleType, TracebackType
+from typing import Any
 
 from pytracer.record.config import records_values
 
@@ -45,7 +46,7 @@ def near_names(error: BaseException, trace: TracebackType | None) -> list[dict[s
 
 def _tables(frame: FrameType, missing: object) -> list[dict[str, object]]:
     """Dicts of the frame, and those inside of them, which lack the key."""
-    own = _attributes_of(frame.f_locals.get("self"))
+    own = attributes_of(frame.f_locals.get("self"))
     held = [*frame.f_locals.items(), *((f"self.{name}", own[name]) for name in frame.f_code.co_names if name in own)]
     inner = [
         (f"{name}[{key!r}]", item)
@@ -93,7 +94,7 @@ def _attributes(error: AttributeError, frame: FrameType) -> list[dict[str, objec
 
 
 def _names_of(owner: object) -> set[str]:
-    own = _attributes_of(owner)
+    own = attributes_of(owner)
     found = {*own}
     for part in ("_modules", "_parameters", "_buffers"):
         held = own.get(part)
@@ -105,7 +106,8 @@ def _names_of(owner: object) -> set[str]:
     return {name for name in itertools.islice(found, _LOOKED_AT) if type(name) is str}
 
 
-def _attributes_of(owner: object) -> dict[str, object]:
+def attributes_of(owner: object) -> dict[str, Any]:
+    """Its own, without asking its class."""
     try:
         own = object.__getattribute__(owner, "__dict__")  # no __getattr__ of the program's
     except AttributeError:
