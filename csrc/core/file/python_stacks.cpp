@@ -2,7 +2,6 @@
 #include "core/file/python_stacks.h"
 
 #include "core/file/journal.h"
-#include "crashsafe/file/black_box.h"
 #include "crashsafe/platform/large.h"
 #include "crashsafe/platform/safe_read.h"
 #include "crashsafe/python/python_stack.h"
@@ -15,7 +14,6 @@ namespace {
 using namespace blackbox;
 
 constexpr uint32_t kPlaces = 12;
-constexpr uint32_t kMostStacks = 500;            // of one process: others are not known any more
 constexpr uint32_t kCodes = 128, kStacks = 128;  // powers of two
 constexpr uint32_t kMostText = 4096, kMostTable = 8192;
 
@@ -31,8 +29,7 @@ struct KnownStack {
 PYTRACER_LARGE KnownCode known_codes[kCodes];
 PYTRACER_LARGE KnownStack known_stacks[kStacks];
 std::atomic<bool> in_use{false};
-uint32_t appended = 0;
-bool any = false;  // since the generation began
+uint32_t appended = 0;  // since the generation began
 uint32_t generation = 1;
 
 // Every page can be read: what was read of this thread's own frames is stable, but it may not be what it seems.
@@ -112,17 +109,16 @@ uint32_t append_stack(const crashsafe::FrameView* frames, int count) {
 
 }  // namespace
 
-uint32_t python_stack_entry() noexcept {
-  if (crashsafe::python_offsets() == nullptr || g_box.header->journal_used > g_box.journal.items / 2ull) return 0;
+uint32_t python_stack_entry(uint32_t most) noexcept {
+  if (crashsafe::python_offsets() == nullptr) return 0;
   crashsafe::CheckedReads reads;
   if (!reads.possible() || in_use.exchange(true, std::memory_order_acquire)) return 0;
   crashsafe::FrameView frames[kPlaces];
   int count = crashsafe::own_frames(frames, kPlaces);
-  any = true;
   uint64_t hash = hash_of(frames, count);
   KnownStack& slot = known_stacks[hash % kStacks];
   bool is_known = slot.hash == hash && slot.generation == generation;
-  if (!is_known && appended < kMostStacks) {
+  if (!is_known && appended < most) {
     appended++;
     slot = {hash, append_stack(frames, count), generation};
     is_known = true;
@@ -135,8 +131,7 @@ uint32_t python_stack_entry() noexcept {
 // In most children there is none: a page that is not written is not copied.
 void forget_python_stacks() noexcept {
   if (in_use.load(std::memory_order_relaxed)) in_use.store(false, std::memory_order_relaxed);
-  if (!any) return;
-  any = false;
+  if (appended == 0) return;
   appended = 0;
   generation++;
 }

@@ -84,7 +84,7 @@ void write_send(long, void* raw_send, void*) {
     entry.target_ticks = start.ticks;
     entry.target_state = static_cast<uint32_t>(start.state);
   }
-  entry.stack_id = python_stack_entry();
+  entry.stack_id = python_stack_entry(kMostSends);
   char image[512];
   entry.image_nbytes = crashsafe::copy_image_path(send.caller, image, sizeof image, entry.caller_offset);
   Piece pieces[] = {{&entry, sizeof entry}, {image, entry.image_nbytes}};
@@ -92,16 +92,12 @@ void write_send(long, void* raw_send, void*) {
   if (send.signal == SIGKILL && send.target == g_box_pid && !send.to_group) trim_at_exit(1);
 }
 
-// On our own stack, since the program's may be a small one, with all signals blocked but those of faults, which checked reads need.
 void note_send(Send& send) {
   if (!recording() || stopped() || crashsafe::sys_getpid() != g_box_pid) return;
   if (send.to_group && send.target == 0) send.target = getpgrp();
   if (!is_noted(send.signal, !send.to_group && send.target == g_box_pid)) return;
   if (sends.fetch_add(1, std::memory_order_relaxed) >= kMostSends) return;
-  uint64_t others = ~crashsafe::our_signals(), before = 0;
-  crashsafe::sys_mask(SIG_BLOCK, &others, &before);
-  crashsafe::pytracer_on_own_stack(0, &send, nullptr, write_send);
-  crashsafe::sys_mask(SIG_SETMASK, &before, nullptr);
+  crashsafe::run_undisturbed(&send, write_send);
 }
 
 void note_result(const Send& send, int result) {

@@ -26,6 +26,7 @@ namespace {
 
 // A Python stack takes about as long as the call itself: as many as a program needs that closes files, and no more than 0.5 % of a processor.
 constexpr uint64_t kBetweenStacksNs = 1'000'000, kStacksAtOnce = 500;
+constexpr uint32_t kMostStacks = 500;  // different ones: half of what signals may use
 
 using Munmap = int (*)(void*, size_t);
 constinit Munmap real = nullptr;
@@ -64,16 +65,13 @@ bool is_stack_due() {
   return from <= now && stacks_until_ns.compare_exchange_strong(until, from + kBetweenStacksNs, std::memory_order_relaxed);
 }
 
-void take_stack(long, void* id, void*) { *static_cast<uint32_t*>(id) = python_stack_entry(); }
+void take_stack(long, void* id, void*) { *static_cast<uint32_t*>(id) = python_stack_entry(kMostStacks); }
 
-// On our own stack, since the program's may be a small one, with all signals blocked but those of faults, which checked reads need.
 uint32_t stack_of_caller() {
-  if (crashsafe::python_offsets() == nullptr || !is_stack_due() || crashsafe::sys_getpid() != g_box_pid) return 0;
+  bool is_full = g_box.header->journal_used > g_box.journal.items / 2ull;  // the rest is for what matters more
+  if (is_full || crashsafe::python_offsets() == nullptr || !is_stack_due() || crashsafe::sys_getpid() != g_box_pid) return 0;
   uint32_t id = 0;
-  uint64_t others = ~crashsafe::our_signals(), before = 0;
-  crashsafe::sys_mask(SIG_BLOCK, &others, &before);
-  crashsafe::pytracer_on_own_stack(0, &id, nullptr, take_stack);
-  crashsafe::sys_mask(SIG_SETMASK, &before, nullptr);
+  crashsafe::run_undisturbed(&id, take_stack);
   return id;
 }
 

@@ -106,6 +106,13 @@ static_assert(pytracer::crashsafe::kOwnStackBytes == 131072, "the constant in th
 
 namespace pytracer::crashsafe {
 
+void run_undisturbed(void* argument, void (*function)(long, void*, void*)) noexcept {
+  uint64_t others = ~our_signals(), before = 0;
+  sys_mask(SIG_BLOCK, &others, &before);
+  pytracer_on_own_stack(0, argument, nullptr, function);
+  sys_mask(SIG_SETMASK, &before, nullptr);
+}
+
 stack_t own_stack() noexcept {
   stack_t stack{};
   stack.ss_sp = reinterpret_cast<void*>(pytracer_own_stack - kOwnStackBytes);

@@ -17,6 +17,10 @@ extern "C" constinit thread_local uint64_t pytracer_own_stack __attribute__((tls
 /// Calls function(a, b, c) on the own stack; on the current one when that is it, or when there is none.
 extern "C" __attribute__((visibility("hidden"))) void pytracer_on_own_stack(long a, void* b, void* c, void (*function)(long, void*, void*)) noexcept;
 
+/// Calls function(0, argument, nullptr) there with all signals blocked but those of faults, which checked reads need: from code of the
+/// program's, whose own stack may be a small one.
+void run_undisturbed(void* argument, void (*function)(long, void*, void*)) noexcept;
+
 inline bool on_own_stack(uint64_t sp) noexcept {
   return pytracer_own_stack != 0 && sp <= pytracer_own_stack && pytracer_own_stack - sp < kOwnStackBytes;
 }
