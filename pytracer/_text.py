@@ -75,6 +75,11 @@ def message_words(message: str, limit: int = MESSAGE_CHARACTERS) -> str:
     return (whole if len(whole) >= limit // 2 else kept).rstrip(" .,;:(") + "..."
 
 
+def shortened(text: str, limit: int) -> str:
+    """Cut at any character, with dots: for lines of programs."""
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."
+
+
 def first_sentences(text: str, lines: int, columns: int) -> str:
     """As many whole sentences as fit into that room, and at least one."""
     kept = ""

@@ -17,8 +17,8 @@ from pytracer.decode.types.journal import HandledException, UncaughtException
 from pytracer.decode.types.snapshot import CallSite, Crash, Mapping, Moment, NativeFrame, PythonFrame, Storage
 from pytracer.report import job as r
 
-# The last one: what torch.compile has made, named by a hash (torch 2.13, _inductor/codecache.py).
 _SPAN = 4  # line, column, last line, end
+# The last one: what torch.compile has made, named by a hash (torch 2.13, _inductor/codecache.py).
 _LIBRARY = re.compile(
     r"/(site-packages|dist-packages|lib/python3\.\d+|pytracer/record|torchinductor_[^/]+)/|/c[a-z2-7]{51}\.py$"
 )

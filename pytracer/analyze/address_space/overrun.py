@@ -44,16 +44,16 @@ def find_overrun(
     """
     if access == "execute":
         return None
-    run = run_beside(crash.mappings, addr, access)
-    return _by_steps(space, crash, addr, access) or (
-        _by_beginnings(space, crash, run, addr, instruction) if run else None
-    )
+    return _by_steps(space, crash, addr, access) or _by_beginnings(space, crash, addr, access, instruction)
 
 
 def _by_beginnings(
-    space: AddressSpace, crash: Crash, run: Run, addr: int, instruction: Instruction | None
+    space: AddressSpace, crash: Crash, addr: int, access: str | None, instruction: Instruction | None
 ) -> Overrun | None:
     """By the registers, or else the words of the stack, that still point at where it began."""
+    run = run_beside(crash.mappings, addr, access)
+    if run is None:
+        return None
     found = list(_beginnings(space, crash, run, addr))
     # The loop's own registers point at the storage more than once: at its first byte, and where it began to run.
     counts = Counter(start for start, _, _ in found)
@@ -81,7 +81,7 @@ def _by_steps(space: AddressSpace, crash: Crash, addr: int, access: str | None) 
     A loop over rows of a fixed size stops up to one of them behind the edge. Its counter may have been raised already,
     or be raised next.
     """
-    held = [(n, v) for n, v in crash.registers.items() if n not in STATE_REGISTERS and n not in STACK_POINTERS]
+    held = _registers(crash)
     starts = [
         (name, storage)
         for name, value in held
@@ -191,13 +191,16 @@ def run_beside(
     return None
 
 
+def _registers(crash: Crash) -> list[tuple[str, int]]:
+    return [(n, v) for n, v in crash.registers.items() if n not in STATE_REGISTERS and n not in STACK_POINTERS]
+
+
 def _beginnings(space: AddressSpace, crash: Crash, run: Run, addr: int) -> Iterator[tuple[int, str, Storage | None]]:
     """Registers that point into a storage of the run which the fault lies behind: its first byte, the register, and
     the storage, if it is still recorded. Without any, words of the stack that are such a first byte.
     """
     held = {item.base for item in crash.holders if item.base}
-    registers = [(n, v) for n, v in crash.registers.items() if n not in STATE_REGISTERS and n not in STACK_POINTERS]
-    found = [hit for name, value in registers for hit in _beginning(space, run, addr, held, name, value)]
+    found = [hit for name, value in _registers(crash) for hit in _beginning(space, run, addr, held, name, value)]
     if found:
         yield from found
         return

@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pytracer._text import shortened
 from pytracer.analyze.evidence.program_syntax import (
     binding,
     is_parameter,
@@ -95,7 +96,7 @@ def _joined(items: Sequence[NameOrigin], file: str | None) -> str:
     """Each line once: `` `x` and `y` come from line 4 (`x, y = load()`) ``. `file`: of the failing line."""
     places: dict[str, list[str]] = {}
     for item in items:
-        text = item.text if len(item.text) <= _QUOTED else f"{item.text[: _QUOTED - 3]}..."
+        text = shortened(item.text, _QUOTED)
         also = f", and {item.also}" if item.also is not None else ""
         place = "line " if item.frame.file == file else f"{short_file(item.frame.file)}:"
         places.setdefault(f"{place}{item.frame.line} (`{text}`){also}", []).append(f"`{item.name}`")

@@ -10,6 +10,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from pytracer._text import shortened
 from pytracer.analyze.address_space.referrers import STATE_REGISTERS
 from pytracer.analyze.evidence.name_origins import follow
 from pytracer.analyze.evidence.operator import find_operator, shape_words
@@ -54,7 +55,7 @@ def _number_in_register(view: ProcessView, frames: list[PythonFrame]) -> str | N
         return None
     value, at = next(iter(found.items()))
     text = line_text(view.process.snapshot, at) or ""
-    return f"{value}, a number of line {at.line} (`{_short(text)}`), was in a register: check it first."
+    return f"{value}, a number of line {at.line} (`{shortened(text, _QUOTED)}`), was in a register: check it first."
 
 
 def _numbers(tree: ast.Module) -> Iterator[tuple[int, int]]:
@@ -103,14 +104,10 @@ def _passed(view: ProcessView, frames: list[PythonFrame], advice: str) -> str | 
         if found is None or f"`{name}`" in advice or (found.frame == frame and name not in shapes):
             continue
         shape = f" {shapes[name]}" if name in shapes else ""
-        words.append(f"`{name}`{shape} (line {found.frame.line}: `{_short(found.text)}`)")
+        words.append(f"`{name}`{shape} (line {found.frame.line}: `{shortened(found.text, _QUOTED)}`)")
     if "division" in advice:
         words = [item for item in words if re.search(r"//|%|\blen\(|\bint\(", item)] or words
     if not 0 < len(words) <= _MOST_NAMES:
         return None
     listed = words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
     return f"Line {frame.line} passes {listed}."
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _QUOTED else f"{text[: _QUOTED - 3]}..."

@@ -22,7 +22,7 @@ def deciding_ifs(tree: ast.Module, line: int) -> list[tuple[ast.If, bool]]:
     """
     scope = scope_of(tree, line)
     found = []
-    for item in _own_nodes(scope):
+    for item in own_nodes(scope):
         if not isinstance(item, ast.If) or item.lineno >= line:
             continue
         around = line <= (item.end_lineno or 0)
@@ -122,12 +122,12 @@ def _spans_function(node: Function, line: int) -> bool:
     return node.lineno < line <= (node.end_lineno or 0)
 
 
-def _own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
+def own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
     """Of a scope without those of functions and classes inside."""
     for item in ast.iter_child_nodes(scope):
         yield item
         if not isinstance(item, (*_FUNCTIONS, ast.ClassDef)):
-            yield from _own_nodes(item)
+            yield from own_nodes(item)
 
 
 def binding(tree: ast.Module, scope: Scope, name: str, line: int) -> tuple[int, str | None] | None:
@@ -157,7 +157,7 @@ def _filled(line: int | None) -> str | None:
 def lines_that_bind(scope: ast.AST, name: str) -> list[tuple[int, ast.AST | None]]:
     """Lines of a scope that bind a variable, each with the value; a loop has none."""
     found: list[tuple[int, ast.AST | None]] = []
-    for node in _own_nodes(scope):
+    for node in own_nodes(scope):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             if any((item.asname or item.name.split(".")[0]) == name for item in node.names):
                 found.append((node.lineno, node))
@@ -199,7 +199,7 @@ def _first_fill(scope: ast.AST, name: str) -> int | None:
 def lines_that_fill(scope: ast.AST, name: str) -> list[int]:
     """`x.append(...)`, `x[key] = ...`, `x += ...`, in order."""
     lines = []
-    for node in _own_nodes(scope):
+    for node in own_nodes(scope):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _FILLS:
             if variable(node.func.value) == name:
                 lines.append(node.lineno)
@@ -282,7 +282,7 @@ def passed_as(tree: ast.Module, line: int, scope: Scope, name: str) -> str | Non
     if isinstance(scope, (ast.Lambda, ast.Module)):
         return None
     calls = [item for item in ast.walk(tree) if isinstance(item, ast.Call) and _spans(item, line)]
-    calls = [item for item in calls if _called_name(item) == scope.name]
+    calls = [item for item in calls if called_name(item) == scope.name]
     if len(calls) != 1:
         return None
     value = _argument(calls[0], _parameters(scope), name)
@@ -298,7 +298,8 @@ def _argument(call: ast.Call, parameters: Sequence[str], name: str) -> ast.expr 
     return call.args[position] if 0 <= position < len(call.args) else None
 
 
-def _called_name(call: ast.Call) -> str | None:
+def called_name(call: ast.Call) -> str | None:
+    """`get` of `x.get()` and of `get()`."""
     function = call.func
     if isinstance(function, ast.Attribute):
         return function.attr
@@ -347,11 +348,6 @@ def bound_value(scope: Scope, name: str, line: int) -> tuple[int, ast.AST | None
     return max(above or bound, key=lambda item: item[0], default=None)
 
 
-def own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
-    """Of a scope without those of functions and classes inside."""
-    return _own_nodes(scope)
-
-
 def class_around(tree: ast.Module, scope: Scope) -> ast.ClassDef | None:
     """Of a method."""
     classes = (item for item in ast.walk(tree) if isinstance(item, ast.ClassDef))
@@ -373,7 +369,7 @@ def loop_around(tree: ast.Module, line: int) -> int | None:
     """The first line of the innermost loop around a line of a function."""
     loops = [
         item.lineno
-        for item in _own_nodes(scope_of(tree, line))
+        for item in own_nodes(scope_of(tree, line))
         if isinstance(item, (ast.For, ast.AsyncFor, ast.While)) and item.lineno < line <= (item.end_lineno or 0)
     ]
     return max(loops, default=None)

@@ -7,6 +7,7 @@ have, and fault where the memory is gone, in a process that ends by an exception
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import struct
 from typing import TYPE_CHECKING, TypeAlias
@@ -30,9 +31,7 @@ def numbers_of(tensor: torch.Tensor) -> tuple[Number, ...] | None:
     sizes, strides = tuple(tensor.shape), tensor.stride()
     if str(tensor.device) != "cpu" or str(tensor.layout) != "torch.strided" or tensor.is_neg():
         return None
-    count = 1
-    for size in sizes:
-        count *= size
+    count = math.prod(sizes)
     span = 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
     nbytes = span * tensor.element_size()
     if not 0 < count <= MOST_ELEMENTS or nbytes > _MOST_BYTES or (kind not in _FORMATS and kind != "bfloat16"):

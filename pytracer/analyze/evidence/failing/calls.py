@@ -79,8 +79,7 @@ def unset_name(at: FailingLine) -> str | None:
     if min(bound) >= at.line:
         return (
             f"`{name}` is first set at line {min(bound)}, after its use at line {at.line}, which makes it a local "
-            "variable: "
-            "set it before, or declare it `global` or `nonlocal` if an outer one is meant."
+            "variable: set it before, or declare it `global` or `nonlocal` if an outer one is meant."
         )
     if len([item for item in bound if item < at.line]) > 1:
         return None
@@ -157,9 +156,8 @@ def values_to_unpack(at: FailingLine) -> str | None:
             f"{at.came(variable(value.value) or '')}: a batch, channel or time dimension is missing or too many."
         )
     return (
-        f"`{source(target)}` takes {wanted} values at line {at.line}, and {what}{has} has {count}{made}. Name as "
-        "many as it "
-        "has (`x, y, *rest`), or return fewer."
+        f"`{source(target)}` takes {wanted} values at line {at.line}, and {what}{has} has {count}{made}. Name as many "
+        "as it has (`x, y, *rest`), or return fewer."
     )
 
 
@@ -174,8 +172,7 @@ def no_length(at: FailingLine) -> str | None:
     if owner is not None:
         return (
             f"{found[1]} (line {owner.lineno}) has no __len__, which {asks} asks for: define it, or, for a stream "
-            "whose length "
-            "is not known, pass the number of steps instead of len()."
+            "whose length is not known, pass the number of steps instead of len()."
         )
     return None
 

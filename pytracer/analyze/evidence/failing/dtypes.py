@@ -27,9 +27,7 @@ def types_that_differ(at: FailingLine) -> str | None:
     layer, given = at.layer, at.layer.given if at.layer is not None else None
     differ = _DIFFER.search(at.message) or _INPUT.search(at.message)
     if differ is not None and layer is not None and given is not None and layer.dtype and layer.dtype != given.dtype:
-        call = at.only(ast.Call)
-        name = source(call.args[0]) if call is not None and call.args else "its input"
-        return _odd(at, name, given.dtype, layer.dtype, f"`{layer.name}` is {layer.dtype}")
+        return _odd(at, at.passed("its input"), given.dtype, layer.dtype, f"`{layer.name}` is {layer.dtype}")
     target = _TARGET.search(at.message)
     if target is not None:
         found = _TYPES.get(target[1] or target[2]) or ""

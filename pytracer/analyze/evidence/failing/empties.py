@@ -9,6 +9,7 @@ from pytracer.analyze.evidence.failing.line import FailingLine, names_in, shape_
 from pytracer.analyze.evidence.program_syntax import (
     Scope,
     bound_value,
+    called_name,
     class_named,
     function_named,
     lines_that_fill,
@@ -120,8 +121,7 @@ def _used_up(at: FailingLine) -> str | None:
     filled = at.came(name)
     return (
         f"Each `{source(call)}` takes one away, and `{name}`{filled} is used up or was never filled. Fill it again "
-        "before, "
-        "take by index or itertools.cycle() instead, or stop when it is empty."
+        "before, take by index or itertools.cycle() instead, or stop when it is empty."
     )
 
 
@@ -194,7 +194,7 @@ def _by_comprehension(
 
 
 def _by_call(at: FailingLine, call: ast.Call, line: int, hops: int) -> str | None:
-    called = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", None)
+    called = called_name(call)
     if called in _FILES:
         return f"`{source(call)}` (line {line}) finds no file: look at its folder, pattern, extension and case"
     if called in ("masked_select", "nonzero", "where", "filter", "dropna", "query"):

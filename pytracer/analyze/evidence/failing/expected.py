@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from pytracer.analyze.evidence.failing.line import FailingLine, Shape, source
+from pytracer.analyze.evidence.failing.line import FailingLine, Shape
 from pytracer.analyze.evidence.program_syntax import variable
 
 _SHAPES = re.compile(r"[Ee]xpected.*?[\[(]((?:\d+, )+\d+)[\])].*?got.*?[\[(]((?:\d+, )+\d+)[\])]", re.DOTALL)
@@ -46,8 +46,7 @@ def _of_shapes(at: FailingLine, wanted: list[int], got: list[int]) -> str | None
             last = len(shape.sizes) - 1
             return (
                 f"`{name}` {shape.words}{at.came(name)} has its last two dimensions the other way round than is "
-                "expected: "
-                f"pass `{name}.transpose({last - 1}, {last})`."
+                f"expected: pass `{name}.transpose({last - 1}, {last})`."
             )
     place = differ[0]
     return _of_numbers(at, wanted[place], got[place]) or _by_one(at, wanted[place], got[place], place)
@@ -62,9 +61,8 @@ def _by_one(at: FailingLine, wanted: int, got: int, place: int) -> str | None:
     others = [item for item in _arguments(at) if item != name and at.came(item)]
     suspect = f" Look at `{others[0]}`{at.came(others[0])}." if len(others) == 1 else ""
     return (
-        f"Dimension {place} must be {wanted}, as dimension {where} of `{name}` {at.shapes[name].words}, and is "
-        f"{got}: it was "
-        f"made for another size, such as that of a full batch. Make it from `{name}.size({where})`.{suspect}"
+        f"Dimension {place} must be {wanted}, as dimension {where} of `{name}` {at.shapes[name].words}, and is {got}: "
+        f"it was made for another size, such as that of a full batch. Make it from `{name}.size({where})`.{suspect}"
     )
 
 
@@ -76,8 +74,7 @@ def _of_numbers(at: FailingLine, wanted: int, got: int) -> str | None:
     (name, first), (odd, second) = one, other
     return (
         f"`{odd}` {at.shapes[odd].words}{at.came(odd)} has {got} in dimension {second}, and `{name}` "
-        f"{at.shapes[name].words}"
-        f"{at.came(name)} {wanted} in dimension {first}: they must be equal."
+        f"{at.shapes[name].words}{at.came(name)} {wanted} in dimension {first}: they must be equal."
     )
 
 
@@ -102,8 +99,7 @@ def _last_dimension(at: FailingLine) -> str | None:
     else:
         return None
     name = f"`{at.layer.name}`{at.came(at.layer.name)}" if at.layer is not None else "The layer"
-    call = at.only(ast.Call)
-    passed = source(call.args[0]) if call is not None and call.args else "x"
+    passed = at.passed("x")
     has = f"{name} works on a last dimension of {size}, and its input is {given.words}"
     last = len(given.sizes) - 1
     if size in given.sizes[:-1]:

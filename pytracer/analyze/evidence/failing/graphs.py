@@ -50,10 +50,8 @@ def _cut(at: FailingLine) -> str | None:
         return None
     loss = next(iter(names_in(at.node)), "the loss") if at.node is not None else "the loss"
     return (
-        f"Nothing that `{loss}`{at.came(loss)} depends on requires a gradient; in this file "
-        f"{' or '.join(lines)} can do that. Keep it out of the way from the parameters to the loss, or leave some "
-        "parameters "
-        "trainable."
+        f"Nothing that `{loss}`{at.came(loss)} depends on requires a gradient; in this file {' or '.join(lines)} can "
+        "do that. Keep it out of the way from the parameters to the loss, or leave some parameters trainable."
     )
 
 
@@ -105,9 +103,8 @@ def _before_loop(at: FailingLine, loop: ast.For | ast.While) -> str | None:
     if len(shapes) != 1:
         return None
     return (
-        f"`{shapes[0]}`{at.came(shapes[0])} was computed once, before the loop at line {loop.lineno}, and "
-        "backward() frees its "
-        "graph in the first round: compute it in each round."
+        f"`{shapes[0]}`{at.came(shapes[0])} was computed once, before the loop at line {loop.lineno}, and backward() "
+        "frees its graph in the first round: compute it in each round."
     )
 
 
@@ -143,9 +140,8 @@ def _changed(at: FailingLine) -> str | None:
         before = [line for line in steps if line < at.line]
         if before:
             return (
-                f"The optimizer's step() at line {before[-1]} changes weights that backward() at line {at.line} "
-                "still needs: "
-                "call every backward() before the first step(), or compute this loss after that step."
+                f"The optimizer's step() at line {before[-1]} changes weights that backward() at line {at.line} still "
+                "needs: call every backward() before the first step(), or compute this loss after that step."
             )
     found: dict[int, str] = {}
     for item in ast.walk(at.tree):
@@ -157,8 +153,7 @@ def _changed(at: FailingLine) -> str | None:
     only = "is the only line that seems to change a tensor in place" if len(lines) == 1 else "seem to change one"
     return (
         f"In this file {' and '.join(lines)} {only}, and backward() still needs what was there: write it so that it "
-        "makes a "
-        "new one (`x = x + y`, `x.relu()`, torch.where, clone() before)."
+        "makes a new one (`x = x + y`, `x.relu()`, torch.where, clone() before)."
     )
 
 

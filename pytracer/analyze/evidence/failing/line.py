@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
+from pytracer._text import shortened
 from pytracer.analyze.evidence.name_origins import NameOrigin, follow
 from pytracer.analyze.evidence.program_syntax import Scope, scope_of, variable
 from pytracer.analyze.naming import short_file
@@ -39,10 +41,7 @@ class Shape:
     @property
     def elements(self) -> int:
         """Their product."""
-        count = 1
-        for size in self.sizes:
-            count *= size
-        return count
+        return math.prod(self.sizes)
 
 
 @dataclass(frozen=True)
@@ -160,6 +159,11 @@ class FailingLine:
                 return Layer(name, found[1], _positional(found[1], found[2], options), found[3] or "", given)
         return None
 
+    def passed(self, otherwise: str) -> str:
+        """The first argument of the call, as text."""
+        call = self.only(ast.Call)
+        return source(call.args[0]) if call is not None and call.args else otherwise
+
     def origin(self, name: str) -> NameOrigin | None:
         """The line that made its value."""
         return follow(self.snapshot, self.frames, name, self.values.get(name))
@@ -203,8 +207,7 @@ def source(node: ast.AST) -> str:
 
 def short(text: str) -> str:
     """Of one line."""
-    line = " ".join(text.split())
-    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 3]}..."
+    return shortened(" ".join(text.split()), _LONGEST)
 
 
 def names_in(node: ast.AST) -> list[str]:

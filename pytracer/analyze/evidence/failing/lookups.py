@@ -114,21 +114,18 @@ def missing_attribute(at: FailingLine) -> str | None:
         if method == "__init__":
             return (
                 f"{kind}.__init__ sets `{name}` at line {line}, and had not come to it: it is used before, or the "
-                "__init__ "
-                "of a subclass lacks super().__init__()."
+                "__init__ of a subclass lacks super().__init__()."
             )
         return (
             f"{kind} sets `{name}` only in {method}() (line {line}), which has not run for this object: call it "
-            "before, "
-            "or set it in __init__."
+            "before, or set it in __init__."
         )
     near = next((item for item in at.near if item.of == kind and item.names), None)
     like = (near.names or [])[0] if near is not None else _nearest(name, settings)
     if like == name:
         return (
-            f"`{name}` is a property of {kind}, whose own code raised an AttributeError, which nn.Module hides: "
-            "read its "
-            "lines for an attribute that is not there."
+            f"`{name}` is a property of {kind}, whose own code raised an AttributeError, which nn.Module hides: read "
+            "its lines for an attribute that is not there."
         )
     if like is None:
         return None
@@ -174,6 +171,5 @@ def unexpected_keyword(at: FailingLine) -> str | None:
     there = ", ".join(names[:_MOST_NAMES]) + (", ..." if len(names) > _MOST_NAMES else "")
     return (
         f"{function}() as installed takes {there}, and no '{name}': take it out of {given}, or install the version "
-        "that "
-        "has it."
+        "that has it."
     )

@@ -9,6 +9,7 @@ from pytracer.analyze.evidence.failing.line import FailingLine, source
 from pytracer.analyze.evidence.program_syntax import (
     attribute_settings,
     bound_value,
+    called_name,
     class_around,
     class_named,
     default_of,
@@ -84,9 +85,8 @@ def _none_node(at: FailingLine) -> ast.AST | None:
 
 def _no_gradient(node: ast.Attribute) -> str:
     return (
-        f"`{source(node)}` is None: no backward() has given this parameter a gradient, because the loss does not "
-        "use it, "
-        "it is frozen, or zero_grad() came between. Skip those (`if p.grad is not None`), or let the loss use it."
+        f"`{source(node)}` is None: no backward() has given this parameter a gradient, because the loss does not use "
+        "it, it is frozen, or zero_grad() came between. Skip those (`if p.grad is not None`), or let the loss use it."
     )
 
 
@@ -140,8 +140,7 @@ def _of_attribute(at: FailingLine, name: str) -> str | None:
 
 
 def _of_call(at: FailingLine, call: ast.Call, what: str, line: str) -> str | None:
-    function = call.func
-    called = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", None)
+    called = called_name(call)
     if called is None:
         return None
     text = f"{what} is None{line}: "
@@ -191,9 +190,8 @@ def none_sample(at: FailingLine, dataset: str | None) -> str | None:
         where += f" passes on the None of line {line}" if line is not None else " returns None"
     where = where or "__getitem__ of the dataset returned None"
     return (
-        f"A sample of this batch is None: {where}. Leave such samples out when the dataset is made, or filter them "
-        "by a "
-        "collate_fn (`[x for x in batch if x is not None]`)."
+        f"A sample of this batch is None: {where}. Leave such samples out when the dataset is made, or filter them by "
+        "a collate_fn (`[x for x in batch if x is not None]`)."
     )
 
 
@@ -203,14 +201,10 @@ def _getter(owner: ast.ClassDef) -> ast.stmt | None:
 
 def _line_of_none(tree: ast.Module, method: ast.FunctionDef) -> int | None:
     """The line with `return None`, in it or in a function that it calls."""
-    called = {name for item in ast.walk(method) if isinstance(item, ast.Call) for name in (_called(item),) if name}
+    called = {name for item in ast.walk(method) if isinstance(item, ast.Call) for name in (called_name(item),) if name}
     functions = [method, *(own for name in called if (own := function_named(tree, name)) is not None)]
     for own in functions:
         for item in own_nodes(own):
             if isinstance(item, ast.Return) and (item.value is None or _is_none(item.value)):
                 return item.lineno
     return None
-
-
-def _called(call: ast.Call) -> str | None:
-    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", None)

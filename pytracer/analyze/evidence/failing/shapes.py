@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 import re
 from collections.abc import Callable
 
@@ -100,9 +101,7 @@ def _linear(at: FailingLine, name: str, given: Shape | None, expected: int) -> s
     call = next((item for item in ast.walk(at.node) if isinstance(item, ast.Call)), None) if at.node else None
     passed = call.args[0] if call is not None and call.args else None
     what = f"`{source(passed)}`" if passed is not None and at.shape(passed) == given else "its input"
-    flat = 1
-    for size in given.sizes[1:]:
-        flat *= size
+    flat = math.prod(given.sizes[1:])
     has = f"{layer}, and {what} is {given.words}"
     if len(given.sizes) > 2 and flat == expected:
         return f"{has}: it was not flattened. torch.flatten(x, 1) before the layer makes it [{given.sizes[0]}, {flat}]."
@@ -115,8 +114,7 @@ def _linear(at: FailingLine, name: str, given: Shape | None, expected: int) -> s
     if flattened:
         return (
             f"{has}{came}: the flattened size follows from the images' size. Set in_features={last}, resize the "
-            "images, "
-            "or put nn.AdaptiveAvgPool2d before it."
+            "images, or put nn.AdaptiveAvgPool2d before it."
         )
     return f"{has}{came}, so {last}. Make the layer with in_features={last}, or give it what has {expected}."
 
@@ -219,9 +217,8 @@ def _joined(at: FailingLine, found: re.Match[str]) -> str | None:
     place = f"dimension {differ[0]}" if len(differ) == 1 else f"dimensions {', '.join(map(str, differ))}"
     if 0 < abs(first - second) <= _NEAR and len(one.sizes) > 2:
         return (
-            f"{names} differ in {place} ({first} and {second}): halving an odd size and doubling it again loses "
-            "one. Pad "
-            f"or crop one to the other (F.interpolate(x, size=...), F.pad), or use input sizes that divide evenly."
+            f"{names} differ in {place} ({first} and {second}): halving an odd size and doubling it again loses one. "
+            "Pad or crop one to the other (F.interpolate(x, size=...), F.pad), or use input sizes that divide evenly."
         )
     return f"{names} differ in {place}, and only dimension {along} may{_made(at, left)}{_made(at, right)}."
 
@@ -231,9 +228,7 @@ def _viewed(at: FailingLine, found: re.Match[str]) -> str | None:
     call = at.only(ast.Call)
     owner = call.func.value if call is not None and isinstance(call.func, ast.Attribute) else None
     shape = at.shape(owner)
-    product = 1
-    for number in wanted:
-        product *= number if number != -1 else 1
+    product = math.prod(number for number in wanted if number != -1)
     has = f"`{source(owner)}` {shape.words}" if owner is not None and shape is not None else "The tensor"
     text = f"{has} has {size} elements, and [{found[1]}] takes {'a multiple of ' if -1 in wanted else ''}{product}"
     rounded = _rounded_division(at)
@@ -244,8 +239,7 @@ def _viewed(at: FailingLine, found: re.Match[str]) -> str | None:
         if first and size % first == 0 and shape.sizes[0] == size // first:
             return (
                 f"{text}: the first size is {shape.sizes[0]}, not {wanted[0]}, as in a last batch that is smaller. "
-                "Take it "
-                "from the tensor (`x.size(0)`, or -1), or drop_last=True."
+                "Take it from the tensor (`x.size(0)`, or -1), or drop_last=True."
             )
     made = at.came(variable(owner) or "") if owner is not None else ""
     return f"{text}. Correct the size at line {at.line} that is not the input's{made}, or take it from x.shape."
@@ -282,9 +276,8 @@ def _pair(at: FailingLine, found: re.Match[str]) -> str | None:
         return f"{has}: the target has a last dimension of 1 too many. Pass `{goal.strip('`')}.squeeze(-1)`."
     if given[:1] == target[:1] and len(given) == len(target) + 1:
         return (
-            f"{has}: class numbers where one value for each of {given[-1]} outputs is expected. Use "
-            "CrossEntropyLoss, or "
-            f"F.one_hot({goal.strip('`')}, {given[-1]}).float()."
+            f"{has}: class numbers where one value for each of {given[-1]} outputs is expected. Use CrossEntropyLoss, "
+            f"or F.one_hot({goal.strip('`')}, {given[-1]}).float()."
         )
     if given[:1] != target[:1] and given[1:] == target[1:]:
         return f"{has}: their batches differ{_from_both(at, output, goal)}."
@@ -309,8 +302,8 @@ def _batches(at: FailingLine, found: re.Match[str]) -> str | None:
     if target and given % target == 0 and given != target:
         return (
             f"{has}: {given} predictions for {target} targets, {given // target} for each. Another dimension was "
-            "folded into "
-            f"the batch{at.came(output)}: keep the batch first (`x.view(x.size(0), -1)`), or flatten the target alike."
+            f"folded into the batch{at.came(output)}: keep the batch first (`x.view(x.size(0), -1)`), or flatten the "
+            "target alike."
         )
     return f"{has}: their first sizes must be equal{_from_both(at, f'`{output}`', f'`{goal}`')}."
 
@@ -328,8 +321,7 @@ def _target(at: FailingLine, found: re.Match[str]) -> str | None:
         if len(shape.sizes) == len(got):
             return (
                 f"{has}: `{output}` lacks a dimension{which} that the target has{at.came(output)}. Look for a "
-                "squeeze(), mean(), "
-                "max() or [0] in what makes it."
+                "squeeze(), mean(), max() or [0] in what makes it."
             )
     if shape.sizes[-1:] != got[-1:] and sorted(shape.sizes[1:-1]) == sorted(got[1:]):
         return f"{has}: the classes are last. Pass `{output}.transpose(1, -1)`."
@@ -371,9 +363,8 @@ def _stacked(at: FailingLine, found: re.Match[str]) -> str | None:
         )
     place = f"dimension {differ[0]}" if len(differ) == 1 else f"dimensions {', '.join(map(str, differ))}"
     return (
-        f"Samples 0 and {found[3]} of the batch differ in {place} ({found[1]}, {found[2]}): crop, resize or pad "
-        "them to one "
-        "size in the dataset, or give the DataLoader a collate_fn that pads (pad_sequence)."
+        f"Samples 0 and {found[3]} of the batch differ in {place} ({found[1]}, {found[2]}): crop, resize or pad them "
+        "to one size in the dataset, or give the DataLoader a collate_fn that pads (pad_sequence)."
     )
 
 
@@ -385,8 +376,7 @@ def _out_of_range(at: FailingLine, found: re.Match[str]) -> str | None:
     if layer is None or rows is None:
         return None
     values = _VALUES.search(at.values.get(f"input of {layer.name}", ""))
-    call = at.only(ast.Call)
-    passed = source(call.args[0]) if call is not None and call.args else "its input"
+    passed = at.passed("its input")
     table = f"`{layer.name}`{at.came(layer.name)} has {rows} rows, 0 to {rows - 1}"
     if values is None:
         return None
@@ -396,9 +386,8 @@ def _out_of_range(at: FailingLine, found: re.Match[str]) -> str | None:
         return f"{table}, and `{passed}` has {low}: {marker}. Replace it by a real row (padding_idx)."
     if high == rows:
         return (
-            f"{table}, and `{passed}` reaches {high}: one row too few. Make it with {rows + 1} (numbers from 1, or "
-            "a token for "
-            "padding or unknown, need one more), or number from 0."
+            f"{table}, and `{passed}` reaches {high}: one row too few. Make it with {rows + 1} (numbers from 1, or a "
+            "token for padding or unknown, need one more), or number from 0."
         )
     return (
         f"{table}, and `{passed}` reaches {high}: make the table for the vocabulary or length in use (len(tokenizer), "
@@ -520,6 +509,5 @@ def index_of_list(at: FailingLine) -> str | None:
         return f"`{name}`{table} has {many}{what}: {why}."
     return (
         f"`{name}`{table} has {many}{what}{loop}: what sets the index counts something else than `{name}`. Take it "
-        "from "
-        f"len({name}), or look at why `{name}` is shorter here (a last batch or line, a filter)."
+        f"from len({name}), or look at why `{name}` is shorter here (a last batch or line, a filter)."
     )

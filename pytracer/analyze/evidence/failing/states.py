@@ -49,25 +49,22 @@ def loaded_state(at: FailingLine) -> str | None:
         name, saved, own = sizes[0]
         more = f", and {len(sizes) - 1} more differ" if len(sizes) > 1 else ""
         return (
-            f"`{name}` is {saved} in the checkpoint and {own} in {model}{more}. Make the model with the "
-            "checkpoint's sizes "
-            f"(classes, vocabulary, width), or take those keys out of the state and load with strict=False."
+            f"`{name}` is {saved} in the checkpoint and {own} in {model}{more}. Make the model with the checkpoint's "
+            "sizes (classes, vocabulary, width), or take those keys out of the state and load with strict=False."
         )
     keys = {kind: re.findall(r'"([^"]+)"', text) for kind, text in _KEYS.findall(at.message)}
     missing, unexpected = keys.get("Missing", []), keys.get("Unexpected", [])
     for prefix in _PREFIXES:
         if unexpected and all(key.startswith(prefix) for key in unexpected) and unexpected[0][len(prefix) :] in missing:
             return (
-                f"The checkpoint's keys begin with '{prefix}' (`{unexpected[0]}`), and those of {model} do not: "
-                "take it away "
-                f"(`{{k.removeprefix('{prefix}'): v for k, v in state.items()}}`), or save the inner model's "
+                f"The checkpoint's keys begin with '{prefix}' (`{unexpected[0]}`), and those of {model} do not: take "
+                f"it away (`{{k.removeprefix('{prefix}'): v for k, v in state.items()}}`), or save the inner model's "
                 "state_dict()."
             )
         if missing and all(key.startswith(prefix) for key in missing) and missing[0][len(prefix) :] in unexpected:
             return (
-                f"The keys of {model} begin with '{prefix}' (`{missing[0]}`), and the checkpoint's do not: load "
-                "into the inner "
-                f"model (`.{prefix.rstrip('.')}`), or before it is wrapped."
+                f"The keys of {model} begin with '{prefix}' (`{missing[0]}`), and the checkpoint's do not: load into "
+                f"the inner model (`.{prefix.rstrip('.')}`), or before it is wrapped."
             )
     if unexpected and not any("." in key for key in unexpected):
         inner = next((key for key in unexpected if re.search("state|model|net|weights", key)), None)
@@ -85,8 +82,7 @@ def _differ(model: str, missing: list[str], unexpected: list[str]) -> str | None
     words = f"{lacks} and {has}" if lacks and has else lacks or f"The checkpoint {has}"
     return (
         f"{words}: it is of another architecture or version. Make the model as it was when saved, or load with "
-        "strict=False "
-        "if these may stay as they are."
+        "strict=False if these may stay as they are."
     )
 
 
@@ -130,8 +126,7 @@ def clients_joined(at: FailingLine) -> str | None:
         return None
     return (
         f"{found[1]} of {found[2]} processes came: start all {found[2]} (torchrun, or one with each RANK), with the "
-        "same "
-        f"MASTER_ADDR and MASTER_PORT, or correct world_size, where line {at.line} takes it from."
+        f"same MASTER_ADDR and MASTER_PORT, or correct world_size, where line {at.line} takes it from."
     )
 
 
@@ -144,8 +139,7 @@ def not_picklable(at: FailingLine) -> str | None:
         what = "A lambda" if "<lambda>" in found[2] else "A function or class inside of a function"
         return (
             f"{what} ({found[2]}) cannot be pickled, and line {at.line} sends it to another process or file: define "
-            "it at the "
-            "top level of the module (functools.partial for its arguments)."
+            "it at the top level of the module (functools.partial for its arguments)."
         )
     made = _MADE_BY.get(found[1])
     lines = [
@@ -161,6 +155,5 @@ def not_picklable(at: FailingLine) -> str | None:
     )
     return (
         f"What line {at.line} pickles holds a {found[1]}, made at {' or '.join(lines)}. {instead}, or leave that "
-        "attribute out in "
-        "__getstate__."
+        "attribute out in __getstate__."
     )

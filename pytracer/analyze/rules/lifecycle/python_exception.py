@@ -189,8 +189,7 @@ def _at(frame: PythonFrame | None, first: Reraised | None, by: str) -> str:
 
 def _read_it(job: JobView, view: ProcessView, first: Reraised | None) -> str:
     if first is not None and first.frame is not None and "DataLoader worker" in first.where:
-        raised = _raiser(job, view, first)
-        number = sample_number(raised.snapshot, raised.exception, raised.stack) if raised is not None else None
+        number = _sample_number(job, view, first)
         sample = f"Look at {place_words(first.frame)} {_SAMPLE if number is None else _NUMBER.format(number)}"
         known = exception_advice(first.type, first.message, "that line")
         return _origin(job, view, first) + " ".join(filter(None, (sample, known)))
@@ -199,9 +198,14 @@ def _read_it(job: JobView, view: ProcessView, first: Reraised | None) -> str:
 
 def _sample(job: JobView, view: ProcessView, first: Reraised | None) -> str:
     """Of a DataLoader worker's exception: how to meet it again."""
-    raised = _raiser(job, view, first) if first is not None and "DataLoader worker" in first.where else None
-    number = sample_number(raised.snapshot, raised.exception, raised.stack) if raised is not None else None
+    number = _sample_number(job, view, first)
     return f" `dataset[{number}]` in one process repeats it." if number is not None else ""
+
+
+def _sample_number(job: JobView, view: ProcessView, first: Reraised | None) -> str | None:
+    """Of the sample that a DataLoader worker had; None where the exception is no worker's."""
+    raised = _raiser(job, view, first) if first is not None and "DataLoader worker" in first.where else None
+    return sample_number(raised.snapshot, raised.exception, raised.stack) if raised is not None else None
 
 
 def _of_others(job: JobView) -> str:

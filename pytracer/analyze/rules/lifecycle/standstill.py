@@ -65,14 +65,8 @@ _CONFIDENCE: dict[WaitKind, Confidence] = {
     "notice": "possible",
     "event-loop": "possible",
 }
-_LAST = (
-    "forked-openmp",
-    "forked-lock",
-    "forked-notice",
-    "lock",
-    "lock-file",
-    "unread-queue",
-)  # nothing else is waited for there
+# Nothing else is waited for there.
+_LAST = ("forked-openmp", "forked-lock", "forked-notice", "lock", "lock-file", "unread-queue")
 _OF_OTHERS = ("lock", "thread", "queue", "full-queue", "notice")  # another thread may have to answer
 _NOT_PUT = (
     "They ended without putting what is waited for. What cannot be pickled (a lambda, a local function, an open file) "
