@@ -15,11 +15,19 @@ _TOGETHER_NS = 50_000_000  # a killed process may still be seen alive for so lon
 
 def recorded_senders(processes: Sequence[Process]) -> dict[int, tuple[RecordedSender, ...]]:
     """By the index of the process that was ended: who may have done it, oldest first."""
-    senders = [process for process in processes if process.snapshot.sends]
-    if not senders:
-        return {}
-    found = {index: _effective(list(_senders_of(process, senders))) for index, process in enumerate(processes)}
+    senders: dict[tuple[str, str], list[Process]] = {}  # by host: a large job has one on each
+    for process in processes:
+        if process.snapshot.sends:
+            senders.setdefault(_boot_of(process), []).append(process)
+    found = {
+        index: _effective(list(_senders_of(process, senders.get(_boot_of(process), ()))))
+        for index, process in enumerate(processes)
+    }
     return {index: items for index, items in found.items() if items}
+
+
+def _boot_of(process: Process) -> tuple[str, str]:
+    return process.snapshot.host, process.snapshot.boot_id
 
 
 def _effective(items: list[RecordedSender]) -> tuple[RecordedSender, ...]:
@@ -34,12 +42,11 @@ def _effective(items: list[RecordedSender]) -> tuple[RecordedSender, ...]:
 
 
 def _senders_of(victim: Process, senders: Sequence[Process]) -> Iterator[RecordedSender]:
+    """Among the processes of its host."""
     if victim.status_kind != "signaled" or victim.signal is None:
         return
     own = victim.snapshot
     for sender in senders:
-        if (sender.snapshot.host, sender.snapshot.boot_id) != (own.host, own.boot_id):
-            continue
         for send in sender.snapshot.sends:
             if send.signal != victim.signal:
                 continue
