@@ -13,7 +13,7 @@ from pytracer.analyze.address_space.lookup import AddressSpace
 from pytracer.analyze.tensors.origins import origin_kind
 from pytracer.analyze.timeline.clock import ProcessClock
 from pytracer.decode.types.devices import DEFAULT_POOL
-from pytracer.decode.types.journal import HandledException, UncaughtException
+from pytracer.decode.types.journal import HandledException, UncaughtException, Variable
 from pytracer.decode.types.snapshot import CallSite, Crash, Mapping, Moment, NativeFrame, PythonFrame, Storage
 from pytracer.report import job as r
 
@@ -160,10 +160,17 @@ def exception_report(data: UncaughtException) -> r.ExceptionReport:
         language="Python",
         context=[handled_report(item) for item in data.context] or None,
         remote_traceback=data.remote_traceback,
-        variables=[r.VariableReport(name=item.name, value=item.value) for item in data.variables] or None,
+        variables=variable_reports(data.variables),
         columns=list(data.columns) if len(data.columns) == _SPAN else None,
         near=[r.NearNamesReport(of=item.of, names=list(item.names), count=item.count) for item in data.near] or None,
+        outer=[r.OuterFrameReport(frame=item.frame, variables=variable_reports(item.variables)) for item in data.outer]
+        or None,
     )
+
+
+def variable_reports(data: Sequence[Variable]) -> list[r.VariableReport] | None:
+    """Variables of a frame."""
+    return [r.VariableReport(name=item.name, value=item.value) for item in data] or None
 
 
 def handled_report(data: HandledException) -> r.HandledExceptionReport:

@@ -164,7 +164,8 @@ class Entry(IntEnum):
     # "python_stack", newest first; "remote_traceback": the text that a process of a pool sent with it. "variables": of the
     # innermost frame of the program, [{"name","value"}], `[2, 3] float32`, `list of 4`, `None`, `7`; "columns": line, column,
     # last line and end, in bytes, of the expression that failed there. "near": [{"of","names","count"}], the keys, attributes
-    # or parameters that there were in place of a missing one; "count" of all keys.
+    # or parameters that there were in place of a missing one; "count" of all keys. "outer": [{"frame","variables"}], variables of
+    # the program's frames around it, and of the function of torch's that raised it; "frame" is the place in "python_stack".
     EXCEPTION = 36
     THREAD_EXCEPTION = 47  # as EXCEPTION, with "tid" of the thread, not the process, that it ended
     # JSON {"status","message","python_stack","context"} as in EXCEPTION: the main thread called sys.exit() or made a SystemExit.

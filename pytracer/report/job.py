@@ -217,6 +217,13 @@ class VariableReport(Part, frozen=True):
     value: str | None = None  #: e.g. "[2, 3] float32", "list of 4", "None", "7"
 
 
+class OuterFrameReport(Part, frozen=True):
+    """The variables of another frame of an exception's stack."""
+
+    frame: int | None = None  #: its place in the stack, innermost first
+    variables: list[VariableReport] | None = None
+
+
 class NearNamesReport(Part, frozen=True):
     """Names that there were where one was missed: a dict's keys, an object's attributes, a call's parameters."""
 
@@ -237,6 +244,7 @@ class ExceptionReport(Part, frozen=True):
     variables: list[VariableReport] | None = None  #: of the innermost frame of the program
     columns: list[int] | None = None  #: of the expression that failed there: line, column, last line, end; in bytes
     near: list[NearNamesReport] | None = None  #: what there was in place of a missing key, attribute or parameter
+    outer: list[OuterFrameReport] | None = None  #: the program's frames around it; of torch's frame what it compared
 
 
 class AutogradNode(Part, frozen=True):

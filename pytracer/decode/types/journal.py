@@ -179,6 +179,13 @@ class Variable(msgspec.Struct, frozen=True):
     value: str
 
 
+class OuterFrame(msgspec.Struct, frozen=True):
+    """The variables of another frame of the stack. `frame`: its place there, innermost first."""
+
+    frame: int
+    variables: tuple[Variable, ...] = ()
+
+
 class NearNames(msgspec.Struct, frozen=True):
     """The keys of a dict, or attributes or parameters; `count`: of all keys."""
 
@@ -193,7 +200,8 @@ class UncaughtException(msgspec.Struct, frozen=True):
     `context`: what was being handled when it was raised, newest first.
     `remote_traceback`: of a pool's process, which sent the exception to this one.
     `variables`: of the innermost frame of the program; `columns`: the expression that failed there, as line,
-    column, last line and end. `near`: names that there were in place of a missing one.
+    column, last line and end. `near`: names that there were in place of a missing one. `outer`: variables of the
+    program's frames around it, and what a function of torch's compared.
     """
 
     type: str
@@ -206,6 +214,7 @@ class UncaughtException(msgspec.Struct, frozen=True):
     variables: tuple[Variable, ...] = ()
     columns: tuple[int, ...] = ()
     near: tuple[NearNames, ...] = ()
+    outer: tuple[OuterFrame, ...] = ()
 
 
 class ThreadException(msgspec.Struct, frozen=True):

@@ -128,10 +128,10 @@ def _variables(trace: TracebackType | None) -> list[dict[str, str]]:
 def _near_names(error: BaseException, trace: TracebackType | None) -> dict[str, object]:
     """And which expression of its line failed."""
     try:
-        from pytracer.record.torch.frame_variables import failing_columns
+        from pytracer.record.torch.frame_variables import failing_columns, outer_variables
         from pytracer.record.torch.near_names import near_names
 
-        found = {"columns": failing_columns(trace), "near": near_names(error, trace)}
+        found = {"columns": failing_columns(trace), "near": near_names(error, trace), "outer": outer_variables(trace)}
     except Exception:
         return {}
     return {name: value for name, value in found.items() if value}

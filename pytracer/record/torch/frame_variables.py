@@ -12,10 +12,12 @@ import itertools
 import math
 import re
 import sys
-from types import FrameType, TracebackType
+from collections.abc import Iterator
+from types import FrameType, FunctionType, GeneratorType, ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 from pytracer.record.config import records_values
+from pytracer.record.torch.compared import compared
 from pytracer.record.torch.near_names import TABLES, attributes_of
 from pytracer.record.torch.tensor_numbers import numbers_of
 
@@ -30,7 +32,11 @@ _DIMENSIONS = 8
 _LARGEST = 1 << 63
 _LIBRARY = re.compile(r"/(?:site-packages|dist-packages|lib/python3\.\d+|pytracer/record)/|^<frozen")
 _CONTAINERS = (list, tuple, dict, set, str, bytes, collections.deque, *TABLES)
+_READ_ONCE = (GeneratorType, filter, map, zip)
 _LAYER_CHARACTERS = 120
+_MOST_INSIDE = 12
+_MOST_OUTER = 6  # callers
+_MOST_OF_OUTER = 16
 
 
 def variables_of(trace: TracebackType | None) -> list[dict[str, str]]:
@@ -38,6 +44,23 @@ def variables_of(trace: TracebackType | None) -> list[dict[str, str]]:
     own = _of_program(trace)
     with _without_modes():
         return [*_of_frame(own.tb_frame), *_of_layer(own)] if own is not None else []
+
+
+def outer_variables(trace: TracebackType | None) -> list[dict[str, object]]:
+    """Those of the program's frames around it, and of a function of torch's that compares what it was given.
+
+    `frame`: its place in the stack, innermost first.
+    """
+    chain, own = [], _of_program(trace)
+    while trace is not None:
+        chain.append(trace)
+        trace = trace.tb_next
+    outer = [item for item in chain if item is not own and not _LIBRARY.search(item.tb_frame.f_code.co_filename)]
+    with _without_modes():
+        found = {id(item): _of_frame(item.tb_frame)[:_MOST_OF_OUTER] for item in outer[-_MOST_OUTER:]}
+        found |= {id(item): facts for item in chain[-1:] if (facts := compared([held.tb_frame for held in chain]))}
+    places = {id(item): len(chain) - 1 - n for n, item in enumerate(chain)}
+    return [{"frame": places[key], "variables": held} for key, held in found.items() if held]
 
 
 def _without_modes() -> contextlib.AbstractContextManager[object]:
@@ -76,10 +99,37 @@ def _of_frame(frame: FrameType) -> list[dict[str, str]]:
     for name, value in itertools.islice(frame.f_locals.items(), _LOOKED_AT):
         if name.startswith("__") or (used is not None and name not in used):
             continue
-        words = _words(value)
+        words = words_of(value)
         if words is not None:
             found.append({"name": name[:_NAME_CHARACTERS], "value": words})
-    return [*found[: _MOST - _MOST_OF_SELF], *_of_self(frame)[:_MOST_OF_SELF]]
+    inside = itertools.islice(_inside(frame), _MOST_INSIDE)
+    return [*found[: _MOST - _MOST_OF_SELF], *_of_self(frame)[:_MOST_OF_SELF], *inside]
+
+
+def _inside(frame: FrameType) -> Iterator[dict[str, str]]:
+    """What the code itself names inside of a variable: `batch['x']`, `args.rate`; a tensor that is first in a list."""
+    keys = [item for item in frame.f_code.co_consts if type(item) is str]
+    used = set(frame.f_code.co_names)
+    for name, value in itertools.islice(frame.f_locals.items(), _LOOKED_AT):
+        if name.startswith("__") or name == "self" or (frame.f_code.co_name == "<module>" and name not in used):
+            continue
+        for place, item in _items(value, keys, frame.f_code.co_names):
+            words = words_of(item)
+            if words is not None:
+                yield {"name": f"{name}{place}"[:_NAME_CHARACTERS], "value": words}
+
+
+def _items(value: object, keys: list[str], names: tuple[str, ...]) -> list[tuple[str, object]]:
+    kind = type(value)
+    if kind in TABLES:
+        return [(f"[{key!r}]", value[key]) for key in keys if dict.__contains__(value, key)]  # type: ignore[index,arg-type]
+    if kind in (list, tuple):
+        first = value[0] if value else None  # type: ignore[index]
+        return [("[0]", first)] if (_array_words(type(first), first)) is not None else []
+    if issubclass(kind, (type, ModuleType, FunctionType)):
+        return []
+    held = attributes_of(value)
+    return [(f".{name}", held[name]) for name in names if name in held]
 
 
 def _of_self(frame: FrameType) -> list[dict[str, str]]:
@@ -89,11 +139,11 @@ def _of_self(frame: FrameType) -> list[dict[str, str]]:
     layers: dict[str, Any] = own["_modules"] if type(own.get("_modules")) in TABLES else {}
     found = []
     for name in frame.f_code.co_names:
-        words = next((words for items in held if name in items and (words := _words(items[name])) is not None), None)
+        words = next((words for items in held if name in items and (words := words_of(items[name])) is not None), None)
         if words is not None:
             found.append({"name": f"self.{name}"[:_NAME_CHARACTERS], "value": words})
         weight = getattr(layers.get(name), "__dict__", {}).get("_parameters", {}).get("weight")
-        if weight is not None and (words := _words(weight)) is not None:
+        if weight is not None and (words := words_of(weight)) is not None:
             found.append({"name": f"self.{name}.weight"[:_NAME_CHARACTERS], "value": words})
     return found
 
@@ -121,7 +171,7 @@ def _of_layer(own: TracebackType) -> list[dict[str, str]]:
     made = f"{type(layer).__name__}({layer.extra_repr()}){dtype}"
     found = [{"name": name[:_NAME_CHARACTERS], "value": made[:_LAYER_CHARACTERS]}]
     given = last.f_locals.get("input", last.f_locals.get("x"))
-    words = _words(given)
+    words = words_of(given)
     if words is not None:
         found.append({"name": f"input of {name}"[:_NAME_CHARACTERS], "value": words})
     return found
@@ -141,10 +191,13 @@ def _path(frame: FrameType, chain: list[object]) -> str | None:
     return path
 
 
-def _words(value: object) -> str | None:
+def words_of(value: object) -> str | None:
+    """`[2, 3] float32`, `list of 4`, `None`, `7`; None of any other object."""
     kind = type(value)
     if value is None:
         return "None"
+    if kind in _READ_ONCE:
+        return kind.__name__
     if kind in _CONTAINERS:
         return f"{kind.__name__} of {len(value)}"  # type: ignore[arg-type]
     if kind is int or kind is float or kind is bool:

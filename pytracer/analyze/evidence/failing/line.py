@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import TypeVar
 
 from pytracer._text import shortened
+from pytracer.analyze.evidence.backward_slice import Made, Slice, Spot
 from pytracer.analyze.evidence.name_origins import NameOrigin, follow
 from pytracer.analyze.evidence.program_syntax import Scope, scope_of, variable
 from pytracer.analyze.naming import short_file
@@ -20,6 +21,7 @@ from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import ExceptionReport, NearNamesReport, PythonFrame
 
 _LONGEST = 44
+_HANDS_ON = (ast.Name, ast.Attribute, ast.Subscript)
 _LAYER = re.compile(r"^([A-Z]\w+)\((.*?)\)?(?: (\w+))?$")
 _OPTION = re.compile(r"(\w+)=(\d+)")
 _SHAPE = re.compile(r"^\[([\d, ]*)\] ?(\w*)")
@@ -164,16 +166,74 @@ class FailingLine:
         call = self.only(ast.Call)
         return source(call.args[0]) if call is not None and call.args else otherwise
 
+    @cached_property
+    def slice(self) -> Slice:
+        """Follows values back from this line."""
+        return Slice(self.snapshot, self.frames)
+
+    @cached_property
+    def outer(self) -> dict[int, dict[str, str]]:
+        """Variables of the other frames of the program, by their depth among those."""
+        places = {id(frame): n for n, frame in enumerate(self.stack)}
+        held = {item.frame: item.variables or () for item in self.exception.outer or ()}
+        return {
+            depth: {item.name: item.value for item in held.get(places.get(id(frame)), ()) if item.name and item.value}
+            for depth, frame in enumerate(self.frames)
+        }
+
+    @cached_property
+    def compared(self) -> dict[str, str]:
+        """What the function of torch's that raised it had before it."""
+        if self.own:
+            return {}
+        found = next((item.variables for item in self.exception.outer or () if item.frame == 0), None)
+        return {item.name: item.value for item in found or () if item.name and item.value}
+
+    def made(self, what: ast.AST | str, *, calls: bool = True, depth: int = 0) -> Made | None:
+        """The expression that made a value of this line; None where it cannot be followed at all."""
+        spot = self.slice.spot(depth)
+        if spot is None:
+            return None
+        try:
+            node = ast.parse(what, mode="eval").body if isinstance(what, str) else what
+        except SyntaxError:
+            return None
+        found = self.slice.made(node, spot, calls=calls)
+        return found if found.through else None
+
+    def value_at(self, node: ast.AST, spot: Spot) -> str | None:
+        """What an expression of some frame on the stack was."""
+        if spot.depth is None or not isinstance(node, ast.expr):
+            return None
+        values = self.values if spot.depth == 0 else self.outer.get(spot.depth, {})
+        return values.get(ast.unparse(node))
+
+    def shown(self, found: Made) -> str:
+        """``line 6: `heads=12` ``."""
+        place = "" if found.spot.file == self.frame.file else f"{short_file(found.spot.file)}:"
+        line = f"line {found.line}" if not place else f"{place}{found.line}"
+        return f"{line}: `{short(_as_written(found))}`"
+
     def origin(self, name: str) -> NameOrigin | None:
         """The line that made its value."""
         return follow(self.snapshot, self.frames, name, self.values.get(name))
 
     def came(self, name: str) -> str:
         """`` (line 11: `files = find(root)`) ``, or nothing."""
+        handed = self._handed_on(name)
+        if handed is not None:
+            return f" ({handed})"
         found = self.origin(name)
         if found is None or (found.frame.file == self.frame.file and found.frame.line == self.line):
             return ""
         return f" ({self.at(found.frame)}: `{short(found.text)}`)"
+
+    def _handed_on(self, name: str) -> str | None:
+        """Of a value that was only passed on to the line that `origin` knows: the one that made it."""
+        found = self.made(name, calls=False) if name else None
+        if found is None or len(found.through) < 2 or found.line == self.line:
+            return None
+        return None if isinstance(found.node, _HANDS_ON) else self.shown(found)
 
     def at(self, frame: PythonFrame) -> str:
         """`line 11`; with its file where that is another one."""
@@ -237,6 +297,27 @@ def parts(node: ast.AST) -> list[ast.AST]:
     if isinstance(node, (ast.With, ast.AsyncWith)):
         return [*node.items]
     return [node]
+
+
+def _as_written(found: Made) -> str:
+    """With what names it: `heads=12`, `'heads': 12`, `x = f()`."""
+    node = found.node
+    for item in ast.walk(found.spot.tree):
+        if isinstance(item, ast.Dict):
+            for key, value in zip(item.keys, item.values, strict=True):
+                if value is node and key is not None:
+                    return f"{ast.unparse(key)}: {ast.unparse(node)}"
+        elif isinstance(item, ast.keyword) and item.value is node and item.arg is not None:
+            return f"{item.arg}={ast.unparse(node)}"
+        elif isinstance(item, (ast.Assign, ast.AnnAssign)) and item.value is node:
+            return ast.unparse(item)
+        elif isinstance(item, ast.Return) and item.value is node:
+            return ast.unparse(item)
+        elif isinstance(item, ast.arguments):
+            for argument, default in zip(item.args[::-1], item.defaults[::-1], strict=False):
+                if default is node:
+                    return f"{argument.arg}={ast.unparse(node)}"
+    return ast.unparse(node)
 
 
 def _span(node: ast.expr) -> tuple[int, int, int | None, int | None]:

@@ -1,0 +1,74 @@
+"""What a function of torch's had before it when it refused: the parts that it compared, by their lengths and kinds."""
+
+from __future__ import annotations
+
+from types import FrameType
+from typing import Any
+
+_MOST_GROUPS = 8
+_MOST_LEVELS = 6
+_SEVERAL = (list, tuple)
+
+
+def compared(frames: list[FrameType]) -> list[dict[str, str]]:
+    """Of the innermost frame, as variables; nothing of a function that is not known here. `frames`: outermost first."""
+    if not frames:
+        return []
+    code = frames[-1].f_code
+    if code.co_name == "load_state_dict" and code.co_filename.endswith("torch/optim/optimizer.py"):
+        return _groups(frames[-1])
+    if code.co_filename.endswith("torch/utils/data/_utils/collate.py"):
+        return _samples([item for item in frames if item.f_code.co_filename == code.co_filename])
+    return []
+
+
+def _groups(frame: FrameType) -> list[dict[str, str]]:
+    """How many parameters each group of the optimizer has, and each of the saved state."""
+    found = []
+    for name in ("groups", "saved_groups"):
+        groups = frame.f_locals.get(name)
+        for n, group in enumerate(groups[:_MOST_GROUPS] if type(groups) is list else ()):
+            held = group.get("params") if type(group) is dict else None
+            if type(held) is list:
+                found.append({"name": f"{name}[{n}]['params']", "value": f"list of {len(held)}"})
+    return found
+
+
+def _samples(frames: list[FrameType]) -> list[dict[str, str]]:
+    """Two parts of samples that could not be joined, and where they are in a sample.
+
+    `place` is `[1]` of what `return image, target` gives, `['mask']` of a dict.
+    """
+    batches = [item.f_locals["batch"] for item in frames if _is_batch(item.f_locals.get("batch"))]
+    if not batches:
+        return []
+    first = batches[-1][0]
+    other = next((n for n, item in enumerate(batches[-1]) if _kind(item) != _kind(first)), None)
+    found = [] if other is None else [(f"batch[{n}]", _kind(batches[-1][n])) for n in (0, other)]
+    place = _place(batches[0][0], [item[0] for item in batches[1:]])
+    return [{"name": name, "value": value} for name, value in [*found, ("place", place)] if value]
+
+
+def _is_batch(value: object) -> bool:
+    return type(value) in _SEVERAL and len(value) > 0  # type: ignore[arg-type]
+
+
+def _kind(value: object) -> str:
+    kind = type(value)
+    if kind in (list, tuple, dict):
+        return f"{kind.__name__} of {len(value)}"  # type: ignore[arg-type]
+    shape = value.shape if kind.__module__ in ("torch", "numpy") and hasattr(value, "shape") else None
+    return kind.__name__ if shape is None else f"[{', '.join(str(int(size)) for size in shape)}]"
+
+
+def _place(sample: object, parts: list[Any]) -> str:
+    """From a sample down to one of its parts, by identity."""
+    words = ""
+    for part in parts[:_MOST_LEVELS]:
+        items = sample.items() if type(sample) is dict else enumerate(sample) if type(sample) in _SEVERAL else ()  # type: ignore[var-annotated,arg-type]
+        key = next((name for name, item in items if item is part), None)
+        if key is None and part is not sample:
+            return ""
+        words += f"[{key!r}]" if part is not sample else ""
+        sample = part
+    return words
