@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import builtins
 import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -30,6 +31,7 @@ _MADE_ON_CALL = ("forward", "__call__")
 _SAME = frozenset({"int", "float", "str", "device", "list", "tuple"})  # what hands a value on as it is
 _END = 1 << 30  # behind the last line
 _BUILT_IN = frozenset(dir(builtins))
+_COMPREHENSIONS = ("<genexpr>", "<listcomp>", "<dictcomp>", "<setcomp>")
 _BRANCHES = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.Match)
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
@@ -71,12 +73,16 @@ class Slice:
         self._frames = frames  # the program's, innermost first
 
     def spot(self, depth: int) -> Spot | None:
-        """Of a frame of the program."""
+        """Of a frame of the program; of a comprehension that has one of its own, the function around it."""
         frame = self._frames[depth] if depth < len(self._frames) else None
         tree = syntax_tree(self._snapshot, frame)
         if frame is None or tree is None or frame.line is None:
             return None
-        return Spot(frame.file, tree, scope_of(tree, frame.line), frame.line, depth)
+        found = Spot(frame.file, tree, scope_of(tree, frame.line), frame.line, depth)
+        if (frame.function or "").rpartition(".")[2] in _COMPREHENSIONS:
+            outer = self.spot(depth + 1)
+            return replace(found, depth=outer.depth) if outer is not None and outer.scope is found.scope else found
+        return found
 
     def made(self, node: ast.AST, spot: Spot, *, calls: bool) -> Made:
         """As far back as it is certain. `calls`: also through what functions of the program return."""
@@ -108,7 +114,7 @@ class Slice:
         found = _last_binding(spot.scope, name, spot.line)
         if found is None and not isinstance(spot.scope, ast.Module):
             if name in _parameters(spot.scope):
-                return self._argument(name, spot)
+                return self.argument(name, spot)
             outer = replace(spot, scope=spot.tree, line=_END, depth=None, call=None)
             found, spot = _last_binding(spot.tree, name, _END), outer
         if found is None or found[1] is None:
@@ -117,7 +123,8 @@ class Slice:
         at = replace(spot, line=line)
         return (value, at) if index is None else self._item(value, index, at)
 
-    def _argument(self, name: str, spot: Spot) -> tuple[ast.AST, Spot] | None:
+    def argument(self, name: str, spot: Spot) -> tuple[ast.AST, Spot] | None:
+        """What the caller passed for a parameter, or its default."""
         function = spot.scope
         if isinstance(function, (ast.Module, ast.Lambda)):
             return None
@@ -232,10 +239,24 @@ class Slice:
             if isinstance(name, ast.Constant) and name.value == key:
                 return value, spot
             if name is None:  # **options
-                inner = self._keywords(value, key, spot) or self._item(value, key, spot)
-                if inner is not None:
+                inner = self._keywords(value, key, spot)
+                inner = inner if inner is not None else self._item(value, key, spot)
+                if inner is not None or not self._lacks(value, key, spot):
                     return inner
         return None
+
+    def _lacks(self, value: ast.AST, key: object, spot: Spot) -> bool:
+        """Whether what `**value` adds is known, and has no such key."""
+        function = spot.scope
+        own = getattr(getattr(getattr(function, "args", None), "kwarg", None), "arg", None)
+        if isinstance(value, ast.Name) and value.id == own and isinstance(function, ast.FunctionDef):
+            called = spot.call or self._caller(function, spot)
+            return called is not None and all(item.arg is not None for item in called[0].keywords)
+        node = self.made(value, spot, calls=True).node
+        if isinstance(node, ast.Dict):
+            return all(isinstance(item, ast.Constant) and item.value != key for item in node.keys)
+        known = isinstance(node, ast.Call) and called_name(node) == "dict" and not node.args
+        return known and all(item.arg not in (None, key) for item in node.keywords)  # type: ignore[attr-defined]
 
     def _keywords(self, value: ast.AST, key: object, spot: Spot) -> tuple[ast.AST, Spot] | None:
         """What `**options` of the function was given for it."""
@@ -283,6 +304,16 @@ class Slice:
         method = _method(owner[0], names) if owner is not None and isinstance(owner[0], ast.ClassDef) else None
         return (method, owner[1]) if method is not None and owner is not None else None
 
+    def is_layer(self, node: ast.AST, spot: Spot) -> bool:
+        """One of torch's layers, or a module of the program."""
+        base = self.made(node, spot, calls=True).node
+        if not isinstance(base, ast.Call):
+            return False
+        if re.match(r"(?:torch\.)?nn\.[A-Z]", ast.unparse(base.func)):
+            return True
+        found = self._class_of(node, spot)
+        return found is not None and _method(found[0], ("forward",)) is not None
+
     def _class_of(self, node: ast.AST, spot: Spot) -> tuple[ast.AST, Spot] | None:
         base = self.made(node, spot, calls=True)
         return self.defined(base.node.func, base.spot) if isinstance(base.node, ast.Call) else None
@@ -311,15 +342,28 @@ class Slice:
 def argument_of(call: ast.Call, function: Function, name: str) -> ast.expr | None:
     """What a call passes for a parameter."""
     given = next((item.value for item in call.keywords if item.arg == name), None)
+    options = [item.value for item in call.keywords if item.arg is None]
     if given is not None:
         return given
+    if len(options) == 1 and not call.args:  # `f(**batch())`
+        return _part(options[0], name)
     places = [item.arg for item in (*function.args.posonlyargs, *function.args.args)]
     if name not in places:
         return None
     place = places.index(name) - (places[:1] == ["self"])
+    spread = [n for n, item in enumerate(call.args) if isinstance(item, ast.Starred)]
+    if len(spread) == 1 and spread[0] <= place and spread[0] == len(call.args) - 1:  # `f(*pair())`
+        held = call.args[spread[0]]
+        return _part(held.value, place - spread[0]) if isinstance(held, ast.Starred) else None
     before = call.args[: place + 1]
     whole = 0 <= place < len(call.args) and not any(isinstance(item, ast.Starred) for item in before)
     return call.args[place] if whole else None
+
+
+def _part(value: ast.expr, key: int | str) -> ast.expr:
+    """`value[key]`, which no line has written."""
+    made = ast.Subscript(value, ast.Constant(key), ast.Load())
+    return ast.fix_missing_locations(ast.copy_location(made, value))
 
 
 def _default(function: Function, name: str) -> ast.expr | None:
@@ -401,15 +445,16 @@ def _call_of(
     if function.name == "__init__" and owner is not None:
         named = [item for item in calls if called_name(item) == owner.name] or named
     elif function.name in _MADE_ON_CALL and not named:
-        required = len(function.args.args) - 1 - len(function.args.defaults)
-        named = [
-            item
-            for item in calls
-            if len(item.args) + len(item.keywords) >= required
-            and not (isinstance(item.func, ast.Attribute) and not variable(item.func))
-            and not (isinstance(item.func, ast.Name) and item.func.id in _BUILT_IN)
-        ]
+        own = {item.name for item in tree.body if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))}
+        named = [item for item in calls if variable(item.func) not in {None, *own, *_BUILT_IN} and _fits(item, function)]
     return named[0] if len(named) == 1 else None
+
+
+def _fits(call: ast.Call, function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether it may pass all that the method needs."""
+    spread = any(isinstance(item, ast.Starred) for item in call.args) or any(item.arg is None for item in call.keywords)
+    required = len(function.args.args) - 1 - len(function.args.defaults)
+    return spread or len(call.args) + len(call.keywords) >= required
 
 
 def _method(owner: ast.AST, names: Sequence[str]) -> ast.FunctionDef | None:

@@ -71,15 +71,21 @@ def meant_words(snapshot: Snapshot, exception: ExceptionReport | None, stack: Se
 
 
 def sample_number(snapshot: Snapshot, exception: ExceptionReport, stack: Sequence[PythonFrame]) -> str | None:
-    """The number that `__getitem__` of the program was called with, where the exception was raised in it."""
-    frame = next((item for item in stack if not is_library_file(item.file)), None)
-    tree = syntax_tree(snapshot, frame)
-    if tree is None or frame is None or frame.line is None:
-        return None
-    scope = scope_of(tree, frame.line)
-    name = second_parameter(scope) if getattr(scope, "name", None) == "__getitem__" else None
-    value = next((item.value for item in exception.variables or () if item.name == name), None)
-    return value if value is not None and value.isdecimal() else None
+    """The number that `__getitem__` of the program was called with, where the exception was raised in or below it."""
+    own = [(place, item) for place, item in enumerate(stack) if not is_library_file(item.file)]
+    outer = {item.frame: item.variables for item in exception.outer or ()}
+    for place, frame in own:
+        tree = syntax_tree(snapshot, frame)
+        if tree is None or frame.line is None:
+            return None
+        scope = scope_of(tree, frame.line)
+        if getattr(scope, "name", None) != "__getitem__" or "<" in (frame.function or "").rpartition(".")[2]:
+            continue
+        name = second_parameter(scope)
+        held = exception.variables if place == own[0][0] else outer.get(place)
+        value = next((item.value for item in held or () if item.name == name), None)
+        return value if value is not None and value.isdecimal() else None
+    return None
 
 
 def passed_words(snapshot: Snapshot, frame: PythonFrame | None) -> str | None:

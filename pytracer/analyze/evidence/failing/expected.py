@@ -6,6 +6,7 @@ import ast
 import re
 
 from pytracer.analyze.evidence.failing.line import FailingLine, Shape
+from pytracer.analyze.evidence.failing.settings import set_by
 from pytracer.analyze.evidence.program_syntax import variable
 
 _SHAPES = re.compile(r"[Ee]xpected.*?[\[(]((?:\d+, )+\d+)[\])].*?got.*?[\[(]((?:\d+, )+\d+)[\])]", re.DOTALL)
@@ -58,6 +59,16 @@ def _by_one(at: FailingLine, wanted: int, got: int, place: int) -> str | None:
     if owner is None:
         return None
     name, where = owner
+    held = [item for item in _arguments(at) if (first := at.shape(f"{item}[0]")) is not None and got in first.sizes]
+    if len(held) == 1:
+        shape = at.shape(f"{held[0]}[0]")
+        begun = at.begun(held[0])
+        batch = " (or drop_last=True in the DataLoader)" if got > wanted else ""
+        return (
+            f"`{held[0]}[0]` {shape.words if shape else ''} was made for {got}{begun}, and `{name}` "
+            f"{at.shapes[name].words} has {wanted} in dimension {where}: the last batch of an epoch is often "
+            f"smaller. Make it for each batch, from `{name}.size({where})`{batch}."
+        )
     others = [item for item in _arguments(at) if item != name and at.came(item)]
     suspect = f" Look at `{others[0]}`{at.came(others[0])}." if len(others) == 1 else ""
     return (
@@ -106,6 +117,8 @@ def _last_dimension(at: FailingLine) -> str | None:
         place = given.sizes.index(size)
         pass_it = f"Pass `{passed}.transpose({place}, {last})`, and back behind it"
         return f"{has}: the {size} are in dimension {place}. {pass_it}."
+    made = set_by(at, at.layer.name) if at.layer is not None else ""
+    has = has.replace(f" of {size}", f" of {size}{made}", 1) if made else has
     return f"{has}. Make it for {given.sizes[-1]}, or give it what has {size}{at.came(passed)}."
 
 

@@ -26,6 +26,10 @@ from pytracer.analyze.evidence.failing.graphs import autograd_line
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
 from pytracer.analyze.evidence.failing.lookups import missing_attribute, missing_key, unexpected_keyword
 from pytracer.analyze.evidence.failing.nones import none_sample, none_value
+from pytracer.analyze.evidence.failing.not_finite import first_not_finite
+from pytracer.analyze.evidence.failing.order import called_in_order
+from pytracer.analyze.evidence.failing.samples import empty_sequence, unequal_samples
+from pytracer.analyze.evidence.failing.settings import refused_setting
 from pytracer.analyze.evidence.failing.shapes import index_of_list, sizes_that_differ
 from pytracer.analyze.evidence.failing.states import (
     clients_joined,
@@ -51,10 +55,14 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     values_to_unpack,
     no_length,
     wrong_kind,
+    called_in_order,
     plain_layers,
     endless_lookup,
     repeated_calls,
     none_value,
+    refused_setting,
+    empty_sequence,
+    first_not_finite,
     nothing_there,
     index_of_list,
     sizes_that_differ,
@@ -100,5 +108,7 @@ def explained(
 def _first(at: FailingLine, dataset: str | None) -> str | None:
     if isinstance(at.statement, (ast.Raise, ast.Assert)) and at.own:
         return own_check(at)
-    found = next((words for explain in _EXPLANATIONS if (words := explain(at)) is not None), None)
+    found = unequal_samples(at, dataset)
+    if found is None:
+        found = next((words for explain in _EXPLANATIONS if (words := explain(at)) is not None), None)
     return found or none_sample(at, dataset)

@@ -13,7 +13,7 @@ from typing import TypeVar
 from pytracer._text import shortened
 from pytracer.analyze.evidence.backward_slice import Made, Slice, Spot
 from pytracer.analyze.evidence.name_origins import NameOrigin, follow
-from pytracer.analyze.evidence.program_syntax import Scope, scope_of, variable
+from pytracer.analyze.evidence.program_syntax import Scope, is_parameter, lines_that_bind, scope_of, variable
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.tensors.source_lines import syntax_tree
@@ -199,6 +199,9 @@ class FailingLine:
         except SyntaxError:
             return None
         found = self.slice.made(node, spot, calls=calls)
+        recorded = self.value_at(node, spot)
+        if recorded is not None and isinstance(found.node, ast.Constant) and _contradicts(recorded, found.node.value):
+            return None
         return found if found.through else None
 
     def value_at(self, node: ast.AST, spot: Spot) -> str | None:
@@ -210,9 +213,11 @@ class FailingLine:
 
     def shown(self, found: Made) -> str:
         """``line 6: `heads=12` ``."""
-        place = "" if found.spot.file == self.frame.file else f"{short_file(found.spot.file)}:"
-        line = f"line {found.line}" if not place else f"{place}{found.line}"
-        return f"{line}: `{short(_as_written(found))}`"
+        return f"{self.place(found.spot, found.line)}: `{short(_as_written(found))}`"
+
+    def place(self, spot: Spot, line: int) -> str:
+        """`line 6`, or `model.py:6` in another file."""
+        return f"line {line}" if spot.file == self.frame.file else f"{short_file(spot.file)}:{line}"
 
     def origin(self, name: str) -> NameOrigin | None:
         """The line that made its value."""
@@ -227,6 +232,23 @@ class FailingLine:
         if found is None or (found.frame.file == self.frame.file and found.frame.line == self.line):
             return ""
         return f" ({self.at(found.frame)}: `{short(found.text)}`)"
+
+    def begun(self, name: str) -> str:
+        """`` (line 35: `h = init(64)`) ``, of what the program carries from round to round: what it began with."""
+        spot, first = self.slice.spot(0), name
+        if spot is None:
+            return ""
+        while is_parameter(spot.scope, first):
+            step = self.slice.argument(first, spot)
+            inner = variable(step[0]) if step is not None else None
+            if step is None or inner is None:
+                return ""
+            first, spot = inner, step[1]
+        bound = sorted(lines_that_bind(spot.scope, first), key=lambda item: item[0])
+        if not bound or bound[0][1] is None:
+            return ""
+        text = f"{first} = {ast.unparse(bound[0][1])}"
+        return f" ({self.place(spot, bound[0][0])}: `{short(text)}`)"
 
     def _handed_on(self, name: str) -> str | None:
         """Of a value that was only passed on to the line that `origin` knows: the one that made it."""
@@ -297,6 +319,13 @@ def parts(node: ast.AST) -> list[ast.AST]:
     if isinstance(node, (ast.With, ast.AsyncWith)):
         return [*node.items]
     return [node]
+
+
+def _contradicts(recorded: str, constant: object) -> bool:
+    """A number or None that is not the constant which the source has."""
+    if constant is None or recorded == "None":
+        return (constant is None) != (recorded == "None")
+    return type(constant) in (int, float, bool) and recorded != repr(constant)
 
 
 def _as_written(found: Made) -> str:

@@ -54,6 +54,11 @@ def _of_known(at: FailingLine, key: str, table: str, came: str, known: NearNames
     names = known.names or []
     if not names:
         return f"`{table}`{came} has no keys at all: look at what should fill it before this line."
+    if re.fullmatch(r"-?\d+", key) and _twin(key, names) is None and all(name[:1] in "'\"" for name in names):
+        return (
+            f"`{table}`{came} is a dict by text ({names[0]}, ...), and line {at.line} asks for number {key}: take the "
+            f"items in order (`list({table}.values())[{key}]`), or the key that belongs to it."
+        )
     twin = _twin(key, names)
     of_one = is_loop_variable(at.scope, table.partition("[")[0], at.line)
     if twin is not None:
@@ -64,10 +69,24 @@ def _of_known(at: FailingLine, key: str, table: str, came: str, known: NearNames
     rest = f" and {more} more" if more > 0 else ""
     lacks = f"`{table}`{came} has the keys {there}{rest}, and no {key}"
     if _LOADED.search(came) or _LOADED.search(table):
+        saved = _saving_line(at, names)
+        if saved is not None:
+            return f"{lacks}, as line {saved} saves it. Save {key} there from now on, and read it with .get() until then."
         return f"{lacks}: it was saved without it. Load what it has, or save {key} with it from now on."
     if of_one:
         return f"{lacks}: skip or mend such items, or use .get() with a default."
     return f"{lacks}: add it where that is made, or use .get() with a default."
+
+
+def _saving_line(at: FailingLine, names: Sequence[str]) -> int | None:
+    """The one dict of the file with exactly these keys."""
+    found = [
+        item.lineno
+        for item in ast.walk(at.tree)
+        if isinstance(item, ast.Dict) and item.keys
+        if {repr(part.value) if isinstance(part, ast.Constant) else "" for part in item.keys} == {*names}
+    ]
+    return found[0] if len(found) == 1 and "torch.save(" in ast.unparse(at.tree) else None
 
 
 def _twin(key: str, names: Sequence[str]) -> str | None:

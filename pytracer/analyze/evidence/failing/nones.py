@@ -15,6 +15,7 @@ from pytracer.analyze.evidence.program_syntax import (
     default_of,
     function_named,
     is_parameter,
+    lines_that_bind,
     own_nodes,
     variable,
 )
@@ -108,8 +109,42 @@ def _of_variable(at: FailingLine, name: str) -> str | None:
                 f"`{name}` is None, its default: the caller at {at.at(at.frames[1])} passes none, or None. "
                 "Pass it, or handle None here."
             )
+    unset = _set_on_one_way(at, name)
+    if unset is not None:
+        return unset
     came = at.came(name)
     return f"`{name}`{came} is None: check `is None` there, or mend what made it." if came else None
+
+
+def _set_on_one_way(at: FailingLine, name: str) -> str | None:
+    """`loss` of what forward() returns, which is set only `if labels is not None`."""
+    found = at.made(name)
+    if found is None or not isinstance(found.node, ast.Name) or found.spot.depth is not None:
+        return None
+    inner, scope = found.node.id, found.spot.scope
+    bound = sorted(lines_that_bind(scope, inner), key=lambda item: item[0])
+    tests = [
+        item
+        for item in own_nodes(scope)
+        if isinstance(item, ast.If) and len(bound) == 2 and item.lineno < bound[1][0] <= (item.end_lineno or 0)
+    ]
+    if len(tests) != 1 or bound[0][1] is None or not _is_none(bound[0][1]):
+        return None
+    place = at.place(found.spot, bound[1][0])
+    by = f"{getattr(scope, 'name', 'the function')}() sets it"
+    why = f"`{name}` is None: {by} only if `{source(tests[0].test)}` ({place})"
+    names = [part.id for part in ast.walk(tests[0].test) if isinstance(part, ast.Name) and is_parameter(scope, part.id)]
+    given = at.slice.argument(names[0], found.spot) if len(set(names)) == 1 else None
+    if given is None:
+        return f"{why}, which did not hold. Look at what decides it."
+    value, spot = given
+    line = at.place(spot, getattr(value, "lineno", spot.line))
+    passed = f"{line} passes `{names[0]}={source(value)}`"
+    if spot.scope is scope:
+        return f"{why}, and the call passes no `{names[0]}`. Pass it, or compute the loss from the other outputs."
+    if isinstance(value, ast.Call) and called_name(value) == "get":
+        return f"{why}, and {passed}, which finds no such key: print the keys that there are, and use theirs."
+    return f"{why}, and {passed}. Look at why that is so."
 
 
 def _of_attribute(at: FailingLine, name: str) -> str | None:

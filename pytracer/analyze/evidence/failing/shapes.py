@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 
 from pytracer.analyze.evidence.failing.line import FailingLine, Shape, names_in, source
-from pytracer.analyze.evidence.program_syntax import variable
+from pytracer.analyze.evidence.program_syntax import called_name, variable
 
 _MATRICES = re.compile(r"mat1 and mat2 shapes cannot be multiplied \((\d+)x(\d+) and (\d+)x(\d+)\)")
 _UNEQUAL = re.compile(
@@ -40,6 +40,7 @@ _GRADIENT = re.compile(
 _ASSIGNED = re.compile(
     r"shape mismatch: value tensor of shape (\[[\d, ]*\]) cannot be broadcast to indexing result of shape (\[[\d, ]*\])"
 )
+_NO_DIMENSION = re.compile(r"Dimension out of range \(expected to be in range of \[-?\d+, (-?\d+)\], but got (-?\d+)\)")
 _NEAR = 3  # what rounding at a pooling layer leaves
 
 
@@ -183,6 +184,27 @@ def _assigned(at: FailingLine, found: re.Match[str]) -> str | None:
     )
 
 
+def _without_dimension(at: FailingLine, found: re.Match[str]) -> str | None:
+    """What a squeeze() on the way took away."""
+    for name, shape in at.shapes.items():
+        made = at.made(name) if len(shape.sizes) == int(found[1]) + 1 else None
+        for node, spot in (*made.through[1:], (made.node, made.spot)) if made is not None else ():
+            squeezed = [
+                item
+                for item in ast.walk(node)
+                if isinstance(item, ast.Call) and called_name(item) == "squeeze" and not item.keywords
+                if not item.args or (isinstance(item.func, ast.Attribute) and variable(item.func.value) == "torch")
+            ]
+            if squeezed and len(squeezed[0].args) < 2:
+                place = at.place(spot, squeezed[0].lineno)
+                return (
+                    f"`{name}` is {shape.words}, without the dimension {found[2]} that line {at.line} asks for: squeeze() "
+                    f"at {place} takes away every dimension of 1, also that of a batch of one. Name the dimension "
+                    "there (`squeeze(-1)`, flatten(1))."
+                )
+    return None
+
+
 def _missing_dimension(one: Shape, other: Shape, left: str, right: str) -> str | None:
     """`[8, 4]` and `[8]`: one lacks a dimension that the other has."""
     longer, shorter = (one, other) if len(one.sizes) > len(other.sizes) else (other, one)
@@ -241,8 +263,32 @@ def _viewed(at: FailingLine, found: re.Match[str]) -> str | None:
                 f"{text}: the first size is {shape.sizes[0]}, not {wanted[0]}, as in a last batch that is smaller. "
                 "Take it from the tensor (`x.size(0)`, or -1), or drop_last=True."
             )
+    fixed = _fixed_size(at, call, wanted, size) if call is not None and shape is not None else None
+    if fixed is not None:
+        return f"{has} has {size} elements, {fixed}"
     made = at.came(variable(owner) or "") if owner is not None else ""
     return f"{text}. Correct the size at line {at.line} that is not the input's{made}, or take it from x.shape."
+
+
+def _fixed_size(at: FailingLine, call: ast.Call, wanted: list[int], size: int) -> str | None:
+    """The first size is a constant of the program, and the others fit."""
+    sizes = call.args[0].elts if len(call.args) == 1 and isinstance(call.args[0], (ast.Tuple, ast.List)) else call.args
+    rest = math.prod(wanted[1:]) if wanted else 0
+    if len(sizes) != len(wanted) or -1 in wanted or rest <= 0 or size % rest:
+        return None
+    found = at.made(sizes[0])
+    constant = sizes[0] if found is None else found.node
+    if not isinstance(constant, ast.Constant) or constant.value != wanted[0]:
+        return None
+    real = size // rest
+    whole = f"[{', '.join(map(str, [real, *wanted[1:]]))}]"
+    by = f"`{source(sizes[0])}` is the constant {wanted[0]} ({at.place(found.spot, found.line)})" if found else ""
+    by = by or f"line {at.line} has the constant {wanted[0]}"
+    smaller = ", as of a last batch that is smaller" if real < wanted[0] else ""
+    return (
+        f"which make {whole}{smaller}; {by}. Take the first size from the data (-1, or x.size(0)), or set "
+        "drop_last=True in the DataLoader."
+    )
 
 
 def _rounded_division(at: FailingLine) -> str | None:
@@ -479,6 +525,7 @@ _EXPLAINED: tuple[tuple[re.Pattern[str], Callable[[FailingLine, re.Match[str]], 
     (_MASK, _masked),
     (_GRADIENT, _gradient),
     (_ASSIGNED, _assigned),
+    (_NO_DIMENSION, _without_dimension),
 )
 
 

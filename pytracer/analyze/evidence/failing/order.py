@@ -1,0 +1,152 @@
+"""What happened before the failing line, and should not have, or should have: calls in another order than torch needs."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from pytracer.analyze.evidence.failing.line import FailingLine, source
+from pytracer.analyze.evidence.program_syntax import called_name, lines_that_bind, own_nodes, variable
+
+_EMPTY = "got an empty parameter list"
+_UNSCALED = "unscale_() has already been called"
+_NO_LEAF = "can't optimize a non-leaf Tensor"
+_RECOMPUTED = re.compile(r"different number of tensors was saved|Recomputed values .* different metadata")
+_MOVES = ("to", "cuda", "cpu", "float", "double", "half", "type")
+
+
+def called_in_order(at: FailingLine) -> str | None:
+    """The first that fits the message."""
+    if _EMPTY in at.message:
+        return _read_before(at)
+    if _UNSCALED in at.message:
+        return _without_update(at)
+    if _NO_LEAF in at.message:
+        return _result(at)
+    return _changed_by_itself(at) if _RECOMPUTED.search(at.message) else None
+
+
+def _read_before(at: FailingLine) -> str | None:
+    """An iterator that a line before has read to its end; or one that nothing passes."""
+    call = at.only(ast.Call)
+    name = variable(call.args[0]) if call is not None and call.args else None
+    bound = [item for item in lines_that_bind(at.scope, name) if item[0] < at.line] if name is not None else []
+    if len(bound) != 1 or name is None:
+        return None
+    line, value = bound[0]
+    once = isinstance(value, ast.GeneratorExp) or (
+        isinstance(value, ast.Call)
+        and called_name(value) in ("filter", "map", "zip", "parameters", "named_parameters", "chain")
+    )
+    if not once or value is None:
+        return None
+    reads = [
+        item
+        for item in own_nodes(at.scope)
+        if isinstance(item, ast.Name) and item.id == name and isinstance(item.ctx, ast.Load) and line < item.lineno < at.line
+    ]
+    if reads:
+        return (
+            f"`{name}` (line {line}: `{source(value)}`) can be read only once, and line {reads[0].lineno} has done so, so "
+            f"that nothing is left at line {at.line}. Put list(...) around it at line {line}."
+        )
+    if "requires_grad" not in ast.unparse(value):
+        return None
+    frozen = _only_freeze(at)
+    by = f", as {frozen} freezes them" if frozen else ""
+    return (
+        f"No parameter passes `requires_grad` at line {line} (`{source(value)}`){by}: leave those that shall be trained "
+        "with requires_grad=True, or add the new layers after the others are frozen."
+    )
+
+
+def _only_freeze(at: FailingLine) -> str:
+    found = [
+        item.lineno
+        for item in ast.walk(at.tree)
+        if isinstance(item, (ast.Assign, ast.Expr)) and re.search(r"requires_grad(?:_\(| = )False", ast.unparse(item))
+    ]
+    return f"line {found[0]}" if len(found) == 1 else ""
+
+
+def _without_update(at: FailingLine) -> str | None:
+    """A round of the loop that leaves between unscale_() and update()."""
+    call = at.only(ast.Call)
+    scaler = source(call.func.value) if call is not None and isinstance(call.func, ast.Attribute) else "scaler"
+    loops = [
+        item
+        for item in own_nodes(at.scope)
+        if isinstance(item, (ast.For, ast.While)) and item.lineno < at.line <= (item.end_lineno or 0)
+    ]
+    if not loops:
+        return None
+    inside = [item for item in ast.walk(loops[-1]) if isinstance(item, (ast.Call, ast.Continue))]
+    updates = [
+        item.lineno
+        for item in inside
+        if isinstance(item, ast.Call) and called_name(item) == "update" and source(item.func).startswith(f"{scaler}.")
+    ]
+    last = max(updates, default=None)
+    left = [item.lineno for item in inside if isinstance(item, ast.Continue) and at.line < item.lineno]
+    left = [line for line in left if last is None or line < last]
+    left = [line for line in left if not any(line - 3 < update < line for update in updates)]
+    if last is not None and len(left) == 1:
+        return (
+            f"`continue` at line {left[0]} leaves a round between unscale_() (line {at.line}) and {scaler}.update() (line "
+            f"{last}), so that the next round unscales again: call {scaler}.update() before that `continue`, too."
+        )
+    if last is None:
+        return f"No line of this loop calls {scaler}.update(): call it once behind {scaler}.step(optimizer)."
+    return None
+
+
+def _result(at: FailingLine) -> str | None:
+    """A tensor that an operation gave, in place of the one that requires a gradient."""
+    call = at.only(ast.Call)
+    first = call.args[0] if call is not None and call.args else None
+    items = first.elts if isinstance(first, (ast.List, ast.Tuple)) else [first] if first is not None else []
+    for item in items:
+        found = at.made(item)
+        node = found.node if found is not None else None
+        if found is None or node is None:
+            continue
+        where = f"`{source(item)}` ({at.shown(found)})"
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _MOVES:
+            return (
+                f"{where} is the copy that .{node.func.attr}() made of the tensor with requires_grad: make it there with "
+                "device= and dtype= at once, or call requires_grad_() behind it."
+            )
+        if isinstance(node, ast.BinOp):
+            return (
+                f"{where} is the result of an operation, and an optimizer takes only tensors that were made directly. "
+                "Compute it first without requires_grad, then call `.requires_grad_()`."
+            )
+    return None
+
+
+def _changed_by_itself(at: FailingLine) -> str | None:
+    """A checkpointed forward() that sets an attribute that it branches on."""
+    found = []
+    for owner in ast.walk(at.tree):
+        for method in owner.body if isinstance(owner, ast.ClassDef) else ():
+            if not isinstance(method, ast.FunctionDef) or method.name.startswith("__init"):
+                continue
+            sets = {
+                name: item.lineno
+                for item in own_nodes(method)
+                if isinstance(item, (ast.Assign, ast.AugAssign))
+                for target in (item.targets if isinstance(item, ast.Assign) else [item.target])
+                if (name := variable(target) or "").startswith("self.")
+            }
+            for item in own_nodes(method):
+                if isinstance(item, (ast.If, ast.IfExp)):
+                    read = {variable(part) for part in ast.walk(item.test)}
+                    found += [(owner, method, item, name, line) for name, line in sets.items() if name in read]
+    if len(found) != 1 or not isinstance(found[0][0], ast.ClassDef):
+        return None
+    owner, method, test, name, line = found[0]
+    return (
+        f"{owner.name}.{method.name}() branches on `{name}` (line {test.lineno}) and sets it itself (line {line}), so that "
+        "the second run, in backward, goes another way than the first. Set it outside of the "
+        "checkpointed part, such as after the step."
+    )

@@ -1,0 +1,111 @@
+"""Samples that cannot be joined or packed: which part of them differs or is empty, and which line makes it so."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from pytracer.analyze.evidence.backward_slice import Made
+from pytracer.analyze.evidence.failing.line import FailingLine, source
+from pytracer.analyze.evidence.failing.settings import whence
+from pytracer.analyze.evidence.program_syntax import called_name, class_named, own_nodes
+
+_LENGTHS = re.compile(r"[Ll]ength of all samples has to be greater than 0")
+_LOWEST = re.compile(r", (-?\d+)\.\.-?\d+$")
+_DEEP = 3
+
+
+def unequal_samples(at: FailingLine, dataset: str | None = None) -> str | None:
+    """What torch's default_collate refused. `dataset`: its class."""
+    held, place = at.compared, at.compared.get("place")
+    kinds = [(name, value) for name, value in held.items() if name != "place"]
+    if len(kinds) != 2 or "batch[0]" not in held:
+        return None
+    (_, one), (other_name, other) = kinds
+    number = other_name.removeprefix("batch[").rstrip("]")
+    method, owner = _getter(at, dataset)
+    part, where = _part(method, owner, place)
+    differ = f"{part}{where} is a {one} in sample 0 of the batch and a {other} in sample {number}"
+    if one.startswith("[") or other.startswith("["):
+        differ = f"{part}{where} is {one} in sample 0 of the batch and {other} in sample {number}"
+    return (
+        f"{differ}: the default collate_fn joins only what is alike. Give the DataLoader a collate_fn that keeps it as "
+        "a list (`lambda batch: tuple(zip(*batch))`) or pads it, or return one size from the dataset."
+    )
+
+
+def _getter(at: FailingLine, dataset: str | None) -> tuple[ast.FunctionDef | None, str]:
+    owner = class_named(at.tree, dataset.rpartition(".")[2]) if dataset is not None else None
+    found = [
+        (item, part)
+        for item in ([owner] if owner is not None else ast.walk(at.tree))
+        if isinstance(item, ast.ClassDef)
+        for part in item.body
+        if isinstance(part, ast.FunctionDef) and part.name == "__getitem__"
+    ]
+    return (found[0][1], found[0][0].name) if len(found) == 1 else (None, "")
+
+
+def _part(method: ast.FunctionDef | None, owner: str, place: str | None) -> tuple[str, str]:
+    """`` `target` `` and where it is returned."""
+    outer = f"element {place} of a sample" if place else "a part of a sample"
+    outer = outer[0].upper() + outer[1:]
+    returns = [item for item in own_nodes(method) if isinstance(item, ast.Return)] if method is not None else []
+    if len(returns) != 1 or not place or method is None:
+        return outer, f" ({owner}.__getitem__, line {method.lineno})" if method is not None else ""
+    value, line = returns[0].value, returns[0].lineno
+    key = ast.literal_eval(place[1 : place.index("]")])
+    inner: ast.AST | None = None
+    if isinstance(value, ast.Tuple) and isinstance(key, int) and key < len(value.elts):
+        inner = value.elts[key]
+    elif isinstance(value, ast.Dict):
+        inner = next(
+            (item for name, item in zip(value.keys, value.values, strict=True)
+             if isinstance(name, ast.Constant) and name.value == key), None,
+        )  # fmt: skip
+    if inner is None:
+        return outer, f" (returned at line {line})"
+    rest = place[place.index("]") + 1 :]
+    return f"`{source(inner)}{rest}`", f", returned by {owner}.__getitem__ (line {line}),"
+
+
+def empty_sequence(at: FailingLine) -> str | None:
+    """A length of 0 among those that are packed."""
+    call = at.only(ast.Call)
+    if not _LENGTHS.search(at.message) or call is None:
+        return None
+    given = next((item.value for item in call.keywords if item.arg == "lengths"), None)
+    given = given if given is not None else call.args[1] if len(call.args) > 1 else None
+    lowest = _LOWEST.search(at.values.get(ast.unparse(given), "")) if given is not None else None
+    if given is None:
+        return None
+    holds = f"holds {lowest[1]}" if lowest is not None else "holds a 0"
+    found = at.made(given)
+    tests = _conditions(at, found) if found is not None else []
+    why = f"; line {tests[0][0]} keeps only what passes `{tests[0][1]}`" if len(tests) == 1 else ""
+    return (
+        f"`{source(given)}`{whence(at, given)} {holds}: a sample has no element{why}. Leave such samples out where the "
+        f"data is read, or pass `{source(given)}.clamp(min=1)`."
+    )
+
+
+def _conditions(at: FailingLine, found: Made, hops: int = _DEEP) -> list[tuple[int, str]]:
+    """Of the comprehensions that a value went through."""
+    tests: dict[int, str] = {}
+    waiting = [(found.node, found.spot, hops)]
+    while waiting:
+        node, spot, left = waiting.pop()
+        for item in ast.walk(node):
+            if isinstance(item, ast.comprehension) and item.ifs:
+                tests[item.ifs[0].lineno] = " and ".join(source(test) for test in item.ifs)
+            if left == 0:
+                continue
+            if isinstance(item, ast.Call) and called_name(item) != "len":
+                inner = at.slice.made(item, spot, calls=True)
+                if inner.through:
+                    waiting.append((inner.node, inner.spot, left - 1))
+            elif isinstance(item, ast.Name) and isinstance(item.ctx, ast.Load):
+                inner = at.slice.made(item, spot, calls=True)
+                if inner.through and not isinstance(inner.node, ast.Name):
+                    waiting.append((inner.node, inner.spot, left - 1))
+    return sorted(tests.items())

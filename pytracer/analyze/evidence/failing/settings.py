@@ -1,0 +1,174 @@
+"""Numbers and names that the program itself chose, where torch refuses them: which line sets each of them."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from pytracer.analyze.evidence.backward_slice import Made
+from pytracer.analyze.evidence.failing.line import FailingLine, names_in, source
+from pytracer.analyze.evidence.program_syntax import called_name, variable
+
+_DIVISIBLE = re.compile(r"(?:must|should) be (?:a )?(?:divisible by|multiple of)|not divisible by|is not a multiple of")
+_RUNNING = re.compile(r"running_mean should contain (\d+) elements not (\d+)")
+_OVERFLOW = re.compile(r"cannot be converted to type (?:c10::|at::)?(\w+) without overflow")
+_NO_DEVICE = re.compile(r"not compiled with CUDA enabled|No CUDA GPUs are available|Found no NVIDIA driver")
+_LARGEST = {"Half": ("float16", 65504.0)}
+_WHOLE = re.compile(r"^(?:u?int\d+|bool)$")
+_FLOAT_ONLY = re.compile(r"[Oo]nly Tensors of floating point (?:and complex )?dtype can require gradients")
+_MOST_DIVISORS = 2
+
+
+def whence(at: FailingLine, node: ast.AST | str) -> str:
+    """`` (line 6: `heads=12`) ``: what made a value, else the line that the reader's own name comes from."""
+    found = at.made(node)
+    if found is not None and not isinstance(found.node, (ast.Name, ast.Attribute, ast.Subscript)):
+        return f" ({at.shown(found)})" if found.line != at.line or found.spot.file != at.frame.file else ""
+    name = node if isinstance(node, str) else variable(node)
+    return at.came(name) if name is not None else ""
+
+
+def number_of(at: FailingLine, node: ast.AST) -> int | None:
+    """What an expression of the line was: recorded, or a constant of the program."""
+    value = at.values.get(ast.unparse(node)) if isinstance(node, ast.expr) else None
+    if value is not None:
+        return int(value) if re.fullmatch(r"-?\d+", value) else None
+    found = at.made(node)
+    last = found.node if found is not None else node
+    return last.value if isinstance(last, ast.Constant) and type(last.value) is int else None
+
+
+def refused_setting(at: FailingLine) -> str | None:
+    """The first that fits the message."""
+    for explain in (_indivisible, _norm_of_another_width, _too_large, _no_such_device, _whole_numbers):
+        words = explain(at)
+        if words is not None:
+            return words
+    return None
+
+
+def _indivisible(at: FailingLine) -> str | None:
+    """Of the numbers that a call passes, the two whose division leaves a rest."""
+    call = at.only(ast.Call)
+    if not _DIVISIBLE.search(at.message) or call is None or at.own:
+        return None
+    passed = [*call.args, *(item.value for item in call.keywords)]
+    numbers = [(item, number) for item in passed if (number := number_of(at, item)) is not None and number > 1]
+    pairs = [
+        (large, small)
+        for n, large in enumerate(numbers)
+        for small in numbers[n + 1 :]
+        if large[1] > small[1] and large[1] % small[1]
+    ]
+    if len(pairs) != 1:
+        return None
+    (one, large), (other, small) = pairs[0]
+    fits = [n for n in range(2, large) if large % n == 0]
+    near = sorted(sorted(fits, key=lambda n: abs(n - small))[:_MOST_DIVISORS])
+    instead = f" ({' or '.join(map(str, near))} would do)" if near else ""
+    return (
+        f"`{source(one)}` is {large}{whence(at, one)} and `{source(other)}` {small}{whence(at, other)}, and {large} is "
+        f"no multiple of {small}. Change one of them: `{source(other)}` to a divisor of {large}{instead}."
+    )
+
+
+def _norm_of_another_width(at: FailingLine) -> str | None:
+    found, layer = _RUNNING.search(at.message), at.layer
+    if found is None or layer is None or layer.given is None:
+        return None
+    got, own = int(found[1]), int(found[2])
+    passed, given = at.passed("its input"), layer.given
+    has = f"`{layer.name}`{at.came(layer.name)} was made for {own} channels{set_by(at, layer.name)}"
+    reaches = f"`{passed}` {given.words}{at.came(passed)} has {got} in dimension 1"
+    if own in given.sizes[2:]:
+        place = given.sizes.index(own, 2)
+        return f"{has}, and {reaches}: the {own} are in dimension {place}. Pass `{passed}.transpose(1, {place})`."
+    both = re.search(r"bidirectional\s*=\s*True", ast.unparse(at.tree)) is not None and got == 2 * own
+    why = " (twice as many: both directions of `bidirectional=True`)" if both else ""
+    return f"{has}, and {reaches}{why}. Make the norm for {got}, or give it what has {own}."
+
+
+def set_by(at: FailingLine, layer: str) -> str:
+    """The constant behind the first argument of the layer."""
+    found = at.made(layer, calls=False)
+    call = found.node if found is not None else None
+    if found is None or not isinstance(call, ast.Call) or not call.args:
+        return ""
+    made = at.slice.made(call.args[0], found.spot, calls=True)
+    return f" ({at.shown(made)})" if made.through and isinstance(made.node, ast.Constant) else ""
+
+
+def _too_large(at: FailingLine) -> str | None:
+    found = _OVERFLOW.search(at.message)
+    dtype, largest = _LARGEST.get(found[1], ("", 0.0)) if found is not None else ("", 0.0)
+    if not dtype or at.node is None:
+        return None
+    numbers = [item for item in ast.walk(at.node) if (held := _plain(item)) is not None and abs(held) > largest]
+    outer = [item for item in numbers if not any(item is part for other in numbers if other is not item
+                                                 for part in ast.walk(other))]  # fmt: skip
+    tensors = [name for name in names_in(at.node) if (shape := at.shape(name)) is not None and shape.dtype == dtype]
+    if len(outer) != 1 or not tensors:
+        return None
+    name = tensors[0]
+    half = _only_line(at, r"\.half\(\)|autocast\(|torch\.float16")
+    by = f" (by {half})" if half else at.came(name)
+    low = "min" if (_plain(outer[0]) or 0) < 0 else "max"
+    return (
+        f"{_plain(outer[0]):g} does not fit into {dtype}, whose numbers end at {largest:g}, and `{name}` is {dtype}{by}. "
+        f"Write `torch.finfo({name}.dtype).{low}` instead (bfloat16 has the range of float32)."
+    )
+
+
+def _plain(node: ast.AST) -> float | None:
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        inner = _plain(node.operand)
+        return -inner if inner is not None else None
+    if isinstance(node, ast.Constant) and type(node.value) in (int, float):
+        return float(node.value)  # type: ignore[arg-type]
+    return None
+
+
+def _only_line(at: FailingLine, pattern: str) -> str:
+    """The one simple statement of the file with it."""
+    found = {
+        item.lineno: source(item)
+        for item in ast.walk(at.tree)
+        if isinstance(item, ast.stmt) and not hasattr(item, "body") and re.search(pattern, ast.unparse(item))
+    }
+    return f"line {next(iter(found))}: `{next(iter(found.values()))}`" if len(found) == 1 else ""
+
+
+def _no_such_device(at: FailingLine) -> str | None:
+    if not _NO_DEVICE.search(at.message) or at.node is None:
+        return None
+    built = "this torch was built without CUDA" if "compiled" in at.message else "there is no usable GPU here"
+    calls = [item for item in ast.walk(at.node) if isinstance(item, ast.Call)]
+    fallback = '`"cuda" if torch.cuda.is_available() else "cpu"`'
+    if any(called_name(item) == "cuda" for item in calls):
+        return f"Line {at.line} asks for a GPU by .cuda(), and {built}. Use `.to(device)`, with device = {fallback}."
+    passed = [part for item in calls for part in (*item.args, *(held.value for held in item.keywords))]
+    for item in passed:
+        found = at.made(item)
+        last = found.node if found is not None else item
+        if isinstance(last, ast.Constant) and isinstance(last.value, str) and last.value.startswith("cuda"):
+            by = f" ({at.shown(found)})" if isinstance(found, Made) else ""
+            return (
+                f"`{source(item)}` is '{last.value}'{by}, and {built}. Choose the device there by {fallback}, or install "
+                "a torch for this machine's GPU (pytorch.org has the selector)."
+            )
+    return None
+
+
+def _whole_numbers(at: FailingLine) -> str | None:
+    if not _FLOAT_ONLY.search(at.message) or at.node is None:
+        return None
+    names = [
+        name for name in names_in(at.node) if (shape := at.shape(name)) is not None and _WHOLE.match(shape.dtype)
+    ]
+    if len(names) != 1:
+        return None
+    name = names[0]
+    return (
+        f"`{name}`{whence(at, name)} is {at.shapes[name].dtype}, and only tensors of floating point can be trained. Make "
+        f"it so there (`.float()`, `dtype=torch.float32`); numbers of tokens or classes go through an nn.Embedding first."
+    )
