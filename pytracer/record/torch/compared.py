@@ -44,7 +44,7 @@ def _samples(frames: list[FrameType]) -> list[dict[str, str]]:
         return []
     first = batches[-1][0]
     other = next((n for n, item in enumerate(batches[-1]) if _kind(item) != _kind(first)), None)
-    found = [] if other is None else [(f"batch[{n}]", _kind(batches[-1][n])) for n in (0, other)]
+    found = [(f"batch[{n}]", _kind(batches[-1][n])) for n in ((0,) if other is None else (0, other))]
     place = _place(batches[0][0], [item[0] for item in batches[1:]])
     return [{"name": name, "value": value} for name, value in [*found, ("place", place)] if value]
 

@@ -94,8 +94,11 @@ def _no_gradient(node: ast.Attribute) -> str:
 def _of_variable(at: FailingLine, name: str) -> str | None:
     if name.startswith("self."):
         return _of_attribute(at, name)
+    unset = _set_on_one_way(at, name)
+    if unset is not None:
+        return unset
     bound = bound_value(at.scope, name, at.line)
-    if bound is not None and isinstance(bound[1], ast.Call):
+    if bound is not None and isinstance(bound[1], ast.Call) and not _is_part(at, name, bound[0]):
         return _of_call(at, bound[1], f"`{name}`", f" (line {bound[0]})")
     if bound is not None and bound[1] is not None and _is_none(bound[1]):
         return (
@@ -109,11 +112,16 @@ def _of_variable(at: FailingLine, name: str) -> str | None:
                 f"`{name}` is None, its default: the caller at {at.at(at.frames[1])} passes none, or None. "
                 "Pass it, or handle None here."
             )
-    unset = _set_on_one_way(at, name)
-    if unset is not None:
-        return unset
     came = at.came(name)
     return f"`{name}`{came} is None: check `is None` there, or mend what made it." if came else None
+
+
+def _is_part(at: FailingLine, name: str, line: int) -> bool:
+    """`a, b = f()`: what is None is no result of its own."""
+    return any(
+        isinstance(item, ast.Assign) and item.lineno == line and all(variable(part) != name for part in item.targets)
+        for item in own_nodes(at.scope)
+    )
 
 
 def _set_on_one_way(at: FailingLine, name: str) -> str | None:

@@ -19,12 +19,19 @@ def unequal_samples(at: FailingLine, dataset: str | None = None) -> str | None:
     """What torch's default_collate refused. `dataset`: its class."""
     held, place = at.compared, at.compared.get("place")
     kinds = [(name, value) for name, value in held.items() if name != "place"]
-    if len(kinds) != 2 or "batch[0]" not in held:
+    if "batch[0]" not in held or "NoneType" in (value for _, value in kinds):
         return None
-    (_, one), (other_name, other) = kinds
-    number = other_name.removeprefix("batch[").rstrip("]")
     method, owner = _getter(at, dataset)
     part, where = _part(method, owner, place)
+    if len(kinds) != 2:
+        if "batch must contain" not in at.message:
+            return None
+        return (
+            f"{part}{where} is a {held['batch[0]']}, which the default collate_fn cannot join to a batch. Return tensors, "
+            "numbers, text, or dicts and tuples of these, or give the DataLoader a collate_fn that keeps it in a list."
+        )
+    (_, one), (other_name, other) = kinds
+    number = other_name.removeprefix("batch[").rstrip("]")
     differ = f"{part}{where} is a {one} in sample 0 of the batch and a {other} in sample {number}"
     if one.startswith("[") or other.startswith("["):
         differ = f"{part}{where} is {one} in sample 0 of the batch and {other} in sample {number}"

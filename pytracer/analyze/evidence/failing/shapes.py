@@ -284,7 +284,7 @@ def _fixed_size(at: FailingLine, call: ast.Call, wanted: list[int], size: int) -
     whole = f"[{', '.join(map(str, [real, *wanted[1:]]))}]"
     by = f"`{source(sizes[0])}` is the constant {wanted[0]} ({at.place(found.spot, found.line)})" if found else ""
     by = by or f"line {at.line} has the constant {wanted[0]}"
-    smaller = ", as of a last batch that is smaller" if real < wanted[0] else ""
+    smaller = "; the last batch of an epoch is often smaller" if real < wanted[0] else ""
     return (
         f"which make {whole}{smaller}; {by}. Take the first size from the data (-1, or x.size(0)), or set "
         "drop_last=True in the DataLoader."

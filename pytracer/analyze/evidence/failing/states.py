@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from pytracer.analyze.evidence.failing.line import FailingLine, source
+from pytracer.analyze.evidence.failing.line import FailingLine, names_in, source
 from pytracer.analyze.evidence.program_syntax import variable
 
 _MISMATCH = re.compile(
@@ -37,10 +37,7 @@ _MOST = 2
 def loaded_state(at: FailingLine) -> str | None:
     """load_state_dict(), with the keys or sizes that differ."""
     if _GROUPS.search(at.message):
-        return (
-            f"{_owner(at)} was made with other parameters than the one whose state was saved: for another model, or "
-            "with a part of it frozen or left out. Make it as it was then, or start with a new state."
-        )
+        return _other_groups(at)
     if "loading state_dict" not in at.message:
         return None
     model = _owner(at)
@@ -72,6 +69,32 @@ def loaded_state(at: FailingLine) -> str | None:
             there = ", ".join(unexpected[:4])
             return f"The checkpoint is a dict around the state (`{there}`): load checkpoint['{inner}']."
     return _differ(model, missing, unexpected)
+
+
+def _other_groups(at: FailingLine) -> str:
+    saved, own = ([int(value.rpartition(" ")[2]) for name, value in at.compared.items() if name.startswith(kind)]
+                  for kind in ("saved_groups[", "groups["))  # fmt: skip
+    if not saved or not own:
+        return (
+            f"{_owner(at)} was made with other parameters than the one whose state was saved: for another model, or "
+            "with a part of it frozen or left out. Make it as it was then, or start with a new state."
+        )
+    call = at.only(ast.Call)
+    owner = call.func.value if call is not None and isinstance(call.func, ast.Attribute) else None
+    made = at.made(owner, calls=False) if owner is not None else None
+    given = [name for name in names_in(made.node) if (at.value_at(ast.Name(name), made.spot) or "") in ("True", "False")
+             or re.fullmatch(r"-?[\d.]+", at.value_at(ast.Name(name), made.spot) or "")] if made is not None else []  # fmt: skip
+    told = ", ".join(f"`{name}` is {at.value_at(ast.Name(name), made.spot)}" for name in given) if made else ""
+    return (
+        f"The saved state has {_groups(saved)}, and {_owner(at)} has {_groups(own)}{f'; {told}' if told else ''}: a part "
+        "was frozen, left out or grouped otherwise then. Make it as it was when it was saved, or start with a new state."
+    )
+
+
+def _groups(counts: list[int]) -> str:
+    """`2 groups (4 and 2 parameters)`."""
+    many = f"{counts[0]} parameters" if len(counts) == 1 else f"{' and '.join(map(str, counts))} parameters"
+    return f"{len(counts)} group{'s' * (len(counts) != 1)} ({many})"
 
 
 def _differ(model: str, missing: list[str], unexpected: list[str]) -> str | None:

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from pytracer.analyze.evidence.failing.explained import Explanation, explained
-from pytracer.record.torch.frame_variables import failing_columns, variables_of
+from pytracer.record.torch.frame_variables import failing_columns, outer_variables, variables_of
 from pytracer.record.torch.near_names import near_names
-from pytracer.report.job import ExceptionReport, NearNamesReport, PythonFrame, VariableReport
+from pytracer.report.job import ExceptionReport, NearNamesReport, OuterFrameReport, PythonFrame, VariableReport
 
 torch = pytest.importorskip("torch")
 tomllib = pytest.importorskip("tomllib", reason="Python has it, and columns of expressions, since 3.11")
@@ -44,12 +44,18 @@ def _explained(error: Exception) -> str | None:
         message=str(error),
         variables=[VariableReport(name=item["name"], value=item["value"]) for item in variables_of(trace)],
         columns=failing_columns(trace) or None,
+        outer=[_outer(item) for item in outer_variables(trace)],
         near=[NearNamesReport(**item) for item in near_names(error, trace)],  # type: ignore[arg-type]
     )
     snapshot: Any = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9)
     found = explained(snapshot, report, stack)
     assert found.failure is None
     return found.words
+
+
+def _outer(item: dict[str, Any]) -> OuterFrameReport:
+    held = [VariableReport(name=part["name"], value=part["value"]) for part in item["variables"]]
+    return OuterFrameReport(frame=item["frame"], variables=held)
 
 
 CASES = [(case["source"], case.get("says")) for case in tomllib.loads(PROGRAMS.read_text(encoding="utf-8"))["case"]]
