@@ -7,6 +7,7 @@ import re
 
 from pytracer.analyze.evidence.failing.empties import is_empty
 from pytracer.analyze.evidence.failing.line import FailingLine, names_in, source
+from pytracer.analyze.evidence.failing.settings import whence
 from pytracer.analyze.evidence.program_syntax import (
     Function,
     class_named,
@@ -124,6 +125,36 @@ def arguments_that_differ(at: FailingLine) -> str | None:
     passed = f"`{source(call)}`" if call is not None else f"line {at.line}"
     what = f"lacks {found['names']}" if found["names"] else "passes another number of them"
     return f"{found[1]}() (line {own.lineno}) takes ({taken}), and {passed} {what}: change the call or the definition."
+
+
+def one_input_only(at: FailingLine) -> str | None:
+    """nn.Sequential with a mask."""
+    call = at.only(ast.Call)
+    if at.kind != "TypeError" or not at.message.startswith("Sequential.forward() takes 2 positional") or call is None:
+        return None
+    return (
+        f"`{source(call.func)}`{at.came(variable(call.func) or '')} is an nn.Sequential, which takes one input and passes "
+        f"one on, and line {at.line} gives it {len(call.args)}. Keep the layers in an nn.ModuleList and call each in a "
+        "loop with all that it needs."
+    )
+
+
+def tensor_as_condition(at: FailingLine) -> str | None:
+    """`losses < best` of several values."""
+    if "Tensor with more than one value is ambiguous" not in at.message or at.node is None:
+        return None
+    statement = at.statement
+    test = statement.test if isinstance(statement, (ast.If, ast.While, ast.Assert)) else at.node
+    names = [name for name in names_in(test) if (shape := at.shape(name)) is not None and shape.elements > 1]
+    if not names or len({at.shape(name) for name in names}) > 1:
+        return None
+    name = min(names, key=lambda item: item.startswith("self."))
+    shape = at.shape(name)
+    return (
+        f"`{name}`{whence(at, name)} has {shape.elements if shape else 'several'} values{shape and ' ' + shape.words or ''}, "
+        f"where line {at.line} asks for one answer. Reduce it where it is made (`.mean()`, `.item()`), or say which is "
+        "meant here: .any(), .all(), `is None`."
+    )
 
 
 def values_to_unpack(at: FailingLine) -> str | None:

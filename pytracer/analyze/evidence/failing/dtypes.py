@@ -6,6 +6,7 @@ import ast
 import re
 
 from pytracer.analyze.evidence.failing.line import FailingLine, names_in, source
+from pytracer.analyze.evidence.failing.settings import whence
 
 _TYPES = {"Double": "float64", "Float": "float32", "Half": "float16", "BFloat16": "bfloat16", "Long": "int64"}
 _TYPES |= {"Int": "int32", "Short": "int16", "Byte": "uint8", "Char": "int8", "Bool": "bool"}
@@ -19,6 +20,7 @@ _TARGET = re.compile(
     r"expected target dtype to be Long or Byte, but got (\w+)|expected scalar type Long but found (\w+)"
 )
 _EXPECTED = re.compile(r"expected scalar type (\w+) but found (\w+)|Found dtype (\w+) but expected (\w+)")
+_PUT = re.compile(r"Index put requires .* got (\w+) for the destination and (\w+) for the source")
 _KERNEL = re.compile(r"not implemented for '(\w+)'")
 
 
@@ -37,6 +39,9 @@ def types_that_differ(at: FailingLine) -> str | None:
         if last is None or shape is None or shape.dtype != found:
             return _of_pair(at, "int64", found)
         return _odd(at, source(last), found, "int64", "class numbers must be int64")
+    put = _PUT.search(at.message)
+    if put is not None:
+        return _assigned_of_another(at, _TYPES.get(put[1], put[1]), _TYPES.get(put[2], put[2]))
     expected = _EXPECTED.search(at.message)
     if expected is not None:
         first = expected[1] is not None
@@ -50,6 +55,20 @@ def types_that_differ(at: FailingLine) -> str | None:
         return None
     kernel = _KERNEL.search(at.message)
     return _without_kernel(at, _TYPES.get(kernel[1])) if kernel is not None else None
+
+
+def _assigned_of_another(at: FailingLine, wanted: str, found: str) -> str | None:
+    """`table[index] = values`."""
+    statement = at.statement
+    target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+    if not isinstance(target, ast.Subscript) or not isinstance(statement, ast.Assign):
+        return None
+    table, value = target.value, statement.value
+    made = whence(at, table)
+    return (
+        f"`{source(table)}`{made} is {wanted}, and `{source(value)}`{whence(at, value)} {found}: write "
+        f"`{source(value)}.to({source(table)}.dtype)`, or make both of one type."
+    )
 
 
 def _with(at: FailingLine, dtype: str | None) -> list[str]:

@@ -10,6 +10,7 @@ from pytracer.analyze.evidence.program_syntax import (
     Scope,
     bound_value,
     called_name,
+    class_around,
     class_named,
     function_named,
     lines_that_fill,
@@ -87,7 +88,7 @@ def _counted_by_len(owner: ast.ClassDef) -> str | None:
     return None
 
 
-def _of_attribute(at: FailingLine, owner: ast.ClassDef, name: str) -> str | None:
+def _of_attribute(at: FailingLine, owner: ast.ClassDef, name: str, hops: int = _HOPS) -> str | None:
     """By the line of __init__ that sets it."""
     method = next((item for item in owner.body if getattr(item, "name", "") == "__init__"), None)
     if not isinstance(method, ast.FunctionDef):
@@ -102,7 +103,7 @@ def _of_attribute(at: FailingLine, owner: ast.ClassDef, name: str) -> str | None
     fills = [line for line in lines_that_fill(method, name) if line != sets[-1].lineno]
     if len(fills) == 1 and _is_empty_literal(sets[-1].value):
         return _never_filled(at, method, name, sets[-1].lineno, fills[0])
-    return _by_expression(at, method, sets[-1].value, sets[-1].lineno, _HOPS)
+    return _by_expression(at, method, sets[-1].value, sets[-1].lineno, hops)
 
 
 _HANDLE = "Handle the empty case before this line, or find what should have been there."
@@ -184,6 +185,8 @@ def _by_comprehension(
     first = item.generators[0]
     name = variable(first.iter)
     before = emptied_by(at, scope, name, line, hops - 1) if name is not None else None
+    owner = class_around(at.tree, scope) if name is not None and name.startswith("self.") and hops else None
+    before = before or (_of_attribute(at, owner, name, hops - 1) if owner is not None and name is not None else None)
     over = before or _by_expression(at, scope, first.iter, line, hops - 1)
     conditions = " and ".join(f"`{source(test)}`" for part in item.generators for test in part.ifs)
     if over is not None:

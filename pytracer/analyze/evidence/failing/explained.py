@@ -12,15 +12,18 @@ from pytracer.analyze.evidence.failing.calls import (
     arguments_that_differ,
     endless_lookup,
     no_length,
+    one_input_only,
     own_check,
     plain_layers,
     repeated_calls,
+    tensor_as_condition,
     unset_name,
     values_to_unpack,
     wrong_kind,
 )
 from pytracer.analyze.evidence.failing.dtypes import types_that_differ
 from pytracer.analyze.evidence.failing.empties import nothing_there
+from pytracer.analyze.evidence.failing.equations import unequal_letters
 from pytracer.analyze.evidence.failing.expected import expected_size
 from pytracer.analyze.evidence.failing.graphs import autograd_line
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
@@ -28,7 +31,7 @@ from pytracer.analyze.evidence.failing.lookups import missing_attribute, missing
 from pytracer.analyze.evidence.failing.nones import none_sample, none_value
 from pytracer.analyze.evidence.failing.not_finite import first_not_finite
 from pytracer.analyze.evidence.failing.order import called_in_order
-from pytracer.analyze.evidence.failing.samples import empty_sequence, unequal_samples
+from pytracer.analyze.evidence.failing.samples import empty_sequence, not_json, unequal_samples
 from pytracer.analyze.evidence.failing.settings import refused_setting
 from pytracer.analyze.evidence.failing.shapes import index_of_list, sizes_that_differ
 from pytracer.analyze.evidence.failing.states import (
@@ -50,6 +53,8 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     missing_key,
     missing_attribute,
     unexpected_keyword,
+    one_input_only,
+    tensor_as_condition,
     arguments_that_differ,
     unset_name,
     values_to_unpack,
@@ -62,10 +67,12 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     none_value,
     refused_setting,
     empty_sequence,
+    not_json,
     first_not_finite,
     nothing_there,
     index_of_list,
     sizes_that_differ,
+    unequal_letters,
     expected_size,
     types_that_differ,
     autograd_line,

@@ -21,6 +21,9 @@ from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import ExceptionReport, NearNamesReport, PythonFrame
 
 _LONGEST = 44
+_MOST_PARTS = 16
+_SMALL = 1 << 16
+_SMALL_POWER = 4
 _HANDS_ON = (ast.Name, ast.Attribute, ast.Subscript)
 _LAYER = re.compile(r"^([A-Z]\w+)\((.*?)\)?(?: (\w+))?$")
 _OPTION = re.compile(r"(\w+)=(\d+)")
@@ -204,6 +207,36 @@ class FailingLine:
             return None
         return found if found.through else None
 
+    def constants(self, node: ast.AST, spot: Spot) -> list[Made]:
+        """Those of the program that an expression is computed from; nothing where other values take part."""
+        found: dict[tuple[str | None, int, str], Made] = {}
+        waiting, seen = [(node, spot)], 0
+        while waiting:
+            item, at = waiting.pop()
+            seen += 1
+            if seen > _MOST_PARTS:
+                return []
+            made = self.slice.made(item, at, calls=True)
+            if isinstance(made.node, ast.BinOp):
+                waiting += [(made.node.right, made.spot), (made.node.left, made.spot)]
+            elif isinstance(made.node, ast.Constant):
+                if made.through:
+                    found.setdefault((made.spot.file, made.line, _as_written(made)), made)
+            else:
+                return []
+        return [*found.values()]
+
+    def evaluated(self, node: ast.AST, spot: Spot, depth: int = 6) -> int | None:
+        """The number that an expression of constants makes."""
+        made = self.slice.made(node, spot, calls=True)
+        if isinstance(made.node, ast.Constant):
+            return made.node.value if type(made.node.value) is int else None
+        if not isinstance(made.node, ast.BinOp) or depth == 0:
+            return None
+        left = self.evaluated(made.node.left, made.spot, depth - 1)
+        right = self.evaluated(made.node.right, made.spot, depth - 1)
+        return _computed(made.node.op, left, right) if left is not None and right is not None else None
+
     def value_at(self, node: ast.AST, spot: Spot) -> str | None:
         """What an expression of some frame on the stack was."""
         if spot.depth is None or not isinstance(node, ast.expr):
@@ -319,6 +352,19 @@ def parts(node: ast.AST) -> list[ast.AST]:
     if isinstance(node, (ast.With, ast.AsyncWith)):
         return [*node.items]
     return [node]
+
+
+def _computed(operation: ast.operator, left: int, right: int) -> int | None:
+    if isinstance(operation, ast.Add):
+        return left + right
+    if isinstance(operation, ast.Sub):
+        return left - right
+    if isinstance(operation, ast.Mult):
+        return left * right
+    if isinstance(operation, ast.FloorDiv):
+        return left // right if right else None
+    small = isinstance(operation, ast.Pow) and abs(left) < _SMALL and 0 <= right <= _SMALL_POWER
+    return int(left**right) if small else None
 
 
 def _contradicts(recorded: str, constant: object) -> bool:

@@ -8,7 +8,13 @@ import re
 from collections.abc import Sequence
 
 from pytracer.analyze.evidence.failing.line import FailingLine, source
-from pytracer.analyze.evidence.program_syntax import attribute_settings, class_named, is_loop_variable, variable
+from pytracer.analyze.evidence.program_syntax import (
+    attribute_settings,
+    called_name,
+    class_named,
+    is_loop_variable,
+    variable,
+)
 from pytracer.report.job import NearNamesReport
 
 _ATTRIBUTE = re.compile(r"'(?P<kind>[\w.]+)' object has no attribute '(?P<name>\w+)'")
@@ -126,6 +132,8 @@ def missing_attribute(at: FailingLine) -> str | None:
     kind, name = found["kind"], found["name"]
     if kind in _SEVERAL:
         return _several(at, kind, name)
+    if kind in ("Namespace", "argparse.Namespace"):
+        return _option(at, name)
     owner = class_named(at.tree, kind.rpartition(".")[2])
     settings = attribute_settings(owner) if owner is not None else {}
     if name in settings:
@@ -150,6 +158,41 @@ def missing_attribute(at: FailingLine) -> str | None:
         return None
     where = f" (line {settings[like][0]})" if like in settings else ""
     return f"{kind} has no `{name}`, but `{like}`{where}: line {at.line} or that one is misspelt."
+
+
+def _option(at: FailingLine, name: str) -> str | None:
+    """Of the parser that made the options, where it is in the program."""
+    node = at.only(ast.Attribute)
+    node = node if node is not None and node.attr == name else next(
+        (item for item in (ast.walk(at.node) if at.node is not None else ())
+         if isinstance(item, ast.Attribute) and item.attr == name), None)  # fmt: skip
+    found = at.made(node.value) if node is not None else None
+    if node is None or found is None or not isinstance(found.node, ast.Call) or "parse" not in source(found.node.func):
+        return None
+    options = [
+        (words[0].lstrip("-").replace("-", "_"), item.lineno)
+        for item in ast.walk(found.spot.tree)
+        if isinstance(item, ast.Call) and called_name(item) == "add_argument"
+        if (words := [part.value for part in item.args if isinstance(part, ast.Constant) and str(part.value)[:2] == "--"]
+            or [part.value for part in item.args if isinstance(part, ast.Constant)])
+    ]  # fmt: skip
+    if not options or name in (option for option, _ in options):
+        return None
+    like = _nearest(name, {option: (line, "") for option, line in options})
+    initials = [option for option, _ in options if "".join(part[:1] for part in option.split("_")) == name]
+    twin = like or (initials[0] if len(initials) == 1 else None)
+    if twin is not None:
+        line = dict(options)[twin]
+        return (
+            f"The parser has `{twin}` ({at.place(found.spot, line)}), and no `{name}`: write `{source(node.value)}.{twin}`"
+            ", or rename the option there."
+        )
+    there = ", ".join(option for option, _ in options[:_MOST_NAMES])
+    more = f" and {len(options) - _MOST_NAMES} more" if len(options) > _MOST_NAMES else ""
+    return (
+        f"The parser at {at.place(found.spot, options[0][1])} has the options {there}{more}, and no `{name}`: add it "
+        "there, or read the one that is meant."
+    )
 
 
 def _nearest(name: str, names: dict[str, tuple[int, str]]) -> str | None:

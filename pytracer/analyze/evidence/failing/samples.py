@@ -8,10 +8,11 @@ import re
 from pytracer.analyze.evidence.backward_slice import Made
 from pytracer.analyze.evidence.failing.line import FailingLine, source
 from pytracer.analyze.evidence.failing.settings import whence
-from pytracer.analyze.evidence.program_syntax import called_name, class_named, own_nodes
+from pytracer.analyze.evidence.program_syntax import called_name, class_named, own_nodes, variable
 
 _LENGTHS = re.compile(r"[Ll]ength of all samples has to be greater than 0")
 _LOWEST = re.compile(r", (-?\d+)\.\.-?\d+$")
+_JSON = re.compile(r"line \d+ column \d+ \(char (\d+)\)")
 _DEEP = 3
 
 
@@ -74,6 +75,23 @@ def _part(method: ast.FunctionDef | None, owner: str, place: str | None) -> tupl
         return outer, f" (returned at line {line})"
     rest = place[place.index("]") + 1 :]
     return f"`{source(inner)}{rest}`", f", returned by {owner}.__getitem__ (line {line}),"
+
+
+def not_json(at: FailingLine) -> str | None:
+    """json.loads() of one text."""
+    call, found = at.only(ast.Call), _JSON.search(at.message)
+    if at.kind != "JSONDecodeError" or found is None or call is None or called_name(call) != "loads" or not call.args:
+        return None
+    text, place = source(call.args[0]), int(found[1])
+    what = "has nothing" if place == 0 else f"is no JSON from character {place} on"
+    index = call.args[0].slice if isinstance(call.args[0], ast.Subscript) else None
+    number = at.value(index) if index is not None else None
+    which = f" ({source(index)} is {number})" if number is not None and index is not None else ""
+    owner = variable(call.args[0].value) if isinstance(call.args[0], ast.Subscript) else variable(call.args[0])
+    return (
+        f"`{text}`{which} {what}: cut off, empty, or several texts in one{at.came(owner or '')}. Print repr() of it; mend "
+        "that line of the file, or leave such lines out when it is read."
+    )
 
 
 def empty_sequence(at: FailingLine) -> str | None:

@@ -17,6 +17,7 @@ _LARGEST = {"Half": ("float16", 65504.0)}
 _WHOLE = re.compile(r"^(?:u?int\d+|bool)$")
 _FLOAT_ONLY = re.compile(r"[Oo]nly Tensors of floating point (?:and complex )?dtype can require gradients")
 _MOST_DIVISORS = 2
+_MOST_CONSTANTS = 2
 
 
 def whence(at: FailingLine, node: ast.AST | str) -> str:
@@ -40,7 +41,7 @@ def number_of(at: FailingLine, node: ast.AST) -> int | None:
 
 def refused_setting(at: FailingLine) -> str | None:
     """The first that fits the message."""
-    for explain in (_indivisible, _norm_of_another_width, _too_large, _no_such_device, _whole_numbers):
+    for explain in (_indivisible, _norm_of_another_width, _too_large, _scaled_half, _no_such_device, _whole_numbers):
         words = explain(at)
         if words is not None:
             return words
@@ -94,8 +95,14 @@ def set_by(at: FailingLine, layer: str) -> str:
     call = found.node if found is not None else None
     if found is None or not isinstance(call, ast.Call) or not call.args:
         return ""
-    made = at.slice.made(call.args[0], found.spot, calls=True)
-    return f" ({at.shown(made)})" if made.through and isinstance(made.node, ast.Constant) else ""
+    return by_constants(at, call.args[0], found)
+
+
+def by_constants(at: FailingLine, node: ast.AST, found: Made) -> str:
+    """`` (line 6: `image_size=224`, `patch=16`) ``: the constants behind an expression; nothing for many."""
+    made = at.constants(node, found.spot)
+    shown = ", ".join(at.shown(item) for item in made)
+    return f" ({shown})" if 0 < len(made) <= _MOST_CONSTANTS else ""
 
 
 def _too_large(at: FailingLine) -> str | None:
@@ -136,6 +143,23 @@ def _only_line(at: FailingLine, pattern: str) -> str:
         if isinstance(item, ast.stmt) and not hasattr(item, "body") and re.search(pattern, ast.unparse(item))
     }
     return f"line {next(iter(found))}: `{next(iter(found.values()))}`" if len(found) == 1 else ""
+
+
+def _scaled_half(at: FailingLine) -> str | None:
+    """GradScaler with parameters of float16."""
+    if "Attempting to unscale FP16 gradients" not in at.message:
+        return None
+    found = sorted(
+        {item.lineno: source(item) for item in ast.walk(at.tree)
+         if isinstance(item, ast.stmt) and not hasattr(item, "body")
+         and re.search(r"\.half\(\)|float16", ast.unparse(item))}.items()
+    )  # fmt: skip
+    lines = " or ".join(f"line {line} (`{text}`)" for line, text in found) if 0 < len(found) <= _MOST_CONSTANTS else ""
+    by = f": {lines} makes them so" if lines else ""
+    return (
+        f"The parameters are float16{by}. GradScaler needs them in float32: leave the model as it is and run forward() "
+        "below torch.autocast, or keep float16 (better bfloat16) and leave the scaler out."
+    )
 
 
 def _no_such_device(at: FailingLine) -> str | None:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 
 from pytracer.analyze.evidence.failing.line import FailingLine, Shape, names_in, source
+from pytracer.analyze.evidence.failing.settings import by_constants, set_by
 from pytracer.analyze.evidence.program_syntax import called_name, variable
 
 _MATRICES = re.compile(r"mat1 and mat2 shapes cannot be multiplied \((\d+)x(\d+) and (\d+)x(\d+)\)")
@@ -95,7 +96,7 @@ def _made(at: FailingLine, node: ast.AST) -> str:
 
 
 def _linear(at: FailingLine, name: str, given: Shape | None, expected: int) -> str | None:
-    layer = f"`{name}`{at.came(name)} takes {expected} features"
+    layer = f"`{name}`{at.came(name)} takes {expected} features{set_by(at, name)}"
     if given is None or not given.sizes:
         return None
     last = given.sizes[-1]
@@ -142,10 +143,25 @@ def _unequal(at: FailingLine, found: re.Match[str]) -> str | None:
     if len(fixed) == 1 and isinstance(both[fixed[0]], ast.Attribute):
         size = (first, second)[fixed[0]]
         return (
-            f"{unequal}{made[fixed[0]]}, made for {size}: cut or pad the input to {size}, or make it for "
+            f"{unequal}{made[fixed[0]]}, made for {size}{_made_for(at, both[fixed[0]], size)}: cut or pad the input to {size}, or make it for "
             f"{(second, first)[fixed[0]]} and slice it to the input (`[:, :n]`)."
         )
     return f"{unequal}{made[0]}{made[1]}. Only a dimension of 1 is broadcast: correct the one that has the wrong size."
+
+
+def _made_for(at: FailingLine, node: ast.AST, made_for: int) -> str:
+    """The constants that the shape of a table was computed from."""
+    found = at.made(node, calls=False)
+    if found is None:
+        return ""
+    told = {
+        by_constants(at, size, found)
+        for item in ast.walk(found.node)
+        if isinstance(item, ast.Call)
+        for size in item.args
+        if not isinstance(size, ast.Constant) and at.evaluated(size, found.spot) == made_for
+    }
+    return next(iter(told)) if len(told) == 1 else ""
 
 
 def _gradient(at: FailingLine, found: re.Match[str]) -> str | None:
@@ -377,7 +393,8 @@ def _target(at: FailingLine, found: re.Match[str]) -> str | None:
 def _channels(at: FailingLine, found: re.Match[str]) -> str | None:
     shape, expected, got = _sizes(found[1]), int(found[2]), int(found[3])
     layer = at.layer
-    name = f"`{layer.name}`" if layer is not None else "The convolution"
+    made = re.sub(r"\.\d+$", "", layer.name) if layer is not None else ""
+    name = f"`{layer.name}`{at.came(made)}" if layer is not None else "The convolution"
     has = f"{name} takes {expected} channels (dimension 1), and its input is {found[1]}"
     if shape[-1] == expected:
         order = "0, 3, 1, 2" if len(shape) == 4 else "2, 0, 1"
@@ -451,16 +468,28 @@ def _label(at: FailingLine, label: int) -> str | None:
     if output is None or classes is None:
         return None
     values = _VALUES.search(at.values[goal]) if goal is not None else None
-    has = f"`{output}` has {classes} classes, 0 to {classes - 1}, and the target has {label}"
+    counted = _last_layer(at, output)
+    has = f"`{output}`{counted} has {classes} classes, 0 to {classes - 1}, and the target has {label}"
     if goal is not None and values is not None:
         told = f"`{goal}`{at.came(goal)} is {values[1]} to {values[2]}"
-        has = f"`{output}` has {classes} classes, 0 to {classes - 1}, and {told}"
+        has = f"`{output}`{counted} has {classes} classes, 0 to {classes - 1}, and {told}"
         if int(values[1]) >= 1 and int(values[2]) == classes:
             more = f"if class 0 is real, the last layer needs {classes + 1} outputs"
             return f"{has}: if its numbers begin at 1, subtract 1; {more}."
     if label < 0 or label in (255, 254):
         return f'{has}: a marker for "ignore". Pass ignore_index={label} to the loss.'
     return f"{has}: give the last layer {label + 1} outputs, or map the labels to 0 .. {classes - 1}."
+
+
+def _last_layer(at: FailingLine, output: str) -> str:
+    """`` (line 26: `model = nn.Linear(8, classes)`) ``, of what gave the output."""
+    made = at.made(output, calls=False)
+    call = made.node if made is not None else None
+    if made is None or not isinstance(call, ast.Call):
+        return ""
+    found = at.slice.made(call.func, made.spot, calls=True)
+    plain = isinstance(found.node, ast.Call) and re.match(r"(?:torch\.)?nn\.Linear\(", ast.unparse(found.node))
+    return f" ({at.shown(found)})" if plain else ""
 
 
 def _read(at: FailingLine) -> list[str]:

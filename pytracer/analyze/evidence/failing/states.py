@@ -6,7 +6,7 @@ import ast
 import re
 
 from pytracer.analyze.evidence.failing.line import FailingLine, names_in, source
-from pytracer.analyze.evidence.program_syntax import variable
+from pytracer.analyze.evidence.program_syntax import function_named, variable
 
 _MISMATCH = re.compile(
     r"size mismatch for ([\w.]+): copying a param with shape torch\.Size\((\[[\d, ]*\])\) from checkpoint, "
@@ -153,6 +153,16 @@ def clients_joined(at: FailingLine) -> str | None:
     )
 
 
+def _defined_inside(at: FailingLine, name: str) -> str:
+    """The line of `main.<locals>.<lambda>`, where it is the only one in main()."""
+    outer, _, inner = name.rpartition(".<locals>.")
+    around = function_named(at.tree, outer.rpartition(".")[2])
+    kinds = ast.Lambda if inner == "<lambda>" else (ast.FunctionDef, ast.ClassDef)
+    found = [item for item in ast.walk(around) if isinstance(item, kinds) and item is not around] if around else []
+    found = [item for item in found if inner in ("<lambda>", getattr(item, "name", ""))]
+    return f"line {found[0].lineno}" if len(found) == 1 else ""
+
+
 def not_picklable(at: FailingLine) -> str | None:
     """By what is made of that type in the program."""
     found = _PICKLED.search(at.message)
@@ -160,8 +170,9 @@ def not_picklable(at: FailingLine) -> str | None:
         return None
     if found[2] is not None:
         what = "A lambda" if "<lambda>" in found[2] else "A function or class inside of a function"
+        made = _defined_inside(at, found[2])
         return (
-            f"{what} ({found[2]}) cannot be pickled, and line {at.line} sends it to another process or file: define "
+            f"{what} ({made or found[2]}) cannot be pickled, and line {at.line} sends it to another process or file: define "
             "it at the top level of the module (functools.partial for its arguments)."
         )
     made = _MADE_BY.get(found[1])
