@@ -21,6 +21,7 @@ _TARGET = re.compile(
 )
 _EXPECTED = re.compile(r"expected scalar type (\w+) but found (\w+)|Found dtype (\w+) but expected (\w+)")
 _PUT = re.compile(r"Index put requires .* got (\w+) for the destination and (\w+) for the source")
+_SOFT = re.compile(r"floating point type for target with class probabilities, got (\w+)")
 _KERNEL = re.compile(r"not implemented for '(\w+)'")
 
 
@@ -39,6 +40,9 @@ def types_that_differ(at: FailingLine) -> str | None:
         if last is None or shape is None or shape.dtype != found:
             return _of_pair(at, "int64", found)
         return _odd(at, source(last), found, "int64", "class numbers must be int64")
+    soft = _SOFT.search(at.message)
+    if soft is not None:
+        return _soft_target(at, _TYPES.get(soft[1], soft[1]))
     put = _PUT.search(at.message)
     if put is not None:
         return _assigned_of_another(at, _TYPES.get(put[1], put[1]), _TYPES.get(put[2], put[2]))
@@ -55,6 +59,19 @@ def types_that_differ(at: FailingLine) -> str | None:
         return None
     kernel = _KERNEL.search(at.message)
     return _without_kernel(at, _TYPES.get(kernel[1])) if kernel is not None else None
+
+
+def _soft_target(at: FailingLine, found: str) -> str | None:
+    """Class numbers have no dimension of classes."""
+    names = _with(at, found)
+    shape = at.shape(names[0]) if len(names) == 1 else None
+    if shape is None:
+        return None
+    name = names[0]
+    return (
+        f"`{name}` {shape.words}{whence(at, name)} is {found} and has a dimension of classes, which only probabilities "
+        f"have: pass `{name}.float()`, or class numbers without that dimension (no one_hot, no last dimension of 1)."
+    )
 
 
 def _assigned_of_another(at: FailingLine, wanted: str, found: str) -> str | None:

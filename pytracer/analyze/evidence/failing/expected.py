@@ -6,7 +6,7 @@ import ast
 import re
 
 from pytracer.analyze.evidence.failing.line import FailingLine, Shape
-from pytracer.analyze.evidence.failing.settings import set_by
+from pytracer.analyze.evidence.failing.settings import set_by, whence
 from pytracer.analyze.evidence.program_syntax import variable
 
 _SHAPES = re.compile(r"[Ee]xpected.*?[\[(]((?:\d+, )+\d+)[\])].*?got.*?[\[(]((?:\d+, )+\d+)[\])]", re.DOTALL)
@@ -16,6 +16,7 @@ _TWO_NUMBERS = re.compile(
 )
 _NORMALIZED = re.compile(r"normalized_shape=\[(\d+)\], .* input of size\s*\[([\d, ]+)\]")
 _LAST = re.compile(r"input\.size\(-1\) must be equal to input_size\. Expected (\d+), got (\d+)")
+_STATE = re.compile(r"For (?:un)?batched (\d)-D input, hx should also be \d-D but got (\d)-D tensor")
 _DIMENSIONS = re.compile(r"[Ii]ndex tensor must have the same number of dimensions as (?:input|self) tensor")
 
 
@@ -24,6 +25,8 @@ def expected_size(at: FailingLine) -> str | None:
     last = _last_dimension(at)
     if last is not None:
         return last
+    if _STATE.search(at.message):
+        return _state_dimensions(at)
     if _DIMENSIONS.search(at.message):
         return _index_dimensions(at)
     found = _SHAPES.search(at.message)
@@ -35,6 +38,21 @@ def expected_size(at: FailingLine) -> str | None:
         return None
     one, other = (int(item) for item in numbers.groups() if item is not None)
     return _of_numbers(at, one, other)
+
+
+def _state_dimensions(at: FailingLine) -> str | None:
+    """A recurrent layer's state without the dimension of its layers."""
+    found, names = _STATE.search(at.message), _arguments(at)
+    shape = at.shape(names[1]) if len(names) == 2 else None
+    if found is None or shape is None or len(shape.sizes) != int(found[2]):
+        return None
+    name = f"`{names[1]}` {shape.words}{whence(at, names[1])}"
+    if int(found[2]) < int(found[1]):
+        return (
+            f"{name} lacks the first dimension, that of the layers: it must be [layers, batch, hidden] (layers times 2 if "
+            f"bidirectional). With one layer pass `{names[1]}.unsqueeze(0)`."
+        )
+    return f"{name} has a dimension of the batch, and the input has none: pass a batch of inputs, or drop it."
 
 
 def _of_shapes(at: FailingLine, wanted: list[int], got: list[int]) -> str | None:

@@ -25,8 +25,9 @@ from pytracer.analyze.evidence.failing.dtypes import types_that_differ
 from pytracer.analyze.evidence.failing.empties import nothing_there
 from pytracer.analyze.evidence.failing.equations import unequal_letters
 from pytracer.analyze.evidence.failing.expected import expected_size
+from pytracer.analyze.evidence.failing.files import missing_file
 from pytracer.analyze.evidence.failing.graphs import autograd_line
-from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
+from pytracer.analyze.evidence.failing.line import FailingLine, failing_line, names_in
 from pytracer.analyze.evidence.failing.lookups import missing_attribute, missing_key, unexpected_keyword
 from pytracer.analyze.evidence.failing.nones import none_sample, none_value
 from pytracer.analyze.evidence.failing.not_finite import first_not_finite
@@ -44,11 +45,13 @@ from pytracer.analyze.evidence.failing.states import (
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import ExceptionReport, PythonFrame
 
+_MOST_INVOLVED = 3
 _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     environment_variable,
     loaded_state,
     refused_global,
     clients_joined,
+    missing_file,
     not_picklable,
     missing_key,
     missing_attribute,
@@ -110,6 +113,26 @@ def explained(
         place = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{type(error).__name__} at {os.path.basename(place.filename)}:{place.lineno}"
         return Explanation(failure=f"an explanation of that line: a bug in pytracer, {where}; please report it")
+
+
+def involved(
+    snapshot: Snapshot, exception: ExceptionReport | None, stack: Sequence[PythonFrame]
+) -> str | None:
+    """What the failing expression works on, each with its value and the line that made it; None for none, or many."""
+    at = failing_line(snapshot, exception, stack)
+    if at is None or at.node is None:
+        return None
+    try:
+        names = [name for name in names_in(at.node) if name in at.values]
+        told = [f"`{name}`, {at.values[name]}{at.came(name)}" for name in names]
+    except Exception:  # as above; what is said otherwise is enough
+        return None
+    if not 0 < len(told) <= _MOST_INVOLVED:
+        return None
+    return (
+        f"Line {at.line} works on {', and on '.join(told)}: find which of them is not what the message asks for, and "
+        "correct it where it is made."
+    )
 
 
 def _first(at: FailingLine, dataset: str | None) -> str | None:

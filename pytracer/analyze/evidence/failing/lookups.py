@@ -67,7 +67,7 @@ def _of_known(at: FailingLine, key: str, table: str, came: str, known: NearNames
         )
     twin = _twin(key, names)
     of_one = is_loop_variable(at.scope, table.partition("[")[0], at.line)
-    if twin is not None:
+    if twin is not None and not _is_read(at, twin):
         why = "rename it in that item, or read either (`.get()`)" if of_one else "correct the one or the other"
         return f"`{table}`{came} has no {key}, but {twin}: {why}."
     there = ", ".join(names[:_MOST_NAMES])
@@ -79,9 +79,20 @@ def _of_known(at: FailingLine, key: str, table: str, came: str, known: NearNames
         if saved is not None:
             return f"{lacks}, as line {saved} saves it. Save {key} there from now on, and read it with .get() until then."
         return f"{lacks}: it was saved without it. Load what it has, or save {key} with it from now on."
+    made = at.made(table)
+    if made is not None and isinstance(made.node, ast.Call) and called_name(made.node) in ("load", "safe_load", "loads"):
+        return f"{lacks}: it is read from a file ({at.shown(made)}). Add it to that file, or use .get() with a default."
     if of_one:
         return f"{lacks}: skip or mend such items, or use .get() with a default."
     return f"{lacks}: add it where that is made, or use .get() with a default."
+
+
+def _is_read(at: FailingLine, key: str) -> bool:
+    """Whether the program asks for that key elsewhere, as for one of its own."""
+    return any(
+        isinstance(item, ast.Subscript) and isinstance(item.slice, ast.Constant) and repr(item.slice.value) == key
+        for item in ast.walk(at.tree)
+    )
 
 
 def _saving_line(at: FailingLine, names: Sequence[str]) -> int | None:

@@ -11,6 +11,7 @@ from pytracer.analyze.evidence.program_syntax import called_name, lines_that_bin
 _EMPTY = "got an empty parameter list"
 _UNSCALED = "unscale_() has already been called"
 _NO_LEAF = "can't optimize a non-leaf Tensor"
+_FLIPS = re.compile(r"::-1|\b(?:np|numpy)\.(?:flip|fliplr|flipud|rot90)\(")
 _RECOMPUTED = re.compile(r"different number of tensors was saved|Recomputed values .* different metadata")
 _MOVES = ("to", "cuda", "cpu", "float", "double", "half", "type")
 
@@ -23,6 +24,10 @@ def called_in_order(at: FailingLine) -> str | None:
         return _without_update(at)
     if _NO_LEAF in at.message:
         return _result(at)
+    if "appear in more than one parameter group" in at.message:
+        return _in_two_groups(at)
+    if "strides" in at.message and "negative" in at.message:
+        return _flipped(at)
     return _changed_by_itself(at) if _RECOMPUTED.search(at.message) else None
 
 
@@ -122,6 +127,47 @@ def _result(at: FailingLine) -> str | None:
                 "Compute it first without requires_grad, then call `.requires_grad_()`."
             )
     return None
+
+
+def _in_two_groups(at: FailingLine) -> str | None:
+    """`model.parameters()` has those of `model.head`, too."""
+    call = at.only(ast.Call)
+    found = at.made(call.args[0]) if call is not None and call.args else None
+    groups = found.node if found is not None else call.args[0] if call is not None and call.args else None
+    owners = [
+        (source(value.func.value), value.lineno)
+        for item in ast.walk(groups or ast.Pass())
+        if isinstance(item, ast.Dict)
+        for key, value in zip(item.keys, item.values, strict=True)
+        if isinstance(key, ast.Constant) and key.value == "params"
+        if isinstance(value, ast.Call) and called_name(value) == "parameters" and isinstance(value.func, ast.Attribute)
+    ]
+    pairs = [(one, other) for one in owners for other in owners if other[0].startswith(f"{one[0]}.") or
+             (one[0] == other[0] and one[1] < other[1])]  # fmt: skip
+    if len(pairs) != 1:
+        return None
+    (outer, line), (inner, other) = pairs[0]
+    return (
+        f"`{outer}.parameters()` (line {line}) has the parameters of `{inner}` (line {other}), too. Leave them out of the "
+        f"first group: `ids = {{id(p) for p in {inner}.parameters()}}`, then `[p for p in {outer}.parameters() if "
+        "id(p) not in ids]`."
+    )
+
+
+def _flipped(at: FailingLine) -> str | None:
+    """An array that is read backwards."""
+    found = {
+        item.lineno: source(item)
+        for item in ast.walk(at.tree)
+        if isinstance(item, (ast.Assign, ast.AnnAssign, ast.Return)) and _FLIPS.search(ast.unparse(item))
+    }
+    if len(found) != 1:
+        return None
+    line, text = next(iter(found.items()))
+    return (
+        f"Line {line} (`{text}`) gives a view that is read backwards, and from_numpy() takes none: end it with `.copy()`, or "
+        "use torch.flip() on the tensor."
+    )
 
 
 def _changed_by_itself(at: FailingLine) -> str | None:

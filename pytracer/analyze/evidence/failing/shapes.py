@@ -41,6 +41,9 @@ _GRADIENT = re.compile(
 _ASSIGNED = re.compile(
     r"shape mismatch: value tensor of shape (\[[\d, ]*\]) cannot be broadcast to indexing result of shape (\[[\d, ]*\])"
 )
+_EXPANDED = re.compile(
+    r"expanded size of the tensor \((\d+)\) must match the existing size \((\d+)\) at non-singleton dimension (\d+)"
+)
 _NO_DIMENSION = re.compile(r"Dimension out of range \(expected to be in range of \[-?\d+, (-?\d+)\], but got (-?\d+)\)")
 _NEAR = 3  # what rounding at a pooling layer leaves
 
@@ -219,6 +222,27 @@ def _without_dimension(at: FailingLine, found: re.Match[str]) -> str | None:
                     "there (`squeeze(-1)`, flatten(1))."
                 )
     return None
+
+
+def _expanded(at: FailingLine, found: re.Match[str]) -> str | None:
+    """`table.expand(count, -1)` of a table that is no [1, ...]."""
+    call = at.only(ast.Call)
+    owner = call.func.value if call is not None and isinstance(call.func, ast.Attribute) else None
+    shape = at.shape(owner)
+    asked, size, place = (int(item) for item in found.groups())
+    if call is None or owner is None or shape is None or called_name(call) not in ("expand", "expand_as"):
+        return None
+    last = place - len(call.args if called_name(call) == "expand" else shape.sizes) + len(shape.sizes)
+    if not 0 <= last < len(shape.sizes) or shape.sizes[last] != size:
+        return None
+    name = variable(owner)
+    has = f"Dimension {last} of `{source(owner)}` {shape.words}{at.came(name or '')} is {size}{_made_for(at, owner, size)}"
+    asks = call.args[place] if called_name(call) == "expand" and place < len(call.args) else call.args[0]
+    by = f"`{source(asks)}`{at.came(variable(asks) or '')}"
+    return (
+        f"{has}, and {by} asks for {asked}: only a dimension of 1 can be expanded. Make it with {asked}, cut the other to "
+        f"{size}, or repeat what is one row (`unsqueeze`, then expand)."
+    )
 
 
 def _missing_dimension(one: Shape, other: Shape, left: str, right: str) -> str | None:
@@ -555,6 +579,7 @@ _EXPLAINED: tuple[tuple[re.Pattern[str], Callable[[FailingLine, re.Match[str]], 
     (_GRADIENT, _gradient),
     (_ASSIGNED, _assigned),
     (_NO_DIMENSION, _without_dimension),
+    (_EXPANDED, _expanded),
 )
 
 

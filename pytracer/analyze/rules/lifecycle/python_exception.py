@@ -24,7 +24,7 @@ from pytracer.analyze.collectives.in_flight import bad_address
 from pytracer.analyze.deaths.order import is_interrupt, mentions_lost_peer
 from pytracer.analyze.evidence.cuda_errors import cuda_error, out_of_memory
 from pytracer.analyze.evidence.ended_threads import ended_thread_evidence, thread_behind_exception
-from pytracer.analyze.evidence.failing.explained import Explanation, explained
+from pytracer.analyze.evidence.failing.explained import Explanation, explained, involved
 from pytracer.analyze.evidence.loaders import loader_timeout
 from pytracer.analyze.evidence.memory_holders import (
     NO_MEMORY,
@@ -247,7 +247,11 @@ def _uses(text: str, name: str) -> bool:
 def _what_to_do(job: JobView, view: ProcessView, first: Reraised | None) -> str:
     """By type and message, and where the values of the line came from."""
     origin, meant = _origin(job, view, first), _meant(job, view, first)
-    advice = _by_kind(view, first, quoted=not origin)
+    raised = _raiser(job, view, first)
+    given = involved(raised.snapshot, raised.exception, raised.stack) if raised is not None and first is None else None
+    advice = _by_kind(view, first, quoted=not origin, given=given)
+    if given is not None and given in advice:
+        return advice
     return f"{origin}{advice}" if meant else f"{advice} {origin}".rstrip()  # else it is but one of the line
 
 
@@ -257,7 +261,7 @@ def _origin(job: JobView, view: ProcessView, first: Reraised | None) -> str:
     return f"{capital(words)}. " if words is not None else ""
 
 
-def _by_kind(view: ProcessView, first: Reraised | None, *, quoted: bool) -> str:
+def _by_kind(view: ProcessView, first: Reraised | None, *, quoted: bool, given: str | None) -> str:
     """One that the program raised for an earlier one has that one's advice."""
     frame = first.frame if first is not None else view.python_frame
     text, before = line_text(view.process.snapshot, frame), _original(view) if first is None else None
@@ -267,7 +271,7 @@ def _by_kind(view: ProcessView, first: Reraised | None, *, quoted: bool) -> str:
         if deliberate:
             known = exception_advice(before.type, before.message, "that line")
             return " ".join(filter(None, (f"Look at {earlier} first: the program raised the last one for it.", known)))
-        return f"{_by_message(view, first, frame, text, quoted=quoted)} It came while {earlier} was being handled."
+        return f"{_by_message(view, first, frame, text, quoted=quoted, given=given)} It came while {earlier} was being handled."
     if deliberate and frame is not None:
         kind = view.exception.type if view.exception is not None else None
         known = exception_advice(kind, view.exception.message if view.exception is not None else None, "that line")
@@ -276,11 +280,17 @@ def _by_kind(view: ProcessView, first: Reraised | None, *, quoted: bool) -> str:
             "compares, and go back to where that is set: this step's input, an option, this rank's share of the data."
         )
         return own if kind in (None, "ValueError", "RuntimeError", "TypeError") or known is None else known
-    return _by_message(view, first, frame, text, quoted=quoted)
+    return _by_message(view, first, frame, text, quoted=quoted, given=given)
 
 
 def _by_message(
-    view: ProcessView, first: Reraised | None, frame: PythonFrame | None, text: str | None, *, quoted: bool
+    view: ProcessView,
+    first: Reraised | None,
+    frame: PythonFrame | None,
+    text: str | None,
+    *,
+    quoted: bool,
+    given: str | None,
 ) -> str:
     named = f"line {frame.line}" if frame is not None and first is None else None  # the headline has its file
     place = named or (place_words(frame) if frame is not None else "the line that raised it")
@@ -290,8 +300,10 @@ def _by_message(
     stack = view.exception_stack if first is None else []
     own = text if stack and stack[0] == frame else None  # below a function of a library its line looks nothing up
     known = exception_advice(raised.type, raised.message, place, own) if raised is not None else None
-    return known or (
-        f"Print the values, types and shapes that go into {place}, and compare them with what the message asks for; "
+    return (
+        known
+        or given
+        or f"Print the values, types and shapes that go into {place}, and compare them with what the message asks for; "
         "`python -m pdb -c continue` stops there with all variables."
     )
 

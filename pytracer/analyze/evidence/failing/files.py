@@ -1,0 +1,92 @@
+"""A file that is not there: which option, constant or number of the program its path was made of."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from pytracer.analyze.evidence.backward_slice import Made, Spot
+from pytracer.analyze.evidence.failing.line import FailingLine, source
+from pytracer.analyze.evidence.program_syntax import called_name, variable
+
+_PATH = re.compile(r"\[Errno 2\] No such file or directory: '([^']+)'")
+_SHORTEST = 3
+_MOST = 24
+
+
+def missing_file(at: FailingLine) -> str | None:
+    """By the parts of the path that the line asks for."""
+    found, call = _PATH.search(at.message), at.only(ast.Call)
+    spot = at.slice.spot(0)
+    if at.kind != "FileNotFoundError" or found is None or call is None or not call.args or spot is None:
+        return None
+    path, first = found[1], at.made(call.args[0])
+    parts = _parts(at, call.args[0], spot)
+    options = [(part, text) for part, text in parts if called_name_of(part) == "add_argument" and path.startswith(text)]
+    texts = [(part, text) for part, text in parts if isinstance(part.node, ast.Constant) and path.startswith(text)]
+    made = f" ({at.shown(first)})" if first is not None and isinstance(first.node, (ast.Call, ast.BinOp)) else ""
+    if len(options) == 1:
+        part, text = options[0]
+        option = next((source(item).strip("'\"") for item in getattr(part.node, "args", ())), "the option")
+        return (
+            f"The path begins with '{text}', the default of {option} ({at.place(part.spot, part.line)}){made}. Give {option} "
+            "the folder that this machine has, or check whether that one is mounted."
+        )
+    if len(texts) == 1 and len(texts[0][1]) >= _SHORTEST:
+        part, text = texts[0]
+        about = "is looked for in the folder in which the job was started" if not text.startswith("/") else "is a constant"
+        where = at.place(part.spot, part.line)
+        return (
+            f"The path begins with '{text}' ({where}), which {about}{made if part.line != at.line else ''}: correct it "
+            "there, or make the file first."
+        )
+    numbers = _numbers(at, first.node if first is not None else call.args[0], first.spot if first is not None else spot)
+    if not numbers:
+        return None
+    name, value = numbers[0]
+    text = made or f" (line {at.line})"
+    ranks = name in ("rank", "local_rank", "self.rank", "world_size")
+    why = "it was written by fewer ranks, or not yet" if ranks else "that many were not written, or they count from 1"
+    return f"The path is made with `{name}` = {value}{text}, and there is no such file: {why}. List its folder."
+
+
+def called_name_of(part: Made) -> str | None:
+    """Of a call."""
+    return called_name(part.node) if isinstance(part.node, ast.Call) else None
+
+
+def _parts(at: FailingLine, node: ast.AST, spot: Spot) -> list[tuple[Made, str]]:
+    """Texts that it was joined from."""
+    found: list[tuple[Made, str]] = []
+    waiting, seen = [(node, spot)], 0
+    while waiting and seen < _MOST:
+        item, where = waiting.pop(0)
+        seen += 1
+        made = at.slice.made(item, where, calls=True)
+        last = made.node
+        if isinstance(last, ast.Constant) and isinstance(last.value, str):
+            found.append((made, last.value))
+        elif isinstance(last, ast.JoinedStr):
+            waiting += [(part.value if isinstance(part, ast.FormattedValue) else part, made.spot) for part in last.values]
+        elif isinstance(last, ast.BinOp):
+            waiting += [(last.left, made.spot), (last.right, made.spot)]
+        elif isinstance(last, ast.Call) and called_name(last) == "add_argument":
+            default = next((part.value for part in last.keywords if part.arg == "default"), None)
+            if isinstance(default, ast.Constant) and isinstance(default.value, str):
+                found.append((made, default.value))
+        elif isinstance(last, ast.Call) and called_name(last) in ("join", "Path", "joinpath", "expanduser", "abspath"):
+            waiting += [(part, made.spot) for part in last.args]
+    return found
+
+
+def _numbers(at: FailingLine, node: ast.AST, spot: Spot) -> list[tuple[str, str]]:
+    """Variables in its text that were numbers."""
+    names = [
+        name
+        for item in ast.walk(node)
+        if isinstance(item, ast.FormattedValue)
+        for part in ast.walk(item.value)
+        if (name := variable(part)) is not None
+    ]
+    told = [(name, value) for name in names if (value := at.value_at(ast.parse(name, mode="eval").body, spot)) is not None]
+    return [(name, value) for name, value in told if re.fullmatch(r"-?\d+", value)]
