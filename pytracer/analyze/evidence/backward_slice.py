@@ -117,9 +117,11 @@ class Slice:
                 return self.argument(name, spot)
             outer = replace(spot, scope=spot.tree, line=_END, depth=None, call=None)
             found, spot = _last_binding(spot.tree, name, _END), outer
-        if found is None or found[1] is None:
+        if found is None:
             return None
         line, value, index = found
+        if value is None:
+            return None
         at = replace(spot, line=line)
         return (value, at) if index is None else self._item(value, index, at)
 
@@ -152,7 +154,9 @@ class Slice:
     def _only_construction(self, owner: ast.ClassDef, spot: Spot) -> tuple[ast.Call, Spot] | None:
         """The one `Net(...)` in the files of the stack."""
         trees = {spot.file: spot.tree}
-        trees |= {frame.file: tree for frame in self._frames if (tree := syntax_tree(self._snapshot, frame)) is not None}
+        trees |= {
+            frame.file: tree for frame in self._frames if (tree := syntax_tree(self._snapshot, frame)) is not None
+        }
         found = [
             (item, Spot(file, tree, scope_of(tree, item.lineno), item.lineno))
             for file, tree in trees.items()
@@ -196,8 +200,10 @@ class Slice:
             for line, value, index in _bindings(method, f"self.{name}")
         ]
         first = [item for item in sets if item[0].name == "__init__"]
-        if len(sets) == 1 and len(first) == 1 and first[0][2] is not None:
+        if len(sets) == 1 and len(first) == 1:
             method, line, value, index = first[0]
+            if value is None:
+                return None
             at = replace(spot, scope=method, line=line, depth=None)
             return (value, at) if index is None else self._item(value, index, at)
         if sets:
@@ -398,19 +404,18 @@ def _bindings(scope: ast.AST, name: str) -> Iterator[tuple[int, ast.AST | None, 
                         yield node.lineno, node.value, parts[0]
                     elif any(_is(item, name) for item in ast.walk(target)):
                         yield node.lineno, None, None
-        elif isinstance(node, (ast.For, ast.AsyncFor)) and any(_is(item, name) for item in ast.walk(node.target)):
-            yield node.lineno, None, None
-        elif isinstance(node, ast.AugAssign) and _is(node.target, name):
-            yield node.lineno, None, None
-        elif isinstance(node, ast.withitem) and node.optional_vars is not None:
-            if any(_is(item, name) for item in ast.walk(node.optional_vars)):
-                yield node.optional_vars.lineno, None, None
+        elif isinstance(node, (ast.For, ast.AsyncFor, ast.AugAssign)):
+            if any(_is(item, name) for item in ast.walk(node.target)):
+                yield node.lineno, None, None
+        elif isinstance(node, ast.withitem) and node.optional_vars is not None and _holds(node.optional_vars, name):
+            yield node.optional_vars.lineno, None, None
 
 
 def _last_binding(scope: Scope, name: str, line: int) -> tuple[int, ast.AST | None, int | None] | None:
     """None also where another one may be meant: a branch was or was not taken, or a round of a loop set it before."""
     found = [*_bindings(scope, name)]
-    above = sorted((item for item in found if item[0] < line), key=lambda item: item[0])
+    before = [item for item in found if item[0] < line and not _other_branch(scope, item[0], line)]
+    above = sorted(before, key=lambda item: item[0])
     if not above:
         return None
     last = above[-1]
@@ -419,10 +424,24 @@ def _last_binding(scope: Scope, name: str, line: int) -> tuple[int, ast.AST | No
         inside = item.lineno <= line <= (item.end_lineno or 0)
         if not inside and len(above) > 1 and item.lineno < last[0] <= (item.end_lineno or 0):
             return None
-        if inside and isinstance(item, _LOOPS) and last[0] < item.lineno:
-            if any(line <= other[0] <= (item.end_lineno or 0) for other in found):
-                return None
+        carried = any(line <= other[0] <= (item.end_lineno or 0) for other in found)
+        if inside and carried and isinstance(item, _LOOPS) and last[0] < item.lineno:
+            return None
     return last
+
+
+def _other_branch(scope: Scope, one: int, line: int) -> bool:
+    """Whether an `if` has the first line in its body, and the second in its `else`."""
+    return any(
+        isinstance(item, ast.If)
+        and item.orelse
+        and item.lineno < one < item.orelse[0].lineno <= line <= (item.end_lineno or 0)
+        for item in own_nodes(scope)
+    )
+
+
+def _holds(target: ast.AST, name: str) -> bool:
+    return any(_is(item, name) for item in ast.walk(target))
 
 
 def _is(target: ast.AST, name: str) -> bool:
@@ -445,8 +464,9 @@ def _call_of(
     if function.name == "__init__" and owner is not None:
         named = [item for item in calls if called_name(item) == owner.name] or named
     elif function.name in _MADE_ON_CALL and not named:
-        own = {item.name for item in tree.body if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))}
-        named = [item for item in calls if variable(item.func) not in {None, *own, *_BUILT_IN} and _fits(item, function)]
+        kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+        others = {None, *_BUILT_IN, *(item.name for item in tree.body if isinstance(item, kinds))}
+        named = [item for item in calls if variable(item.func) not in others and _fits(item, function)]
     return named[0] if len(named) == 1 else None
 
 

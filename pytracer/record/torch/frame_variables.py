@@ -122,7 +122,8 @@ def _inside(frame: FrameType) -> Iterator[dict[str, str]]:
 def _items(value: object, keys: list[str], names: tuple[str, ...]) -> list[tuple[str, object]]:
     kind = type(value)
     if kind in TABLES:
-        return [(f"[{key!r}]", value[key]) for key in keys if dict.__contains__(value, key)]  # type: ignore[index,arg-type]
+        table: dict[str, object] = value  # type: ignore[assignment]
+        return [(f"[{key!r}]", table[key]) for key in keys if key in table]
     if kind in (list, tuple):
         first = value[0] if value else None  # type: ignore[index]
         return [("[0]", first)] if (_array_words(type(first), first)) is not None else []

@@ -133,7 +133,8 @@ def one_input_only(at: FailingLine) -> str | None:
     if at.kind != "TypeError" or not at.message.startswith("Sequential.forward() takes 2 positional") or call is None:
         return None
     return (
-        f"`{source(call.func)}`{at.came(variable(call.func) or '')} is an nn.Sequential, which takes one input and passes "
+        f"`{source(call.func)}`{at.came(variable(call.func) or '')} is an nn.Sequential, which takes one input and "
+        "passes "
         f"one on, and line {at.line} gives it {len(call.args)}. Keep the layers in an nn.ModuleList and call each in a "
         "loop with all that it needs."
     )
@@ -150,10 +151,10 @@ def tensor_as_condition(at: FailingLine) -> str | None:
         return None
     name = min(names, key=lambda item: item.startswith("self."))
     shape = at.shape(name)
+    has = f"{shape.elements} values {shape.words}" if shape is not None else "several values"
     return (
-        f"`{name}`{whence(at, name)} has {shape.elements if shape else 'several'} values{shape and ' ' + shape.words or ''}, "
-        f"where line {at.line} asks for one answer. Reduce it where it is made (`.mean()`, `.item()`), or say which is "
-        "meant here: .any(), .all(), `is None`."
+        f"`{name}`{whence(at, name)} has {has}, where line {at.line} asks for one answer. Reduce it where it is made "
+        "(`.mean()`, `.item()`), or say which is meant here: .any(), .all(), `is None`."
     )
 
 

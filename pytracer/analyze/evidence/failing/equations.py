@@ -8,7 +8,9 @@ import re
 from pytracer.analyze.evidence.failing.line import FailingLine, source
 from pytracer.analyze.evidence.program_syntax import called_name, variable
 
-_SIZE = re.compile(r"einsum\(\): subscript (\w) has size (\d+) for operand (\d+) which does not broadcast with .*size (\d+)")
+_SIZE = re.compile(
+    r"einsum\(\): subscript (\w) has size (\d+) for operand (\d+) which does not broadcast with .*size (\d+)"
+)
 
 
 def unequal_letters(at: FailingLine) -> str | None:
@@ -16,8 +18,9 @@ def unequal_letters(at: FailingLine) -> str | None:
     found, call = _SIZE.search(at.message), at.only(ast.Call)
     if found is None or call is None or called_name(call) != "einsum":
         return None
-    formula = call.args[0].value if call.args and isinstance(call.args[0], ast.Constant) else None
-    terms = formula.replace(" ", "").partition("->")[0].split(",") if isinstance(formula, str) else []
+    first = call.args[0].value if call.args and isinstance(call.args[0], ast.Constant) else None
+    formula = first if isinstance(first, str) else ""
+    terms = formula.replace(" ", "").partition("->")[0].split(",") if formula else []
     operands = [(item, at.shape(item)) for item in call.args[1:]]
     if len(terms) != len(operands) or "..." in str(formula):
         return None
@@ -39,7 +42,8 @@ def unequal_letters(at: FailingLine) -> str | None:
         swapped = shape.sizes.index(wanted)
         return (
             f"{one}, {two}. `{source(item)}` has its {wanted} in dimension {swapped}: pass "
-            f"`{source(item)}.transpose({min(place, swapped)}, {max(place, swapped)})`, or write its letters in that order."
+            f"`{source(item)}.transpose({min(place, swapped)}, {max(place, swapped)})`, or write its letters in that "
+            "order."
         )
     came = at.came(variable(item) or "") or at.came(variable(other[0]) or "")
     return f"{one}, {two}: they must be equal{came}."

@@ -49,7 +49,8 @@ def _state_dimensions(at: FailingLine) -> str | None:
     name = f"`{names[1]}` {shape.words}{whence(at, names[1])}"
     if int(found[2]) < int(found[1]):
         return (
-            f"{name} lacks the first dimension, that of the layers: it must be [layers, batch, hidden] (layers times 2 if "
+            f"{name} lacks the first dimension, that of the layers: it must be [layers, batch, hidden] (layers times "
+            "2 if "
             f"bidirectional). With one layer pass `{names[1]}.unsqueeze(0)`."
         )
     return f"{name} has a dimension of the batch, and the input has none: pass a batch of inputs, or drop it."

@@ -115,9 +115,7 @@ def explained(
         return Explanation(failure=f"an explanation of that line: a bug in pytracer, {where}; please report it")
 
 
-def involved(
-    snapshot: Snapshot, exception: ExceptionReport | None, stack: Sequence[PythonFrame]
-) -> str | None:
+def involved(snapshot: Snapshot, exception: ExceptionReport | None, stack: Sequence[PythonFrame]) -> str | None:
     """What the failing expression works on, each with its value and the line that made it; None for none, or many."""
     at = failing_line(snapshot, exception, stack)
     if at is None or at.node is None:

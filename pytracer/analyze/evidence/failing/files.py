@@ -29,12 +29,15 @@ def missing_file(at: FailingLine) -> str | None:
         part, text = options[0]
         option = next((source(item).strip("'\"") for item in getattr(part.node, "args", ())), "the option")
         return (
-            f"The path begins with '{text}', the default of {option} ({at.place(part.spot, part.line)}){made}. Give {option} "
+            f"The path begins with '{text}', the default of {option} ({at.place(part.spot, part.line)}){made}. Give "
+            f"{option} "
             "the folder that this machine has, or check whether that one is mounted."
         )
     if len(texts) == 1 and len(texts[0][1]) >= _SHORTEST:
         part, text = texts[0]
-        about = "is looked for in the folder in which the job was started" if not text.startswith("/") else "is a constant"
+        about = (
+            "is looked for in the folder in which the job was started" if not text.startswith("/") else "is a constant"
+        )
         where = at.place(part.spot, part.line)
         return (
             f"The path begins with '{text}' ({where}), which {about}{made if part.line != at.line else ''}: correct it "
@@ -67,7 +70,9 @@ def _parts(at: FailingLine, node: ast.AST, spot: Spot) -> list[tuple[Made, str]]
         if isinstance(last, ast.Constant) and isinstance(last.value, str):
             found.append((made, last.value))
         elif isinstance(last, ast.JoinedStr):
-            waiting += [(part.value if isinstance(part, ast.FormattedValue) else part, made.spot) for part in last.values]
+            waiting += [
+                (part.value if isinstance(part, ast.FormattedValue) else part, made.spot) for part in last.values
+            ]
         elif isinstance(last, ast.BinOp):
             waiting += [(last.left, made.spot), (last.right, made.spot)]
         elif isinstance(last, ast.Call) and called_name(last) == "add_argument":
@@ -88,5 +93,5 @@ def _numbers(at: FailingLine, node: ast.AST, spot: Spot) -> list[tuple[str, str]
         for part in ast.walk(item.value)
         if (name := variable(part)) is not None
     ]
-    told = [(name, value) for name in names if (value := at.value_at(ast.parse(name, mode="eval").body, spot)) is not None]
-    return [(name, value) for name, value in told if re.fullmatch(r"-?\d+", value)]
+    told = ((name, at.value_at(ast.parse(name, mode="eval").body, spot)) for name in names)
+    return [(name, value) for name, value in told if value is not None and re.fullmatch(r"-?\d+", value)]

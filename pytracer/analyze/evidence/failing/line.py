@@ -384,9 +384,9 @@ def _as_written(found: Made) -> str:
                     return f"{ast.unparse(key)}: {ast.unparse(node)}"
         elif isinstance(item, ast.keyword) and item.value is node and item.arg is not None:
             return f"{item.arg}={ast.unparse(node)}"
-        elif isinstance(item, (ast.Assign, ast.AnnAssign)) and item.value is node:
-            return ast.unparse(item)
-        elif isinstance(item, ast.Return) and item.value is node:
+        elif (isinstance(item, (ast.Assign, ast.AnnAssign)) and item.value is node) or (
+            isinstance(item, ast.Return) and item.value is node
+        ):
             return ast.unparse(item)
         elif isinstance(item, ast.arguments):
             for argument, default in zip(item.args[::-1], item.defaults[::-1], strict=False):

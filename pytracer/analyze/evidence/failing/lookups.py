@@ -20,6 +20,7 @@ from pytracer.report.job import NearNamesReport
 _ATTRIBUTE = re.compile(r"'(?P<kind>[\w.]+)' object has no attribute '(?P<name>\w+)'")
 _KEYWORD = re.compile(r"(?P<function>[\w.<>]+)\(\) got an unexpected keyword argument '(?P<name>\w+)'")
 _LOADED = re.compile(r"\bload\(|state_dict|checkpoint|ckpt")
+_OF_TEXT = re.compile(r"(?:json|yaml|toml|tomllib)\.(?:safe_)?loads?$")
 _LIKE = 0.6
 _MOST_NAMES = 8
 _SEVERAL = {"tuple", "list", "dict"}
@@ -74,14 +75,14 @@ def _of_known(at: FailingLine, key: str, table: str, came: str, known: NearNames
     more = (known.count or 0) - len(names[:_MOST_NAMES])
     rest = f" and {more} more" if more > 0 else ""
     lacks = f"`{table}`{came} has the keys {there}{rest}, and no {key}"
+    made = at.made(table)
+    if made is not None and isinstance(made.node, ast.Call) and _OF_TEXT.match(ast.unparse(made.node.func)):
+        return f"{lacks}: it is read from a file ({at.shown(made)}). Add it to that file, or use .get() with a default."
     if _LOADED.search(came) or _LOADED.search(table):
         saved = _saving_line(at, names)
         if saved is not None:
-            return f"{lacks}, as line {saved} saves it. Save {key} there from now on, and read it with .get() until then."
+            return f"{lacks}, as line {saved} saves it. Save {key} there from now on; read older ones with .get()."
         return f"{lacks}: it was saved without it. Load what it has, or save {key} with it from now on."
-    made = at.made(table)
-    if made is not None and isinstance(made.node, ast.Call) and called_name(made.node) in ("load", "safe_load", "loads"):
-        return f"{lacks}: it is read from a file ({at.shown(made)}). Add it to that file, or use .get() with a default."
     if of_one:
         return f"{lacks}: skip or mend such items, or use .get() with a default."
     return f"{lacks}: add it where that is made, or use .get() with a default."
@@ -174,19 +175,18 @@ def missing_attribute(at: FailingLine) -> str | None:
 def _option(at: FailingLine, name: str) -> str | None:
     """Of the parser that made the options, where it is in the program."""
     node = at.only(ast.Attribute)
-    node = node if node is not None and node.attr == name else next(
-        (item for item in (ast.walk(at.node) if at.node is not None else ())
-         if isinstance(item, ast.Attribute) and item.attr == name), None)  # fmt: skip
+    if node is None or node.attr != name:
+        inside = ast.walk(at.node) if at.node is not None else ()
+        node = next((item for item in inside if isinstance(item, ast.Attribute) and item.attr == name), None)
     found = at.made(node.value) if node is not None else None
     if node is None or found is None or not isinstance(found.node, ast.Call) or "parse" not in source(found.node.func):
         return None
     options = [
-        (words[0].lstrip("-").replace("-", "_"), item.lineno)
+        (option, item.lineno)
         for item in ast.walk(found.spot.tree)
         if isinstance(item, ast.Call) and called_name(item) == "add_argument"
-        if (words := [part.value for part in item.args if isinstance(part, ast.Constant) and str(part.value)[:2] == "--"]
-            or [part.value for part in item.args if isinstance(part, ast.Constant)])
-    ]  # fmt: skip
+        if (option := _named(item)) is not None
+    ]
     if not options or name in (option for option, _ in options):
         return None
     like = _nearest(name, {option: (line, "") for option, line in options})
@@ -195,7 +195,8 @@ def _option(at: FailingLine, name: str) -> str | None:
     if twin is not None:
         line = dict(options)[twin]
         return (
-            f"The parser has `{twin}` ({at.place(found.spot, line)}), and no `{name}`: write `{source(node.value)}.{twin}`"
+            f"The parser has `{twin}` ({at.place(found.spot, line)}), and no `{name}`: write "
+            f"`{source(node.value)}.{twin}`"
             ", or rename the option there."
         )
     there = ", ".join(option for option, _ in options[:_MOST_NAMES])
@@ -204,6 +205,13 @@ def _option(at: FailingLine, name: str) -> str | None:
         f"The parser at {at.place(found.spot, options[0][1])} has the options {there}{more}, and no `{name}`: add it "
         "there, or read the one that is meant."
     )
+
+
+def _named(call: ast.Call) -> str | None:
+    """`learning_rate` of add_argument("-l", "--learning-rate")."""
+    words = [item.value for item in call.args if isinstance(item, ast.Constant) and isinstance(item.value, str)]
+    long = [word for word in words if word.startswith("--")] or words
+    return long[0].lstrip("-").replace("-", "_") if long else None
 
 
 def _nearest(name: str, names: dict[str, tuple[int, str]]) -> str | None:

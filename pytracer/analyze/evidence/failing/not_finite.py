@@ -1,4 +1,4 @@
-"""NaN and infinity: the first line on the way to the failing one whose operands were finite, and whose result is not."""
+"""NaN and infinity: the first line on the way whose operands were finite, and whose result is not."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def first_not_finite(at: FailingLine) -> str | None:
             if step is None:
                 return None
             node, spot = step
-            told = at.value_at(node, spot)
-            if told is not None and _NOT.search(told):
+            passed = at.value_at(node, spot)
+            if passed is not None and _NOT.search(passed):
                 name = ast.unparse(node)
                 continue
             return _made_by(at, first, name, node, spot) if isinstance(node, (ast.Call, ast.BinOp)) else None
@@ -77,7 +77,8 @@ def _made_by(at: FailingLine, first: str, name: str, node: ast.AST, spot: Spot) 
         if not given:
             return None
         return (
-            f"{chain} is not finite since {where}, and `{given[0]}` is: so the weights are not, or a forward() divides by "
+            f"{chain} is not finite since {where}, and `{given[0]}` is: so the weights are not, or a forward() "
+            "divides by "
             "0. Usual: an earlier step with a loss or gradient without bounds; check torch.isfinite(loss) before "
             "each step, lower the rate, clip gradients."
         )
@@ -94,6 +95,6 @@ def _division(node: ast.AST) -> tuple[int, str, str] | None:
 
 
 def _division_of(function: ast.FunctionDef) -> tuple[int, str, str] | None:
-    found = [held for item in own_nodes(function) if isinstance(item, (ast.Return, ast.Assign)) and item.value is not None
-             if (held := _division(item.value)) is not None]  # fmt: skip
+    values = [item.value for item in own_nodes(function) if isinstance(item, (ast.Return, ast.Assign))]
+    found = [held for value in values if value is not None and (held := _division(value)) is not None]
     return found[0] if len(found) == 1 else None

@@ -1,4 +1,4 @@
-"""What happened before the failing line, and should not have, or should have: calls in another order than torch needs."""
+"""Calls that came in another order than torch needs: what happened before the failing line, or should have."""
 
 from __future__ import annotations
 
@@ -48,11 +48,15 @@ def _read_before(at: FailingLine) -> str | None:
     reads = [
         item
         for item in own_nodes(at.scope)
-        if isinstance(item, ast.Name) and item.id == name and isinstance(item.ctx, ast.Load) and line < item.lineno < at.line
+        if isinstance(item, ast.Name)
+        and item.id == name
+        and isinstance(item.ctx, ast.Load)
+        and line < item.lineno < at.line
     ]
     if reads:
         return (
-            f"`{name}` (line {line}: `{source(value)}`) can be read only once, and line {reads[0].lineno} has done so, so "
+            f"`{name}` (line {line}: `{source(value)}`) can be read only once, and line {reads[0].lineno} has done "
+            "so, so "
             f"that nothing is left at line {at.line}. Put list(...) around it at line {line}."
         )
     if "requires_grad" not in ast.unparse(value):
@@ -60,7 +64,8 @@ def _read_before(at: FailingLine) -> str | None:
     frozen = _only_freeze(at)
     by = f", as {frozen} freezes them" if frozen else ""
     return (
-        f"No parameter passes `requires_grad` at line {line} (`{source(value)}`){by}: leave those that shall be trained "
+        f"No parameter passes `requires_grad` at line {line} (`{source(value)}`){by}: leave those that shall be "
+        "trained "
         "with requires_grad=True, or add the new layers after the others are frozen."
     )
 
@@ -97,7 +102,8 @@ def _without_update(at: FailingLine) -> str | None:
     left = [line for line in left if not any(line - 3 < update < line for update in updates)]
     if last is not None and len(left) == 1:
         return (
-            f"`continue` at line {left[0]} leaves a round between unscale_() (line {at.line}) and {scaler}.update() (line "
+            f"`continue` at line {left[0]} leaves a round between unscale_() (line {at.line}) and {scaler}.update() "
+            "(line "
             f"{last}), so that the next round unscales again: call {scaler}.update() before that `continue`, too."
         )
     if last is None:
@@ -118,7 +124,8 @@ def _result(at: FailingLine) -> str | None:
         where = f"`{source(item)}` ({at.shown(found)})"
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _MOVES:
             return (
-                f"{where} is the copy that .{node.func.attr}() made of the tensor with requires_grad: make it there with "
+                f"{where} is the copy that .{node.func.attr}() made of the tensor with requires_grad: make it there "
+                "with "
                 "device= and dtype= at once, or call requires_grad_() behind it."
             )
         if isinstance(node, ast.BinOp):
@@ -148,7 +155,8 @@ def _in_two_groups(at: FailingLine) -> str | None:
         return None
     (outer, line), (inner, other) = pairs[0]
     return (
-        f"`{outer}.parameters()` (line {line}) has the parameters of `{inner}` (line {other}), too. Leave them out of the "
+        f"`{outer}.parameters()` (line {line}) has the parameters of `{inner}` (line {other}), too. Leave them out "
+        "of the "
         f"first group: `ids = {{id(p) for p in {inner}.parameters()}}`, then `[p for p in {outer}.parameters() if "
         "id(p) not in ids]`."
     )
@@ -165,7 +173,8 @@ def _flipped(at: FailingLine) -> str | None:
         return None
     line, text = next(iter(found.items()))
     return (
-        f"Line {line} (`{text}`) gives a view that is read backwards, and from_numpy() takes none: end it with `.copy()`, or "
+        f"Line {line} (`{text}`) gives a view that is read backwards, and from_numpy() takes none: end it with "
+        "`.copy()`, or "
         "use torch.flip() on the tensor."
     )
 
@@ -175,7 +184,11 @@ def _changed_by_itself(at: FailingLine) -> str | None:
     found = []
     for owner in ast.walk(at.tree):
         for method in owner.body if isinstance(owner, ast.ClassDef) else ():
-            if not isinstance(method, ast.FunctionDef) or method.name.startswith("__init"):
+            if (
+                not isinstance(owner, ast.ClassDef)
+                or not isinstance(method, ast.FunctionDef)
+                or method.name.startswith("__init")
+            ):
                 continue
             sets = {
                 name: item.lineno
@@ -188,11 +201,12 @@ def _changed_by_itself(at: FailingLine) -> str | None:
                 if isinstance(item, (ast.If, ast.IfExp)):
                     read = {variable(part) for part in ast.walk(item.test)}
                     found += [(owner, method, item, name, line) for name, line in sets.items() if name in read]
-    if len(found) != 1 or not isinstance(found[0][0], ast.ClassDef):
+    if len(found) != 1:
         return None
     owner, method, test, name, line = found[0]
     return (
-        f"{owner.name}.{method.name}() branches on `{name}` (line {test.lineno}) and sets it itself (line {line}), so that "
+        f"{owner.name}.{method.name}() branches on `{name}` (line {test.lineno}) and sets it itself (line {line}), "
+        "so that "
         "the second run, in backward, goes another way than the first. Set it outside of the "
         "checkpointed part, such as after the step."
     )

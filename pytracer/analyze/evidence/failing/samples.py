@@ -28,7 +28,8 @@ def unequal_samples(at: FailingLine, dataset: str | None = None) -> str | None:
         if "batch must contain" not in at.message:
             return None
         return (
-            f"{part}{where} is a {held['batch[0]']}, which the default collate_fn cannot join to a batch. Return tensors, "
+            f"{part}{where} is a {held['batch[0]']}, which the default collate_fn cannot join to a batch. Return "
+            "tensors, "
             "numbers, text, or dicts and tuples of these, or give the DataLoader a collate_fn that keeps it in a list."
         )
     (_, one), (other_name, other) = kinds
@@ -89,7 +90,8 @@ def not_json(at: FailingLine) -> str | None:
     which = f" ({source(index)} is {number})" if number is not None and index is not None else ""
     owner = variable(call.args[0].value) if isinstance(call.args[0], ast.Subscript) else variable(call.args[0])
     return (
-        f"`{text}`{which} {what}: cut off, empty, or several texts in one{at.came(owner or '')}. Print repr() of it; mend "
+        f"`{text}`{which} {what}: cut off, empty, or several texts in one{at.came(owner or '')}. Print repr() of it; "
+        "mend "
         "that line of the file, or leave such lines out when it is read."
     )
 

@@ -121,7 +121,8 @@ def _too_large(at: FailingLine) -> str | None:
     by = f" (by {half})" if half else at.came(name)
     low = "min" if (_plain(outer[0]) or 0) < 0 else "max"
     return (
-        f"{_plain(outer[0]):g} does not fit into {dtype}, whose numbers end at {largest:g}, and `{name}` is {dtype}{by}. "
+        f"{_plain(outer[0]):g} does not fit into {dtype}, whose numbers end at {largest:g}, and `{name}` is "
+        f"{dtype}{by}. "
         f"Write `torch.finfo({name}.dtype).{low}` instead (bfloat16 has the range of float32)."
     )
 
@@ -177,7 +178,8 @@ def _no_such_device(at: FailingLine) -> str | None:
         if isinstance(last, ast.Constant) and isinstance(last.value, str) and last.value.startswith("cuda"):
             by = f" ({at.shown(found)})" if isinstance(found, Made) else ""
             return (
-                f"`{source(item)}` is '{last.value}'{by}, and {built}. Choose the device there by {fallback}, or install "
+                f"`{source(item)}` is '{last.value}'{by}, and {built}. Choose the device there by {fallback}, or "
+                "install "
                 "a torch for this machine's GPU (pytorch.org has the selector)."
             )
     return None
@@ -186,13 +188,13 @@ def _no_such_device(at: FailingLine) -> str | None:
 def _whole_numbers(at: FailingLine) -> str | None:
     if not _FLOAT_ONLY.search(at.message) or at.node is None:
         return None
-    names = [
-        name for name in names_in(at.node) if (shape := at.shape(name)) is not None and _WHOLE.match(shape.dtype)
-    ]
+    names = [name for name in names_in(at.node) if (shape := at.shape(name)) is not None and _WHOLE.match(shape.dtype)]
     if len(names) != 1:
         return None
     name = names[0]
     return (
-        f"`{name}`{whence(at, name)} is {at.shapes[name].dtype}, and only tensors of floating point can be trained. Make "
-        f"it so there (`.float()`, `dtype=torch.float32`); numbers of tokens or classes go through an nn.Embedding first."
+        f"`{name}`{whence(at, name)} is {at.shapes[name].dtype}, and only tensors of floating point can be trained. "
+        "Make "
+        "it so there (`.float()`, `dtype=torch.float32`); numbers of tokens or classes go through an nn.Embedding "
+        "first."
     )

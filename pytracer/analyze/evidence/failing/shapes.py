@@ -146,7 +146,8 @@ def _unequal(at: FailingLine, found: re.Match[str]) -> str | None:
     if len(fixed) == 1 and isinstance(both[fixed[0]], ast.Attribute):
         size = (first, second)[fixed[0]]
         return (
-            f"{unequal}{made[fixed[0]]}, made for {size}{_made_for(at, both[fixed[0]], size)}: cut or pad the input to {size}, or make it for "
+            f"{unequal}{made[fixed[0]]}, made for {size}{_made_for(at, both[fixed[0]], size)}: cut or pad the input "
+            f"to {size}, or make it for "
             f"{(second, first)[fixed[0]]} and slice it to the input (`[:, :n]`)."
         )
     return f"{unequal}{made[0]}{made[1]}. Only a dimension of 1 is broadcast: correct the one that has the wrong size."
@@ -217,7 +218,8 @@ def _without_dimension(at: FailingLine, found: re.Match[str]) -> str | None:
             if squeezed and len(squeezed[0].args) < 2:
                 place = at.place(spot, squeezed[0].lineno)
                 return (
-                    f"`{name}` is {shape.words}, without the dimension {found[2]} that line {at.line} asks for: squeeze() "
+                    f"`{name}` is {shape.words}, without the dimension {found[2]} that line {at.line} asks for: "
+                    "squeeze() "
                     f"at {place} takes away every dimension of 1, also that of a batch of one. Name the dimension "
                     "there (`squeeze(-1)`, flatten(1))."
                 )
@@ -236,11 +238,13 @@ def _expanded(at: FailingLine, found: re.Match[str]) -> str | None:
     if not 0 <= last < len(shape.sizes) or shape.sizes[last] != size:
         return None
     name = variable(owner)
-    has = f"Dimension {last} of `{source(owner)}` {shape.words}{at.came(name or '')} is {size}{_made_for(at, owner, size)}"
+    table = f"`{source(owner)}` {shape.words}{at.came(name or '')}"
+    has = f"Dimension {last} of {table} is {size}{_made_for(at, owner, size)}"
     asks = call.args[place] if called_name(call) == "expand" and place < len(call.args) else call.args[0]
     by = f"`{source(asks)}`{at.came(variable(asks) or '')}"
     return (
-        f"{has}, and {by} asks for {asked}: only a dimension of 1 can be expanded. Make it with {asked}, cut the other to "
+        f"{has}, and {by} asks for {asked}: only a dimension of 1 can be expanded. Make it with {asked}, cut the "
+        "other to "
         f"{size}, or repeat what is one row (`unsqueeze`, then expand)."
     )
 

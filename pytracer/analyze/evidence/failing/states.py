@@ -31,6 +31,7 @@ _MADE_BY = {
     "sqlite3.Connection": r"\bconnect\(",
     "module": r"= *\w+$",
 }
+_PLAIN = re.compile(r"(?:True|False|-?[\d.]+)$")
 _MOST = 2
 
 
@@ -82,12 +83,14 @@ def _other_groups(at: FailingLine) -> str:
     call = at.only(ast.Call)
     owner = call.func.value if call is not None and isinstance(call.func, ast.Attribute) else None
     made = at.made(owner, calls=False) if owner is not None else None
-    given = [name for name in names_in(made.node) if (at.value_at(ast.Name(name), made.spot) or "") in ("True", "False")
-             or re.fullmatch(r"-?[\d.]+", at.value_at(ast.Name(name), made.spot) or "")] if made is not None else []  # fmt: skip
-    told = ", ".join(f"`{name}` is {at.value_at(ast.Name(name), made.spot)}" for name in given) if made else ""
+    values = {name: at.value_at(ast.Name(name), made.spot) for name in names_in(made.node)} if made is not None else {}
+    plain = {name: value for name, value in values.items() if value is not None and _PLAIN.match(value)}
+    told = ", ".join(f"`{name}` is {value}" for name, value in plain.items())
     return (
-        f"The saved state has {_groups(saved)}, and {_owner(at)} has {_groups(own)}{f'; {told}' if told else ''}: a part "
-        "was frozen, left out or grouped otherwise then. Make it as it was when it was saved, or start with a new state."
+        f"The saved state has {_groups(saved)}, and {_owner(at)} has {_groups(own)}{f'; {told}' if told else ''}: a "
+        "part "
+        "was frozen, left out or grouped otherwise then. Make it as it was when it was saved, or start with a new "
+        "state."
     )
 
 
@@ -170,9 +173,10 @@ def not_picklable(at: FailingLine) -> str | None:
         return None
     if found[2] is not None:
         what = "A lambda" if "<lambda>" in found[2] else "A function or class inside of a function"
-        made = _defined_inside(at, found[2])
+        place = _defined_inside(at, found[2])
         return (
-            f"{what} ({made or found[2]}) cannot be pickled, and line {at.line} sends it to another process or file: define "
+            f"{what} ({place or found[2]}) cannot be pickled, and line {at.line} sends it to another process or file: "
+            "define "
             "it at the top level of the module (functools.partial for its arguments)."
         )
     made = _MADE_BY.get(found[1])

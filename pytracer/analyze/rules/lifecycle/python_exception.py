@@ -271,7 +271,8 @@ def _by_kind(view: ProcessView, first: Reraised | None, *, quoted: bool, given: 
         if deliberate:
             known = exception_advice(before.type, before.message, "that line")
             return " ".join(filter(None, (f"Look at {earlier} first: the program raised the last one for it.", known)))
-        return f"{_by_message(view, first, frame, text, quoted=quoted, given=given)} It came while {earlier} was being handled."
+        own = _by_message(view, first, frame, text, quoted=quoted, given=given)
+        return f"{own} It came while {earlier} was being handled."
     if deliberate and frame is not None:
         kind = view.exception.type if view.exception is not None else None
         known = exception_advice(kind, view.exception.message if view.exception is not None else None, "that line")
