@@ -161,7 +161,7 @@ def _of_attribute(at: FailingLine, name: str) -> str | None:
         return None
     plain = name.removeprefix("self.")
     lines = [
-        (node.lineno, method.name)
+        (node.lineno, method.name, node.value)
         for method in owner.body
         if isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef))
         for node in ast.walk(method)
@@ -173,7 +173,10 @@ def _of_attribute(at: FailingLine, name: str) -> str | None:
         return None
     if not lines:
         return f"`{name}` is None since line {first[0]}, and no line of {owner.name} sets it: set it before this use."
-    line, method = lines[-1]
+    line, method, value = lines[-1]
+    called = _of_call(at, value, f"`{name}`", f" (line {line})") if isinstance(value, ast.Call) else None
+    if method == "__init__" and called is not None:
+        return called
     if method == "__init__":
         return f"`{name}` is None: line {line} in __init__ set it to what gave None; check it there."
     return (

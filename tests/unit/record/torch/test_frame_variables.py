@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pytracer.record.torch.frame_variables import failing_columns, variables_of
+from pytracer.record.torch.frame_variables import failing_columns, outer_variables, variables_of
 from pytracer.record.torch.near_names import near_names
 
 
@@ -205,3 +205,85 @@ def test_parameters_and_attributes_like_the_missing_one(monkeypatch: pytest.Monk
         Odd().missing  # noqa: B018
     monkeypatch.setenv("PYTRACER_NO_VALUES", "1")
     assert near(lambda: loader.cuont) == []  # type: ignore[attr-defined]
+
+
+def test_variables_of_callers_are_kept_with_their_place() -> None:
+    """Those of the program's frames; the innermost frame's are told apart."""
+
+    def inner(rows: list[int]) -> None:
+        raise ValueError(rows)
+
+    def outer(count: int) -> None:
+        inner([count])
+
+    found = {item["frame"]: item["variables"] for item in outer_variables(trace_of(outer, 7))}
+    assert {"name": "count", "value": "7"} in found[1]  # type: ignore[operator]
+    assert 0 not in found
+
+
+def test_items_are_kept_that_the_code_names() -> None:
+    """Other keys may be data, and a text has a length only."""
+    torch = pytest.importorskip("torch")
+
+    class Options:
+        def __init__(self) -> None:
+            self.rate, self.token, self.other = 0.5, "secret", 3
+
+    def step(batch: dict[str, object], options: Options, parts: list[object]) -> None:
+        raise ValueError(batch["x"], options.rate, options.token, parts)
+
+    batch = {"x": torch.ones(2), "patient": 7}
+    found = variables_of(trace_of(step, batch, Options(), [torch.ones(3), torch.ones(4)]))
+    assert {item["name"]: item["value"] for item in found} == {
+        "batch": "dict of 2", "parts": "list of 2", "batch['x']": "[2] float32", "options.rate": "0.5",
+        "options.token": "str of 6", "parts[0]": "[3] float32"
+    }  # fmt: skip
+
+
+def test_an_iterator_is_named_and_not_read() -> None:
+    """It could be read only once."""
+    rows = iter(())
+
+    def step(numbers: object) -> None:
+        raise ValueError(numbers)
+
+    numbers = filter(None, [1, 2])
+    assert {item["name"]: item["value"] for item in variables_of(trace_of(step, numbers))} == {"numbers": "filter"}
+    assert list(numbers) == [1, 2] and list(rows) == []
+
+
+def test_groups_that_an_optimizer_compared_are_kept() -> None:
+    """By their lengths, in torch's own frame."""
+    torch = pytest.importorskip("torch")
+    net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2))
+    saved = torch.optim.SGD(net.parameters(), lr=0.1).state_dict()
+    own = torch.optim.SGD(net[0].parameters(), lr=0.1)
+    found = next(
+        item["variables"] for item in outer_variables(trace_of(own.load_state_dict, saved)) if item["frame"] == 0
+    )
+    assert found == [
+        {"name": "groups[0]['params']", "value": "list of 2"},
+        {"name": "saved_groups[0]['params']", "value": "list of 4"},
+    ]
+
+
+def test_samples_that_differ_are_kept_with_their_place() -> None:
+    """Of the parts that collate() could not join."""
+    from torch.utils.data import default_collate
+
+    def fails() -> None:
+        try:
+            default_collate([(1, {"boxes": [1, 2]}), (2, {"boxes": [1]})])
+        except RuntimeError as error:
+            raise ValueError from error
+
+    with pytest.raises(ValueError) as caught:
+        fails()
+    cause = caught.value.__cause__
+    assert cause is not None
+    found = next(item["variables"] for item in outer_variables(cause.__traceback__) if item["frame"] == 0)
+    assert found == [
+        {"name": "batch[0]", "value": "list of 2"},
+        {"name": "batch[1]", "value": "list of 1"},
+        {"name": "place", "value": "[1]['boxes']"},
+    ]
