@@ -466,7 +466,11 @@ def _call_of(
     elif function.name in _MADE_ON_CALL and not named:
         kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
         others = {None, *_BUILT_IN, *(item.name for item in tree.body if isinstance(item, kinds))}
-        named = [item for item in calls if variable(item.func) not in others and _fits(item, function)]
+        named = [
+            item
+            for item in calls
+            if (variable(item.func) not in others or isinstance(item.func, ast.Call)) and _fits(item, function)
+        ]
     return named[0] if len(named) == 1 else None
 
 

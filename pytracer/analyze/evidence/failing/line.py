@@ -23,6 +23,7 @@ from pytracer.report.job import ExceptionReport, NearNamesReport, PythonFrame
 _LONGEST = 44
 _MOST_PARTS = 16
 _SMALL = 1 << 16
+_SAME_SHAPE = {"float", "double", "half", "long", "int", "bool", "to", "clone", "detach", "cuda", "cpu", "contiguous"}
 _SMALL_POWER = 4
 _HANDS_ON = (ast.Name, ast.Attribute, ast.Subscript)
 _LAYER = re.compile(r"^([A-Z]\w+)\((.*?)\)?(?: (\w+))?$")
@@ -139,19 +140,38 @@ class FailingLine:
         return found[0] if len(found) == 1 else None
 
     def value(self, node: ast.AST | str | None) -> str | None:
-        """What a variable was."""
+        """What a variable was, or an item or attribute of one that the code names."""
+        if isinstance(node, (ast.Attribute, ast.Subscript)):
+            return self.values.get(ast.unparse(node))
         name = node if isinstance(node, str) else variable(node) if node is not None else None
         return self.values.get(name) if name is not None else None
 
     def shape(self, node: ast.AST | str | None) -> Shape | None:
-        """Of a variable with a tensor."""
-        return shape_of(self.value(node))
+        """Of a variable with a tensor, and of what only views it."""
+        told = shape_of(self.value(node))
+        return told if told is not None or not isinstance(node, ast.Call) else self._viewed(node)
+
+    def _viewed(self, call: ast.Call) -> Shape | None:
+        """`mask.unsqueeze(-1)`, `x.float()`."""
+        owner = self.shape(call.func.value) if isinstance(call.func, ast.Attribute) else None
+        if owner is None or not isinstance(call.func, ast.Attribute):
+            return None
+        if call.func.attr in _SAME_SHAPE:
+            return owner
+        place = _whole(call.args[0]) if call.func.attr == "unsqueeze" and len(call.args) == 1 else None
+        if place is None:
+            return None
+        place = place if place >= 0 else place + len(owner.sizes) + 1
+        return Shape((*owner.sizes[:place], 1, *owner.sizes[place:]), owner.dtype)
 
     @cached_property
     def shapes(self) -> dict[str, Shape]:
         """Of the variables that the failing expression reads."""
         names = names_in(self.node) if self.node is not None else []
-        return {name: shape for name in names if (shape := self.shape(name)) is not None}
+        items = (
+            [ast.unparse(item) for item in walk_in_order(self.node) if isinstance(item, ast.Subscript)] if names else []
+        )
+        return {name: shape for name in (*names, *items) if (shape := shape_of(self.values.get(name))) is not None}
 
     @cached_property
     def layer(self) -> Layer | None:
@@ -261,6 +281,10 @@ class FailingLine:
         handed = self._handed_on(name)
         if handed is not None:
             return f" ({handed})"
+        if "[" in name or name.rpartition(".")[0] not in ("", "self"):
+            item = self.made(name)
+            known = item is not None and not isinstance(item.node, _HANDS_ON) and item.line != self.line
+            return f" ({self.shown(item)})" if known and item is not None else ""
         found = self.origin(name)
         if found is None or (found.frame.file == self.frame.file and found.frame.line == self.line):
             return ""
@@ -286,7 +310,9 @@ class FailingLine:
     def _handed_on(self, name: str) -> str | None:
         """Of a value that was only passed on to the line that `origin` knows: the one that made it."""
         found = self.made(name, calls=False) if name else None
-        if found is None or len(found.through) < 2 or found.line == self.line:
+        if found is None or found.line == self.line:
+            return None
+        if len(found.through) == 1 and (found.spot.depth == 0 or isinstance(found.node, ast.Constant)):
             return None
         return None if isinstance(found.node, _HANDS_ON) else self.shown(found)
 
@@ -352,6 +378,15 @@ def parts(node: ast.AST) -> list[ast.AST]:
     if isinstance(node, (ast.With, ast.AsyncWith)):
         return [*node.items]
     return [node]
+
+
+def _whole(node: ast.AST) -> int | None:
+    """`-1` is an operation on 1."""
+    try:
+        number = ast.literal_eval(node) if isinstance(node, ast.expr) else None
+    except ValueError:
+        return None
+    return number if type(number) is int else None
 
 
 def _computed(operation: ast.operator, left: int, right: int) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Callable
 
 from pytracer.analyze.evidence.backward_slice import Made
 from pytracer.analyze.evidence.failing.line import FailingLine, names_in, source
@@ -15,6 +16,13 @@ _OVERFLOW = re.compile(r"cannot be converted to type (?:c10::|at::)?(\w+) withou
 _NO_DEVICE = re.compile(r"not compiled with CUDA enabled|No CUDA GPUs are available|Found no NVIDIA driver")
 _LARGEST = {"Half": ("float16", 65504.0)}
 _WHOLE = re.compile(r"^(?:u?int\d+|bool)$")
+_SAMPLE = re.compile(r"Sample larger than population|Cannot take a larger sample than population")
+_TEXT = re.compile(
+    r"not supported between instances of '(?:\w+' and 'str'|str' and '\w+')"
+    r"|must be (?:real number|(?:an )?int\w*|float).* not str"
+    r"|unsupported operand type\(s\) for .*'str'|can't multiply sequence by non-int"
+)
+_PAIR = 2
 _FLOAT_ONLY = re.compile(r"[Oo]nly Tensors of floating point (?:and complex )?dtype can require gradients")
 _MOST_DIVISORS = 2
 _MOST_CONSTANTS = 2
@@ -41,11 +49,7 @@ def number_of(at: FailingLine, node: ast.AST) -> int | None:
 
 def refused_setting(at: FailingLine) -> str | None:
     """The first that fits the message."""
-    for explain in (_indivisible, _norm_of_another_width, _too_large, _scaled_half, _no_such_device, _whole_numbers):
-        words = explain(at)
-        if words is not None:
-            return words
-    return None
+    return next((words for explain in _EXPLAINED if (words := explain(at)) is not None), None)
 
 
 def _indivisible(at: FailingLine) -> str | None:
@@ -185,6 +189,38 @@ def _no_such_device(at: FailingLine) -> str | None:
     return None
 
 
+def _larger_sample(at: FailingLine) -> str | None:
+    """random.sample() of fewer items than are asked for."""
+    call = at.only(ast.Call)
+    if not _SAMPLE.search(at.message) or call is None or len(call.args) < _PAIR:
+        return None
+    items, count = call.args[0], number_of(at, call.args[1])
+    held = re.match(r"\w+ of (\d+)$", at.value(items) or "")
+    if held is None or count is None or count <= int(held[1]):
+        return None
+    asked = f"`{source(call.args[1])}`{whence(at, call.args[1])} is {count}"
+    return (
+        f"{asked}, and `{source(items)}` has {held[1]} items so far: wait until there are that many (`if len(...) >= "
+        f"{source(call.args[1])}`), or ask for min({source(call.args[1])}, len(...))."
+    )
+
+
+def _text_as_number(at: FailingLine) -> str | None:
+    """An option that is a text where a call needs a number."""
+    if at.kind != "TypeError" or not _TEXT.search(at.message) or at.node is None:
+        return None
+    calls = [item for item in ast.walk(at.node) if isinstance(item, ast.Call)]
+    passed = [part for item in calls for part in (*item.args, *(held.value for held in item.keywords))]
+    texts = {source(item): item for item in passed if (at.value(item) or "").startswith("str of")}
+    if len(texts) != 1:
+        return None
+    name, node = next(iter(texts.items()))
+    return (
+        f"`{name}`{whence(at, node)} is a text, and a number is needed there: float({name}) or int({name}) where it is "
+        "read (argparse: type=float; YAML takes 1e-4 as a text, and 1.0e-4 as a number)."
+    )
+
+
 def _whole_numbers(at: FailingLine) -> str | None:
     if not _FLOAT_ONLY.search(at.message) or at.node is None:
         return None
@@ -198,3 +234,15 @@ def _whole_numbers(at: FailingLine) -> str | None:
         "it so there (`.float()`, `dtype=torch.float32`); numbers of tokens or classes go through an nn.Embedding "
         "first."
     )
+
+
+_EXPLAINED: tuple[Callable[[FailingLine], str | None], ...] = (
+    _indivisible,
+    _norm_of_another_width,
+    _too_large,
+    _scaled_half,
+    _no_such_device,
+    _whole_numbers,
+    _larger_sample,
+    _text_as_number,
+)

@@ -93,7 +93,8 @@ def _matrices(at: FailingLine, found: re.Match[str]) -> str | None:
 
 
 def _made(at: FailingLine, node: ast.AST) -> str:
-    name = variable(node)
+    inside = names_in(node)
+    name = variable(node) or (inside[0] if len(inside) == 1 else None)
     came = at.came(name) if name is not None else ""
     return f"; `{name}` is from{came.replace(' (', ' ', 1).removesuffix(')')}" if came else ""
 
@@ -612,7 +613,15 @@ def index_of_list(at: FailingLine) -> str | None:
     if isinstance(node.slice, ast.Constant) or index is None:
         why = f"look at why it is shorter than line {at.line} expects, or ask len() first"
         return f"`{name}`{table} has {many}{what}: {why}."
+    made = at.made(node.value)
+    call = made.node if made is not None else None
+    by = by_constants(at, call.args[0], made) if made is not None and isinstance(call, ast.Call) and call.args else ""
+    if source(node.slice).rpartition(".")[2] in ("rank", "local_rank", "world_rank"):
+        return (
+            f"`{name}`{table} has {many}{by}{what}: each rank needs one of its own. Make as many as there are ranks "
+            "(dist.get_world_size()), or start no more ranks than that."
+        )
     return (
-        f"`{name}`{table} has {many}{what}{loop}: what sets the index counts something else than `{name}`. Take it "
+        f"`{name}`{table} has {many}{by}{what}{loop}: what sets the index counts something else than `{name}`. Take it "
         f"from len({name}), or look at why `{name}` is shorter here (a last batch or line, a filter)."
     )

@@ -192,7 +192,7 @@ def _read_it(job: JobView, view: ProcessView, first: Reraised | None) -> str:
         number = _sample_number(job, view, first)
         sample = f"Look at {place_words(first.frame)} {_SAMPLE if number is None else _NUMBER.format(number)}"
         known = exception_advice(first.type, first.message, "that line")
-        return _origin(job, view, first) + " ".join(filter(None, (sample, known)))
+        return f"{sample} {known}" if known is not None else f"{_origin(job, view, first)}{sample}"
     return f"{_what_to_do(job, view, first)}{_of_others(job)}"
 
 
