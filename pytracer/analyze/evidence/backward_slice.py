@@ -116,7 +116,7 @@ class Slice:
             if name in _parameters(spot.scope):
                 return self.argument(name, spot)
             outer = replace(spot, scope=spot.tree, line=_END, depth=None, call=None)
-            found, spot = _last_binding(spot.tree, name, _END), outer
+            found, spot = _only_global(spot.tree, name), outer
         if found is None:
             return None
         line, value, index = found
@@ -162,6 +162,7 @@ class Slice:
             for file, tree in trees.items()
             for item in ast.walk(tree)
             if isinstance(item, ast.Call) and called_name(item) == owner.name
+            if file == self._frames[-1].file or not _is_demonstration(tree, item.lineno)
         ]
         if len(found) != 1:
             return None
@@ -428,6 +429,23 @@ def _last_binding(scope: Scope, name: str, line: int) -> tuple[int, ast.AST | No
         if inside and carried and isinstance(item, _LOOPS) and last[0] < item.lineno:
             return None
     return last
+
+
+def _is_demonstration(tree: ast.Module, line: int) -> bool:
+    """Below `if __name__ == "__main__"`, which does not run in a file that is imported."""
+    return any(
+        isinstance(item, ast.If)
+        and "__name__" in ast.unparse(item.test)
+        and item.lineno <= line <= (item.end_lineno or 0)
+        for item in tree.body
+    )
+
+
+def _only_global(tree: ast.Module, name: str) -> tuple[int, ast.AST | None, int | None] | None:
+    """Which of several a function met is not known; nor whether another function has set it."""
+    found = [*_bindings(tree, name)]
+    declared = any(isinstance(item, ast.Global) and name in item.names for item in ast.walk(tree))
+    return found[0] if len(found) == 1 and not declared else None
 
 
 def _other_branch(scope: Scope, one: int, line: int) -> bool:

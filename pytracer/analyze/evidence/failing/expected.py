@@ -136,7 +136,7 @@ def _last_dimension(at: FailingLine) -> str | None:
         place = given.sizes.index(size)
         pass_it = f"Pass `{passed}.transpose({place}, {last})`, and back behind it"
         return f"{has}: the {size} are in dimension {place}. {pass_it}."
-    made = set_by(at, at.layer.name) if at.layer is not None else ""
+    made = set_by(at, at.layer.name, size) if at.layer is not None else ""
     has = has.replace(f" of {size}", f" of {size}{made}", 1) if made else has
     return f"{has}. Make it for {given.sizes[-1]}, or give it what has {size}{at.came(passed)}."
 

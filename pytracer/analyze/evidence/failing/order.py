@@ -173,9 +173,8 @@ def _flipped(at: FailingLine) -> str | None:
         return None
     line, text = next(iter(found.items()))
     return (
-        f"Line {line} (`{text}`) gives a view that is read backwards, and from_numpy() takes none: end it with "
-        "`.copy()`, or "
-        "use torch.flip() on the tensor."
+        f"In this file line {line} (`{text}`) gives a view that is read backwards, and from_numpy() takes none: end it "
+        "with `.copy()`, or use torch.flip() on the tensor."
     )
 
 
@@ -187,7 +186,7 @@ def _changed_by_itself(at: FailingLine) -> str | None:
             if (
                 not isinstance(owner, ast.ClassDef)
                 or not isinstance(method, ast.FunctionDef)
-                or method.name.startswith("__init")
+                or method.name != "forward"
             ):
                 continue
             sets = {
@@ -205,8 +204,7 @@ def _changed_by_itself(at: FailingLine) -> str | None:
         return None
     owner, method, test, name, line = found[0]
     return (
-        f"{owner.name}.{method.name}() branches on `{name}` (line {test.lineno}) and sets it itself (line {line}), "
-        "so that "
-        "the second run, in backward, goes another way than the first. Set it outside of the "
-        "checkpointed part, such as after the step."
+        f"{owner.name}.{method.name}() branches on `{name}` (line {test.lineno}) and sets it itself (line {line}): run "
+        "again in backward, it goes another way than the first time. Set it outside of the checkpointed part, such as "
+        "after the step."
     )

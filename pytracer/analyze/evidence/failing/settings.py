@@ -83,7 +83,7 @@ def _norm_of_another_width(at: FailingLine) -> str | None:
         return None
     got, own = int(found[1]), int(found[2])
     passed, given = at.passed("its input"), layer.given
-    has = f"`{layer.name}`{at.came(layer.name)} was made for {own} channels{set_by(at, layer.name)}"
+    has = f"`{layer.name}`{at.came(layer.name)} was made for {own} channels{set_by(at, layer.name, own)}"
     reaches = f"`{passed}` {given.words}{at.came(passed)} has {got} in dimension 1"
     if own in given.sizes[2:]:
         place = given.sizes.index(own, 2)
@@ -93,13 +93,13 @@ def _norm_of_another_width(at: FailingLine) -> str | None:
     return f"{has}, and {reaches}{why}. Make the norm for {got}, or give it what has {own}."
 
 
-def set_by(at: FailingLine, layer: str) -> str:
-    """The constant behind the first argument of the layer."""
+def set_by(at: FailingLine, layer: str, size: int) -> str:
+    """The constants behind the first argument of the layer, where they give its size."""
     found = at.made(layer, calls=False)
     call = found.node if found is not None else None
     if found is None or not isinstance(call, ast.Call) or not call.args:
         return ""
-    return by_constants(at, call.args[0], found)
+    return by_constants(at, call.args[0], found) if at.evaluated(call.args[0], found.spot) == size else ""
 
 
 def by_constants(at: FailingLine, node: ast.AST, found: Made) -> str:
@@ -160,7 +160,7 @@ def _scaled_half(at: FailingLine) -> str | None:
          and re.search(r"\.half\(\)|float16", ast.unparse(item))}.items()
     )  # fmt: skip
     lines = " or ".join(f"line {line} (`{text}`)" for line, text in found) if 0 < len(found) <= _MOST_CONSTANTS else ""
-    by = f": {lines} makes them so" if lines else ""
+    by = f": {lines} can make them so" if lines else ""
     return (
         f"The parameters are float16{by}. GradScaler needs them in float32: leave the model as it is and run forward() "
         "below torch.autocast, or keep float16 (better bfloat16) and leave the scaler out."

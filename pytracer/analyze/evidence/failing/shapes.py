@@ -100,7 +100,7 @@ def _made(at: FailingLine, node: ast.AST) -> str:
 
 
 def _linear(at: FailingLine, name: str, given: Shape | None, expected: int) -> str | None:
-    layer = f"`{name}`{at.came(name)} takes {expected} features{set_by(at, name)}"
+    layer = f"`{name}`{at.came(name)} takes {expected} features{set_by(at, name, expected)}"
     if given is None or not given.sizes:
         return None
     last = given.sizes[-1]
