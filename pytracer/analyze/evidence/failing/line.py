@@ -167,10 +167,10 @@ class FailingLine:
     @cached_property
     def shapes(self) -> dict[str, Shape]:
         """Of the variables that the failing expression reads."""
-        names = names_in(self.node) if self.node is not None else []
-        items = (
-            [ast.unparse(item) for item in walk_in_order(self.node) if isinstance(item, ast.Subscript)] if names else []
-        )
+        if self.node is None:
+            return {}
+        names = names_in(self.node)
+        items = [ast.unparse(item) for item in walk_in_order(self.node) if isinstance(item, ast.Subscript)]
         return {name: shape for name in (*names, *items) if (shape := shape_of(self.values.get(name))) is not None}
 
     @cached_property
