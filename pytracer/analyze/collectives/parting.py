@@ -31,8 +31,8 @@ _SEEDS = (
     "different ones, or broadcast what is drawn."
 )
 _ROUNDS = (
-    "its number of rounds must be the same on all: drop what is left over, pad it, or use DistributedDataParallel's "
-    "join()."
+    "make it the same on all ranks: drop what is left over, or pad it; DistributedDataParallel's join() allows it to "
+    "differ."
 )
 
 
@@ -167,8 +167,8 @@ def _left_loop(inside: _Side, outside: _Side, at: int) -> str | None:
         return f"{_capital(words)}. See whether {shown}, which ends it, came out differently: {_DECIDE}{_and(skips)}"
     if skips is not None:
         return f"{_capital(words)}. {skips}"
-    depends = "depends on the rank: " if _RANK.search(text) else ""
-    return f"{_capital(words)}: {depends or 'it had more rounds there: '}{_ROUNDS}"
+    more = "depends on the rank" if _RANK.search(text) else "differs, then"
+    return f"{_capital(words)}. Its number of rounds {more}: {_ROUNDS}"
 
 
 def _skipped(one: _Side, other: _Side, at: int) -> str | None:

@@ -21,6 +21,10 @@ WaitKind = Literal[
     "forked-notice",
     "lock",
     "lock-file",
+    "flock",
+    "debugger",
+    "input",
+    "open",
     "child",
     "unread-queue",
     "thread-at-exit",
@@ -38,6 +42,10 @@ WAITED: dict[WaitKind, str] = {
     "forked-notice": "waited in a forked child for a thread that exists in its parent only",
     "lock": "waited for a lock",
     "lock-file": "waited for a lock file",
+    "flock": "waited for a file lock",
+    "debugger": "waited for input to the debugger",
+    "input": "waited for input",
+    "open": "waited in open()",
     "child": "waited for a child process",
     "unread-queue": "waited until what it had put into a queue is read",
     "thread-at-exit": "had come to its end, and waited for a thread that is no daemon",
@@ -55,6 +63,11 @@ LET_THREAD_END = (
 _LIBC = re.compile(r"(libc|libpthread)[.-]")
 _OPENMP = re.compile(r"(libgomp|libiomp5|libomp)\b")
 _CHILD = re.compile(r"/(multiprocessing/popen_\w+|subprocess)\.py$")
+_WITH_CHILD = ("Popen.communicate", "Popen._communicate")  # reads what it prints, until it ends
+_DEBUGGER = re.compile(r"/(pdb|ipdb/__main__|IPython/(terminal|core)/debugger|pudb/debugger)\.py$")
+_INPUT = ("builtin_input", "builtin_input_impl", "PyOS_Readline")
+_OPEN = re.compile(r"_*(open|openat)(64)?(_nocancel)?$")  # glibc
+_FLOCK = ("fcntl_flock", "fcntl_flock_impl", "fcntl_lockf", "fcntl_lockf_impl")
 _QUEUE = re.compile(r"/(multiprocessing/queues|queue)\.py$")
 _QUEUE_OR_LOCK = re.compile(r"/(multiprocessing/\w+|queue|threading|selectors)\.py$")
 # The loops of workers; multiprocessing.pool's, in a file of _QUEUE_OR_LOCK, is known by its function.
@@ -146,8 +159,13 @@ def _kind(view: ProcessView) -> WaitKind | None:
     if not stack:
         return None
     inner, near = stack[0], stack[:_NEAR]
-    if _CHILD.search(inner.file or ""):
+    if any(_DEBUGGER.search(frame.file or "") for frame in stack):
+        return "debugger"
+    if _CHILD.search(inner.file or "") or any(frame.function in _WITH_CHILD for frame in near):
         return "child"
+    called = _system_call(native)
+    if called is not None:
+        return called
     if _LOCK_FILE.search(inner.file or "") and _last_word(inner) in ("wait", "acquire"):
         return "lock-file"
     if any(_QUEUE.search(frame.file or "") and frame.function == _FEEDER_JOIN for frame in near):
@@ -171,6 +189,18 @@ def _kind(view: ProcessView) -> WaitKind | None:
     if not locked or is_library_file(inner.file):
         return None
     return "forked-lock" if was_forked(view) and _is_alone(view) else "lock"
+
+
+def _system_call(native: Sequence[NativeFrame]) -> WaitKind | None:
+    """A call that returns at once where all is well; by the innermost frames."""
+    names = [frame.function or "" for frame in native[: _NEAR + 3]]
+    if any(name in _FLOCK for name in names):
+        return "flock"
+    if any(name in _INPUT for name in names):
+        return "input"
+    first = next((frame for frame in native if frame.function is not None), None)
+    is_open = first is not None and _OPEN.fullmatch(first.function or "") and _LIBC.match(image_name(first.image))
+    return "open" if is_open else None
 
 
 def is_between_processes(view: ProcessView) -> bool:
