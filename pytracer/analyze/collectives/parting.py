@@ -76,7 +76,14 @@ def way_to(view: ProcessView, call: Collective) -> tuple[PythonFrame, ...]:
         own = [frame for frame in stack if not is_library_file(frame.file)]
         if at is None or at in own:
             return tuple(reversed(own))
-    return (at,) if at is not None else ()
+    return _in_function(next(_stacks(view), ()), at) if at is not None else ()
+
+
+def _in_function(stack: Sequence[PythonFrame], at: PythonFrame) -> tuple[PythonFrame, ...]:
+    """Of a call that was awaited later in the same function (`work.wait()`), the frames that led there."""
+    own = [frame for frame in reversed(stack) if not is_library_file(frame.file)]
+    same = [number for number, frame in enumerate(own) if (frame.file, frame.function) == (at.file, at.function)]
+    return (*own[: same[-1]], at) if same else (at,)
 
 
 def _stacks(view: ProcessView) -> Iterator[Sequence[PythonFrame]]:
@@ -156,14 +163,14 @@ def _left_loop(inside: _Side, outside: _Side, at: int) -> str | None:
     if not loops:
         return None
     loop = loops[0]
-    text = _quoted(snapshot, here, loop.lineno)
+    text = quoted(snapshot, here, loop.lineno)
     if text is None:
         return None
     words = f"{outside.name} was behind the loop of line {loop.lineno} ({text}), {inside.name} still in it"
     ends = [item for item in _ends(loop) if item.lineno != here.line]
     skips = _quiet(snapshot, inside.way[at:], outside.name)
     if ends:
-        shown = " or ".join(f"line {item.lineno} ({_quoted(snapshot, here, item.lineno)})" for item in ends[:2])
+        shown = " or ".join(f"line {item.lineno} ({quoted(snapshot, here, item.lineno)})" for item in ends[:2])
         return f"{_capital(words)}. See whether {shown}, which ends it, came out differently: {_DECIDE}{_and(skips)}"
     if skips is not None:
         return f"{_capital(words)}. {skips}"
@@ -185,7 +192,7 @@ def _skipped(one: _Side, other: _Side, at: int) -> str | None:
         if tree is None or frame.line is None:
             continue
         for item, around in deciding_ifs(tree, frame.line):
-            text = _quoted(snapshot, frame, item.lineno)
+            text = quoted(snapshot, frame, item.lineno)
             same = elsewhere is not None and position == at and not (around and not _contains(item, elsewhere))
             if text is None or same:
                 continue
@@ -275,7 +282,8 @@ def _contains(node: ast.stmt, line: int | None) -> bool:
     return line is not None and node.lineno <= line <= (node.end_lineno or 0)
 
 
-def _quoted(snapshot: Snapshot, frame: PythonFrame, line: int) -> str | None:
+def quoted(snapshot: Snapshot, frame: PythonFrame, line: int) -> str | None:
+    """A line of the frame's file in backticks, cut where it is long; None where it is not known."""
     text = line_text(snapshot, PythonFrame(file=frame.file, line=line, function=frame.function))
     if text is None:
         return None

@@ -807,7 +807,7 @@ def test_different_tags_are_named(run: Path) -> None:
     job.raised(1, at=7001)
     report = build_report(job.job(run))
     assert verdict(report) == ("collective-mismatch", None)
-    assert "Rank 0 sends with tag 1, and rank 1 receives with tag 2" in summary(report)
+    assert "Rank 0 sends with tag 1 at train.py:40 in step, and rank 1 receives with tag 2 at" in summary(report)
 
 
 @pytest.mark.parametrize(
