@@ -63,8 +63,11 @@ def at_words(wait: ProcessWait) -> str:
 def meanwhile_words(view: ProcessView, wait: ProcessWait) -> str:
     """Where the other threads were: one may hold the lock, or be the one that should answer."""
     others = other_threads(view) if wait.kind in _OF_OTHERS else []
-    words = [f"{f'the thread {name}' if name else 'another thread'} was at {place_words(at)}" for name, at in others]
-    return f" Meanwhile {' and '.join(words)}." if words else ""
+    if not others:
+        return ""
+    words = " and ".join(item.words for item in others)
+    holds = f": see whether {'it holds' if len(others) == 1 else 'one of them holds'} the lock while it waits there"
+    return f" Meanwhile {words}{holds if wait.kind == 'lock' else ''}."
 
 
 def wait_chain(job: JobView, view: ProcessView) -> Iterator[tuple[ProcessView, ProcessWait]]:

@@ -9,6 +9,7 @@ from typing import Literal
 
 from pytracer.analyze.deaths.ending import asked_to_end
 from pytracer.analyze.evidence.native_stack import image_name
+from pytracer.analyze.naming import place_words
 from pytracer.analyze.parts import innermost_of_program, is_library_file, python_frame
 from pytracer.analyze.view import ProcessView, is_handler_frame
 from pytracer.decode.types.snapshot import Crash
@@ -111,16 +112,33 @@ def waiting_frame(view: ProcessView) -> PythonFrame | None:
     return view.python_frame if stack is None else innermost_of_program(stack)
 
 
-def other_threads(view: ProcessView) -> list[tuple[str | None, PythonFrame]]:
-    """Names and lines of the program's other threads at that moment: one of them may hold what is waited for."""
+@dataclass(frozen=True)
+class OtherThread:
+    """A thread's line of the program, and the function of a library that this line called."""
+
+    name: str | None
+    at: PythonFrame
+    within: str | None
+
+    @property
+    def words(self) -> str:
+        """`the thread actor was at train.py:17 in fill, in Queue.put`."""
+        within = f", in {self.within}" if self.within is not None else ""
+        return f"{f'the thread {self.name}' if self.name else 'another thread'} was at {place_words(self.at)}{within}"
+
+
+def other_threads(view: ProcessView) -> list[OtherThread]:
+    """The program's other threads at that moment: one of them may hold what is waited for."""
     end, snapshot = _end(view), view.process.snapshot
     own = waiting_frame(view)
-    names = {item.pthread: item.name for item in snapshot.threads if item.tid != snapshot.pid}
+    process = next((item.name for item in snapshot.threads if item.tid == snapshot.pid), None)
+    names = {item.pthread: item.name for item in snapshot.threads if item.name != process}  # one without a name has its
     found = []
     for pthread, frames in end.python_threads if end is not None else ():
-        frame = next((python_frame(item) for item in frames if not is_library_file(item.file)), None)
-        if frame is not None and frame != own:
-            found.append((names.get(pthread), frame))
+        at = next((number for number, item in enumerate(frames) if not is_library_file(item.file)), None)
+        if at is not None and python_frame(frames[at]) != own:
+            within = frames[at - 1].function if at else None
+            found.append(OtherThread(names.get(pthread), python_frame(frames[at]), within))
     return found[:_OTHER_THREADS]
 
 
