@@ -26,7 +26,9 @@ def counted(wait: Wait) -> str | None:
         return None
     nth, theirs = wait.counts
     way, done = ("from", "sent") if wait.call.op == "recv" else ("to", "received")
-    return f"rank {wait.waiters[0]} was at message {nth} {way} rank {wait.targets[0]}, which had {done} {theirs or 'none'}"
+    return (
+        f"rank {wait.waiters[0]} was at message {nth} {way} rank {wait.targets[0]}, which had {done} {theirs or 'none'}"
+    )
 
 
 def counted_there(wait: Wait) -> str | None:

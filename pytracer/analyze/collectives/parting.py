@@ -148,7 +148,9 @@ def _handler_line(tree: ast.Module, name: str) -> int | None:
 
 
 def _calls_at(tree: ast.Module, line: int) -> list[ast.Call]:
-    return [item for item in ast.walk(tree) if isinstance(item, ast.Call) and item.lineno <= line <= (item.end_lineno or 0)]
+    return [
+        item for item in ast.walk(tree) if isinstance(item, ast.Call) and item.lineno <= line <= (item.end_lineno or 0)
+    ]
 
 
 def _left_loop(inside: _Side, outside: _Side, at: int) -> str | None:
@@ -157,7 +159,12 @@ def _left_loop(inside: _Side, outside: _Side, at: int) -> str | None:
         return None
     here, there, snapshot = inside.way[at], outside.way[at], inside.view.process.snapshot
     tree = syntax_tree(snapshot, here)
-    if tree is None or here.line is None or there.line is None or scope_of(tree, here.line) != scope_of(tree, there.line):
+    if (
+        tree is None
+        or here.line is None
+        or there.line is None
+        or scope_of(tree, here.line) != scope_of(tree, there.line)
+    ):
         return None
     loops = [item for item in loops_around(tree, here.line) if (item.end_lineno or 0) < there.line]
     if not loops:
@@ -201,14 +208,16 @@ def _skipped(one: _Side, other: _Side, at: int) -> str | None:
             drawn = _DRAWN.search(ast.unparse(item.test)) is not None
             return (
                 f"{place_words(frame)} {where} {text} (line {item.lineno}{leaves}), and {other.name} passed it by: "
-                + (_SEEDS if drawn else f"see whether that came out differently there (files, options, data): {_DECIDE}")
+                + (
+                    _SEEDS
+                    if drawn
+                    else f"see whether that came out differently there (files, options, data): {_DECIDE}"
+                )
             )
     return None
 
 
-def _quiet(
-    snapshot: Snapshot, way: Sequence[PythonFrame], other: str, unless: int | None = None
-) -> str | None:
+def _quiet(snapshot: Snapshot, way: Sequence[PythonFrame], other: str, unless: int | None = None) -> str | None:
     """An `except` around a line of the way that goes on as if nothing were: what it hides from the other ranks.
 
     `unless`: a line of the first frame's function; a `try` that is around both says nothing.
@@ -238,7 +247,13 @@ def goes_on(handler: ast.ExceptHandler) -> bool:
     for item in (handler, *own_nodes(handler)):
         if isinstance(item, ast.Raise):
             return False
-        if isinstance(item, ast.Call) and ast.unparse(item.func) in ("sys.exit", "exit", "os._exit", "os.abort", "quit"):
+        if isinstance(item, ast.Call) and ast.unparse(item.func) in (
+            "sys.exit",
+            "exit",
+            "os._exit",
+            "os.abort",
+            "quit",
+        ):
             return False
     return True
 

@@ -89,7 +89,9 @@ def _has_counterpart(tree: ast.Module, branch: ast.If, line: int) -> bool:
     body = range(branch.body[0].lineno, (branch.body[-1].end_lineno or 0) + 1)
     mine = body if line in body else range((branch.body[-1].end_lineno or 0) + 1, inside.stop)
     return any(
-        ast.unparse(item.func) in own and item.lineno not in mine and (item.lineno in inside or _is_below_if(tree, item))
+        ast.unparse(item.func) in own
+        and item.lineno not in mine
+        and (item.lineno in inside or _is_below_if(tree, item))
         for item in others
     )
 

@@ -46,7 +46,7 @@ WAITED: dict[WaitKind, str] = {
     "flock": "waited for a file lock",
     "debugger": "waited for input to the debugger",
     "input": "waited for input",
-    "open": "waited in open()",
+    "open": "was in open()",
     "child": "waited for a child process",
     "unread-queue": "waited until what it had put into a queue is read",
     "thread-at-exit": "had come to its end, and waited for a thread that is no daemon",

@@ -57,7 +57,9 @@ class CollectiveLateRank:
         """One judgement per group."""
         found = [item for match in job.matches.groups for item in _find(job, match)]
         judgements = tuple(_judge(job, item) for item in found)
-        return judgements or nothing_to_compare(job) or not_found("no rank called a collective that others had given up")
+        return (
+            judgements or nothing_to_compare(job) or not_found("no rank called a collective that others had given up")
+        )
 
     def describe(self, job: JobView, judgement: Judgement[_Late]) -> Description:
         """See Rule."""

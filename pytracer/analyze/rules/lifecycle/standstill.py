@@ -124,6 +124,8 @@ class Standstill:
             (view, wait), ended = chain[-1], death.view
             if wait.kind != "forked-openmp" and not from_time_limit(job, ended):
                 continue
+            if wait.kind == "open":
+                continue  # it may have been opening one file of many
             receiver_ended = wait.kind == "pool" and lacks_receiver(view)
             thread = thread_behind(view, wait)
             gone = _children_gone(job, view) if wait.kind == "queue" and is_between_processes(view) else ()
