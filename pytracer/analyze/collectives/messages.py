@@ -1,4 +1,4 @@
-"""Sends and receives that do not meet: how many each side had called, and what in the source makes their number differ."""
+"""Sends and receives that do not meet: how many each side called, and what makes their number differ."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ def counted_there(wait: Wait) -> str | None:
     if counted(wait) is None or wait.counts is None:
         return None
     nth, theirs = wait.counts
-    return f"message {nth}, rank {wait.targets[0]} had {'sent' if wait.call.op == 'recv' else 'received'} {theirs or 'none'}"
+    done = "sent" if wait.call.op == "recv" else "received"
+    return f"message {nth}, rank {wait.targets[0]} had {done} {theirs or 'none'}"
 
 
 def number_advice(job: JobView, wait: Wait) -> str | None:

@@ -27,8 +27,8 @@ _LONGEST = 80  # characters of a quoted line
 _DECIDE = "let one rank decide and broadcast it, or all_reduce() the flag, so that all take the same way."
 _DRAWN = re.compile(r"\brand\w*\s*\(|random|bernoulli|\bchoice\(|uniform\(")
 _SEEDS = (
-    "it draws from a generator of each rank's own: give it the same seed on all ranks, one of its own if the data needs "
-    "different ones, or broadcast what is drawn."
+    "it draws from a generator of each rank's own: give it the same seed on all ranks, one of its own if the data "
+    "needs different ones, or broadcast what is drawn."
 )
 _ROUNDS = (
     "make it the same on all ranks: drop what is left over, or pad it; DistributedDataParallel's join() allows it to "
@@ -131,8 +131,9 @@ def _in_handler(one: _Side, other: _Side, at: int) -> str | None:
         if line is None or any(called_name(item) == name for item in _calls_at(tree, caller.line)):
             continue
         return (
-            f"{_capital(one.name)} was in {name}(), a signal's handler (line {line}): the signal came to {one.name} and "
-            f"not to {other.name}. A handler must not communicate: let it set a flag, all_reduce() the flag (MAX) in "
+            f"{_capital(one.name)} was in {name}(), a signal's handler (line {line}): the signal came to {one.name} "
+            f"and not to {other.name}. A handler must not communicate: let it set a flag, all_reduce() the "
+            "flag (MAX) in "
             "each step, and save or leave where all ranks see it set."
         )
     return None
@@ -141,9 +142,11 @@ def _in_handler(one: _Side, other: _Side, at: int) -> str | None:
 def _handler_line(tree: ast.Module, name: str) -> int | None:
     """Of `signal.signal(signal.SIGUSR1, save)`."""
     for item in ast.walk(tree):
-        if isinstance(item, ast.Call) and ast.unparse(item.func) in ("signal.signal", "signal") and len(item.args) > 1:
-            if ast.unparse(item.args[1]).rpartition(".")[2] == name:
-                return item.lineno
+        if not isinstance(item, ast.Call) or len(item.args) < 2:
+            continue
+        sets = ast.unparse(item.func) in ("signal.signal", "signal")
+        if sets and ast.unparse(item.args[1]).rpartition(".")[2] == name:
+            return item.lineno
     return None
 
 
@@ -236,8 +239,9 @@ def _quiet(snapshot: Snapshot, way: Sequence[PythonFrame], other: str, unless: i
             if handler is not None:
                 return (
                     f"{place_words(frame)} is in a `try` whose `except` (line {handler.lineno}) goes on: an error "
-                    f"that {other} alone caught there would cost it this collective. Look for it in that rank's output; then "
-                    "let the error end the rank, or all ranks skip together."
+                    f"that {other} alone caught there would cost it this collective. Look for it in that rank's "
+                    "output; "
+                    "then let the error end the rank, or all ranks skip together."
                 )
     return None
 

@@ -41,8 +41,8 @@ ADVICE: dict[WaitKind, str] = {
     "whose process was killed, never does. Pass a timeout to wait(), get() or result().",
     "flock": "Look for the process that has the lock (`lslocks`): one that waits for this rank itself, such as in a "
     "collective, never releases it. Communicate outside of the locked part.",
-    "debugger": "Take the breakpoint out: below torchrun a rank has no terminal of its own, and the others wait for it. "
-    "torch.distributed.breakpoint() stops one rank and keeps the others waiting at a barrier; or debug with one process.",
+    "debugger": "Take the breakpoint out: below torchrun a rank has no terminal of its own, and the others wait for "
+    "it. torch.distributed.breakpoint() stops one rank and keeps the others at a barrier; or debug with one process.",
     "input": "A rank has no terminal to read from below a launcher: pass what it asks for as an option or a file.",
     "open": "open() waits where the path is a named pipe (FIFO) that nobody writes to or reads from, or on a network "
     "file system that does not answer: `ls -l` the path. Start the other end of the pipe first, on every rank.",

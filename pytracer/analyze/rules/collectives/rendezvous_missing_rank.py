@@ -9,8 +9,8 @@ it hangs before it joins. More ranks are counted (world_size, WORLD_SIZE) than p
 What to do: let all ranks join first and prepare afterwards, with a barrier, or pass a longer `timeout` to
 init_process_group().
 
-How it can be wrong: a process that joins by means of its own, such as a store that it passes, leaves no such record. Ranks
-of another host, whose recordings are not here, look as if they had not been started.
+How it can be wrong: a process that joins by means of its own, such as a store that it passes, leaves no such record.
+Ranks of another host, whose recordings are not here, look as if they had not been started.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_f
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.decode.types.journal import Rendezvous
 from pytracer.report.job import Evidence, PythonFrame
-
 
 _MOST = 65536  # a recording may name any size
 
@@ -131,8 +130,8 @@ def _describe_missing(job: JobView, found: _Late) -> Description:
     waiters = span_words(sorted(item.data.rank for item in found.waiting if item.data.rank is not None))
     given = "world_size=" if "world_size" in join.data.passed else "WORLD_SIZE="
     return Description(
-        f"{capital(waiters)} waited {time_words(join.waited_ns)} in init_process_group(){at} for a job of {size} ranks, "
-        f"and no process of {span_words(found.missing)} was recorded.",
+        f"{capital(waiters)} waited {time_words(join.waited_ns)} in init_process_group(){at} for a job of {size} "
+        f"ranks, and no process of {span_words(found.missing)} was recorded.",
         [
             Evidence(
                 "rank-state",
@@ -142,8 +141,8 @@ def _describe_missing(job: JobView, found: _Late) -> Description:
             ),
             *symptom_evidence(job),
         ],
-        f"{given}{size} must be the number of processes that are started, and {count} came: give mp.spawn(nprocs=...) or "
-        f"the launcher the same number, or take {given.rstrip('=')} from what was started. If {span_words(found.missing)} "
+        f"{given}{size} must be the number of processes that are started, and {count} came: give mp.spawn(nprocs=...) "
+        f"or the launcher the same number, or take {given.rstrip('=')} from what was started. If {span_words(found.missing)} "
         "should run on other hosts, start them there with the same MASTER_ADDR and MASTER_PORT.",
         ["the processes of other hosts, whose recordings are not here"],
         has_place=True,

@@ -40,7 +40,7 @@ from pytracer.analyze.evidence.waits import (
     lacks_receiver,
     wait_of,
 )
-from pytracer.analyze.naming import introduction, name_words, place_words
+from pytracer.analyze.naming import introduction, name_words
 from pytracer.analyze.platform.signals import SIGHUP, SIGINT, SIGQUIT, SIGTERM, signal_name
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.view import Death, JobView, ProcessView

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from pytracer.analyze.engine import build_report
 from pytracer.decode.job.merge import load_job
