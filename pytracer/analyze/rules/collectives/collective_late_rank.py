@@ -69,7 +69,8 @@ class CollectiveLateRank:
         waited = (item.call.completed_ns or 0) - (_begun(item.call) or 0)
         return Description(
             f"{capital(rank)} came to {item.own.op} (collective {number} of {group_words(item.match)})"
-            f"{at_place(item.own)} {time_words(item.gap_ns)} after {waiter}, which had given up after {time_words(waited)}.",
+            f"{at_place(item.own)} {time_words(item.gap_ns)} after {waiter}, which had given up after "
+            f"{time_words(waited)}.",
             [
                 Evidence(
                     "collective-state",
@@ -133,7 +134,8 @@ def _advice(item: _Late, rank: str, waiter: str) -> str:
     if lock is not None:
         return (
             f"{capital(lock)} comes before that call: {waiter} may have held that lock while it waited there for "
-            f"{rank}, which waited for the lock. Release it before any collective, and let one rank prepare while the others "
+            f"{rank}, which waited for the lock. Release it before any collective, and let one rank prepare "
+            "while the others "
             "wait in a barrier outside of it."
         )
     seen = last_seen(item.late).sentence if item.late.process.snapshot.collectives[1:] else None

@@ -142,7 +142,8 @@ def _describe_missing(job: JobView, found: _Late) -> Description:
             *symptom_evidence(job),
         ],
         f"{given}{size} must be the number of processes that are started, and {count} came: give mp.spawn(nprocs=...) "
-        f"or the launcher the same number, or take {given.rstrip('=')} from what was started. If {span_words(found.missing)} "
+        f"or the launcher the same number, or take {given.rstrip('=')} from what was started. If "
+        f"{span_words(found.missing)} "
         "should run on other hosts, start them there with the same MASTER_ADDR and MASTER_PORT.",
         ["the processes of other hosts, whose recordings are not here"],
         has_place=True,
