@@ -39,7 +39,13 @@ UNDECIDED = frozenset(
         *("worker-death", "other-death", "first-death", "dataloader-timeout", "standstill", "watchdog-abort"),
         "rendezvous-missing-rank",
         "rendezvous-mismatch",  # another job may have had the port
-        *("collective-missing-rank", "uneven-inputs", "two-openmp-runtimes", "wrong-library-loaded"),
+        *(
+            "collective-missing-rank",
+            "collective-late-rank",
+            "uneven-inputs",
+            "two-openmp-runtimes",
+            "wrong-library-loaded",
+        ),
     }
 )
 # Exceptions that the same code raises again, whatever its input is.

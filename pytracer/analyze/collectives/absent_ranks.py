@@ -22,7 +22,7 @@ from pytracer.blackbox.schema import REQUEST_SIGNAL
 from pytracer.decode.types.snapshot import Collective
 from pytracer.report.job import Confidence, Evidence
 
-_TIME_OUT = re.compile(r"timed out|time-?out", re.IGNORECASE)
+TIME_OUT = re.compile(r"timed out|time-?out", re.IGNORECASE)
 _TEARDOWN = ("destroy_process_group", "shutdown", "_shutdown_backend")
 
 
@@ -131,7 +131,7 @@ def _failed_before(view: ProcessView, wait: Wait) -> bool:
 def _timed_out(job: JobView, wait: Wait) -> bool:
     """Whether a waiting rank gave up by itself: had the other one died, its connection would have been closed."""
     errors = [view.exception for view in views_of(job, wait.waiters)]
-    return any(error is not None and _TIME_OUT.search(error.message or "") for error in errors)
+    return any(error is not None and TIME_OUT.search(error.message or "") for error in errors)
 
 
 def _stood(view: ProcessView) -> bool:

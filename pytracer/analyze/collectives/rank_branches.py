@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pytracer.analyze.collectives.description import place_of
-from pytracer.analyze.evidence.program_syntax import deciding_ifs
+from pytracer.analyze.evidence.program_syntax import deciding_ifs, own_nodes, scope_of
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
@@ -70,7 +70,38 @@ def _branches(view: ProcessView, call: Collective) -> Iterator[_Branch]:
         if tree is None or frame.line is None:
             continue
         for item, around in deciding_ifs(tree, frame.line):
+            if around and _has_counterpart(tree, item, frame.line):
+                continue
             head = PythonFrame(file=frame.file, line=item.lineno, function=frame.function)
             text = line_text(snapshot, head)
             if text is not None:
                 yield _Branch(frame, item.lineno, text, around, bool(_RANK.search(ast.unparse(item.test))))
+
+
+def _has_counterpart(tree: ast.Module, branch: ast.If, line: int) -> bool:
+    """Whether the function calls the same beside the branch: `if rank == 0: barrier()` after `if rank != 0: barrier()`.
+
+    The other ranks call it there, then: the branch is no reason why they did not.
+    """
+    own = {ast.unparse(item.func) for item in _calls(branch) if item.lineno <= line <= (item.end_lineno or 0)}
+    others = [item for item in own_nodes(scope_of(tree, line)) if isinstance(item, ast.Call)]
+    inside = range(branch.lineno, (branch.end_lineno or branch.lineno) + 1)
+    body = range(branch.body[0].lineno, (branch.body[-1].end_lineno or 0) + 1)
+    mine = body if line in body else range((branch.body[-1].end_lineno or 0) + 1, inside.stop)
+    return any(
+        ast.unparse(item.func) in own
+        and item.lineno not in mine
+        and (item.lineno in inside or _is_below_if(tree, item))
+        for item in others
+    )
+
+
+def _is_below_if(tree: ast.Module, call: ast.Call) -> bool:
+    """Whether it stands in another branch on the rank."""
+    return any(
+        around and _RANK.search(ast.unparse(item.test)) is not None for item, around in deciding_ifs(tree, call.lineno)
+    )
+
+
+def _calls(node: ast.AST) -> Iterator[ast.Call]:
+    return (item for item in ast.walk(node) if isinstance(item, ast.Call))

@@ -22,13 +22,19 @@ from pytracer.decode.types.snapshot import Collective, Job, Process
 
 @dataclass(frozen=True)
 class Wait:
-    """These ranks wait for those, in one operation. `tags`: sender and receiver named different ones."""
+    """These ranks wait for those, in one operation. `tags`: sender and receiver named different ones.
+
+    Of a message, where nothing was forgotten: `counts`: which of the waiter's to or from that peer it is, from 1, and
+    how many counterparts the peer had called; `other`: the last of these, of different tags the one with this number.
+    """
 
     waiters: tuple[int, ...]
     targets: tuple[int, ...]
     call: Collective
     group: GroupMatch | None
     tags: tuple[int, int] | None = None
+    counts: tuple[int, int] | None = None
+    other: Collective | None = None
 
 
 @dataclass(frozen=True)
@@ -138,7 +144,11 @@ def _point_to_point(messages: _Messages) -> Iterable[Wait]:
         theirs = messages.of_peer(group, rank, peer, op)
         hanging = _unmatched(by_rank[rank], other, items, theirs)
         if hanging is not None:
-            yield Wait((rank,), (peer,), hanging, messages.groups[group], _tags(hanging, theirs))
+            tagged, last = _tagged(hanging, theirs), theirs[-1] if theirs else None
+            tags = (hanging.tag or 0, tagged.tag or 0) if tagged is not None else None
+            whole = not (_forgot(by_rank[rank]) or _forgot(other))
+            counts = (items.index(hanging) + 1, len(theirs)) if whole else None
+            yield Wait((rank,), (peer,), hanging, messages.groups[group], tags, counts, tagged or last)
 
 
 def _unequal(messages: _Messages) -> Iterable[Unequal]:
@@ -174,12 +184,12 @@ def _forgot(process: Process) -> bool:
     return bool(process.snapshot.collectives) and process.snapshot.collectives[0].number != 1
 
 
-def _tags(item: Collective, theirs: list[Collective]) -> tuple[int, int] | None:
-    """The tags of both sides when the counterpart by number carries another one."""
+def _tagged(item: Collective, theirs: list[Collective]) -> Collective | None:
+    """The counterpart by number, where it carries another tag."""
     other = next((call for call in theirs if call.sequence_nr == item.sequence_nr), None)
     if other is None or other.tag is None or item.tag is None or other.tag == item.tag:
         return None
-    return item.tag, other.tag
+    return other
 
 
 def _cycles(edges: dict[int, set[int]]) -> Iterable[tuple[int, ...]]:

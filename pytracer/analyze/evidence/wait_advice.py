@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
-from pytracer.analyze.evidence.program_syntax import own_nodes, scope_of
+from pytracer.analyze.evidence.program_syntax import called_name, own_nodes, scope_of
 from pytracer.analyze.evidence.waits import LET_THREAD_END, ProcessWait, WaitKind
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 
+_READERS = ("run", "check_output", "getoutput", "getstatusoutput")  # these read what is printed
+_COMMAND = 60
 _OUTPUTS = ("stdout", "stderr")
 ADVICE: dict[WaitKind, str] = {
     "forked-openmp": "The OpenMP threads of the parent do not exist in a forked child. Start it by spawn or forkserver "
@@ -36,6 +39,13 @@ ADVICE: dict[WaitKind, str] = {
     "raises; get(timeout=...) ends the wait.",
     "notice": "Look at who should have called notify(), set() or finished the task: a worker that died, or a pool "
     "whose process was killed, never does. Pass a timeout to wait(), get() or result().",
+    "flock": "Look for the process that has the lock (`lslocks`): one that waits for this rank itself, such as in a "
+    "collective, never releases it. Communicate outside of the locked part.",
+    "debugger": "Take the breakpoint out: below torchrun a rank has no terminal of its own, and the others wait for "
+    "it. torch.distributed.breakpoint() stops one rank and keeps the others at a barrier; or debug with one process.",
+    "input": "A rank has no terminal to read from below a launcher: pass what it asks for as an option or a file.",
+    "open": "open() waits where the path is a named pipe (FIFO) that nobody writes to or reads from, or on a network "
+    "file system that does not answer: `ls -l` the path. Start the other end of the pipe first, on every rank.",
     "event-loop": "Look at the tasks that the loop should have run: one that failed is silent until it is awaited, and "
     "whoever waits for its answer waits for ever. Await the tasks, too (asyncio.TaskGroup, gather), or give them "
     "add_done_callback(); asyncio.wait_for() limits a wait.",
@@ -45,15 +55,12 @@ ADVICE: dict[WaitKind, str] = {
 
 def wait_advice(view: ProcessView, wait: ProcessWait) -> str:
     """Of its kind; of a child that was started with a pipe, by the function that waits for it, about that."""
-    return _unread_pipe(view, wait) or ADVICE[wait.kind]
+    return _unread_pipe(view, wait) or _own_input(view, wait) or ADVICE[wait.kind]
 
 
 def _unread_pipe(view: ProcessView, wait: ProcessWait) -> str | None:
-    tree = syntax_tree(view.process.snapshot, wait.at) if wait.kind == "child" else None
-    if tree is None or wait.at is None or wait.at.line is None:
-        return None
-    for item in own_nodes(scope_of(tree, wait.at.line)):
-        if not isinstance(item, ast.Call) or item.lineno > wait.at.line:
+    for item in _starts(view, wait):
+        if called_name(item) in _READERS:
             continue
         pipes = [word.arg for word in item.keywords if word.arg in _OUTPUTS and _is_pipe(word.value)]
         if pipes:
@@ -63,6 +70,33 @@ def _unread_pipe(view: ProcessView, wait: ProcessWait) -> str | None:
                 "DEVNULL or a file. If it writes less than that, look at what else it waits for."
             )
     return None
+
+
+def _own_input(view: ProcessView, wait: ProcessWait) -> str | None:
+    """A program that is started without an input of its own has that of the rank."""
+    for item in _starts(view, wait):
+        command = ast.unparse(item.args[0]) if item.args else None
+        given = any(word.arg in ("stdin", "input") or word.arg is None for word in item.keywords)
+        if command is None or given or "sys.executable" in command or called_name(item) not in (*_READERS, "Popen"):
+            continue
+        shown = command if len(command) <= _COMMAND else f"{command[: _COMMAND - 3]}..."
+        return (
+            f"Line {item.lineno} runs `{shown}`: print what it is given there, and run it by hand. It has this rank's "
+            "standard input: what it reads from there (no file was named, a password is asked for) never comes. Pass "
+            "stdin=subprocess.DEVNULL, and a timeout."
+        )
+    return None
+
+
+def _starts(view: ProcessView, wait: ProcessWait) -> Iterator[ast.Call]:
+    """The calls by which the function that waits for a child starts one by subprocess, up to that line."""
+    tree = syntax_tree(view.process.snapshot, wait.at) if wait.kind == "child" else None
+    if tree is None or wait.at is None or wait.at.line is None:
+        return
+    for item in own_nodes(scope_of(tree, wait.at.line)):
+        is_start = isinstance(item, ast.Call) and called_name(item) in (*_READERS, "Popen", "call", "check_call")
+        if isinstance(item, ast.Call) and is_start and item.lineno <= wait.at.line:
+            yield item
 
 
 def _is_pipe(value: ast.expr) -> bool:

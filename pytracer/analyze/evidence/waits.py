@@ -9,6 +9,7 @@ from typing import Literal
 
 from pytracer.analyze.deaths.ending import asked_to_end
 from pytracer.analyze.evidence.native_stack import image_name
+from pytracer.analyze.naming import place_words
 from pytracer.analyze.parts import innermost_of_program, is_library_file, python_frame
 from pytracer.analyze.view import ProcessView, is_handler_frame
 from pytracer.decode.types.snapshot import Crash
@@ -21,6 +22,10 @@ WaitKind = Literal[
     "forked-notice",
     "lock",
     "lock-file",
+    "flock",
+    "debugger",
+    "input",
+    "open",
     "child",
     "unread-queue",
     "thread-at-exit",
@@ -38,6 +43,10 @@ WAITED: dict[WaitKind, str] = {
     "forked-notice": "waited in a forked child for a thread that exists in its parent only",
     "lock": "waited for a lock",
     "lock-file": "waited for a lock file",
+    "flock": "waited for a file lock",
+    "debugger": "waited for input to the debugger",
+    "input": "waited for input",
+    "open": "was in open()",
     "child": "waited for a child process",
     "unread-queue": "waited until what it had put into a queue is read",
     "thread-at-exit": "had come to its end, and waited for a thread that is no daemon",
@@ -55,6 +64,11 @@ LET_THREAD_END = (
 _LIBC = re.compile(r"(libc|libpthread)[.-]")
 _OPENMP = re.compile(r"(libgomp|libiomp5|libomp)\b")
 _CHILD = re.compile(r"/(multiprocessing/popen_\w+|subprocess)\.py$")
+_WITH_CHILD = ("Popen.communicate", "Popen._communicate")  # reads what it prints, until it ends
+_DEBUGGER = re.compile(r"/(pdb|ipdb/__main__|IPython/(terminal|core)/debugger|pudb/debugger)\.py$")
+_INPUT = ("builtin_input", "builtin_input_impl", "PyOS_Readline")
+_OPEN = re.compile(r"_*(open|openat)(64)?(_nocancel)?$")  # glibc
+_FLOCK = ("fcntl_flock", "fcntl_flock_impl", "fcntl_lockf", "fcntl_lockf_impl")
 _QUEUE = re.compile(r"/(multiprocessing/queues|queue)\.py$")
 _QUEUE_OR_LOCK = re.compile(r"/(multiprocessing/\w+|queue|threading|selectors)\.py$")
 # The loops of workers; multiprocessing.pool's, in a file of _QUEUE_OR_LOCK, is known by its function.
@@ -98,16 +112,33 @@ def waiting_frame(view: ProcessView) -> PythonFrame | None:
     return view.python_frame if stack is None else innermost_of_program(stack)
 
 
-def other_threads(view: ProcessView) -> list[tuple[str | None, PythonFrame]]:
-    """Names and lines of the program's other threads at that moment: one of them may hold what is waited for."""
+@dataclass(frozen=True)
+class OtherThread:
+    """A thread's line of the program, and the function of a library that this line called."""
+
+    name: str | None
+    at: PythonFrame
+    within: str | None
+
+    @property
+    def words(self) -> str:
+        """`the thread actor was at train.py:17 in fill, in Queue.put`."""
+        within = f", in {self.within}" if self.within is not None else ""
+        return f"{f'the thread {self.name}' if self.name else 'another thread'} was at {place_words(self.at)}{within}"
+
+
+def other_threads(view: ProcessView) -> list[OtherThread]:
+    """The program's other threads at that moment: one of them may hold what is waited for."""
     end, snapshot = _end(view), view.process.snapshot
     own = waiting_frame(view)
-    names = {item.pthread: item.name for item in snapshot.threads if item.tid != snapshot.pid}
+    process = next((item.name for item in snapshot.threads if item.tid == snapshot.pid), None)
+    names = {item.pthread: item.name for item in snapshot.threads if item.name != process}  # one without a name has its
     found = []
     for pthread, frames in end.python_threads if end is not None else ():
-        frame = next((python_frame(item) for item in frames if not is_library_file(item.file)), None)
-        if frame is not None and frame != own:
-            found.append((names.get(pthread), frame))
+        at = next((number for number, item in enumerate(frames) if not is_library_file(item.file)), None)
+        if at is not None and python_frame(frames[at]) != own:
+            within = frames[at - 1].function if at else None
+            found.append(OtherThread(names.get(pthread), python_frame(frames[at]), within))
     return found[:_OTHER_THREADS]
 
 
@@ -146,8 +177,13 @@ def _kind(view: ProcessView) -> WaitKind | None:
     if not stack:
         return None
     inner, near = stack[0], stack[:_NEAR]
-    if _CHILD.search(inner.file or ""):
+    if any(_DEBUGGER.search(frame.file or "") for frame in stack):
+        return "debugger"
+    if _CHILD.search(inner.file or "") or any(frame.function in _WITH_CHILD for frame in near):
         return "child"
+    called = _system_call(native)
+    if called is not None:
+        return called
     if _LOCK_FILE.search(inner.file or "") and _last_word(inner) in ("wait", "acquire"):
         return "lock-file"
     if any(_QUEUE.search(frame.file or "") and frame.function == _FEEDER_JOIN for frame in near):
@@ -171,6 +207,18 @@ def _kind(view: ProcessView) -> WaitKind | None:
     if not locked or is_library_file(inner.file):
         return None
     return "forked-lock" if was_forked(view) and _is_alone(view) else "lock"
+
+
+def _system_call(native: Sequence[NativeFrame]) -> WaitKind | None:
+    """A call that returns at once where all is well; by the innermost frames."""
+    names = [frame.function or "" for frame in native[: _NEAR + 3]]
+    if any(name in _FLOCK for name in names):
+        return "flock"
+    if any(name in _INPUT for name in names):
+        return "input"
+    first = next((frame for frame in native if frame.function is not None), None)
+    is_open = first is not None and _OPEN.fullmatch(first.function or "") and _LIBC.match(image_name(first.image))
+    return "open" if is_open else None
 
 
 def is_between_processes(view: ProcessView) -> bool:

@@ -6,6 +6,7 @@ accompany.
 from __future__ import annotations
 
 from pytracer.analyze.rules.base import AnyRule
+from pytracer.analyze.rules.collectives.collective_late_rank import CollectiveLateRank
 from pytracer.analyze.rules.collectives.collective_mismatch import CollectiveMismatch
 from pytracer.analyze.rules.collectives.collective_missing_rank import CollectiveMissingRank
 from pytracer.analyze.rules.collectives.collective_wait import CollectiveWait
@@ -101,6 +102,7 @@ RULES: tuple[AnyRule, ...] = (
     CollectiveMismatch(),
     PointToPointUnmatched(),
     CollectiveMissingRank(),
+    CollectiveLateRank(),
     ConditionalCollective(),
     UnevenInputs(),
     CollectiveWait(),

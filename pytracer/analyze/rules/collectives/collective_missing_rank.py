@@ -22,8 +22,8 @@ from pytracer.analyze.deaths.attribution import symptom_evidence
 from pytracer.analyze.evidence.ended_threads import EndedThread, ended_thread_evidence, thread_behind
 from pytracer.analyze.evidence.handled import handled_at_end
 from pytracer.analyze.evidence.loaders import loading_words, slow_worker
-from pytracer.analyze.evidence.wait_advice import wait_advice
-from pytracer.analyze.evidence.waits import WAITED, wait_of, was_asleep
+from pytracer.analyze.evidence.wait_chain import Blocked, blocked
+from pytracer.analyze.evidence.waits import wait_of, was_asleep
 from pytracer.analyze.naming import name_words, place_words, samples_words
 from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.rules.account import account, nothing_to_compare
@@ -65,9 +65,11 @@ class CollectiveMissingRank:
         worker = _worker(job, item)
         thread = _thread(item) if worker is None else None
         why = f": {loading_words(worker, item.views[0].process.ended_mono_ns)}" if worker is not None else ""
+        kept = blocked(job, worker) if worker is not None else None
+        why += f", and {kept.words}" if kept is not None else ""
         why += f": {thread.words}" if thread is not None else ""
         if worker is None and thread is None:
-            why = _last_place(item, ranks)
+            why = _last_place(job, item, ranks)
         handled = handled_at_end(item.views[0]) if len(item.views) == 1 and worker is None and thread is None else None
         if handled is not None:
             why += f", handling {handled.words}" if why else f"; {ranks} was handling {handled.words}"
@@ -80,40 +82,47 @@ class CollectiveMissingRank:
                 paired_before(job, item),
                 *symptom_evidence(job),
             ],
-            f"{thread.advice} {_advice(item, ranks)}"
+            f"{thread.advice} {_advice(job, item, ranks)}"
             if thread is not None
             else _advice_while_running(item, ranks)
             if item.goes_on
-            else _advice(item, ranks)
+            else _advice(job, item, ranks)
             if worker is None
+            else kept.advice
+            if kept is not None
             else _loader_advice(worker),
             [f"the collectives of {span_words(unknown)}: no readable record" if unknown else None],
         )
 
 
-def _last_place(item: Absence, ranks: str) -> str:
+def _last_place(job: JobView, item: Absence, ranks: str) -> str:
     """What the one rank that lived on did there, from the stacks of its end."""
     view = item.views[0]
     frame = view.python_frame
     if len(item.views) > 1 or item.fate != "late" or view.raised or frame is None or is_library_file(frame.file):
         return ""
-    wait = wait_of(view)
-    was = WAITED[wait.kind] if wait is not None else "slept" if was_asleep(view) else "was"
-    return f"; {at_its_end(view)}, {ranks} {was} at {place_words(frame)}"
+    waits = blocked(job, view)
+    did = waits.words if waits is not None else f"{'slept' if was_asleep(view) else 'was'} at {place_words(frame)}"
+    return f"; {at_its_end(view)}, {ranks} {did}"
 
 
-def _advice(item: Absence, ranks: str) -> str:
+def _advice(job: JobView, item: Absence, ranks: str) -> str:
     """With the line where the rank was when it ended: there it spent the time, or hung."""
     frames = [view.python_frame for view in item.views]
-    wait = wait_of(item.views[0]) if len(item.views) == 1 and item.fate == "late" else None
-    if wait is not None:
-        return wait_advice(item.views[0], wait)
+    waits = _blocked(job, item)
+    if waits is not None:
+        return waits.advice
     if len(frames) == 1 and frames[0] is not None and item.fate == "late":
         return (
             f"Look at {place_words(frames[0])}, where {ranks} was when it was ended: it is slow, waits for something, "
             "or is a branch that the other ranks did not take."
         )
     return f"Look at what {ranks} did after {'its' if len(item.ranks) == 1 else 'their'} last collective."
+
+
+def _blocked(job: JobView, item: Absence) -> Blocked | None:
+    """What the one absent rank waited for itself."""
+    return blocked(job, item.views[0]) if len(item.views) == 1 and item.fate == "late" else None
 
 
 def _advice_while_running(item: Absence, ranks: str) -> str:

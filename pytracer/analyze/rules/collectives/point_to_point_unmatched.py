@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from pytracer._text import capital, count_words
 from pytracer.analyze.collectives.absent_ranks import confidence_of_circle, last_seen, wait_evidence, wait_words
 from pytracer.analyze.collectives.description import at_place, call_words, place_of, span_words
+from pytracer.analyze.collectives.messages import counted_there, number_advice, tag_advice
 from pytracer.analyze.collectives.wait_graph import Unequal, Wait
 from pytracer.analyze.deaths.attribution import symptom_evidence, views_of, waited_ns
 from pytracer.analyze.rules.account import account
@@ -144,11 +145,30 @@ def _describe_circle(job: JobView, found: _Circle) -> Description:
     way = " -> ".join(str(rank) for rank in (*cycle[:8], *(("...",) if len(cycle) > 8 else ()), cycle[0]))
     return Description(
         f"{capital(span_words(cycle))} wait for each other in a cycle ({way}): "
-        f"{'; '.join(wait_words(wait) for wait in found.waits[:_LISTED])}.",
+        f"{'; '.join(_with_count(wait) for wait in found.waits[:_LISTED])}.",
         symptom_evidence(job),
-        "Let some ranks send before they receive, or start both with batch_isend_irecv()."
-        if found.messages_only
-        else "Make every receive have its send, and every collective be called by all ranks, in one order.",
+        _circle_advice(job, found),
+    )
+
+
+def _with_count(wait: Wait) -> str:
+    """A message without counterpart, with the number that each side had called."""
+    said = counted_there(wait) if wait.call.point_to_point else None
+    return f"{wait_words(wait)}{f': {said}' if said is not None else ''}"
+
+
+def _count(wait: Wait) -> str:
+    said = counted_there(wait)
+    return f" ({said})" if said is not None else ""
+
+
+def _circle_advice(job: JobView, found: _Circle) -> str:
+    if found.messages_only:
+        return "Let some ranks send before they receive, or start both with batch_isend_irecv()."
+    messages = [wait for wait in found.waits if wait.call.point_to_point]
+    return next(
+        (words for wait in messages if (words := number_advice(job, wait)) is not None),
+        "Make every receive have its send, and every collective be called by all ranks, in one order.",
     )
 
 
@@ -156,13 +176,15 @@ def _describe_tags(job: JobView, wait: Wait) -> Description:
     mine, theirs = wait.tags or (0, 0)
     rank, peer = wait.waiters[0], wait.targets[0]
     sends = wait.call.op == "send"
-    sender, receiver = ((rank, mine), (peer, theirs)) if sends else ((peer, theirs), (rank, mine))
+    own, other = (rank, mine, wait.call), (peer, theirs, wait.other)
+    sender, receiver = (own, other) if sends else (other, own)
+    places = [at_place(call) if call is not None else "" for _, _, call in (sender, receiver)]
     return Description(
-        f"Rank {sender[0]} sends with tag {sender[1]}, and rank {receiver[0]} receives with tag {receiver[1]}: "
-        "the messages never meet.",
+        f"Rank {sender[0]} sends with tag {sender[1]}{places[0]}, and rank {receiver[0]} receives with tag "
+        f"{receiver[1]}{places[1]}: the messages never meet.",
         [wait_evidence(other) for other in job.waiting.waits if other.waiters[0] in (rank, peer)]
         + symptom_evidence(job),
-        "Use the same tag on both sides.",
+        tag_advice(job, wait),
     )
 
 
@@ -202,7 +224,7 @@ def _describe_alone(job: JobView, wait: Wait) -> Description:
     peer = wait.targets[0]
     never = "never sent" if wait.call.op == "recv" else "never received"
     return Description(
-        f"{capital(wait_words(wait))}, and rank {peer} {never} that message.",
+        f"{capital(wait_words(wait))}, and rank {peer} {never} that message{_count(wait)}.",
         [*(last_seen(view) for view in views_of(job, [peer])), *symptom_evidence(job)],
-        f"Look at what rank {peer} did instead; every send needs its receive.",
+        number_advice(job, wait) or f"Look at what rank {peer} did instead; every send needs its receive.",
     )

@@ -1,22 +1,23 @@
 """rendezvous-missing-rank: a rank had not called init_process_group() when the others gave up waiting for it there.
 
 What: a rank's call of init_process_group() ended by a time-out, and another process of the same job, alive then, had
-not called it.
+not called it; or no process with some of the ranks was ever there.
 
 Why it happens: one rank downloads, tokenizes or reads first what the others find ready; or it is on a slower host; or
-it hangs before it joins.
+it hangs before it joins. More ranks are counted (world_size, WORLD_SIZE) than processes are started.
 
 What to do: let all ranks join first and prepare afterwards, with a barrier, or pass a longer `timeout` to
 init_process_group().
 
 How it can be wrong: a process that joins by means of its own, such as a store that it passes, leaves no such record.
+Ranks of another host, whose recordings are not here, look as if they had not been started.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from pytracer._text import capital, span_words, time_words
+from pytracer._text import capital, count_words, span_words, time_words
 from pytracer.analyze.collectives.absent_ranks import at_its_end
 from pytracer.analyze.collectives.rendezvous import Join, find_mismatch, open_joins
 from pytracer.analyze.deaths.attribution import symptom_evidence
@@ -30,6 +31,8 @@ from pytracer.analyze.view import JobView, ProcessView
 from pytracer.decode.types.journal import Rendezvous
 from pytracer.report.job import Evidence, PythonFrame
 
+_MOST = 65536  # a recording may name any size
+
 
 @dataclass(frozen=True)
 class _Late:
@@ -37,6 +40,8 @@ class _Late:
 
     waiting: tuple[Join, ...]
     absent: tuple[ProcessView, ...]
+    missing: tuple[int, ...] = ()
+    """Ranks that no process had, where nobody else was late."""
 
 
 class RendezvousMissingRank:
@@ -51,6 +56,9 @@ class RendezvousMissingRank:
         waiting.sort(key=lambda join: -join.waited_ns)
         first = min((join.view.process.ended_mono_ns or 0 for join in waiting), default=0)
         absent = tuple(view for view in job.views if first and _had_not_called(view, first))
+        missing = _never_there(job, waiting) if not absent else ()
+        if missing:
+            return (_judge_missing(job, tuple(waiting), missing),)
         if not waiting or not absent:
             return not_found("no rank gave up in init_process_group() while another one had not called it")
         found = _Late(tuple(waiting), absent)
@@ -62,6 +70,8 @@ class RendezvousMissingRank:
 
     def describe(self, job: JobView, judgement: Judgement[_Late]) -> Description:
         """See Rule."""
+        if judgement.found.missing:
+            return _describe_missing(job, judgement.found)
         found, view = judgement.found, judgement.found.absent[0]
         join, caller = found.waiting[0], found.waiting[0].data.caller
         absent = span_words([item.process.rank for item in found.absent if item.process.rank is not None])
@@ -95,6 +105,49 @@ class RendezvousMissingRank:
             "init_process_group() first and prepare afterwards, with barrier(), or pass it a longer `timeout`.",
             has_place=True,
         )
+
+
+def _never_there(job: JobView, waiting: list[Join]) -> tuple[int, ...]:
+    """The ranks up to the world size that no process of the run has, where all that waited agree on it."""
+    sizes = {(join.store, join.data.world_size) for join in waiting}
+    there = {view.process.rank for view in job.views if view.process.rank is not None}
+    there |= {join.data.rank for join in waiting if join.data.rank is not None}
+    size = waiting[0].data.world_size if len(sizes) == 1 else None
+    return tuple(rank for rank in range(size) if rank not in there) if size is not None and size <= _MOST else ()
+
+
+def _judge_missing(job: JobView, waiting: tuple[Join, ...], missing: tuple[int, ...]) -> Judgement[_Late]:
+    views = tuple(join.view for join in waiting)
+    judgement = Judgement("missing-rank", "likely", views, _Late(waiting, (), missing))
+    why = f"waited in init_process_group() for {span_words(missing)}"
+    return replace(account(job, judgement, why, {}, waited_ns=waiting[0].waited_ns), undecided=True)
+
+
+def _describe_missing(job: JobView, found: _Late) -> Description:
+    join, count = found.waiting[0], len(found.waiting)
+    size, caller = join.data.world_size or 0, join.data.caller
+    at = f" at {place_words(PythonFrame(caller.function, caller.file, caller.line))}" if caller is not None else ""
+    waiters = span_words(sorted(item.data.rank for item in found.waiting if item.data.rank is not None))
+    given = "world_size=" if "world_size" in join.data.passed else "WORLD_SIZE="
+    return Description(
+        f"{capital(waiters)} waited {time_words(join.waited_ns)} in init_process_group(){at} for a job of {size} "
+        f"ranks, and no process of {span_words(found.missing)} was recorded.",
+        [
+            Evidence(
+                "rank-state",
+                f"{given}{size}; {count_words(count, 'process')} called init_process_group()",
+                ranks=[item.data.rank for item in found.waiting if item.data.rank is not None],
+                count=size,
+            ),
+            *symptom_evidence(job),
+        ],
+        f"{given}{size} must be the number of processes that are started, and {count} came: give mp.spawn(nprocs=...) "
+        f"or the launcher the same number, or take {given.rstrip('=')} from what was started. If "
+        f"{span_words(found.missing)} "
+        "should run on other hosts, start them there with the same MASTER_ADDR and MASTER_PORT.",
+        ["the processes of other hosts, whose recordings are not here"],
+        has_place=True,
+    )
 
 
 def _had_not_called(view: ProcessView, first_ns: int) -> bool:

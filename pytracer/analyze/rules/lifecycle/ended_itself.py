@@ -107,10 +107,7 @@ def _of_watchdog(judgement: Judgement[_Call]) -> Description:
     wait = wait_of(view)
     did = WAITED[wait.kind] if wait is not None else "was"
     where = f", while it {did} at {place_words(at)}" if at is not None else ""
-    others = [
-        f"{f'the thread {name}' if name else 'another thread'} was at {place_words(line)}"
-        for name, line in other_threads(view)
-    ]
+    others = [item.words for item in other_threads(view)]
     meanwhile = f" Meanwhile {' and '.join(others)}: see whether it holds what is waited for." if others else ""
     return Description(
         f"{introduction(judgement.views)} was ended by faulthandler's watchdog, with exit status "

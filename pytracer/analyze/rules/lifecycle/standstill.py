@@ -21,7 +21,7 @@ chance; a service is idle by design. So all but OpenMP counts only where a time 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pytracer._text import list_words
@@ -31,18 +31,16 @@ from pytracer.analyze.evidence.handled import Handled, handled_at_end
 from pytracer.analyze.evidence.sent_signals import deadly_signal
 from pytracer.analyze.evidence.signal_senders import from_time_limit, sender_words
 from pytracer.analyze.evidence.wait_advice import ADVICE, wait_advice
+from pytracer.analyze.evidence.wait_chain import at_words, children_of, meanwhile_words, wait_chain
 from pytracer.analyze.evidence.waits import (
     WAITED,
     ProcessWait,
     WaitKind,
     is_between_processes,
     lacks_receiver,
-    other_threads,
     wait_of,
-    was_asleep,
 )
-from pytracer.analyze.naming import introduction, name_words, place_words
-from pytracer.analyze.parts import is_library_file
+from pytracer.analyze.naming import introduction, name_words
 from pytracer.analyze.platform.signals import SIGHUP, SIGINT, SIGQUIT, SIGTERM, signal_name
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.view import Death, JobView, ProcessView
@@ -55,6 +53,10 @@ _CONFIDENCE: dict[WaitKind, Confidence] = {
     "forked-notice": "likely",
     "lock": "likely",
     "lock-file": "possible",
+    "flock": "possible",
+    "debugger": "likely",
+    "input": "possible",
+    "open": "possible",
     "child": "possible",
     "unread-queue": "possible",
     "thread-at-exit": "likely",
@@ -65,9 +67,6 @@ _CONFIDENCE: dict[WaitKind, Confidence] = {
     "notice": "possible",
     "event-loop": "possible",
 }
-# Nothing else is waited for there.
-_LAST = ("forked-openmp", "forked-lock", "forked-notice", "lock", "lock-file", "unread-queue")
-_OF_OTHERS = ("lock", "thread", "queue", "full-queue", "notice")  # another thread may have to answer
 _NOT_PUT = (
     "They ended without putting what is waited for. What cannot be pickled (a lambda, a local function, an open file) "
     "fails in the queue's own thread, whose traceback goes to stderr, or nowhere if the process is just ending: put "
@@ -117,7 +116,7 @@ class Standstill:
         if not suspects or not all(_from_outside(death.view) for death in suspects):
             return not_found("no process was ended from outside")
         for death in (*suspects, *_parents_ended_with(job, suspects)):
-            chain = list(_chain(job, death.view))
+            chain = list(wait_chain(job, death.view))
             if not chain:
                 continue
             if len(chain) > 1 and chain[-1][1].kind == "unread-queue":
@@ -125,6 +124,8 @@ class Standstill:
             (view, wait), ended = chain[-1], death.view
             if wait.kind != "forked-openmp" and not from_time_limit(job, ended):
                 continue
+            if wait.kind == "open":
+                continue  # it may have been opening one file of many
             receiver_ended = wait.kind == "pool" and lacks_receiver(view)
             thread = thread_behind(view, wait)
             gone = _children_gone(job, view) if wait.kind == "queue" and is_between_processes(view) else ()
@@ -144,7 +145,7 @@ class Standstill:
         by = sender_words(job, found.ended)
         limit = " at a time limit" if from_time_limit(job, found.ended) else ""
         end = f"{name}{f', sent by {by},' if by else ''} ended {_ended_words(view, found.ended)}{limit}"
-        waited = f"{WAITED[found.wait.kind]}{_at(found.wait)}{_unread(found)}{_died(found)}"
+        waited = f"{WAITED[found.wait.kind]}{at_words(found.wait)}{_unread(found)}{_died(found)}"
         return Description(
             f"{introduction(judgement.views)} {waited}; {end}.",
             [
@@ -171,7 +172,7 @@ def _unread(found: _Standstill) -> str:
 
 def _children_gone(job: JobView, view: ProcessView) -> tuple[ProcessView, ...]:
     """Its children, if all had ended a while before it, and none by a signal: that is a death of its own."""
-    children = _children(job, view)
+    children = children_of(job, view)
     ended = view.ended_ns
     if ended is None or any(item.ended_ns is None or item.ended_ns > ended - _BEFORE_NS for item in children):
         return ()
@@ -203,25 +204,17 @@ def _advice(view: ProcessView, found: _Standstill) -> str:
 
 
 def _meanwhile(view: ProcessView, found: _Standstill) -> str:
-    """Where the other threads were: one may hold the lock, or be the one that should answer."""
-    others = other_threads(view) if found.wait.kind in _OF_OTHERS and found.thread is None else []
-    words = [f"{f'the thread {name}' if name else 'another thread'} was at {place_words(at)}" for name, at in others]
-    return f" Meanwhile {' and '.join(words)}." if words else ""
+    return meanwhile_words(view, found.wait) if found.thread is None else ""
 
 
 def _ended_words(view: ProcessView, ended: ProcessView) -> str:
     return "it" if ended.index == view.index else name_words([ended])
 
 
-def _at(wait: ProcessWait) -> str:
-    known = wait.at is not None and not is_library_file(wait.at.file) and wait.at.file != "<string>"
-    return f" at {place_words(wait.at)}" if wait.at is not None and (known or wait.kind != "unread-queue") else ""
-
-
 def _evidence(view: ProcessView, wait: ProcessWait) -> Evidence:
     return Evidence(
         "rank-state",
-        f"{name_words([view])} {WAITED[wait.kind]}{_at(wait)}",
+        f"{name_words([view])} {WAITED[wait.kind]}{at_words(wait)}",
         pid=view.process.snapshot.pid,
         rank=view.process.rank,
         state=wait.kind,
@@ -250,44 +243,3 @@ def _parents_ended_with(job: JobView, suspects: Sequence[Death]) -> list[Death]:
 def _sender(view: ProcessView) -> int:
     sent = deadly_signal(view)
     return sent.sender_pid if sent is not None else 0
-
-
-def _chain(job: JobView, view: ProcessView) -> Iterator[tuple[ProcessView, ProcessWait]]:
-    """A waiting process, then the child that it waits for, if that one waits, and so on.
-
-    One that looks at its children again and again, asleep in between, waits for them, too (joblib).
-    """
-    seen: set[int] = set()
-    current: ProcessView | None = _waiting_child(job, view) if wait_of(view) is None and was_asleep(view) else view
-    while current is not None and current.index not in seen:
-        seen.add(current.index)
-        wait = wait_of(current)
-        if wait is None:
-            return
-        yield current, wait
-        current = _waiting_child(job, current) if wait.kind in ("child", "queue", "notice") else None
-
-
-def _waiting_child(job: JobView, view: ProcessView) -> ProcessView | None:
-    """A child that waits as well; what waits for OpenMP, a lock or a reader before what waits for a process.
-
-    For a child without stacks, a child of that one: submitit's local controller starts the job.
-    """
-    found: list[tuple[bool, int, ProcessView]] = []
-    level, seen = [view], {view.index}
-    while level and not found:
-        children = [item for parent in level for item in _children(job, parent) if item.index not in seen]
-        found = [(wait.kind not in _LAST, item.index, item) for item in children if (wait := wait_of(item)) is not None]
-        seen |= {item.index for item in children}
-        level = [item for item in children if not item.python_stack and not item.native_stack]
-    return min(found, key=lambda entry: entry[:2])[2] if found else None
-
-
-def _children(job: JobView, view: ProcessView) -> list[ProcessView]:
-    own = view.process.snapshot
-    return [
-        item
-        for item in job.views
-        if item.process.snapshot.ppid == own.pid
-        and (item.process.snapshot.host, item.process.snapshot.boot_id) == (own.host, own.boot_id)
-    ]

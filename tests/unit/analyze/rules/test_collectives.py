@@ -273,6 +273,26 @@ def test_late_rank_is_named_with_what_it_did(stack: list[Frame], native: str, wo
     assert summary(build_report(replace(loaded, processes=processes))).endswith(f"; when it ended, {words}")
 
 
+JOIN: list[Frame] = [("Popen.poll", "/usr/lib/python3.11/multiprocessing/popen_fork.py", 27), ("step", s.SCRIPT, 21)]
+FEEDER: list[Frame] = [("Queue._finalize_join", "/usr/lib/python3.11/multiprocessing/queues.py", 199)]
+
+
+@pytest.mark.parametrize("stack, unread", [(FEEDER, True), ([("work", s.SCRIPT, 8)], False)])
+def test_late_rank_that_joins_a_child_is_told_what_the_child_waits_for(
+    stack: list[Frame], unread: bool, run: Path
+) -> None:
+    """As where no collective waits; the look-alike's child works."""
+    job = late()
+    native = [("/usr/lib/libc.so.6", 0x10)]
+    job.boxes[1].at(7900).signal_seen(15, 99).crash(0, code=0, state=EXIT, python=JOIN, native=native)
+    child = Box(pid=150, ppid=job.boxes[1].pid).at(7900).signal_seen(15, 99)
+    job.boxes.append(child.crash(0, code=0, state=EXIT, python=stack, native=native))
+    report = build_report(job.job(run))
+    assert "waited for a child process at train.py:21 in step" in summary(report)
+    assert ("which cannot end before its queue is read" in summary(report)) == unread
+    assert ("before join()" in advice(report)) == unread
+
+
 def test_late_rank_that_goes_on_is_named_with_what_it_did_when_it_was_asked_to_end(run: Path) -> None:
     """Lightning handles SIGTERM and stays."""
     job = late()
@@ -807,7 +827,7 @@ def test_different_tags_are_named(run: Path) -> None:
     job.raised(1, at=7001)
     report = build_report(job.job(run))
     assert verdict(report) == ("collective-mismatch", None)
-    assert "Rank 0 sends with tag 1, and rank 1 receives with tag 2" in summary(report)
+    assert "Rank 0 sends with tag 1 at train.py:40 in step, and rank 1 receives with tag 2 at" in summary(report)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from pytracer.analyze.engine import build_report
 from pytracer.decode.job.merge import load_job
 from pytracer.report.job import Report
@@ -187,3 +189,29 @@ def test_rank_that_had_called_as_well_is_not_late(run: Path) -> None:
 def test_rank_that_had_ended_before_is_not_late(run: Path) -> None:
     """The look-alike: its own end is the cause."""
     assert finding(late_report(run, late_one(0, ended_at=2000)), LATE) is None
+
+
+def two_of(run: Path, size: int, *others: Box) -> Report:
+    """Ranks 0 and 1 of a job of `size` give up after 6 s."""
+    boxes = [
+        Box(pid=101 + n, ppid=100).at(10).rendezvous(n, size).at(6001 + n).exception(STORE_ERROR, LOST, STACK).exit(1)
+        for n in range(2)
+    ]
+    ends = ((101, {"exit_code": 1}), (102, {"exit_code": 1}))
+    write_run(run, agent(*ends, at=8000, code=1), *boxes, *others)
+    return build_report(load_job(run, symbols=False))
+
+
+def test_ranks_that_were_never_started_are_named(run: Path) -> None:
+    """A world of three, and two processes: it may run on another host, so that it is not certain."""
+    report = two_of(run, 3)
+    assert verdict(report) == ("missing-rank", "likely")
+    assert "for a job of 3 ranks, and no process of rank 2 was recorded" in summary(report)
+    assert "must be the number of processes that are started, and 2 came" in advice(report)
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_ranks_that_all_came_or_were_seen_are_not_missing(size: int, run: Path) -> None:
+    """The look-alikes: a store that did not answer, and a third rank that had not got so far."""
+    report = two_of(run, size, *([late_one(2)] if size == 3 else []))
+    assert "was recorded" not in summary(report)

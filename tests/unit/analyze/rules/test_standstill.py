@@ -106,6 +106,55 @@ def test_child_that_may_have_filled_its_pipe_is_told(piped: bool, run: Path) -> 
     assert ("Line 2 makes the child's stderr a pipe" in advice(report)) == piped
 
 
+@pytest.mark.parametrize(
+    ("arguments", "own"),
+    [("['sort', *files]", True), ("['sort', *files], stdin=DEVNULL", False), ("[sys.executable]", False)],
+)
+def test_child_without_an_input_of_its_own_may_read_the_rank_s(arguments: str, own: bool, run: Path) -> None:
+    """subprocess.run(); the look-alikes give it an input, or run Python, which does not read it."""
+    script = run / "train.py"
+    script.write_text(f"def merge(files):\n    return subprocess.run({arguments})\n")
+    os.utime(script, (0, 0))  # older than the process
+    stack = [
+        ("_PollLikeSelector.select", "/usr/lib/python3.11/selectors.py", 415),
+        ("Popen._communicate", "/usr/lib/python3.11/subprocess.py", 2108),
+        ("merge", str(script), 2),
+    ]
+    report = ended(run, stopped(parent(), stack))
+    assert verdict(report) == ("hang", "possible")
+    assert ("Line 2 runs `['sort', *files]`" in advice(report)) == own
+
+
+PDB: list[Frame] = [
+    ("Cmd.cmdloop", "/usr/lib/python3.11/cmd.py", 126),
+    ("Pdb._cmdloop", "/usr/lib/python3.11/pdb.py", 397),
+    ("check", s.SCRIPT, 13),
+]
+
+
+@pytest.mark.parametrize(
+    ("native", "stack", "words"),
+    [
+        ([(s.LIBC, "read")], PDB, "waited for input to the debugger at train.py:13 in check"),
+        ([(s.LIBC, "read"), (s.PYTHON, "builtin_input")], FOO, "waited for input at train.py:6 in foo"),
+        ([(s.LIBC, "flock"), (s.PYTHON, "fcntl_flock")], FOO, "waited for a file lock at train.py:6 in foo"),
+        ([(s.LIBC, "read"), (s.PYTHON, "_Py_read")], FOO, None),
+        ([(s.LIBC, "__open"), (s.PYTHON, "_io_FileIO___init__")], FOO, None),
+        ([(s.LIBC, "read")], PDB[:1] + FOO, None),
+    ],
+)
+def test_wait_in_a_system_call_is_told_by_who_made_it(
+    native: Sequence[tuple[str, str | None]], stack: list[Frame], words: str | None, run: Path
+) -> None:
+    """The look-alikes read or open a file, which may take its moment, or run a command loop of their own."""
+    report = waiting(run, 101, native, stopped(parent(), stack))
+    if words is None:
+        assert verdict(report)[0] == "external-kill"
+    else:
+        assert verdict(report)[0] == "hang"
+        assert words in summary(report)
+
+
 BATON: list[Frame] = [
     ("FileBaton.wait", f"{s.TORCH}/utils/file_baton.py", 50),
     ("_jit_compile", f"{s.TORCH}/utils/cpp_extension.py", 2400),

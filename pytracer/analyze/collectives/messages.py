@@ -1,0 +1,108 @@
+"""Sends and receives that do not meet: how many each side called, and what makes their number differ."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from pytracer._text import list_words
+from pytracer.analyze.collectives.description import at_place, place_of
+from pytracer.analyze.collectives.parting import loops_around, quoted, way_to
+from pytracer.analyze.collectives.wait_graph import Wait
+from pytracer.analyze.deaths.attribution import views_of
+from pytracer.analyze.evidence.program_syntax import names_of_line, own_nodes, scope_of
+from pytracer.analyze.tensors.source_lines import syntax_tree
+from pytracer.analyze.view import JobView, ProcessView
+from pytracer.decode.types.snapshot import Collective
+from pytracer.report.job import PythonFrame
+
+_RANK = re.compile(r"rank|is_(?:\w+_)?(?:first|last|main)|stage", re.IGNORECASE)
+
+
+def counted(wait: Wait) -> str | None:
+    """`rank 0 was at message 3 from rank 1, which had sent 2`; None where the numbers do not differ so."""
+    if wait.counts is None or wait.tags is not None or wait.counts[0] <= wait.counts[1]:
+        return None
+    nth, theirs = wait.counts
+    way, done = ("from", "sent") if wait.call.op == "recv" else ("to", "received")
+    return (
+        f"rank {wait.waiters[0]} was at message {nth} {way} rank {wait.targets[0]}, which had {done} {theirs or 'none'}"
+    )
+
+
+def counted_there(wait: Wait) -> str | None:
+    """The same behind the name of the wait: `message 3, rank 1 had sent 2`."""
+    if counted(wait) is None or wait.counts is None:
+        return None
+    nth, theirs = wait.counts
+    done = "sent" if wait.call.op == "recv" else "received"
+    return f"message {nth}, rank {wait.targets[0]} had {done} {theirs or 'none'}"
+
+
+def number_advice(job: JobView, wait: Wait) -> str | None:
+    """What to do where one side makes one message more, by the lines of both."""
+    said = counted(wait)
+    if said is None:
+        return None
+    other, peer = wait.other, wait.targets[0]
+    last = f", the last one{at_place(other)}" if other is not None and place_of(other) is not None else ""
+    found = next((words for view in views_of(job, wait.waiters) for words in _by_rank(view, wait.call)), None)
+    words = f"{said[:1].upper()}{said[1:]}{last}"
+    if found is not None:
+        return f"{words}. {found}, so that a round has a message on one side only: make both sides depend on the same."
+    return (
+        f"{words}: compare how often each side comes to its line (rounds, an early return, a branch on the rank), and "
+        f"see what rank {peer} did instead."
+    )
+
+
+def tag_advice(job: JobView, wait: Wait) -> str:
+    """The two lines that name the tags."""
+    sides = [(wait.waiters[0], wait.call), (wait.targets[0], wait.other)]
+    sides.sort(key=lambda side: side[1] is None or side[1].op != "send")
+    lines = []
+    for rank, call in sides:
+        frame = place_of(call) if call is not None else None
+        for view in views_of(job, [rank]) if frame is not None and frame.line is not None else []:
+            text = quoted(view.process.snapshot, frame, frame.line or 0) if frame is not None else None
+            lines += [f"line {frame.line} ({text})"] if text is not None and frame is not None else []
+    if len(lines) < 2:
+        return "Use the same tag on both sides."
+    return (
+        f"Make {list_words(lines)} count alike: both sides of a message need the same tag. Between two ranks messages "
+        "come in the order in which they were sent, so that most programs need no tag."
+    )
+
+
+def _by_rank(view: ProcessView, call: Collective) -> Iterator[str]:
+    """What depends on the rank on the way to a call, beside the branch that makes a rank send or receive."""
+    snapshot = view.process.snapshot
+    for frame in reversed(way_to(view, call)):
+        tree = syntax_tree(snapshot, frame)
+        if tree is None or frame.line is None:
+            continue
+        for loop in reversed(loops_around(tree, frame.line)):
+            head = loop.test if isinstance(loop, ast.While) else loop.iter
+            if _RANK.search(ast.unparse(head)):
+                text = quoted(snapshot, frame, loop.lineno)
+                yield f"The rounds of line {loop.lineno}{f' ({text})' if text is not None else ''} depend on the rank"
+        for name in names_of_line(tree, frame.line):
+            line = _chosen_by_rank(tree, frame, name)
+            if line is not None:
+                yield f"`{name}` is chosen by the rank at line {line} ({quoted(snapshot, frame, line)})"
+
+
+def _chosen_by_rank(tree: ast.Module, frame: PythonFrame, name: str) -> int | None:
+    """The line of `name = a if rank == 0 else b` above, or of an assignment below such an `if`."""
+    if frame.line is None:
+        return None
+    for item in own_nodes(scope_of(tree, frame.line)):
+        if not isinstance(item, ast.Assign) or item.lineno >= frame.line:
+            continue
+        if not any(isinstance(part, ast.Name) and part.id == name for part in item.targets):
+            continue
+        tests = [part.test for part in ast.walk(item.value) if isinstance(part, ast.IfExp)]
+        if any(_RANK.search(ast.unparse(test)) for test in tests):
+            return item.lineno
+    return None

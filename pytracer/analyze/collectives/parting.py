@@ -1,0 +1,317 @@
+"""Where two ranks of one program parted: the function in which they are at different lines, and what decides there.
+
+Their stacks are alike from the outside in, up to one function. What lies between its two lines in the source - a loop
+that one rank left, an `except` that goes on, an `if` - is what came out differently.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from pytracer.analyze.collectives.description import place_of
+from pytracer.analyze.evidence.program_syntax import called_name, deciding_ifs, own_nodes, scope_of
+from pytracer.analyze.naming import place_words
+from pytracer.analyze.parts import is_library_file, python_frame
+from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
+from pytracer.analyze.view import ProcessView
+from pytracer.decode.types.snapshot import Collective, Snapshot
+from pytracer.report.job import PythonFrame
+
+_Loop = ast.For | ast.AsyncFor | ast.While
+_LOOPS = (ast.For, ast.AsyncFor, ast.While)
+_RANK = re.compile(r"\b\w*rank\w*\b|\bworld_?size\b", re.IGNORECASE)
+_LONGEST = 80  # characters of a quoted line
+_DECIDE = "let one rank decide and broadcast it, or all_reduce() the flag, so that all take the same way."
+_DRAWN = re.compile(r"\brand\w*\s*\(|random|bernoulli|\bchoice\(|uniform\(")
+_SEEDS = (
+    "it draws from a generator of each rank's own: give it the same seed on all ranks, one of its own if the data "
+    "needs different ones, or broadcast what is drawn."
+)
+_ROUNDS = (
+    "make it the same on all ranks: drop what is left over, or pad it; DistributedDataParallel's join() allows it to "
+    "differ."
+)
+
+
+@dataclass(frozen=True)
+class _Side:
+    """A rank, and the lines of its program that led to the call, the outermost first."""
+
+    view: ProcessView
+    way: tuple[PythonFrame, ...]
+
+    @property
+    def name(self) -> str:
+        return f"rank {self.view.process.rank}"
+
+
+def parting_advice(first: ProcessView, mine: Collective, second: ProcessView, theirs: Collective) -> str | None:
+    """What decided that the two ranks are at different lines, as far as the source shows it.
+
+    Args:
+        first: a rank.
+        mine: the call that it stands in, or that failed.
+        second: another one.
+        theirs: its call.
+    """
+    sides = _aligned(_Side(first, way_to(first, mine)), _Side(second, way_to(second, theirs)))
+    at = _parted(sides[0].way, sides[1].way)
+    if at is None:
+        return None
+    both = (sides, sides[::-1])
+    for look in (_in_handler, _left_loop, _skipped):
+        found = next((words for one, other in both if (words := look(one, other, at)) is not None), None)
+        if found is not None:
+            return found
+    return None
+
+
+def way_to(view: ProcessView, call: Collective) -> tuple[PythonFrame, ...]:
+    """The program's frames, the outermost first; the call's own line alone where the rank did not end in it."""
+    at = place_of(call)
+    for stack in _stacks(view):
+        own = [frame for frame in stack if not is_library_file(frame.file)]
+        if at is None or at in own:
+            return tuple(reversed(own))
+    return _in_function(next(_stacks(view), ()), at) if at is not None else ()
+
+
+def _in_function(stack: Sequence[PythonFrame], at: PythonFrame) -> tuple[PythonFrame, ...]:
+    """Of a call that was awaited later in the same function (`work.wait()`), the frames that led there."""
+    own = [frame for frame in reversed(stack) if not is_library_file(frame.file)]
+    same = [number for number, frame in enumerate(own) if (frame.file, frame.function) == (at.file, at.function)]
+    return (*own[: same[-1]], at) if same else (at,)
+
+
+def _stacks(view: ProcessView) -> Iterator[Sequence[PythonFrame]]:
+    """Of the thread that ended it; then of the others, where one of the backend's aborted."""
+    yield view.exception_stack if view.raised else view.python_stack or []
+    for end in (view.crash, view.process.snapshot.ending) if not view.raised else ():
+        for _, frames in end.python_threads if end is not None else ():
+            yield [python_frame(frame) for frame in frames]
+
+
+def _aligned(one: _Side, other: _Side) -> tuple[_Side, _Side]:
+    """Of a rank whose stack is not known, its one line beside the same function of the other rank."""
+    if len(one.way) > 1 and len(other.way) > 1:
+        return one, other
+    return _beside(one, other), _beside(other, one)
+
+
+def _beside(one: _Side, other: _Side) -> _Side:
+    if len(other.way) != 1 or len(one.way) < 2:
+        return one
+    single = other.way[0]
+    same = (at for at, frame in enumerate(one.way) if (frame.file, frame.function) == (single.file, single.function))
+    return replace(one, way=one.way[next(same, 0) :])
+
+
+def _parted(mine: Sequence[PythonFrame], theirs: Sequence[PythonFrame]) -> int | None:
+    """The position of the function in which both are, at different lines; or that only one of them is in."""
+    for at, (one, other) in enumerate(zip(mine, theirs, strict=False)):
+        if (one.file, one.function) != (other.file, other.function) or None in (one.line, other.line):
+            return None
+        if one.line != other.line:
+            return at
+    shorter = min(len(mine), len(theirs))
+    return shorter if shorter and len(mine) != len(theirs) else None
+
+
+def _in_handler(one: _Side, other: _Side, at: int) -> str | None:
+    """One rank is in a handler of a signal, which the interpreter called between two lines of its own."""
+    snapshot = one.view.process.snapshot
+    for caller, frame in list(zip(one.way, one.way[1:], strict=False))[at:] if len(one.way) > at + 1 else ():
+        tree, name = syntax_tree(snapshot, caller), (frame.function or "").rpartition(".")[2]
+        if tree is None or caller.file != frame.file or caller.line is None:
+            continue
+        line = _handler_line(tree, name)
+        if line is None or any(called_name(item) == name for item in _calls_at(tree, caller.line)):
+            continue
+        return (
+            f"{_capital(one.name)} was in {name}(), a signal's handler (line {line}): the signal came to {one.name} "
+            f"and not to {other.name}. A handler must not communicate: let it set a flag, all_reduce() the "
+            "flag (MAX) in "
+            "each step, and save or leave where all ranks see it set."
+        )
+    return None
+
+
+def _handler_line(tree: ast.Module, name: str) -> int | None:
+    """Of `signal.signal(signal.SIGUSR1, save)`."""
+    for item in ast.walk(tree):
+        if not isinstance(item, ast.Call) or len(item.args) < 2:
+            continue
+        sets = ast.unparse(item.func) in ("signal.signal", "signal")
+        if sets and ast.unparse(item.args[1]).rpartition(".")[2] == name:
+            return item.lineno
+    return None
+
+
+def _calls_at(tree: ast.Module, line: int) -> list[ast.Call]:
+    return [
+        item for item in ast.walk(tree) if isinstance(item, ast.Call) and item.lineno <= line <= (item.end_lineno or 0)
+    ]
+
+
+def _left_loop(inside: _Side, outside: _Side, at: int) -> str | None:
+    """One rank is in a loop, the other one behind it."""
+    if min(len(inside.way), len(outside.way)) <= at:
+        return None
+    here, there, snapshot = inside.way[at], outside.way[at], inside.view.process.snapshot
+    tree = syntax_tree(snapshot, here)
+    if (
+        tree is None
+        or here.line is None
+        or there.line is None
+        or scope_of(tree, here.line) != scope_of(tree, there.line)
+    ):
+        return None
+    loops = [item for item in loops_around(tree, here.line) if (item.end_lineno or 0) < there.line]
+    if not loops:
+        return None
+    loop = loops[0]
+    text = quoted(snapshot, here, loop.lineno)
+    if text is None:
+        return None
+    words = f"{outside.name} was behind the loop of line {loop.lineno} ({text}), {inside.name} still in it"
+    ends = [item for item in _ends(loop) if item.lineno != here.line]
+    skips = _quiet(snapshot, inside.way[at:], outside.name)
+    if ends:
+        shown = " or ".join(f"line {item.lineno} ({quoted(snapshot, here, item.lineno)})" for item in ends[:2])
+        return f"{_capital(words)}. See whether {shown}, which ends it, came out differently: {_DECIDE}{_and(skips)}"
+    if skips is not None:
+        return f"{_capital(words)}. {skips}"
+    more = "depends on the rank" if _RANK.search(text) else "differs, then"
+    return f"{_capital(words)}. Its number of rounds {more}: {_ROUNDS}"
+
+
+def _skipped(one: _Side, other: _Side, at: int) -> str | None:
+    """One rank came to a call that the other one passed by."""
+    if len(one.way) <= at:
+        return None
+    snapshot, elsewhere = one.view.process.snapshot, other.way[at].line if len(other.way) > at else None
+    caught = _quiet(snapshot, one.way[at:], other.name, unless=elsewhere)
+    if caught is not None:
+        return caught
+    for position in range(len(one.way) - 1, at - 1, -1):
+        frame = one.way[position]
+        tree = syntax_tree(snapshot, frame)
+        if tree is None or frame.line is None:
+            continue
+        for item, around in deciding_ifs(tree, frame.line):
+            text = quoted(snapshot, frame, item.lineno)
+            same = elsewhere is not None and position == at and not (around and not _contains(item, elsewhere))
+            if text is None or same:
+                continue
+            where = "is below" if around else "comes after"
+            leaves = "" if around else ", which leaves"
+            drawn = _DRAWN.search(ast.unparse(item.test)) is not None
+            return (
+                f"{place_words(frame)} {where} {text} (line {item.lineno}{leaves}), and {other.name} passed it by: "
+                + (
+                    _SEEDS
+                    if drawn
+                    else f"see whether that came out differently there (files, options, data): {_DECIDE}"
+                )
+            )
+    return None
+
+
+def _quiet(snapshot: Snapshot, way: Sequence[PythonFrame], other: str, unless: int | None = None) -> str | None:
+    """An `except` around a line of the way that goes on as if nothing were: what it hides from the other ranks.
+
+    `unless`: a line of the first frame's function; a `try` that is around both says nothing.
+    """
+    for position in range(len(way) - 1, -1, -1):
+        frame = way[position]
+        tree = syntax_tree(snapshot, frame)
+        if tree is None or frame.line is None:
+            continue
+        for item in own_nodes(scope_of(tree, frame.line)):
+            if not isinstance(item, ast.Try) or not _within(item.body, frame.line):
+                continue
+            if position == 0 and unless is not None and _contains(item, unless):
+                continue
+            handler = next((handler for handler in item.handlers if goes_on(handler)), None)
+            if handler is not None:
+                return (
+                    f"{place_words(frame)} is in a `try` whose `except` (line {handler.lineno}) goes on: an error "
+                    f"that {other} alone caught there would cost it this collective. Look for it in that rank's "
+                    "output; "
+                    "then let the error end the rank, or all ranks skip together."
+                )
+    return None
+
+
+def goes_on(handler: ast.ExceptHandler) -> bool:
+    """Whether nothing in it ends the process or raises."""
+    for item in (handler, *own_nodes(handler)):
+        if isinstance(item, ast.Raise):
+            return False
+        if isinstance(item, ast.Call) and ast.unparse(item.func) in (
+            "sys.exit",
+            "exit",
+            "os._exit",
+            "os.abort",
+            "quit",
+        ):
+            return False
+    return True
+
+
+def loops_around(tree: ast.Module, line: int) -> list[_Loop]:
+    """Of its function, the outermost first."""
+    found = [
+        item
+        for item in own_nodes(scope_of(tree, line))
+        if isinstance(item, _LOOPS) and item.lineno < line <= (item.end_lineno or 0)
+    ]
+    return sorted(found, key=lambda item: item.lineno)
+
+
+def _ends(loop: _Loop) -> Iterator[ast.If]:
+    """The `if` statements that end it, by `break`."""
+    for item in _of_loop(loop):
+        if isinstance(item, ast.If) and any(isinstance(part, ast.Break) for part in item.body):
+            yield item
+
+
+def _of_loop(node: ast.AST) -> Iterator[ast.AST]:
+    """What belongs to a loop, without the loops inside."""
+    for item in own_nodes_once(node):
+        yield item
+        if not isinstance(item, _LOOPS):
+            yield from _of_loop(item)
+
+
+def own_nodes_once(node: ast.AST) -> Iterator[ast.AST]:
+    """Children, without functions and classes."""
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+    return (item for item in ast.iter_child_nodes(node) if not isinstance(item, functions))
+
+
+def _within(body: Sequence[ast.stmt], line: int) -> bool:
+    return bool(body) and body[0].lineno <= line <= (body[-1].end_lineno or 0)
+
+
+def _contains(node: ast.stmt, line: int | None) -> bool:
+    return line is not None and node.lineno <= line <= (node.end_lineno or 0)
+
+
+def quoted(snapshot: Snapshot, frame: PythonFrame, line: int) -> str | None:
+    """A line of the frame's file in backticks, cut where it is long; None where it is not known."""
+    text = line_text(snapshot, PythonFrame(file=frame.file, line=line, function=frame.function))
+    if text is None:
+        return None
+    return f"`{text}`" if len(text) <= _LONGEST else f"`{text[: _LONGEST - 3]}...`"
+
+
+def _and(words: str | None) -> str:
+    return f" {words}" if words is not None else ""
+
+
+def _capital(words: str) -> str:
+    return words[:1].upper() + words[1:]

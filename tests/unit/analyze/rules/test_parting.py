@@ -1,0 +1,239 @@
+"""Where two ranks parted, by the source of the function in which they are at different lines; and messages that differ
+in number.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from pytracer.analyze.engine import build_report
+from pytracer.report.job import Report
+from tests.support.collectives import CLOSED, TIME_OUT, Ranks, call
+from tests.support.deaths import advice
+from tests.support.scenarios import SCRIPT, TORCH
+from tests.support.synth import MS, Frame
+
+DONE = call()
+IN_TORCH: Frame = ("all_reduce", f"{TORCH}/distributed/distributed_c10d.py", 3252)
+Way = Sequence[tuple[str, int]]  # functions of the program and their lines, the innermost first
+
+
+def parted(run: Path, source: str, mine: Way, theirs: Way) -> str:
+    """The advice where rank 0 is in an all_reduce below `mine`, and rank 1 in a broadcast below `theirs`."""
+    run.mkdir(exist_ok=True)
+    program = run / "program.py"
+    program.write_text(source, encoding="utf-8")
+    os.utime(program, (1, 1))
+    job = Ranks(2)
+    job.everybody(DONE)
+    job.calls(0, call(state="failed", line=44), first=2)
+    job.calls(1, call("broadcast_", root=0, state="failed", line=48), first=2)
+    for rank, line, way in ((0, 44, mine), (1, 48, theirs)):
+        stack = [IN_TORCH, ("step", SCRIPT, line), *((function, str(program), number) for function, number in way)]
+        job.boxes[rank].at(7000 + rank).exception("RuntimeError", TIME_OUT, stack).exit(1)
+        job.endings[rank] = {"exit_code": 1}
+    return advice(build_report(job.job(run)))
+
+
+LOOP = """def fit(batches):
+    for batch in batches:
+        step(batch)
+        {0}
+            {1}
+    save()
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "way", "words"),
+    [
+        ("if bad(batch):", "break", "See whether line 4 (`if bad(batch):`), which ends it, came out differently"),
+        ("if bad(batch):", "print(batch)", "Its number of rounds differs, then: make it the same on all ranks"),
+    ],
+)
+def test_loop_that_one_rank_left_is_named_with_what_ends_it(test: str, way: str, words: str, run: Path) -> None:
+    """A `break` below an `if`; the look-alike has none, so that only its rounds can differ."""
+    said = parted(run, LOOP.format(test, way), [("fit", 3)], [("fit", 6)])
+    assert said.startswith("Rank 1 was behind the loop of line 2 (`for batch in batches:`), rank 0 still in it. ")
+    assert words in said
+
+
+def test_rounds_that_depend_on_the_rank_are_told(run: Path) -> None:
+    """The head of the loop names it."""
+    source = "def fit(files, rank):\n    for file in files[rank::2]:\n        step(file)\n    save()\n"
+    assert "depends on the rank" in parted(run, source, [("fit", 3)], [("fit", 4)])
+
+
+TRY = """def fit(batches):
+    for batch in batches:
+        step(batch)
+        try:
+            validate(batch)
+        except Exception as error:
+            {0}
+"""
+
+
+@pytest.mark.parametrize(("handler", "goes_on"), [("log(error)", True), ("raise", False), ("sys.exit(1)", False)])
+def test_except_that_goes_on_may_have_hidden_an_error_of_the_other_rank(handler: str, goes_on: bool, run: Path) -> None:
+    """Rank 0 is in the `try`, rank 1 in the next round. The look-alikes end the rank."""
+    said = parted(run, TRY.format(handler), [("fit", 5)], [("fit", 3)])
+    assert ("program.py:5 in fit is in a `try` whose `except` (line 6) goes on" in said) == goes_on
+
+
+def test_try_around_both_lines_hides_nothing(run: Path) -> None:
+    """An error there would have kept both ranks from their lines."""
+    source = "def fit():\n    try:\n        first()\n        second()\n    except ValueError:\n        pass\n"
+    assert "goes on" not in parted(run, source, [("fit", 3)], [("fit", 4)])
+
+
+INNER = """def fit(batches):
+    for batch in batches:
+        loss = losses(batch)
+        reduce(loss)
+
+def losses(batch):
+    {0}
+        {1}
+    gather(batch)
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "words"),
+    [
+        (
+            "if not batch:",
+            "program.py:9 in losses comes after `if not batch:` (line 7, which leaves), and rank 1 passed",
+        ),
+        ("if random.random() < 0.1:", "it draws from a generator of each rank's own"),
+    ],
+)
+def test_branch_below_the_line_at_which_ranks_parted_is_named(test: str, words: str, run: Path) -> None:
+    """One rank returned early from what the other one is in."""
+    assert words in parted(run, INNER.format(test, "return 0"), [("losses", 9), ("fit", 3)], [("fit", 4)])
+
+
+def test_branch_that_does_not_leave_decides_nothing(run: Path) -> None:
+    """The look-alike: its body goes on to the same call."""
+    said = parted(run, INNER.format("if not batch:", "batch = None"), [("losses", 9), ("fit", 3)], [("fit", 4)])
+    assert "passed it by" not in said
+
+
+HANDLER = """def save(number, frame):
+    barrier()
+
+def fit():
+    signal.signal(signal.SIGUSR1, save)
+    for step in range(9):
+        {0}
+        reduce()
+"""
+
+
+@pytest.mark.parametrize(("line", "is_handler"), [("sleep(1)", True), ("save(0, None)", False)])
+def test_handler_of_a_signal_is_told_by_the_line_that_does_not_call_it(line: str, is_handler: bool, run: Path) -> None:
+    """The interpreter called it between two lines; the look-alike is a plain call."""
+    said = parted(run, HANDLER.format(line), [("save", 2), ("fit", 7)], [("fit", 8)])
+    assert said.startswith("Rank 0 was in save(), a signal's handler (line 5)") == is_handler
+
+
+PAIR = """def load(rank):
+    if rank != 0:
+        barrier()
+    read()
+    if rank == 0:
+        {0}
+
+def main(rank):
+    if rank == 0:
+        load(rank)
+    train()
+"""
+
+
+@pytest.mark.parametrize(("call_of_0", "outer"), [("barrier()", True), ("gather()", False)])
+def test_branch_whose_counterpart_calls_the_same_is_no_reason(call_of_0: str, outer: bool, run: Path) -> None:
+    """`if rank != 0: barrier()`, then `if rank == 0: barrier()`: all ranks call it; the branch around both decides."""
+    said = parted(run, PAIR.format(call_of_0), [("load", 6), ("main", 10)], [("main", 11)])
+    line, function, test = (10, "main", 9) if outer else (6, "load", 5)
+    assert said.startswith(f"program.py:{line} in {function} is below `if rank == 0:` (line {test})")
+
+
+def test_ranks_of_other_programs_have_no_place_where_they_parted(run: Path) -> None:
+    """Nothing is compared that is not the same function."""
+    source = "def one():\n    for x in y:\n        step()\n    end()\n\ndef two():\n    end()\n"
+    assert "behind the loop" not in parted(run, source, [("one", 3)], [("two", 7)])
+
+
+def messages(run: Path, sent: int, source: str = "def run(n):\n    pass\n    exchange(n)\n") -> Report:
+    """Rank 0 waits for a third message of rank 1, which has sent some, and is in a collective."""
+    run.mkdir(exist_ok=True)
+    program = run / "program.py"
+    program.write_text(source, encoding="utf-8")
+    os.utime(program, (1, 1))
+    job = Ranks(2)
+    job.everybody(DONE)
+    for rank, op in ((0, "recv_"), (1, "send")):
+        job.calls(rank, *(call(op, peer=1 - rank, tag=0, flags=1, line=44) for _ in range(2 if rank == 0 else sent)))
+    job.calls(0, call("recv_", state="failed", peer=1, tag=0, flags=1, line=44), first=3)
+    job.calls(1, call(state="failed", line=50), first=2)
+    for rank, line in ((0, 44), (1, 50)):
+        stack = [IN_TORCH, ("step", SCRIPT, line), ("run", str(program), 3)]
+        job.boxes[rank].at(7000 + rank).exception("RuntimeError", TIME_OUT, stack).exit(1)
+        job.endings[rank] = {"exit_code": 1}
+    return build_report(job.job(run))
+
+
+def test_message_that_was_never_sent_is_counted_on_both_sides(run: Path) -> None:
+    """Three receives, two sends."""
+    report = messages(run, 2)
+    assert report.verdict is not None and "message 3, rank 1 had sent 2" in (report.verdict.summary or "")
+    assert advice(report).startswith(
+        "Rank 0 was at message 3 from rank 1, which had sent 2, the last one at train.py:44"
+    )
+
+
+@pytest.mark.parametrize("test", ["rank == 0", "ready"])
+def test_what_depends_on_the_rank_before_a_message_is_named(test: str, run: Path) -> None:
+    """An argument of the call, chosen by the rank; the look-alike is chosen by something else."""
+    source = f"def run(n):\n    sends = [n] if {test} else []\n    exchange(sends)\n"
+    assert ("`sends` is chosen by the rank at line 2" in advice(messages(run, 2, source))) == ("rank" in test)
+
+
+def test_messages_of_equal_number_are_not_counted(run: Path) -> None:
+    """The look-alike: rank 1 has sent the third one, too."""
+    report = messages(run, 3)
+    assert "rank 1 had sent" not in str([finding.summary for finding in report.findings or ()])
+
+
+def came(run: Path, at: float, error: str = TIME_OUT) -> Report:
+    """Rank 0 gave up an all_reduce after 4.9 s by this error; rank 1 called the same one `at` that many ms."""
+    job = Ranks(2)
+    job.everybody(DONE)
+    begun = job.boxes[0].at(100).now
+    job.calls(0, call(state="failed", ended_ns=begun + 4900 * MS, line=44), first=2)
+    job.boxes[1].at(at)
+    job.calls(1, call(state="failed", line=44), first=2)
+    job.raised(0, error, at=7000)
+    job.raised(1, CLOSED, at=7001)
+    return build_report(job.job(run))
+
+
+def test_rank_that_came_when_the_others_had_given_up_is_the_verdict(run: Path) -> None:
+    """Two milliseconds later: it may have waited for what the first one held."""
+    report = came(run, 5002)
+    assert report.verdict is not None
+    assert (report.verdict.class_, report.verdict.confidence, report.verdict.rank) == ("missing-rank", "likely", 1)
+    said = "Rank 1 came to all_reduce (collective 2 of the default group) at train.py:44 in step 4.902 s after rank 0"
+    assert (report.verdict.summary or "").startswith(said)
+
+
+@pytest.mark.parametrize(("at", "error"), [(2000, TIME_OUT), (5002, CLOSED)])
+def test_rank_that_came_in_time_or_after_a_lost_connection_is_not_late(at: float, error: str, run: Path) -> None:
+    """The look-alikes: both waited; or the first one did not give up, it lost a peer."""
+    assert "collective-late-rank" not in [finding.id for finding in came(run, at, error).findings or ()]
