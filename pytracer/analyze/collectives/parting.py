@@ -31,8 +31,8 @@ _SEEDS = (
     "needs different ones, or broadcast what is drawn."
 )
 _ROUNDS = (
-    "make it the same on all ranks: drop what is left over, or pad it; DistributedDataParallel's join() allows it to "
-    "differ."
+    "make it the same on all ranks (drop what is left over, or pad it; DistributedDataParallel's join() allows it to "
+    "differ). Or the rounds are the same, and a call inside is left out in some (no_sync(), a branch): count both."
 )
 
 
@@ -184,7 +184,7 @@ def _left_loop(inside: _Side, outside: _Side, at: int) -> str | None:
         return f"{_capital(words)}. See whether {shown}, which ends it, came out differently: {_DECIDE}{_and(skips)}"
     if skips is not None:
         return f"{_capital(words)}. {skips}"
-    more = "depends on the rank" if _RANK.search(text) else "differs, then"
+    more = "may depend on the rank" if _RANK.search(text) else "may differ"
     return f"{_capital(words)}. Its number of rounds {more}: {_ROUNDS}"
 
 

@@ -52,11 +52,11 @@ LOOP = """def fit(batches):
     ("test", "way", "words"),
     [
         ("if bad(batch):", "break", "See whether line 4 (`if bad(batch):`), which ends it, came out differently"),
-        ("if bad(batch):", "print(batch)", "Its number of rounds differs, then: make it the same on all ranks"),
+        ("if bad(batch):", "print(batch)", "Its number of rounds may differ: make it the same on all ranks"),
     ],
 )
 def test_loop_that_one_rank_left_is_named_with_what_ends_it(test: str, way: str, words: str, run: Path) -> None:
-    """A `break` below an `if`; the look-alike has none, so that only its rounds can differ."""
+    """A `break` below an `if`; the look-alike has none, so that its rounds, or what each of them calls, may differ."""
     said = parted(run, LOOP.format(test, way), [("fit", 3)], [("fit", 6)])
     assert said.startswith("Rank 1 was behind the loop of line 2 (`for batch in batches:`), rank 0 still in it. ")
     assert words in said
@@ -65,7 +65,7 @@ def test_loop_that_one_rank_left_is_named_with_what_ends_it(test: str, way: str,
 def test_rounds_that_depend_on_the_rank_are_told(run: Path) -> None:
     """The head of the loop names it."""
     source = "def fit(files, rank):\n    for file in files[rank::2]:\n        step(file)\n    save()\n"
-    assert "depends on the rank" in parted(run, source, [("fit", 3)], [("fit", 4)])
+    assert "may depend on the rank" in parted(run, source, [("fit", 3)], [("fit", 4)])
 
 
 TRY = """def fit(batches):
