@@ -69,6 +69,11 @@ def parting_advice(first: ProcessView, mine: Collective, second: ProcessView, th
     return None
 
 
+def is_inferred(advice: str) -> bool:
+    """Whether `parting_advice` saw only that one rank had left a loop: counts of what each has called say more."""
+    return advice.endswith(_ROUNDS)
+
+
 def way_to(view: ProcessView, call: Collective) -> tuple[PythonFrame, ...]:
     """The program's frames, the outermost first; the call's own line alone where the rank did not end in it."""
     at = place_of(call)

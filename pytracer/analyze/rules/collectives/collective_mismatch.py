@@ -28,7 +28,7 @@ from pytracer.analyze.collectives.call_sites import Site, calls_by_site, differi
 from pytracer.analyze.collectives.description import at_place, call_words, group_words, place_of, span_words, value_of
 from pytracer.analyze.collectives.matching import GroupMatch, Mismatch, Variant
 from pytracer.analyze.collectives.pairing import pairing_evidence
-from pytracer.analyze.collectives.parting import parting_advice
+from pytracer.analyze.collectives.parting import is_inferred, parting_advice
 from pytracer.analyze.collectives.rank_branches import branch_advice, data_branch_advice
 from pytracer.analyze.deaths.attribution import abort_words, symptom_evidence, views_of, waited_ns
 from pytracer.analyze.evidence.handled import Handled, handled_in
@@ -262,17 +262,17 @@ def _counted(job: JobView, item: _Found) -> str | None:
         if below is not None:
             return below
     parted = parting_advice(sides[0], found.variants[0].call, sides[1], found.variants[1].call) if sides[1:] else None
-    if parted is not None:
+    if parted is not None and not is_inferred(parted):
         return parted
     sites = [site for side in found.variants[:2] if (site := site_of(side.call)) is not None]
     counts = [count for view in sides if (count := calls_by_site(view, item.match.name)) is not None]
     if len(sites) < 2 or len(counts) < 2 or sites[0] == sites[1]:
-        return None
+        return parted
     often, rare = (
         (0, 1) if sum(count[sites[0]] for count in counts) > sum(count[sites[1]] for count in counts) else (1, 0)
     )
     if not all(count[sites[often]] for count in counts):
-        return _only_one(found, sides)  # each rank has a line of its own: a branch
+        return parted or _only_one(found, sides)  # each rank has a line of its own: a branch
     said, other = (
         " and ".join(
             f"{count_words(count[site], 'time')} on rank {view.process.rank}"
