@@ -137,9 +137,8 @@ def _in_handler(one: _Side, other: _Side, at: int) -> str | None:
             continue
         return (
             f"{_capital(one.name)} was in {name}(), a signal's handler (line {line}): the signal came to {one.name} "
-            f"and not to {other.name}. A handler must not communicate: let it set a flag, all_reduce() the "
-            "flag (MAX) in "
-            "each step, and save or leave where all ranks see it set."
+            f"and not to {other.name}. A handler must not communicate: let it set a flag, all_reduce() the flag (MAX) "
+            "in each step, and save or leave where all ranks see it set."
         )
     return None
 
@@ -245,8 +244,7 @@ def _quiet(snapshot: Snapshot, way: Sequence[PythonFrame], other: str, unless: i
                 return (
                     f"{place_words(frame)} is in a `try` whose `except` (line {handler.lineno}) goes on: an error "
                     f"that {other} alone caught there would cost it this collective. Look for it in that rank's "
-                    "output; "
-                    "then let the error end the rank, or all ranks skip together."
+                    "output; then let the error end the rank, or all ranks skip together."
                 )
     return None
 

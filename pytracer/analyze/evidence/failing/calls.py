@@ -134,9 +134,8 @@ def one_input_only(at: FailingLine) -> str | None:
         return None
     return (
         f"`{source(call.func)}`{at.came(variable(call.func) or '')} is an nn.Sequential, which takes one input and "
-        "passes "
-        f"one on, and line {at.line} gives it {len(call.args)}. Keep the layers in an nn.ModuleList and call each in a "
-        "loop with all that it needs."
+        f"passes one on, and line {at.line} gives it {len(call.args)}. Keep the layers in an nn.ModuleList and call "
+        "each in a loop with all that it needs."
     )
 
 

@@ -50,8 +50,7 @@ def _state_dimensions(at: FailingLine) -> str | None:
     if int(found[2]) < int(found[1]):
         return (
             f"{name} lacks the first dimension, that of the layers: it must be [layers, batch, hidden] (layers times "
-            "2 if "
-            f"bidirectional). With one layer pass `{names[1]}.unsqueeze(0)`."
+            f"2 if bidirectional). With one layer pass `{names[1]}.unsqueeze(0)`."
         )
     return f"{name} has a dimension of the batch, and the input has none: pass a batch of inputs, or drop it."
 

@@ -30,8 +30,7 @@ def missing_file(at: FailingLine) -> str | None:
         option = next((source(item).strip("'\"") for item in getattr(part.node, "args", ())), "the option")
         return (
             f"The path begins with '{text}', the default of {option} ({at.place(part.spot, part.line)}){made}. Give "
-            f"{option} "
-            "the folder that this machine has, or check whether that one is mounted."
+            f"{option} the folder that this machine has, or check whether that one is mounted."
         )
     if len(texts) == 1 and len(texts[0][1]) >= _SHORTEST:
         part, text = texts[0]

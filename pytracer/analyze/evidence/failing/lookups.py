@@ -196,8 +196,7 @@ def _option(at: FailingLine, name: str) -> str | None:
         line = dict(options)[twin]
         return (
             f"The parser has `{twin}` ({at.place(found.spot, line)}), and no `{name}`: write "
-            f"`{source(node.value)}.{twin}`"
-            ", or rename the option there."
+            f"`{source(node.value)}.{twin}`, or rename the option there."
         )
     there = ", ".join(option for option, _ in options[:_MOST_NAMES])
     more = f" and {len(options) - _MOST_NAMES} more" if len(options) > _MOST_NAMES else ""

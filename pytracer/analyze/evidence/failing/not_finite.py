@@ -78,9 +78,8 @@ def _made_by(at: FailingLine, first: str, name: str, node: ast.AST, spot: Spot) 
             return None
         return (
             f"{chain} is not finite since {where}, and `{given[0]}` is: so the weights are not, or a forward() "
-            "divides by "
-            "0. Usual: an earlier step with a loss or gradient without bounds; check torch.isfinite(loss) before "
-            "each step, lower the rate, clip gradients."
+            "divides by 0. Usual: an earlier step with a loss or gradient without bounds; check torch.isfinite(loss) "
+            "before each step, lower the rate, clip gradients."
         )
     return None
 

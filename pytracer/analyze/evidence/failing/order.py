@@ -56,8 +56,7 @@ def _read_before(at: FailingLine) -> str | None:
     if reads:
         return (
             f"`{name}` (line {line}: `{source(value)}`) can be read only once, and line {reads[0].lineno} has done "
-            "so, so "
-            f"that nothing is left at line {at.line}. Put list(...) around it at line {line}."
+            f"so, so that nothing is left at line {at.line}. Put list(...) around it at line {line}."
         )
     if "requires_grad" not in ast.unparse(value):
         return None
@@ -65,8 +64,7 @@ def _read_before(at: FailingLine) -> str | None:
     by = f", as {frozen} freezes them" if frozen else ""
     return (
         f"No parameter passes `requires_grad` at line {line} (`{source(value)}`){by}: leave those that shall be "
-        "trained "
-        "with requires_grad=True, or add the new layers after the others are frozen."
+        "trained with requires_grad=True, or add the new layers after the others are frozen."
     )
 
 
@@ -125,8 +123,7 @@ def _result(at: FailingLine) -> str | None:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _MOVES:
             return (
                 f"{where} is the copy that .{node.func.attr}() made of the tensor with requires_grad: make it there "
-                "with "
-                "device= and dtype= at once, or call requires_grad_() behind it."
+                "with device= and dtype= at once, or call requires_grad_() behind it."
             )
         if isinstance(node, ast.BinOp):
             return (

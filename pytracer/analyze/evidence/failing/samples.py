@@ -91,8 +91,7 @@ def not_json(at: FailingLine) -> str | None:
     owner = variable(call.args[0].value) if isinstance(call.args[0], ast.Subscript) else variable(call.args[0])
     return (
         f"`{text}`{which} {what}: cut off, empty, or several texts in one{at.came(owner or '')}. Print repr() of it; "
-        "mend "
-        "that line of the file, or leave such lines out when it is read."
+        "mend that line of the file, or leave such lines out when it is read."
     )
 
 

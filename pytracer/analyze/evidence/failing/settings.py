@@ -126,8 +126,7 @@ def _too_large(at: FailingLine) -> str | None:
     low = "min" if (_plain(outer[0]) or 0) < 0 else "max"
     return (
         f"{_plain(outer[0]):g} does not fit into {dtype}, whose numbers end at {largest:g}, and `{name}` is "
-        f"{dtype}{by}. "
-        f"Write `torch.finfo({name}.dtype).{low}` instead (bfloat16 has the range of float32)."
+        f"{dtype}{by}. Write `torch.finfo({name}.dtype).{low}` instead (bfloat16 has the range of float32)."
     )
 
 
@@ -183,8 +182,7 @@ def _no_such_device(at: FailingLine) -> str | None:
             by = f" ({at.shown(found)})" if isinstance(found, Made) else ""
             return (
                 f"`{source(item)}` is '{last.value}'{by}, and {built}. Choose the device there by {fallback}, or "
-                "install "
-                "a torch for this machine's GPU (pytorch.org has the selector)."
+                "install a torch for this machine's GPU (pytorch.org has the selector)."
             )
     return None
 
@@ -230,9 +228,8 @@ def _whole_numbers(at: FailingLine) -> str | None:
     name = names[0]
     return (
         f"`{name}`{whence(at, name)} is {at.shapes[name].dtype}, and only tensors of floating point can be trained. "
-        "Make "
-        "it so there (`.float()`, `dtype=torch.float32`); numbers of tokens or classes go through an nn.Embedding "
-        "first."
+        "Make it so there (`.float()`, `dtype=torch.float32`); numbers of tokens or classes go through an "
+        "nn.Embedding first."
     )
 
 

@@ -148,8 +148,7 @@ def _unequal(at: FailingLine, found: re.Match[str]) -> str | None:
         size = (first, second)[fixed[0]]
         return (
             f"{unequal}{made[fixed[0]]}, made for {size}{_made_for(at, both[fixed[0]], size)}: cut or pad the input "
-            f"to {size}, or make it for "
-            f"{(second, first)[fixed[0]]} and slice it to the input (`[:, :n]`)."
+            f"to {size}, or make it for {(second, first)[fixed[0]]} and slice it to the input (`[:, :n]`)."
         )
     return f"{unequal}{made[0]}{made[1]}. Only a dimension of 1 is broadcast: correct the one that has the wrong size."
 
@@ -220,9 +219,8 @@ def _without_dimension(at: FailingLine, found: re.Match[str]) -> str | None:
                 place = at.place(spot, squeezed[0].lineno)
                 return (
                     f"`{name}` is {shape.words}, without the dimension {found[2]} that line {at.line} asks for: "
-                    "squeeze() "
-                    f"at {place} takes away every dimension of 1, also that of a batch of one. Name the dimension "
-                    "there (`squeeze(-1)`, flatten(1))."
+                    f"squeeze() at {place} takes away every dimension of 1, also that of a batch of one. Name the "
+                    "dimension there (`squeeze(-1)`, flatten(1))."
                 )
     return None
 
@@ -245,8 +243,7 @@ def _expanded(at: FailingLine, found: re.Match[str]) -> str | None:
     by = f"`{source(asks)}`{at.came(variable(asks) or '')}"
     return (
         f"{has}, and {by} asks for {asked}: only a dimension of 1 can be expanded. Make it with {asked}, cut the "
-        "other to "
-        f"{size}, or repeat what is one row (`unsqueeze`, then expand)."
+        f"other to {size}, or repeat what is one row (`unsqueeze`, then expand)."
     )
 
 

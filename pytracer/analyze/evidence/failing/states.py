@@ -88,9 +88,8 @@ def _other_groups(at: FailingLine) -> str:
     told = ", ".join(f"`{name}` is {value}" for name, value in plain.items())
     return (
         f"The saved state has {_groups(saved)}, and {_owner(at)} has {_groups(own)}{f'; {told}' if told else ''}: a "
-        "part "
-        "was frozen, left out or grouped otherwise then. Make it as it was when it was saved, or start with a new "
-        "state."
+        "part was frozen, left out or grouped otherwise then. Make it as it was when it was saved, or start with a "
+        "new state."
     )
 
 
@@ -176,8 +175,7 @@ def not_picklable(at: FailingLine) -> str | None:
         place = _defined_inside(at, found[2])
         return (
             f"{what} ({place or found[2]}) cannot be pickled, and line {at.line} sends it to another process or file: "
-            "define "
-            "it at the top level of the module (functools.partial for its arguments)."
+            "define it at the top level of the module (functools.partial for its arguments)."
         )
     made = _MADE_BY.get(found[1])
     lines = [

@@ -134,9 +134,8 @@ def _advice(item: _Late, rank: str, waiter: str) -> str:
     if lock is not None:
         return (
             f"{capital(lock)} comes before that call: {waiter} may have held that lock while it waited there for "
-            f"{rank}, which waited for the lock. Release it before any collective, and let one rank prepare "
-            "while the others "
-            "wait in a barrier outside of it."
+            f"{rank}, which waited for the lock. Release it before any collective, and let one rank prepare while the "
+            "others wait in a barrier outside of it."
         )
     seen = last_seen(item.late).sentence if item.late.process.snapshot.collectives[1:] else None
     return (
