@@ -62,12 +62,15 @@ def _kind(value: object) -> str:
 
 
 def _place(sample: object, parts: list[Any]) -> str:
-    """From a sample down to one of its parts, by identity."""
+    """From a sample down to one of its parts, by identity.
+
+    Nothing below a key that is no text or number: its repr() is the program's own code.
+    """
     words = ""
     for part in parts[:_MOST_LEVELS]:
         items = sample.items() if type(sample) is dict else enumerate(sample) if type(sample) in _SEVERAL else ()  # type: ignore[var-annotated,arg-type]
         key = next((name for name, item in items if item is part), None)
-        if key is None and part is not sample:
+        if part is not sample and type(key) not in (str, int):
             return ""
         words += f"[{key!r}]" if part is not sample else ""
         sample = part
