@@ -5,6 +5,7 @@ Each function writes recordings below a directory and returns the `Job`. Times a
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -166,3 +167,12 @@ def clean(directory: Path) -> Job:
     ranks = [ddp(rank(number), rebuilt=False).at(2000).exit(0) for number in (0, 1)]
     ranks[0].wait(150, exit_code=1)
     return load(directory, agent((101, {"exit_code": 0}), (102, {"exit_code": 0}), code=0), *ranks, helper)
+
+
+def program_in(run: Path, source: str) -> Path:
+    """A program with this text, older than what is recorded there: its lines are those that ran."""
+    run.mkdir(exist_ok=True)
+    program = run / "program.py"
+    program.write_text(source, encoding="utf-8")
+    os.utime(program, (1, 1))
+    return program

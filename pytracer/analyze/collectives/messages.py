@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from pytracer._text import list_words
+from pytracer._text import capital, list_words
 from pytracer.analyze.collectives.description import at_place, place_of
 from pytracer.analyze.collectives.parting import loops_around, quoted, way_to
 from pytracer.analyze.collectives.wait_graph import Wait
@@ -48,7 +48,7 @@ def number_advice(job: JobView, wait: Wait) -> str | None:
     other, peer = wait.other, wait.targets[0]
     last = f", the last one{at_place(other)}" if other is not None and place_of(other) is not None else ""
     found = next((words for view in views_of(job, wait.waiters) for words in _by_rank(view, wait.call)), None)
-    words = f"{said[:1].upper()}{said[1:]}{last}"
+    words = f"{capital(said)}{last}"
     if found is not None:
         return f"{words}. {found}, so that a round has a message on one side only: make both sides depend on the same."
     return (

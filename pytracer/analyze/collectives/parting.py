@@ -11,7 +11,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from pytracer._text import capital, shortened
 from pytracer.analyze.collectives.description import place_of
+from pytracer.analyze.collectives.rank_branches import branch_words
 from pytracer.analyze.evidence.program_syntax import called_name, deciding_ifs, own_nodes, scope_of
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.parts import is_library_file, python_frame
@@ -48,7 +50,15 @@ class _Side:
         return f"rank {self.view.process.rank}"
 
 
-def parting_advice(first: ProcessView, mine: Collective, second: ProcessView, theirs: Collective) -> str | None:
+@dataclass(frozen=True)
+class Parting:
+    """What to say of it. `inferred`: only that one rank had left a loop; counts of its calls say more than that."""
+
+    advice: str
+    inferred: bool = False
+
+
+def find_parting(first: ProcessView, mine: Collective, second: ProcessView, theirs: Collective) -> Parting | None:
     """What decided that the two ranks are at different lines, as far as the source shows it.
 
     Args:
@@ -63,15 +73,10 @@ def parting_advice(first: ProcessView, mine: Collective, second: ProcessView, th
         return None
     both = (sides, sides[::-1])
     for look in (_in_handler, _left_loop, _skipped):
-        found = next((words for one, other in both if (words := look(one, other, at)) is not None), None)
+        found = next((item for one, other in both if (item := look(one, other, at)) is not None), None)
         if found is not None:
             return found
     return None
-
-
-def is_inferred(advice: str) -> bool:
-    """Whether `parting_advice` saw only that one rank had left a loop: counts of what each has called say more."""
-    return advice.endswith(_ROUNDS)
 
 
 def way_to(view: ProcessView, call: Collective) -> tuple[PythonFrame, ...]:
@@ -125,7 +130,7 @@ def _parted(mine: Sequence[PythonFrame], theirs: Sequence[PythonFrame]) -> int |
     return shorter if shorter and len(mine) != len(theirs) else None
 
 
-def _in_handler(one: _Side, other: _Side, at: int) -> str | None:
+def _in_handler(one: _Side, other: _Side, at: int) -> Parting | None:
     """One rank is in a handler of a signal, which the interpreter called between two lines of its own."""
     snapshot = one.view.process.snapshot
     for caller, frame in list(zip(one.way, one.way[1:], strict=False))[at:] if len(one.way) > at + 1 else ():
@@ -135,8 +140,8 @@ def _in_handler(one: _Side, other: _Side, at: int) -> str | None:
         line = _handler_line(tree, name)
         if line is None or any(called_name(item) == name for item in _calls_at(tree, caller.line)):
             continue
-        return (
-            f"{_capital(one.name)} was in {name}(), a signal's handler (line {line}): the signal came to {one.name} "
+        return Parting(
+            f"{capital(one.name)} was in {name}(), a signal's handler (line {line}): the signal came to {one.name} "
             f"and not to {other.name}. A handler must not communicate: let it set a flag, all_reduce() the flag (MAX) "
             "in each step, and save or leave where all ranks see it set."
         )
@@ -160,7 +165,7 @@ def _calls_at(tree: ast.Module, line: int) -> list[ast.Call]:
     ]
 
 
-def _left_loop(inside: _Side, outside: _Side, at: int) -> str | None:
+def _left_loop(inside: _Side, outside: _Side, at: int) -> Parting | None:
     """One rank is in a loop, the other one behind it."""
     if min(len(inside.way), len(outside.way)) <= at:
         return None
@@ -185,21 +190,22 @@ def _left_loop(inside: _Side, outside: _Side, at: int) -> str | None:
     skips = _quiet(snapshot, inside.way[at:], outside.name)
     if ends:
         shown = " or ".join(f"line {item.lineno} ({quoted(snapshot, here, item.lineno)})" for item in ends[:2])
-        return f"{_capital(words)}. See whether {shown}, which ends it, came out differently: {_DECIDE}{_and(skips)}"
+        said = f"See whether {shown}, which ends it, came out differently: {_DECIDE}{_and(skips)}"
+        return Parting(f"{capital(words)}. {said}")
     if skips is not None:
-        return f"{_capital(words)}. {skips}"
+        return Parting(f"{capital(words)}. {skips}")
     more = "may depend on the rank" if _RANK.search(text) else "may differ"
-    return f"{_capital(words)}. Its number of rounds {more}: {_ROUNDS}"
+    return Parting(f"{capital(words)}. Its number of rounds {more}: {_ROUNDS}", inferred=True)
 
 
-def _skipped(one: _Side, other: _Side, at: int) -> str | None:
+def _skipped(one: _Side, other: _Side, at: int) -> Parting | None:
     """One rank came to a call that the other one passed by."""
     if len(one.way) <= at:
         return None
     snapshot, elsewhere = one.view.process.snapshot, other.way[at].line if len(other.way) > at else None
     caught = _quiet(snapshot, one.way[at:], other.name, unless=elsewhere)
     if caught is not None:
-        return caught
+        return Parting(caught)
     for position in range(len(one.way) - 1, at - 1, -1):
         frame = one.way[position]
         tree = syntax_tree(snapshot, frame)
@@ -210,11 +216,9 @@ def _skipped(one: _Side, other: _Side, at: int) -> str | None:
             same = elsewhere is not None and position == at and not (around and not _contains(item, elsewhere))
             if text is None or same:
                 continue
-            where = "is below" if around else "comes after"
-            leaves = "" if around else ", which leaves"
             drawn = _DRAWN.search(ast.unparse(item.test)) is not None
-            return (
-                f"{place_words(frame)} {where} {text} (line {item.lineno}{leaves}), and {other.name} passed it by: "
+            return Parting(
+                f"{branch_words(frame, text, item.lineno, around)}, and {other.name} passed it by: "
                 + (
                     _SEEDS
                     if drawn
@@ -284,13 +288,13 @@ def _ends(loop: _Loop) -> Iterator[ast.If]:
 
 def _of_loop(node: ast.AST) -> Iterator[ast.AST]:
     """What belongs to a loop, without the loops inside."""
-    for item in own_nodes_once(node):
+    for item in _children(node):
         yield item
         if not isinstance(item, _LOOPS):
             yield from _of_loop(item)
 
 
-def own_nodes_once(node: ast.AST) -> Iterator[ast.AST]:
+def _children(node: ast.AST) -> Iterator[ast.AST]:
     """Children, without functions and classes."""
     functions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
     return (item for item in ast.iter_child_nodes(node) if not isinstance(item, functions))
@@ -307,14 +311,8 @@ def _contains(node: ast.stmt, line: int | None) -> bool:
 def quoted(snapshot: Snapshot, frame: PythonFrame, line: int) -> str | None:
     """A line of the frame's file in backticks, cut where it is long; None where it is not known."""
     text = line_text(snapshot, PythonFrame(file=frame.file, line=line, function=frame.function))
-    if text is None:
-        return None
-    return f"`{text}`" if len(text) <= _LONGEST else f"`{text[: _LONGEST - 3]}...`"
+    return f"`{shortened(text, _LONGEST)}`" if text is not None else None
 
 
 def _and(words: str | None) -> str:
     return f" {words}" if words is not None else ""
-
-
-def _capital(words: str) -> str:
-    return words[:1].upper() + words[1:]

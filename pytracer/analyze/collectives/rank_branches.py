@@ -39,9 +39,14 @@ class _Branch:
 
     @property
     def words(self) -> str:
-        where = "is below" if self.around else "comes after"
-        leaves = "" if self.around else ", which leaves"
-        return f"{place_words(self.frame)} {where} `{self.text}` (line {self.line}{leaves})"
+        return branch_words(self.frame, f"`{self.text}`", self.line, self.around)
+
+
+def branch_words(frame: PythonFrame, text: str, line: int, around: bool) -> str:
+    """How a line stands to an `if`: below it, or behind one that leaves. `text`: its head, in backticks."""
+    where = "is below" if around else "comes after"
+    leaves = "" if around else ", which leaves"
+    return f"{place_words(frame)} {where} {text} (line {line}{leaves})"
 
 
 def branch_advice(view: ProcessView, call: Collective) -> str | None:

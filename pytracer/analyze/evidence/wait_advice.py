@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from pytracer._text import shortened
 from pytracer.analyze.evidence.program_syntax import called_name, own_nodes, scope_of
 from pytracer.analyze.evidence.waits import LET_THREAD_END, ProcessWait, WaitKind
 from pytracer.analyze.tensors.source_lines import syntax_tree
@@ -79,7 +80,7 @@ def _own_input(view: ProcessView, wait: ProcessWait) -> str | None:
         given = any(word.arg in ("stdin", "input") or word.arg is None for word in item.keywords)
         if command is None or given or "sys.executable" in command or called_name(item) not in (*_READERS, "Popen"):
             continue
-        shown = command if len(command) <= _COMMAND else f"{command[: _COMMAND - 3]}..."
+        shown = shortened(command, _COMMAND)
         return (
             f"Line {item.lineno} runs `{shown}`: print what it is given there, and run it by hand. It has this rank's "
             "standard input: what it reads from there (no file was named, a password is asked for) never comes. Pass "

@@ -57,8 +57,7 @@ def _getter(at: FailingLine, dataset: str | None) -> tuple[ast.FunctionDef | Non
 
 def _part(method: ast.FunctionDef | None, owner: str, place: str | None) -> tuple[str, str]:
     """`` `target` `` and where it is returned."""
-    outer = f"element {place} of a sample" if place else "a part of a sample"
-    outer = outer[0].upper() + outer[1:]
+    outer = f"Element {place} of a sample" if place else "A part of a sample"
     returns = [item for item in own_nodes(method) if isinstance(item, ast.Return)] if method is not None else []
     if len(returns) != 1 or not place or method is None:
         return outer, f" ({owner}.__getitem__, line {method.lineno})" if method is not None else ""

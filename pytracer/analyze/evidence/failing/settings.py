@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from pytracer.analyze.evidence.backward_slice import Made
 from pytracer.analyze.evidence.failing.line import FailingLine, names_in, source
@@ -170,12 +170,11 @@ def _no_such_device(at: FailingLine) -> str | None:
     if not _NO_DEVICE.search(at.message) or at.node is None:
         return None
     built = "this torch was built without CUDA" if "compiled" in at.message else "there is no usable GPU here"
-    calls = [item for item in ast.walk(at.node) if isinstance(item, ast.Call)]
+    calls = _calls(at.node)
     fallback = '`"cuda" if torch.cuda.is_available() else "cpu"`'
     if any(called_name(item) == "cuda" for item in calls):
         return f"Line {at.line} asks for a GPU by .cuda(), and {built}. Use `.to(device)`, with device = {fallback}."
-    passed = [part for item in calls for part in (*item.args, *(held.value for held in item.keywords))]
-    for item in passed:
+    for item in _passed(calls):
         found = at.made(item)
         last = found.node if found is not None else item
         if isinstance(last, ast.Constant) and isinstance(last.value, str) and last.value.startswith("cuda"):
@@ -185,6 +184,15 @@ def _no_such_device(at: FailingLine) -> str | None:
                 "install a torch for this machine's GPU (pytorch.org has the selector)."
             )
     return None
+
+
+def _calls(node: ast.AST) -> list[ast.Call]:
+    return [item for item in ast.walk(node) if isinstance(item, ast.Call)]
+
+
+def _passed(calls: Sequence[ast.Call]) -> list[ast.expr]:
+    """Their arguments."""
+    return [part for item in calls for part in (*item.args, *(held.value for held in item.keywords))]
 
 
 def _larger_sample(at: FailingLine) -> str | None:
@@ -207,9 +215,7 @@ def _text_as_number(at: FailingLine) -> str | None:
     """An option that is a text where a call needs a number."""
     if at.kind != "TypeError" or not _TEXT.search(at.message) or at.node is None:
         return None
-    calls = [item for item in ast.walk(at.node) if isinstance(item, ast.Call)]
-    passed = [part for item in calls for part in (*item.args, *(held.value for held in item.keywords))]
-    texts = {source(item): item for item in passed if (at.value(item) or "").startswith("str of")}
+    texts = {source(item): item for item in _passed(_calls(at.node)) if (at.value(item) or "").startswith("str of")}
     if len(texts) != 1:
         return None
     name, node = next(iter(texts.items()))

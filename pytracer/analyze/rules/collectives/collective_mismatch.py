@@ -28,7 +28,7 @@ from pytracer.analyze.collectives.call_sites import Site, calls_by_site, differi
 from pytracer.analyze.collectives.description import at_place, call_words, group_words, place_of, span_words, value_of
 from pytracer.analyze.collectives.matching import GroupMatch, Mismatch, Variant
 from pytracer.analyze.collectives.pairing import pairing_evidence
-from pytracer.analyze.collectives.parting import is_inferred, parting_advice
+from pytracer.analyze.collectives.parting import find_parting
 from pytracer.analyze.collectives.rank_branches import branch_advice, data_branch_advice
 from pytracer.analyze.deaths.attribution import abort_words, symptom_evidence, views_of, waited_ns
 from pytracer.analyze.evidence.handled import Handled, handled_in
@@ -261,8 +261,9 @@ def _counted(job: JobView, item: _Found) -> str | None:
         below = branch_advice(view, side.call)
         if below is not None:
             return below
-    parted = parting_advice(sides[0], found.variants[0].call, sides[1], found.variants[1].call) if sides[1:] else None
-    if parted is not None and not is_inferred(parted):
+    parting = find_parting(sides[0], found.variants[0].call, sides[1], found.variants[1].call) if sides[1:] else None
+    parted = parting.advice if parting is not None else None
+    if parting is not None and not parting.inferred:
         return parted
     sites = [site for side in found.variants[:2] if (site := site_of(side.call)) is not None]
     counts = [count for view in sides if (count := calls_by_site(view, item.match.name)) is not None]

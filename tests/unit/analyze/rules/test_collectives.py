@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +18,7 @@ from pytracer.report.job import Finding, Report
 from tests.support import scenarios as s
 from tests.support.collectives import CLOSED, MAX, TIME_OUT, Ranks, call
 from tests.support.deaths import advice
-from tests.support.scenarios import SCRIPT, TORCH
+from tests.support.scenarios import SCRIPT, TORCH, program_in
 from tests.support.synth import MS, Box, Frame, write_run
 
 DONE = call()
@@ -705,10 +704,7 @@ def test_threads_that_share_a_group_are_told(threads: bool, run: Path) -> None:
 
 def below_source(run: Path, source: str, function: str, number: int) -> str:
     """The advice where rank 0 came to its all_reduce by a line of this program, and rank 1 is in a broadcast."""
-    run.mkdir(exist_ok=True)
-    program = run / "program.py"
-    program.write_text(source, encoding="utf-8")
-    os.utime(program, (1, 1))
+    program = program_in(run, source)
     job = Ranks(2)
     job.everybody(DONE)
     job.calls(0, call(state="failed", line=44), first=2)

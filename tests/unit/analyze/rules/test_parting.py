@@ -4,7 +4,6 @@ in number.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from pytracer.analyze.engine import build_report
 from pytracer.report.job import Report
 from tests.support.collectives import CLOSED, TIME_OUT, Ranks, call
 from tests.support.deaths import advice
-from tests.support.scenarios import SCRIPT, TORCH
+from tests.support.scenarios import SCRIPT, TORCH, program_in
 from tests.support.synth import MS, Frame
 
 DONE = call()
@@ -24,10 +23,7 @@ Way = Sequence[tuple[str, int]]  # functions of the program and their lines, the
 
 def parted(run: Path, source: str, mine: Way, theirs: Way) -> str:
     """The advice where rank 0 is in an all_reduce below `mine`, and rank 1 in a broadcast below `theirs`."""
-    run.mkdir(exist_ok=True)
-    program = run / "program.py"
-    program.write_text(source, encoding="utf-8")
-    os.utime(program, (1, 1))
+    program = program_in(run, source)
     job = Ranks(2)
     job.everybody(DONE)
     job.calls(0, call(state="failed", line=44), first=2)
@@ -172,10 +168,7 @@ def test_ranks_of_other_programs_have_no_place_where_they_parted(run: Path) -> N
 
 def messages(run: Path, sent: int, source: str = "def run(n):\n    pass\n    exchange(n)\n") -> Report:
     """Rank 0 waits for a third message of rank 1, which has sent some, and is in a collective."""
-    run.mkdir(exist_ok=True)
-    program = run / "program.py"
-    program.write_text(source, encoding="utf-8")
-    os.utime(program, (1, 1))
+    program = program_in(run, source)
     job = Ranks(2)
     job.everybody(DONE)
     for rank, op in ((0, "recv_"), (1, "send")):
