@@ -291,4 +291,4 @@ def test_repr_of_the_keys_of_a_program_is_never_called() -> None:
     key = Key()
     trace = trace_of(default_collate, [{key: [1, 2]}, {key: [1]}])
     found = next(item["variables"] for item in outer_variables(trace) if item["frame"] == 0)
-    assert [item["name"] for item in found] == ["batch[0]", "batch[1]"]
+    assert found == [{"name": "batch[0]", "value": "list of 2"}, {"name": "batch[1]", "value": "list of 1"}]
