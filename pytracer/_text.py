@@ -160,11 +160,26 @@ def function_words(name: str) -> str:
     if name.startswith("_Z"):
         return _of_mangled(name)
     words = _plain_function_words(name)
+    if words.startswith("__pyx_"):
+        return _of_cython(words)
     if words not in _RUNNERS:
         return words
     inside = name.partition("<")[2][:_SEARCHED_CHARACTERS]
     kernel = next((found[1] for found in _CALLEE.finditer(inside) if found[1] not in _LOOPS), None)
     return f"{words}<{kernel}>" if kernel else words
+
+
+def _of_cython(name: str) -> str:
+    """`pyarrow.lib.Array.to_pylist` of `__pyx_pw_7pyarrow_3lib_5Array_74to_pylist`; the last part has a number of its own."""
+    text, parts = re.sub(r"^__pyx_[a-z]+_", "", name), []
+    while (found := re.match(r"[1-9]\d*", text)) is not None:
+        part, end = text[found.end() : found.end() + int(found[0])], found.end() + int(found[0])
+        if not part.isidentifier() or text[end : end + 1] != "_" or len(part) < int(found[0]):
+            break
+        parts.append(part)
+        text = text[end + 1 :]
+    rest = re.sub(r"^\d+|__pyx_\w+$", "", text)
+    return ".".join([*parts, rest]) if parts and rest else name
 
 
 def _of_mangled(name: str) -> str:

@@ -27,6 +27,8 @@ _ABORTING = re.compile(
     r"|__gnu_cxx::__verbose_terminate_handler|__cxxabiv1::__(?:terminate|unexpected)|std::terminate|__cxa_(?:re)?throw"
 )
 _C_LIBRARY = re.compile(r"^(libc[.-]|ld-linux|libpthread)")
+_OURS = re.compile(r"^libpytracer_(torch|cuda)\b")
+_INLINE_HELPER = re.compile(r"^/usr/include/|/site-packages/torch/include/")
 _HANDLER = re.compile(r"^(libpytracer_core|__restore_rt$|__kernel_rt_sigreturn$)")
 
 
@@ -123,16 +125,23 @@ def _without_wrappers(frames: list[NativeFrame]) -> list[NativeFrame]:
 
 
 def _is_wrapper(frame: NativeFrame) -> bool:
-    return (frame.function or "").startswith("pytracer::")
+    return (frame.function or "").startswith("pytracer::") or _OURS.match(_image(frame)) is not None
 
 
 def _cycle_lines(cycle: StackCycle) -> list[str]:
     frames = cycle.frames or []
+    these = "this frame repeats" if len(frames) == 1 else f"these {len(frames)} frames repeat"
+    end = f"{count_words(cycle.repeats or 0, 'time')}; {cycle.depth} frames in all"
+    if all(_INTERPRETER.match(_image(frame)) for frame in frames) and any(_evaluates(frame) for frame in frames):
+        return [f"... {len(frames)} frames of the Python interpreter, which repeat {end}"]
     lines = [line for frame in frames[:NATIVE_FRAMES] for line in _native(frame)]
     if len(frames) > NATIVE_FRAMES:
         lines.append(f"... {count_words(len(frames) - NATIVE_FRAMES, 'more frame')}")
-    these = "this frame repeats" if len(frames) == 1 else f"these {len(frames)} frames repeat"
-    return [*lines, f"... {these} {count_words(cycle.repeats or 0, 'time')}; {cycle.depth} frames in all"]
+    return [*lines, f"... {these} {end}"]
+
+
+def _evaluates(frame: NativeFrame) -> bool:
+    return (frame.function or "").startswith(("_PyEval_", "PyEval_"))
 
 
 def numbered_lines(thread: ThreadReport, cycle: StackCycle | None = None) -> Iterator[str]:
@@ -189,7 +198,8 @@ def _native(frame: NativeFrame, full: bool = False) -> list[str]:
     image = _image(frame) or "no image"
     unsure = "" if frame.found in ("exact", "unwound", None) else f"  ({frame.found})"
     lines = frame.lines or []
-    shown = [f"{_function(item.function, full)}  {_source(item)}(inlined)" for item in lines[:-1]]
+    told = [item for item in lines[:-1] if full or not _INLINE_HELPER.search(item.file or "")]
+    shown = [f"{_function(item.function, full)}  {_source(item)}(inlined)" for item in told]
     own = lines[-1] if lines else SourceLine()
     name = frame.function or own.function
     if name is None:

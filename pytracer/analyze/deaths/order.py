@@ -147,10 +147,24 @@ def _that_matter(deaths: list[Death], tree: Tree) -> list[Death]:
         deaths = kept
 
 
+def _repeats_its_child(death: Death, deaths: Sequence[Death], tree: Tree) -> bool:
+    """Whether a program without Python ended itself by the signal that its child died of, as coreutils' timeout does."""
+    process, crash = death.view.process, death.view.crash
+    if crash is None or process.snapshot.versions.python is not None or death.nature not in PROMPT:
+        return False
+    if crash.code > 0 or crash.sender_pid != process.snapshot.pid:
+        return False
+    children = {view.index for view in tree.children.get(death.view.index, ())}
+    same = (other for other in deaths if other.view.index in children and other.view.process.signal == crash.signal)
+    return any(not death.surely_before(other) for other in same)
+
+
 def _matters(death: Death, deaths: Sequence[Death], tree: Tree) -> bool:
     """Whether this end is news: always for ranks, roots and crashes, else only if the parent failed as well."""
     parent = tree.parent[death.view.index]
     role = death.view.process.role
+    if _repeats_its_child(death, deaths, tree):
+        return False
     if death.nature in PROMPT or role == "rank" or (role == "launcher" and not _was_dismissed(death, parent)):
         return True
     if parent is None:

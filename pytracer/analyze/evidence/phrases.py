@@ -8,6 +8,7 @@ from typing import Literal
 
 from pytracer._text import hex_addr, list_words, message_words, origin_phrase, size_words, time_words
 from pytracer.analyze.address_space.description import offset_words
+from pytracer.analyze.evidence.fault_function import fault_function
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.parts import innermost_of_program
 from pytracer.analyze.platform.instruction import disassembler
@@ -52,7 +53,8 @@ def access_verb(view: ProcessView) -> str:
 
 def in_function(view: ProcessView) -> str:
     """` in c10d::Logger::set_env_variables`, or nothing when the function is unknown."""
-    return f" in {view.function}" if view.function else ""
+    found = fault_function(view)
+    return f" in {found.words}" if found is not None else ""
 
 
 def fault_evidence(view: ProcessView) -> Evidence:

@@ -25,6 +25,7 @@ from pytracer.analyze.evidence.native_stack import frame_words, image_name, own_
 from pytracer.analyze.evidence.phrases import fault_evidence, in_function, python_evidence
 from pytracer.analyze.evidence.recursion import Cycle, find_cycle
 from pytracer.analyze.naming import introduction, place_words
+from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.rules.fault import MemoryFaultRule
 from pytracer.analyze.view import JobView, ProcessView
@@ -66,7 +67,8 @@ class StackOverflow(MemoryFaultRule[_Cycles]):
         view = judgement.views[0]
         native, python = judgement.found.native, judgement.found.python
         return Description(
-            f"{introduction(judgement.views)} ran over the end of its stack{in_function(view)}"
+            f"{introduction(judgement.views)} ran over the end of its stack"
+            f"{'' if _is_of_python(native, python) else in_function(view)}"
             f"{_how(view, native, python)}.",
             [
                 fault_evidence(view),
@@ -84,6 +86,8 @@ class StackOverflow(MemoryFaultRule[_Cycles]):
         """See MemoryFaultRule."""
         return not_found("no fault address lay at the end of its thread's stack together with the stack pointer")
 
+
+_DEFAULT_LIMIT = 900  # frames; of sys.getrecursionlimit(), 1000
 
 # Functions of CPython that call themselves for what is inside an object.
 _ITERATORS = (
@@ -114,14 +118,31 @@ def _runs_python(cycle: StackCycle | None) -> bool:
     return any((frame.function or "").startswith(_EVALUATORS) for frame in frames)
 
 
+def _is_of_python(cycle: StackCycle | None, python: Cycle[PythonFrame] | None) -> bool:
+    """Whether Python code called itself: whatever native function met the end is as good as any other."""
+    return python is not None and (cycle is None or _runs_python(cycle))
+
+
+def _own(view: ProcessView, python: Cycle[PythonFrame]) -> PythonFrame:
+    """The program's own line that calls itself; its calls may go through those of a library."""
+    own = [frame for frame in python.frames if not is_library_file(frame.file)] or python.frames[:1]
+    stack = view.python_stack or []
+    alike = [frame for frame in stack if (frame.file, frame.function) == (own[0].file, own[0].function)]
+    return max(alike, key=alike.count, default=own[0])
+
+
 def _depth(view: ProcessView) -> int:
     return max(view.crash.native_total if view.crash else 0, len(own_frames(view)))
 
 
 def _how(view: ProcessView, cycle: StackCycle | None, python: Cycle[PythonFrame] | None) -> str:
     depth = count_words(_depth(view), "frame")
-    if python is not None and (cycle is None or _runs_python(cycle)):
-        return f": Python recursion through {place_words(python.frames[0])}, {depth} deep"
+    if python is not None and _is_of_python(cycle, python):
+        size = _stack_bytes(view)
+        small = size is not None and size < SMALL_STACK_BYTES
+        return f": Python recursion through {place_words(_own(view, python))}, {depth} deep" + (
+            f"; the stack of {size_words(size)} is small" if small and size is not None else ""
+        )
     if cycle is not None:
         names = list(dict.fromkeys(frame_words(frame) for frame in cycle.frames or []))
         if any(_REGEX in (frame.function or "") for frame in cycle.frames or []):
@@ -201,9 +222,10 @@ def _nested(cycle: StackCycle | None) -> str | None:
 
 
 def _advice(view: ProcessView, cycle: StackCycle | None, python: Cycle[PythonFrame] | None) -> str:
-    if python is not None and (cycle is None or _runs_python(cycle)):
-        first = (
-            f"End the recursion at {place_words(python.frames[0])}, and do not raise sys.setrecursionlimit() so far."
+    if python is not None and _is_of_python(cycle, python):
+        raised = len(view.python_stack or ()) >= _DEFAULT_LIMIT
+        first = f"End the recursion at {place_words(_own(view, python))}" + (
+            ", and do not raise sys.setrecursionlimit() so far." if raised else "."
         )
     elif (nested := _nested(cycle)) is not None:
         return f"{nested}. `ulimit -s` helps only a little."

@@ -336,11 +336,11 @@ def _access_words(view: ProcessView) -> str:
     executes = view.fault is not None and view.fault.access == "execute"
     if _was_large_block(view) and not executes:
         freed = "unmapped memory, where a large block of malloc() may have begun"
-        return f"{access_verb(view)} {freed}, {_address(view)}{',' if view.function else ''}"
+        return f"{access_verb(view)} {freed}, {_address(view)}{',' if in_function(view) else ''}"
     what = "jumped" if executes else f"{access_verb(view)} memory"
     numbers = numbers_in_pointer(view)
     holds = f", which holds {numbers}" if numbers is not None else ""
-    return f"{what} through a wild pointer, {_address(view)}{holds}{',' if view.function else ''}"
+    return f"{what} through a wild pointer, {_address(view)}{holds}{',' if in_function(view) else ''}"
 
 
 def _address(view: ProcessView) -> str:
