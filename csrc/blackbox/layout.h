@@ -8,7 +8,7 @@ namespace pytracer::blackbox {
 
 inline constexpr unsigned char kMagic[8] = {0x89, 0x70, 0x79, 0x74, 0x72, 0x63, 0x0d, 0x0a};
 inline constexpr uint32_t kMajor = 1;
-inline constexpr uint32_t kMinor = 6;
+inline constexpr uint32_t kMinor = 7;
 inline constexpr uint32_t kHeaderBytes = 0x2000;
 inline constexpr uint32_t kRegionLimit = 120;
 inline constexpr uint32_t kRecordBytes = 128;
@@ -252,6 +252,7 @@ enum class HolderKind : uint32_t {
   kCell = 2,
   kGlobal = 3,
   kSaved = 4,
+  kNumber = 5,
 };
 
 enum class ArgumentHow : uint32_t {
@@ -1155,7 +1156,7 @@ static_assert(sizeof(NameSlot) == 136);
 static_assert(std::is_standard_layout_v<NameSlot> && std::is_trivially_copyable_v<NameSlot>);
 static_assert(offsetof(NameSlot, reserved) == 132);
 
-/// A tensor that a Python variable or an autograd node held at the crash.
+/// A tensor that a Python variable or an autograd node held at the crash, or a whole number of a variable.
 struct Holder {
   uint32_t kind;
   uint32_t frame;

@@ -25,6 +25,7 @@ from pytracer.analyze.deaths.order import find_deaths
 from pytracer.analyze.evidence.gpu_core import gpu_core_report
 from pytracer.analyze.evidence.known_crashes import known_crash
 from pytracer.analyze.evidence.native_line import with_native_line
+from pytracer.analyze.evidence.two_threads import at_once
 from pytracer.analyze.headline import with_line
 from pytracer.analyze.rules import RULES
 from pytracer.analyze.rules.base import AnyJudgement, AnyRule, Description, NoFinding, finding
@@ -263,6 +264,10 @@ def _finding(job: JobView, item: Conclusion) -> r.Finding:
         if judgement.verdict_class != "external-kill" and not words.has_place:
             words = replace(words, summary=with_line(words.summary, judgement.views))
         words = _recognized(judgement, words)
+        others = at_once(judgement.views[0]) if rule.id in _OF_ARGUMENTS or rule.id == "heap-corruption" else None
+        if others is not None and not words.explained:
+            summary = f"{words.summary.removesuffix('.')}; {others.summary}."
+            words = replace(words, summary=summary, advice=others.advice)
         if rule.id in _OF_ARGUMENTS and words.advice.startswith(_ABOUT_ARGUMENTS):
             words = replace(words, advice=with_native_line(judgement.views[0], words.advice))
     return finding(rule.id, judgement, words)

@@ -16,8 +16,8 @@ from enum import IntEnum
 MAGIC = b"\x89pytrc\r\n"
 MAJOR = 1
 # 1: notes have codes. 2: HOLDERS has tensors without memory, and elements. 3: notes of the core are CORE_NOTE. 4: ARGUMENTS, RENDEZVOUS
-# 5: SIGNAL_SENT, the process group. 6: CRASH, the call that unmapped the memory
-MINOR = 6
+# 5: SIGNAL_SENT, the process group. 6: CRASH, the call that unmapped the memory. 7: HOLDERS has whole numbers
+MINOR = 7
 
 HEADER_BYTES = 8192
 REGION_LIMIT = 120
@@ -357,6 +357,7 @@ class HolderKind(IntEnum):
     CELL = 2
     GLOBAL = 3
     SAVED = 4  # an autograd node keeps it for backward
+    NUMBER = 5  # no tensor: a whole number in a local variable, which is in `addr`
 
 
 class ArgumentHow(IntEnum):
@@ -1269,15 +1270,15 @@ NAME_SLOT = Struct(
 HOLDER = Struct(
     "Holder",
     48,
-    "A tensor that a Python variable or an autograd node held at the crash.",
+    "A tensor that a Python variable or an autograd node held at the crash, or a whole number of a variable.",
     (
         _f("kind", "u32", "see HolderKind"),
-        _f("frame", "u32", "LOCAL, CELL, GLOBAL: index in PYTHON_FRAMES; SAVED: 1 when text names a Python class"),
+        _f("frame", "u32", "LOCAL, CELL, GLOBAL, NUMBER: index in PYTHON_FRAMES; SAVED: 1 when text names a Python class"),
         _f("base", "u64", "base address of its storage; 0: the tensor has no memory"),
         _f("object", "u64", "the Python object; SAVED: the node. Identity only"),
         _f("text", "u32", "offset in ARENA: Python expression, e.g. caches[1]; SAVED: class of the node, mangled when it is C++"),
         _f("text_nbytes", "u32", "its size", "bytes"),
-        _f("addr", "u64", "address of the first element; 0: unknown"),
+        _f("addr", "u64", "address of the first element; 0: unknown; NUMBER: the number, signed"),
         _f("distance", "u32", "SAVED: edges from the node or tensor where the search began"),
         _f("elements", "u32", "LOCAL, CELL, GLOBAL: elements of the tensor, at most 2**32 - 1"),
     ),

@@ -765,7 +765,7 @@ class NameSlot(msgspec.Struct, frozen=True, gc=False):
 
 
 class Holder(msgspec.Struct, frozen=True, gc=False):
-    """A tensor that a Python variable or an autograd node held at the crash."""
+    """A tensor that a Python variable or an autograd node held at the crash, or a whole number of a variable."""
 
     kind: int
     frame: int

@@ -15,6 +15,7 @@ namespace {
 using namespace blackbox;
 
 constexpr uint32_t kLocals = 256, kItems = 64, kAttributes = 192, kGlobals = 4096, kModules = 32, kTypes = 64, kObjects = 60'000, kClasses = 64;
+constexpr uint32_t kMostNumbers = 128, kNumberFrames = 8, kNumberItems = 8;
 constexpr uint32_t kLongestText = 160, kLeastRoom = 4096, kSavedShare = 4, kMostEmpty = 64;
 
 uint64_t running_node = 0;
@@ -24,6 +25,8 @@ struct Search {
   ReferencePath path;
   uint32_t frame, looked_at, kind;
   bool graph;      // tensors found now are where the walk of the graph begins
+  bool counts;     // whole numbers are kept as well: of the crashed thread's innermost frames
+  uint32_t numbers;
   uint32_t empty;  // tensors without memory that were kept
   uint64_t modules[kModules];
   uint32_t module_count;
@@ -70,6 +73,20 @@ void keep(uint64_t object) {
   crash.holder_count++;
 }
 
+// What a line passes to native code is as often a number as a tensor.
+void keep_number(uint64_t object) {
+  int64_t value = 0;
+  if (!search.counts || search.numbers >= kMostNumbers || !whole_number(object, value)) return;
+  Holder* holder = next_referrer(g_box.referrers.items / kSavedShare);
+  if (holder == nullptr) return;
+  CrashHeader& crash = *g_box.crash.data;
+  *holder = {static_cast<uint32_t>(HolderKind::kNumber), search.frame, 0, object, crash.arena_used, 0, static_cast<uint64_t>(value), 0, 0};
+  holder->text_nbytes = search.path.write(g_box.arena.data + crash.arena_used, kLongestText);
+  crash.arena_used += holder->text_nbytes;
+  crash.holder_count++;
+  search.numbers++;
+}
+
 void look_into(uint64_t object);
 
 void look_down(ReferencePath::Kind kind, uint64_t what, uint64_t object) {
@@ -92,12 +109,18 @@ void look_into(uint64_t object) {
   }
   uint64_t type = type_of(object), first = 0, count = 0;
   const PythonTypes& types = python_types();
-  if (type == 0 || type == types.text || type == types.integer) return;
+  if (type == types.integer) return keep_number(object);
+  if (type == 0 || type == types.text) return;
   if (is_tensor(type)) return keep(object);
   if (search.path.full() || type == types.type || type == types.module) return;
   Table table{};
   if (items_of(object, first, count)) {
-    for (uint64_t i = 0; i < count && i < kItems; i++) look_down(ReferencePath::kIndex, i, word_at(first + i * sizeof(uint64_t)));
+    bool counts = search.counts;
+    for (uint64_t i = 0; i < count && i < kItems; i++) {
+      search.counts = counts && i < kNumberItems;
+      look_down(ReferencePath::kIndex, i, word_at(first + i * sizeof(uint64_t)));
+    }
+    search.counts = counts;
   } else if (type == types.dict) {
     if (table_of_dict(object, table)) look_at_entries(table, kItems, ReferencePath::kKey);
   } else if (search.path.outermost() && table_of_attributes(object, type, table)) {
@@ -182,7 +205,11 @@ void write_referrers() noexcept {
   for (uint32_t first : begins) {  // the crashed thread's frames and globals first
     uint32_t end = first == 0 && own != 0 ? own : frames;
     search.graph = first == 0 || own == 0;
-    for (search.frame = first; search.frame < end; search.frame++) look_at_locals(g_box.python_frames.data[search.frame]);
+    for (search.frame = first; search.frame < end; search.frame++) {
+      search.counts = torch_offsets()->values && search.graph && search.frame - first < kNumberFrames;
+      look_at_locals(g_box.python_frames.data[search.frame]);
+    }
+    search.counts = false;
     for (search.frame = first; search.frame < end; search.frame++) look_at_globals(g_box.python_frames.data[search.frame].frame);
     if (own == 0) break;
   }

@@ -8,7 +8,8 @@ namespace pytracer::crashsafe {
 void set_running_node(uint64_t node) noexcept;
 
 /// Crash step, after write_python_stacks: writes HOLDERS. Tensors in local variables, cells and module globals of the frames, the crashed
-/// thread's first, and one or two levels down in lists, tuples, dicts and attributes; then what autograd nodes saved.
+/// thread's first, and one or two levels down in lists, tuples, dicts and attributes; the whole numbers of the innermost frames; then what autograd
+/// nodes saved.
 void write_referrers() noexcept;
 
 }  // namespace pytracer::crashsafe

@@ -64,6 +64,25 @@ bool items_of(uint64_t object, uint64_t& first, uint64_t& count) noexcept {
   return first != 0 && read_value(count, object + py->size) && count <= kMostEntries;
 }
 
+bool whole_number(uint64_t object, int64_t& value) noexcept {
+  // ob_size has the sign before 3.12; since then bits 3 and up of lv_tag count the digits, and the lowest two are 2 for a negative number.
+  int64_t size = 0;
+  if (!read_value(size, object + static_cast<uint64_t>(py->size))) return false;
+  bool tagged = py->minor >= 12, negative = tagged ? (size & 3) == 2 : size < 0;
+  int64_t count = tagged ? ((size & 3) == 1 ? 0 : size >> 3) : negative ? -size : size;
+  if (count < 0 || count > 3) return false;
+  uint64_t sum = 0;
+  for (int64_t i = 0; i < count; i++) {
+    uint32_t digit = 0;  // of 30 bits
+    if (!read_value(digit, object + static_cast<uint64_t>(py->int_digits) + static_cast<uint64_t>(i) * sizeof digit)) return false;
+    if (digit >> 30 != 0 || (i == 2 && digit >= 8)) return false;
+    sum |= static_cast<uint64_t>(digit) << (30 * i);
+  }
+  if (sum >> 63 != 0) return false;
+  value = negative ? -static_cast<int64_t>(sum) : static_cast<int64_t>(sum);
+  return true;
+}
+
 bool table_of_dict(uint64_t dict, Table& out) noexcept {
   uint64_t values = 0;
   return read_value(values, dict + py->dict_values) && table_of_keys(word_at(dict + py->dict_keys), values, out);

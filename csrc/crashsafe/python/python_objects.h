@@ -38,6 +38,9 @@ uint64_t type_of(uint64_t object) noexcept;
 /// Where the items of a list or tuple lie; false for anything else.
 bool items_of(uint64_t object, uint64_t& first, uint64_t& count) noexcept;
 
+/// The value of an int of CPython; false for one that does not fit, or cannot be read. The caller knows the type.
+bool whole_number(uint64_t object, int64_t& value) noexcept;
+
 /// Keys and values of a dict, or of an object's attributes.
 struct Table {
   uint64_t entries, count, values;  ///< values 0: beside the keys

@@ -53,7 +53,7 @@ def fault_function(view: ProcessView) -> NativeFunction | None:
     first = frames[0] if frames else None
     if first is None:
         return None
-    own = next((frame for frame in frames if _is_own(frame)), None)
+    own = next((frame for frame in frames if is_own_frame(frame)), None)
     if own is not None and (own is first or all(_is_helper(frame) for frame in frames[: frames.index(own)])):
         return _of(own)
     if first.function is not None and not _is_helper(first):
@@ -68,7 +68,7 @@ def fault_function(view: ProcessView) -> NativeFunction | None:
 
 def own_function(view: ProcessView) -> NativeFunction | None:
     """The innermost function of the program, or of a library that is not torch, that Python called."""
-    own = next((frame for frame in _called_by_python(view) if _is_own(frame) and frame.function), None)
+    own = next((frame for frame in _called_by_python(view) if is_own_frame(frame) and frame.function), None)
     return _of(own) if own is not None else None
 
 
@@ -100,7 +100,7 @@ def _is_helper(frame: NativeFrame) -> bool:
     return frame.function is None or _HELPERS.match(function_words(frame.function)) is not None
 
 
-def _is_own(frame: NativeFrame) -> bool:
+def is_own_frame(frame: NativeFrame) -> bool:
     """Of a library that the program, or a package other than torch, brought."""
     image = image_name(frame.image)
     if not image or _SYSTEM.match(image) or _PYTHON.match(image) or _TORCH.match(image):
@@ -110,14 +110,12 @@ def _is_own(frame: NativeFrame) -> bool:
 
 
 def _of(frame: NativeFrame) -> NativeFunction:
-    """`pooled (ninthops.cpp:9)`, `decode (libdecoder.so)`."""
-    library = image_name(frame.image)
+    """`pooled (ninthops.cpp:9)`, `decode` without its source, else the library."""
     if frame.function is None:
-        return NativeFunction(library, own=True)
+        return NativeFunction(image_name(frame.image), own=True)
     line = next(_own_lines(frame), None)
     place = f"{short_file(line.file)}:{line.line}" if line is not None and line.line is not None else None
-    named = frame.function.startswith("__pyx_")  # of Cython: the name has the module
-    return NativeFunction(function_words(frame.function), own=True, place=place or (None if named else library))
+    return NativeFunction(function_words(frame.function), own=True, place=place)
 
 
 def _own_lines(frame: NativeFrame) -> Iterator[SourceLine]:

@@ -24,6 +24,7 @@ from pytracer.decode.types.snapshot import (
     ArgumentHowName,
     Crash,
     HitKind,
+    HeldNumber,
     Holder,
     HolderKindName,
     LoadedImage,
@@ -155,6 +156,7 @@ class CrashReader:
             threads_total=head.threads_total,
             helper_error=head.helper_error or None,
             holders=tuple(self._holders(threads)),
+            numbers=tuple(self._numbers(threads)),
             holders_truncated=bool(head.holders_truncated),
             arguments=tuple(self._arguments()),
             arguments_truncated=bool(head.arguments_truncated),
@@ -317,11 +319,20 @@ class CrashReader:
             text = self._text(item.text, item.text_nbytes)
             if item.kind == HolderKind.SAVED:
                 yield Holder("saved", text if item.frame else node_name(text), item.base, distance=item.distance)
+            elif item.kind == HolderKind.NUMBER:
+                continue
             elif item.kind in _HOLDERS and item.frame < len(frames):
                 pthread, frame = frames[item.frame]
                 yield Holder(
                     _HOLDERS[item.kind], text, item.base, frame, item.frame < own, pthread, elements=item.elements
                 )
+
+    def _numbers(self, threads: tuple[tuple[int, tuple[PythonFrame, ...]], ...]) -> Iterable[HeldNumber]:
+        frames = threads[0][1] if threads and self._head.python_matched else ()
+        for item in self._box.items(Region.HOLDERS, raw.Holder, self._head.holder_count):
+            if item.kind == HolderKind.NUMBER and item.frame < len(frames):
+                value = item.addr - (1 << 64) if item.addr >> 63 else item.addr
+                yield HeldNumber(self._text(item.text, item.text_nbytes), value, frames[item.frame], item.frame)
 
     def _arguments(self) -> Iterable[Argument]:
         names, frames = self._register_names, self._head.native_count

@@ -114,6 +114,19 @@ class NamedTensor:
 
 
 @dataclass(frozen=True)
+class HeldNumber:
+    """A whole number that a local variable of the crashed thread held: `expression` as in Python, `self.width`.
+
+    `depth` is the place of its frame among those of the thread, 0 the innermost one. Since minor version 7.
+    """
+
+    expression: str
+    value: int
+    frame: PythonFrame
+    depth: int
+
+
+@dataclass(frozen=True)
 class Holder:
     """What held a tensor of the storage at `base` when the process died, as the handler found it.
 
@@ -464,6 +477,7 @@ class Crash:
     threads_how: str | None = None  # "helper" (ptrace) | "signal"
     threads_total: int = 0  # threads that were alive beside the crashed one, also those without an entry
     helper_error: int | None = None  # errno when the launcher's helper refused
+    numbers: tuple[HeldNumber, ...] = ()  # of the crashed thread's innermost frames, which come first
     holders: tuple[Holder, ...] = ()  # in the order of the search: innermost frames first
     holders_truncated: bool = False  # the search reached one of its limits
     arguments: tuple[Argument, ...] = ()  # of native code: registers first, then the stack from the innermost frame on

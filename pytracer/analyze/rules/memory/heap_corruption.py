@@ -18,9 +18,10 @@ from __future__ import annotations
 
 from pytracer._text import function_words
 from pytracer.analyze.evidence.aborts import is_abort
+from pytracer.analyze.evidence.deleters import Deleter, owners_words, running_deleter
 from pytracer.analyze.evidence.heap import HeapDamage, allocator_user, heap_damage
 from pytracer.analyze.evidence.phrases import collective_evidence, fault_evidence, printed_evidence, python_evidence
-from pytracer.analyze.naming import introduction
+from pytracer.analyze.naming import introduction, short_file
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Evidence
@@ -36,6 +37,7 @@ _ADVICE_FREE = (
     "such as by the deleter of from_blob(). If that is right, the damage was done earlier: run it with --guard, "
     "MALLOC_CHECK_=3, under AddressSanitizer or valgrind."
 )
+_FREES = ("free", "cfree", "__libc_free", "__GI___libc_free", "munmap_chunk")  # they look at the address itself
 _BY_ITS_CALLER = ("free(): invalid pointer", "munmap_chunk(): invalid pointer", "free(): double free", _TWICE)
 
 
@@ -53,10 +55,11 @@ class HeapCorruption:
     def describe(self, job: JobView, judgement: Judgement[HeapDamage]) -> Description:
         """See Rule; the first process represents all that died alike."""
         view, damage = judgement.views[0], judgement.found
-        user = allocator_user(view)
+        user, deleter = allocator_user(view), running_deleter(view)
         below = f", below {function_words(user)}" if user else ""
+        what = f"{_what(damage)}{below}" if deleter is None else _of_deleter(deleter)
         return Description(
-            f"{introduction(judgement.views)} {_what(damage)}{below}.",
+            f"{introduction(judgement.views)} {what}.",
             [
                 Evidence(
                     "signal", "SIGABRT, sent by the process itself", signal="SIGABRT", pid=view.process.snapshot.pid
@@ -67,11 +70,12 @@ class HeapCorruption:
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],
-            _ADVICE_FREE.format(function_words(user)) if user and _is_callers(damage) else _ADVICE,
+            _advice(user, damage, deleter),
             [
                 "what the allocator printed" if damage.function is None and damage.text is None else None,
-                "who damaged the heap: only who noticed is known",
+                "who damaged the heap: only who noticed is known" if deleter is None else "who freed it first",
             ],
+            explained=deleter is not None,
         )
 
 
@@ -82,9 +86,23 @@ def _judge(view: ProcessView) -> Judgement[HeapDamage] | None:
     return Judgement("heap-corruption", "certain" if damage.text else "likely", (view,), damage)
 
 
+def _of_deleter(deleter: Deleter) -> str:
+    made = f" of {short_file(deleter.made.file)}:{deleter.made.line}" if deleter.made is not None else ""
+    return (
+        f"freed memory that was freed before, or is not of malloc(), in {deleter.function.words}: the deleter of the "
+        f"tensor of {deleter.made_by}{made}"
+    )
+
+
+def _advice(user: str | None, damage: HeapDamage, deleter: Deleter | None) -> str:
+    if deleter is not None:
+        return owners_words(deleter)
+    return _ADVICE_FREE.format(function_words(user)) if user and _is_callers(damage) else _ADVICE
+
+
 def _is_callers(damage: HeapDamage) -> bool:
     """Whether the address itself that was freed may be wrong, and not only what lies around it."""
-    return (damage.text or "").startswith(_BY_ITS_CALLER)
+    return (damage.text or "").startswith(_BY_ITS_CALLER) or (damage.function or "") in _FREES
 
 
 def _what(damage: HeapDamage) -> str:

@@ -38,6 +38,7 @@ from pytracer.analyze.evidence.phrases import (
     python_evidence,
     storage_evidence,
 )
+from pytracer.analyze.evidence.state_sizes import state_advice, state_size
 from pytracer.analyze.evidence.variables import line_words
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.platform.instruction import signed
@@ -104,6 +105,9 @@ def _is_copy_of_program(view: ProcessView) -> bool:
 
 def _advice(view: ProcessView) -> str:
     """By what is known of the index: cut off, far outside of any length, or not known."""
+    state = state_size(view)
+    if state is not None:
+        return state_advice(view, state)
     if _wrapped(view) is not None:
         return _ADVICE_32
     if _is_copy_of_program(view):

@@ -87,8 +87,6 @@ class StackOverflow(MemoryFaultRule[_Cycles]):
         return not_found("no fault address lay at the end of its thread's stack together with the stack pointer")
 
 
-_DEFAULT_LIMIT = 900  # frames; of sys.getrecursionlimit(), 1000
-
 # Functions of CPython that call themselves for what is inside an object.
 _ITERATORS = (
     "Iterators are put around each other, again and again: map(), zip(), filter(), chain() or a generator in a loop, "
@@ -223,7 +221,8 @@ def _nested(cycle: StackCycle | None) -> str | None:
 
 def _advice(view: ProcessView, cycle: StackCycle | None, python: Cycle[PythonFrame] | None) -> str:
     if python is not None and _is_of_python(cycle, python):
-        raised = len(view.python_stack or ()) >= _DEFAULT_LIMIT
+        size = _stack_bytes(view)
+        raised = size is None or size >= SMALL_STACK_BYTES
         first = f"End the recursion at {place_words(_own(view, python))}" + (
             ", and do not raise sys.setrecursionlimit() so far." if raised else "."
         )

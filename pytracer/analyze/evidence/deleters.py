@@ -1,0 +1,94 @@
+"""A deleter of foreign memory that ran when the process died: a tensor of from_dlpack() or from_blob() was the owner.
+
+The torch half wraps each deleter, so the stack shows that one ran, and the last end of foreign memory on this thread
+tells whose. Memory that its deleter cannot free has a second owner: a `__del__`, a close(), or the library itself.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from pytracer._text import function_words
+from pytracer.analyze.evidence.fault_function import NativeFunction, own_function
+from pytracer.analyze.evidence.native_stack import image_name, own_frames
+from pytracer.analyze.evidence.variables import python_frames
+from pytracer.analyze.naming import short_file
+from pytracer.analyze.parts import is_library_file, python_frame
+from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
+from pytracer.analyze.view import ProcessView
+from pytracer.decode.types.snapshot import Storage
+from pytracer.report.job import PythonFrame
+
+_OURS = "libpytracer_torch"
+_ENDING = "::Ending>"
+_FOREIGN = {"DLPACK": "from_dlpack()", "BLOB": "from_blob()", "NUMPY": "from_numpy()", "BUFFER": "frombuffer()"}
+
+
+@dataclass(frozen=True)
+class Deleter:
+    """`function`: the deleter; `made_by`: `from_dlpack()`; `made`: the program's line; `calls`: lines that call it, too."""
+
+    function: NativeFunction
+    made_by: str
+    made: PythonFrame | None
+    calls: tuple[tuple[PythonFrame, str], ...] = ()
+
+
+def running_deleter(view: ProcessView) -> Deleter | None:
+    """The deleter in which the process died; None where none ran, or its memory is not known."""
+    frames = own_frames(view)
+    names = [(image_name(frame.image), frame.function or "") for frame in frames]
+    at = next((n for n, (image, name) in enumerate(names) if image.startswith(_OURS) and _ENDING in name), None)
+    function = own_function(view)
+    below = [function_words(frame.function) for frame in frames[:at] if frame.function]
+    if at is None or function is None or function.name not in below:
+        return None
+    storage = _last_ended(view)
+    if storage is None:
+        return None
+    site = storage.allocated_by
+    made = (site.caller or site.python) if site is not None else None
+    calls = tuple(_calls(view, function.name))
+    return Deleter(function, _FOREIGN[storage.origin or ""], python_frame(made) if made is not None else None, calls)
+
+
+def _last_ended(view: ProcessView) -> Storage | None:
+    """The foreign memory whose end was recorded last, on the crashed thread: that is recorded before the deleter runs."""
+    crash = view.crash
+    ended = [
+        item
+        for item in view.process.snapshot.storages
+        if item.freed is not None and crash is not None and item.freed_thread == crash.tid and item.origin in _FOREIGN
+    ]
+    return max(ended, key=lambda item: item.freed.epoch if item.freed is not None else 0, default=None)
+
+
+def _calls(view: ProcessView, function: str) -> list[tuple[PythonFrame, str]]:
+    """Lines of the program's files that call a function of that name, as `library.name(...)`."""
+    frames = [python_frame(item) for item in python_frames(view) if not is_library_file(item.file)]
+    found = []
+    for frame in {frame.file: frame for frame in frames}.values():
+        tree = syntax_tree(view.process.snapshot, frame)
+        for node in ast.walk(tree) if tree is not None else ():
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == function:
+                at = PythonFrame(function=None, file=frame.file, line=node.lineno)
+                found.append((at, line_text(view.process.snapshot, at) or ""))
+    return found
+
+
+def owners_words(deleter: Deleter) -> str:
+    """What to do about two owners."""
+    made = f" of {short_file(deleter.made.file)}:{deleter.made.line}" if deleter.made is not None else ""
+    also = " and ".join(f"line {at.line} (`{text.strip()}`)" for at, text in deleter.calls[:2])
+    if also:
+        verb = "calls" if len(deleter.calls[:2]) == 1 else "call"
+        return (
+            f"The memory has two owners: the tensor of {deleter.made_by}{made} calls {deleter.function.name}() when it "
+            f"ends, and {also} {verb} it as well. Let one of them do so: the one that gave the memory away must not."
+        )
+    return (
+        f"The tensor of {deleter.made_by}{made} calls {deleter.function.name}() when it ends. Look for a second owner "
+        "that has freed the same memory before (a __del__, a close(), the library itself), or memory of another "
+        "allocator: only one may free it, by the function that belongs to its allocator."
+    )

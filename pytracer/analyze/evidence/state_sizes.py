@@ -1,0 +1,72 @@
+"""A state of an optimizer that is of another size than its parameter: it was loaded for a parameter of another layer.
+
+`Optimizer.load_state_dict()` gives saved states to parameters by their order, not by name, and compares no shapes; a
+fused operator then reads or writes the state as if it were as large as the parameter (torch 2.13, optim/optimizer.py).
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from pytracer._text import size_words
+from pytracer.analyze.evidence.variables import python_frames
+from pytracer.analyze.naming import short_file
+from pytracer.analyze.parts import is_library_file, python_frame
+from pytracer.analyze.tensors.source_lines import syntax_tree
+from pytracer.analyze.view import ProcessView
+
+_OF = " of "
+
+
+@dataclass(frozen=True)
+class StateSize:
+    """`state`: `exp_avg_sq`; `parameter`: its name; both in bytes."""
+
+    state: str
+    parameter: str
+    nbytes: int
+    parameter_nbytes: int
+
+
+def state_size(view: ProcessView) -> StateSize | None:
+    """None where the storage at the fault is no state, or is as large as its parameter."""
+    storage = view.place.storage if view.place is not None else None
+    if storage is None:
+        return None
+    named = view.space.uses.named
+    for item in named.of_storage(storage, storage.base)[0]:
+        state, of, parameter = item.name.partition(_OF)
+        if item.role != "optimizer state" or not of:
+            continue
+        sizes = {other.nbytes for other in named.with_name(parameter) if other.role == "parameter"}
+        if len(sizes) == 1 and item.nbytes not in sizes:
+            return StateSize(state, parameter, item.nbytes, sizes.pop())
+    return None
+
+
+def state_advice(view: ProcessView, found: StateSize) -> str:
+    """What to do about it, with the program's line that loaded the states."""
+    at = _loading_line(view)
+    return (
+        f"`{found.state}` of {found.parameter} has {size_words(found.nbytes)}, the parameter "
+        f"{size_words(found.parameter_nbytes)}: the state is that of another parameter. load_state_dict() of an "
+        f"optimizer{at} gives states out by order, not by name: give the parameters in the order in which they were "
+        "saved, or begin with a new optimizer."
+    )
+
+
+def _loading_line(view: ProcessView) -> str:
+    frames = [python_frame(item) for item in python_frames(view) if not is_library_file(item.file)]
+    found = set()
+    for file, frame in {frame.file: frame for frame in frames}.items():
+        tree = syntax_tree(view.process.snapshot, frame)
+        for node in ast.walk(tree) if tree is not None else ():
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                owner = ast.unparse(node.func.value).lower()
+                if node.func.attr == "load_state_dict" and "opt" in owner and "sched" not in owner:
+                    found.add((file, node.lineno))
+    if len(found) != 1:
+        return ""
+    file, line = found.pop()
+    return f" (line {line})" if frames and frames[0].file == file else f" ({short_file(file)}:{line})"
