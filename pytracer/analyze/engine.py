@@ -25,6 +25,7 @@ from pytracer.analyze.deaths.order import find_deaths
 from pytracer.analyze.evidence.gpu_core import gpu_core_report
 from pytracer.analyze.evidence.known_crashes import known_crash
 from pytracer.analyze.evidence.native_line import with_native_line
+from pytracer.analyze.evidence.state_sizes import state_advice, state_size
 from pytracer.analyze.evidence.two_threads import at_once
 from pytracer.analyze.headline import with_line
 from pytracer.analyze.rules import RULES
@@ -264,6 +265,9 @@ def _finding(job: JobView, item: Conclusion) -> r.Finding:
         if judgement.verdict_class != "external-kill" and not words.has_place:
             words = replace(words, summary=with_line(words.summary, judgement.views))
         words = _recognized(judgement, words)
+        state = state_size(judgement.views[0]) if rule.id in _OF_ARGUMENTS else None
+        if state is not None:
+            words = replace(words, advice=state_advice(judgement.views[0], state), explained=True)
         others = at_once(judgement.views[0]) if rule.id in _OF_ARGUMENTS or rule.id == "heap-corruption" else None
         if others is not None and not words.explained:
             summary = f"{words.summary.removesuffix('.')}; {others.summary}."

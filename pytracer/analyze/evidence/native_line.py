@@ -39,6 +39,11 @@ def with_native_line(view: ProcessView, advice: str) -> str:
     return " ".join(filter(None, (number, advice, passed)))
 
 
+def _is_itself(origin: PythonFrame, frame: PythonFrame, shown: bool) -> bool:
+    """Whether a value comes from the line that passes it: also from that of a comprehension around it."""
+    return (origin.file, origin.line) == (frame.file, frame.line) and (origin.function != frame.function or not shown)
+
+
 def _number_in_register(view: ProcessView, frames: list[PythonFrame]) -> str | None:
     """`` 500000000 of line 7 (`state["dimension"] = 500000000`) was in a register ... ``"""
     if view.crash is None:
@@ -101,7 +106,7 @@ def _passed(view: ProcessView, frames: list[PythonFrame], advice: str) -> str | 
     words = []
     for name in sorted(names_of_line(tree, frame.line), key=lambda name: name in shapes):  # tensors are checked more
         found = follow(snapshot, frames, name, None)
-        if found is None or f"`{name}`" in advice or (found.frame == frame and name not in shapes):
+        if found is None or f"`{name}`" in advice or _is_itself(found.frame, frame, name in shapes):
             continue
         shape = f" {shapes[name]}" if name in shapes else ""
         words.append(f"`{name}`{shape} (line {found.frame.line}: `{shortened(found.text, _QUOTED)}`)")

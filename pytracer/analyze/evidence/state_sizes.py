@@ -1,7 +1,8 @@
-"""A state of an optimizer that is of another size than its parameter: it was loaded for a parameter of another layer.
+"""A state of an optimizer that is of another size than its parameter: they do not belong together.
 
 `Optimizer.load_state_dict()` gives saved states to parameters by their order, not by name, and compares no shapes; a
-fused operator then reads or writes the state as if it were as large as the parameter (torch 2.13, optim/optimizer.py).
+fused operator then reads or writes the state as if it were as large as the parameter (torch 2.13, optim/optimizer.py). So it does where the
+parameter was made larger after the optimizer had made the state.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def state_size(view: ProcessView) -> StateSize | None:
         state, of, parameter = item.name.partition(_OF)
         if item.role != "optimizer state" or not of:
             continue
-        sizes = {other.nbytes for other in named.with_name(parameter) if other.role == "parameter"}
+        sizes = {other.nbytes for other in named.with_name(f"parameter {parameter}") if other.role == "parameter"}
         if len(sizes) == 1 and item.nbytes not in sizes:
             return StateSize(state, parameter, item.nbytes, sizes.pop())
     return None
@@ -48,25 +49,34 @@ def state_size(view: ProcessView) -> StateSize | None:
 def state_advice(view: ProcessView, found: StateSize) -> str:
     """What to do about it, with the program's line that loaded the states."""
     at = _loading_line(view)
-    return (
+    sizes = (
         f"`{found.state}` of {found.parameter} has {size_words(found.nbytes)}, the parameter "
-        f"{size_words(found.parameter_nbytes)}: the state is that of another parameter. load_state_dict() of an "
-        f"optimizer{at} gives states out by order, not by name: give the parameters in the order in which they were "
-        "saved, or begin with a new optimizer."
+        f"{size_words(found.parameter_nbytes)}"
+    )
+    if at is None:
+        return (
+            f"{sizes}: the optimizer made or loaded the state for another size of it. Make a new optimizer after the "
+            "parameter was replaced or resized (`.data = ...`, new rows), or resize its states in the same way."
+        )
+    return (
+        f"{sizes}: the state is that of another parameter. load_state_dict() of an optimizer{at} gives states out by "
+        "order, not by name: give the parameters in the order in which they were saved, or begin with a new optimizer."
     )
 
 
-def _loading_line(view: ProcessView) -> str:
+def _loading_line(view: ProcessView) -> str | None:
+    """` (line 39)`; empty where several lines do it or no source is there, None where no line does."""
     frames = [python_frame(item) for item in python_frames(view) if not is_library_file(item.file)]
-    found = set()
+    found, known = set(), False
     for file, frame in {frame.file: frame for frame in frames}.items():
         tree = syntax_tree(view.process.snapshot, frame)
+        known = known or tree is not None
         for node in ast.walk(tree) if tree is not None else ():
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 owner = ast.unparse(node.func.value).lower()
                 if node.func.attr == "load_state_dict" and "opt" in owner and "sched" not in owner:
                     found.add((file, node.lineno))
     if len(found) != 1:
-        return ""
+        return "" if found or not known else None
     file, line = found.pop()
     return f" (line {line})" if frames and frames[0].file == file else f" ({short_file(file)}:{line})"

@@ -27,6 +27,7 @@ from pytracer._text import hex_addr, list_words
 from pytracer.analyze.address_space.null_pointer import has_constant_address, null_confidence, null_sibling
 from pytracer.analyze.evidence.native_stack import below_function, calls_python_by_ctypes
 from pytracer.analyze.evidence.native_stack import calls_python_without_gil as without_gil
+from pytracer.analyze.evidence.never_made import never_made
 from pytracer.analyze.evidence.operator import (
     Operator,
     OperatorTensor,
@@ -34,6 +35,7 @@ from pytracer.analyze.evidence.operator import (
     tensor_words,
     without_memory,
 )
+from pytracer.analyze.evidence.passed import passed
 from pytracer.analyze.evidence.phrases import (
     collective_evidence,
     fault_evidence,
@@ -194,6 +196,9 @@ def _what_to_do(view: ProcessView, found: _Null) -> str:
 
 def _advice(view: ProcessView, found: _Null) -> str:
     empty = found.empty
+    tensor = never_made(view)
+    if tensor is not None and not empty and not found.arguments:
+        return tensor.advice(passed(view))
     if found.arguments and found.operator is not None:
         which = list_words([tensor_words(item) for item in found.arguments])
         given = _given(found.operator) if all(item.name is None for item in found.arguments) else None

@@ -27,6 +27,7 @@ from pytracer.analyze.evidence.index_origins import index_advice
 from pytracer.analyze.evidence.jumps import wild_jump
 from pytracer.analyze.evidence.native_stack import image_name
 from pytracer.analyze.evidence.operator import find_operator, tensor_with, tensor_words
+from pytracer.analyze.evidence.passed import layout_advice, length_advice
 from pytracer.analyze.evidence.phrases import (
     access_verb,
     allocation_evidence,
@@ -38,8 +39,7 @@ from pytracer.analyze.evidence.phrases import (
     python_evidence,
     storage_evidence,
 )
-from pytracer.analyze.evidence.state_sizes import state_advice, state_size
-from pytracer.analyze.evidence.variables import line_words
+from pytracer.analyze.evidence.variables import line_words, variable_name
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.platform.instruction import signed
 from pytracer.analyze.rules.base import Description, Judgement
@@ -105,16 +105,13 @@ def _is_copy_of_program(view: ProcessView) -> bool:
 
 def _advice(view: ProcessView) -> str:
     """By what is known of the index: cut off, far outside of any length, or not known."""
-    state = state_size(view)
-    if state is not None:
-        return state_advice(view, state)
     if _wrapped(view) is not None:
         return _ADVICE_32
     if _is_copy_of_program(view):
         return f"Compare the length that {line_words(view)} passes to the copy with the sizes of both sides, in bytes."
     count = _count(view)
     if count is None or (view.place is not None and (view.place.distance_bytes or 0) < _FAR_BYTES):
-        return _ADVICE
+        return layout_advice(view) or length_advice(view, _ADVICE)
     operator = find_operator(view)
     origin = index_advice(operator, count)
     if origin is not None:
@@ -266,5 +263,7 @@ def _where(view: ProcessView) -> str:
     place = view.place
     if place is None or place.storage is None:
         return "next to a storage"
-    name = place.names[0] if place.names else f"a storage of {size_words(place.storage.nbytes)}"
+    size = size_words(place.storage.nbytes)
+    held = variable_name(view, place.storage.base)
+    name = place.names[0] if place.names else f"`{held}` ({size})" if held else f"a storage of {size}"
     return f"{offset_words(place)} {name}"

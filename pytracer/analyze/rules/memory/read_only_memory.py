@@ -21,6 +21,7 @@ from pytracer._text import hex_addr
 from pytracer.analyze.address_space.address_info import Place
 from pytracer.analyze.address_space.operands import COMPUTED
 from pytracer.analyze.evidence.native_stack import image_name
+from pytracer.analyze.evidence.passed import passed
 from pytracer.analyze.evidence.phrases import (
     bucket_evidence,
     collective_evidence,
@@ -41,6 +42,7 @@ from pytracer.decode.types.snapshot import Mapping
 from pytracer.report.job import Evidence
 
 SEGV_ACCERR = 2
+_LEAST_NUMBERS, _LARGEST_ELEMENT = 2, 8
 _FILE = "Map the file with mode 'c' (copy on write) or 'r+', or clone the tensor before it is changed in place."
 _OTHER = "Look at what the native function writes to: a constant, protected memory, or a pointer that is not its own."
 
@@ -61,14 +63,19 @@ class ReadOnlyMemory(MemoryFaultRule[None]):
         refused = (crash.signal, crash.code) == (SIGSEGV, SEGV_ACCERR) and fault.access == "write"
         if not refused or not place.mapping.permissions.startswith("r-"):
             return None
+        if _passed_tensor(view) is not None:
+            return Judgement("out-of-bounds", "likely", (view,), None)
         return Judgement("read-only-write", "likely" if place.kind == "image" else "certain", (view,), None)
 
     def describe(self, job: JobView, judgement: Judgement[None]) -> Description:
         """See MemoryFaultRule."""
         view = judgement.views[0]
         mapping = view.place.mapping if view.place else None
+        tensor = _passed_tensor(view)
+        past = f"past the end of {tensor}, into read-only memory of another" if tensor is not None else None
         return Description(
-            f"{introduction(judgement.views)} wrote to read-only memory, {_where(view)}{in_function(view)}.",
+            f"{introduction(judgement.views)} wrote {past or f'to read-only memory, {_where(view)}'}"
+            f"{in_function(view)}.",
             [
                 fault_evidence(view),
                 _permissions(mapping),
@@ -78,7 +85,7 @@ class ReadOnlyMemory(MemoryFaultRule[None]):
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],
-            _FILE if view.place is not None and _is_file(view.place) else _OTHER,
+            _advice(view),
         )
 
     def otherwise(self, faults: Sequence[ProcessView]) -> NoFinding:
@@ -112,6 +119,37 @@ def _where(view: ProcessView) -> str:
     if place.kind == "image":
         return f"part of {image_name(place.mapping.path)}"
     return "which belongs to another allocator"
+
+
+def _passed_tensor(view: ProcessView) -> str | None:
+    """The closest tensor below, if the numbers that the line passes with it lead so far: a library lay behind it."""
+    place = view.place
+    found = passed(view) if place is not None and place.kind == "image" else None
+    if place is None or found is None or len(found.values) < _LEAST_NUMBERS:
+        return None
+    *_, second, first = sorted(abs(value) for value in found.values)
+    reach = first * max(second, 1) * _LARGEST_ELEMENT
+    live = ((view.space.live_around(base), words) for base, words in zip(found.bases, found.tensors, strict=True))
+    below = [
+        (storage.base, words)
+        for storage, words in live
+        if storage is not None and storage.base + storage.nbytes <= place.addr < storage.base + reach
+    ]
+    return max(below)[1] if below else None
+
+
+def _advice(view: ProcessView) -> str:
+    """A number that is too large leads into whatever lies behind a tensor, too."""
+    if view.place is not None and _is_file(view.place):
+        return _FILE
+    found = passed(view) if view.place is not None and view.place.kind == "image" else None
+    if found is not None and found.numbers and found.tensors:
+        return (
+            f"Check {found.words}, which line {found.line} passes with {' and '.join(found.tensors)}: if they are too "
+            "large, or of another unit (bytes, elements), it ran from there into this memory. If not, it wrote to a "
+            "constant, or by a pointer that is not its own."
+        )
+    return _OTHER
 
 
 def _is_file(place: Place) -> bool:

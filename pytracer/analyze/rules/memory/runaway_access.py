@@ -23,6 +23,8 @@ from pytracer._text import hex_addr, size_words
 from pytracer.analyze.address_space.address_info import Overrun
 from pytracer.analyze.address_space.overrun import Run
 from pytracer.analyze.evidence.jumps import wild_jump
+from pytracer.analyze.evidence.operator import find_operator
+from pytracer.analyze.evidence.passed import length_advice, unequal_tensors
 from pytracer.analyze.evidence.phrases import (
     access_verb,
     allocation_evidence,
@@ -124,8 +126,11 @@ def _from_anywhere(judgement: Judgement[Overrun | Run], run: Run) -> Description
             python_evidence(view),
             collective_evidence(judgement.views),
         ],
-        f"Check the lengths, counts and offsets that {line_words(view)} passes: one of them is negative or too large. "
-        "`pytracer run --guard` stops at the first byte outside of a tensor.",
+        length_advice(
+            view,
+            f"Check the lengths, counts and offsets that {line_words(view)} passes: one of them is negative or too "
+            "large. `pytracer run --guard` stops at the first byte outside of a tensor.",
+        ),
         ["where the access began", "proof that it was no wrong pointer"],
     )
 
@@ -173,6 +178,10 @@ def _confidence(view: ProcessView, found: Overrun) -> Confidence:
 def _tensor(view: ProcessView, found: Overrun) -> str:
     size = f"a tensor of {size_words(found.storage.nbytes)}" if found.storage is not None else "a tensor"
     named = variable_of(view, found.start)
+    operator = find_operator(view)
+    of_operator = {item.item.base for item in (operator.tensors if operator is not None else ()) if item.passed}
+    if named is None and found.start not in of_operator and (unequal := unequal_tensors(view)) is not None:
+        return f"a tensor, perhaps of the smaller one of {unequal}"  # the pointer lay there by chance
     return f"{named} ({size_words(found.storage.nbytes)})" if named and found.storage is not None else named or size
 
 
@@ -183,7 +192,8 @@ def _advice(view: ProcessView, found: Overrun, name: str, asked: int | None) -> 
             f"Compare the length that {line} passes, {asked} bytes, with nbytes of {name}: it is too large, for "
             "example counted in elements of another dtype."
         )
-    return (
+    general = (
         f"Check the lengths, counts and offsets that {line} passes for {name}: one of them is negative or too large. "
         "`pytracer run --guard` stops at the first byte outside of the tensor."
     )
+    return length_advice(view, general, f" for {name}")

@@ -40,6 +40,8 @@ from pytracer.analyze.evidence.jumps import Jump, wild_jump
 from pytracer.analyze.evidence.known_crashes import KnownCrash, known_crash
 from pytracer.analyze.evidence.native_stack import below_function
 from pytracer.analyze.evidence.operator import OperatorTensor, shape_words, tensor_words
+from pytracer.analyze.evidence.never_made import never_made
+from pytracer.analyze.evidence.passed import passed
 from pytracer.analyze.evidence.phrases import (
     access_verb,
     collective_evidence,
@@ -121,6 +123,9 @@ class WildPointer(MemoryFaultRule[_Wild]):
         view = judgement.views[0]
         known, jump, cut = judgement.found.known, judgement.found.jump, judgement.found.cut
         access = f"{access_verb(view)} out of bounds" if judgement.found.is_index else _access_words(view)
+        tensor = never_made(view) if jump is None and not judgement.found.is_index else None
+        if tensor is not None:
+            access = f"{tensor.summary},"
         return Description(
             f"{introduction(judgement.views)} {_jump_words(jump) if jump else access}"
             f"{_where(view, jump)}{_far_words(judgement.found.far)}{_cut_words(view, cut)}"
@@ -260,6 +265,16 @@ def _advice(view: ProcessView, found: _Wild) -> str:
             f"Keep what owns the memory that {line_words(view)} passes for as long as its address is used: the address "
             "is that of a large block of malloc(), such as a numpy array's, that was freed (.ctypes.data and "
             "data_ptr() of a temporary). If it is none, AddressSanitizer names the moment."
+        )
+    found = passed(view)
+    tensor = never_made(view)
+    if tensor is not None:
+        return tensor.advice(found)
+    if found is not None and found.numbers:
+        return (
+            f"Check {found.words}, which line {found.line} passes to native code: it uses them unchecked. If they are "
+            "right, a pointer was overwritten before: `pytracer run --guard` stops at the first byte outside of a "
+            "tensor."
         )
     return _SANITIZER.format(line_words(view))
 

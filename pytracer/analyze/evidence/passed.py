@@ -1,0 +1,236 @@
+"""What the program's line passes to native code: the numbers with their values, the tensors with their sizes.
+
+Advice to check a length helps only where a length is passed, and helps most with its value. A line that passes none
+calls a function that takes its sizes from the data, which is then what to check.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pytracer._text import list_words, size_words
+from pytracer.analyze.evidence.fault_function import own_function
+from pytracer.analyze.evidence.operator import find_operator, shape_words
+from pytracer.analyze.evidence.program_syntax import names_of_line, scope_of, second_parameter, variable
+from pytracer.analyze.evidence.variables import python_frames, variable_name
+from pytracer.analyze.parts import is_library_file, python_frame
+from pytracer.analyze.tensors.source_lines import syntax_tree
+from pytracer.analyze.view import ProcessView
+from pytracer.report.job import PythonFrame
+
+_MOST = 4
+_COUNTS = ("numel", "size", "stride", "dim", "nelement", "storage_offset", "item", "tolist")
+_SIZES = ("shape", "size", "nbytes", "ndim", "strides", "itemsize", "value")
+_ADDRESSES = ("data_ptr", "ctypes", "data", "untyped_storage", "cast", "byref", "addressof", "from_buffer", "c_void_p")
+_ELEMENT = {
+    **dict.fromkeys(("uint8", "int8", "bool"), 1),
+    **dict.fromkeys(("float16", "bfloat16", "int16"), 2),
+    **dict.fromkeys(("float32", "int32"), 4),
+    **dict.fromkeys(("float64", "int64"), 8),
+}
+_ITEM = re.compile(r"\[\d+\]$")
+
+
+@dataclass(frozen=True)
+class Passed:
+    """`numbers`: `` `count` = 8000000 ``; `tensors`: `` `pixels` (256 elements, 1.0 KiB) ``.
+
+    `lengths`: whether a number is passed: None where that is not known. `values`: of the numbers; `bases`: where the
+    storages of the tensors begin.
+    """
+
+    line: int
+    numbers: tuple[str, ...]
+    tensors: tuple[str, ...]
+    lengths: bool | None
+    values: tuple[int, ...] = ()
+    bases: tuple[int, ...] = ()
+
+    @property
+    def words(self) -> str:
+        """`` `count` = 8000000 and `width` = 4 ``."""
+        return list_words(self.numbers, _MOST)
+
+
+def passed(view: ProcessView) -> Passed | None:
+    """None where the program's line or its source is not known."""
+    frames = [item for item in python_frames(view) if not is_library_file(item.file)]
+    frame = python_frame(frames[0]) if frames else None
+    tree = syntax_tree(view.process.snapshot, frame)
+    if tree is None or frame is None or frame.line is None or view.crash is None:
+        return None
+    function = own_function(view)
+    arguments = _arguments(tree, frame.line, function.name.rpartition("::")[2] if function is not None else None)
+    names = list(dict.fromkeys(name for item in arguments for name in _names(item)))
+    held = _numbers(view, frame)
+    numbers = tuple(f"`{name}` = {_value(held, name)}" for name in names if _value(held, name) is not None)
+    answers = [_is_length(item, held, bool(view.crash.numbers)) for item in arguments]
+    lengths = True if True in answers else None if None in answers else False
+    found = dict(_tensors(view, frame, names_of_line(tree, frame.line)))
+    values = tuple(value for expression, value in held.items() if _ITEM.sub("", expression) in names)
+    return Passed(frame.line, numbers, tuple(found), lengths, values, tuple(found.values()))
+
+
+def _arguments(tree: ast.Module, line: int, function: str | None) -> list[ast.expr]:
+    """What the calls of a line pass; only those of the native function, where the line calls it by its name."""
+    calls = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and node.lineno <= line <= (node.end_lineno or node.lineno)
+    ]
+    named = [node for node in calls if (getattr(node.func, "attr", None) or getattr(node.func, "id", "")) == function]
+    return [item for node in named or calls for item in (*node.args, *(word.value for word in node.keywords))]
+
+
+def _names(node: ast.AST) -> Iterator[str]:
+    """Variables of an expression, but for those that only choose what is passed: `i` of `files[i]`."""
+    name = variable(node)
+    if name is not None:
+        yield name
+        return
+    for child in ast.iter_child_nodes(node):
+        if not (isinstance(node, ast.Subscript) and child is node.slice):
+            yield from _names(child)
+
+
+def _numbers(view: ProcessView, frame: PythonFrame) -> dict[str, int]:
+    place = (frame.file, frame.function, frame.line)
+    found: dict[str, int] = {}
+    for item in view.crash.numbers if view.crash is not None else ():
+        if (item.frame.file, item.frame.function, item.frame.line) == place:
+            found.setdefault(item.expression, item.value)
+    return found
+
+
+def _value(held: dict[str, int], name: str) -> str | None:
+    """A number, or the list of them."""
+    if name in held:
+        return str(held[name])
+    items = [str(value) for expression, value in held.items() if _ITEM.sub("", expression) == name]
+    return f"[{', '.join(items)}]" if items else None
+
+
+def _tensors(view: ProcessView, frame: PythonFrame, names: list[str]) -> Iterator[tuple[str, int]]:
+    """Each in words, and where its storage begins."""
+    operator = find_operator(view)
+    shapes = {item.name: item.item for item in (operator.tensors if operator is not None else ())}
+    for name in names:
+        if name in shapes:
+            yield f"`{name}` {shape_words(shapes[name])}", shapes[name].base
+            continue
+        for item in view.crash.holders if view.crash is not None else ():
+            at = item.frame
+            if item.expression != name or at is None or (at.file, at.line) != (frame.file, frame.line) or not item.base:
+                continue
+            storage = view.space.live_around(item.base)
+            if storage is not None:
+                yield f"`{name}` ({item.elements} elements, {size_words(storage.nbytes)})", item.base
+            break
+
+
+def _is_length(node: ast.expr, held: dict[str, int], known: bool) -> bool | None:
+    if isinstance(node, ast.Constant):
+        return type(node.value) is int
+    if isinstance(node, ast.Call):
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        if name in _ADDRESSES:
+            return False
+        return True if name in _COUNTS or name in ("len", "int", "sum", "min", "max") else None
+    if isinstance(node, (ast.BinOp, ast.UnaryOp)):
+        return True
+    if isinstance(node, ast.Attribute) and (node.attr in _ADDRESSES or node.attr in _SIZES):
+        return node.attr in _SIZES
+    name = variable(node.value if isinstance(node, ast.Subscript) else node)
+    if name is not None:
+        if _value(held, name) is not None:
+            return True
+        return False if known else None
+    if isinstance(node, (ast.JoinedStr, ast.Lambda, ast.GeneratorExp, ast.ListComp)):
+        return False
+    return None
+
+
+def layout_advice(view: ProcessView) -> str | None:
+    """Where the tensor at the fault has elements of another size than the access, or is expanded without memory."""
+    storage = view.place.storage if view.place is not None else None
+    operator, instruction = find_operator(view), view.instruction
+    if storage is None or operator is None or operator.name.startswith("aten::"):
+        return None
+    alike = [item for item in operator.tensors if item.passed and item.item.base == storage.base and item.name]
+    item = alike[0] if len(alike) == 1 else None
+    nbytes = _ELEMENT.get(item.item.dtype or "") if item is not None else None
+    if item is None or nbytes is None:
+        return None
+    name = f"`{variable_name(view, storage.base) or item.name}`"
+    if instruction is not None and instruction.index_value is not None and instruction.scale > nbytes:
+        return (
+            f"Check the type of {name}: {operator.name}() reads elements of {instruction.scale} bytes, and {name} is "
+            f"{item.item.dtype}, of {nbytes} each. Convert it before (`.float()`, `.to(...)`), or use "
+            "data_ptr<T>(), which refuses another type."
+        )
+    if item.item.elements * nbytes > storage.nbytes:
+        return (
+            f"Pass `{name[1:-1]}.contiguous()` to {operator.name}(): {name} {shape_words(item.item)} is expanded, only "
+            f"{size_words(storage.nbytes)} of memory lie behind it, and the native code counts on "
+            f"{size_words(item.item.elements * nbytes)}."
+        )
+    return None
+
+
+def _sample(view: ProcessView) -> str | None:
+    """`sample 33` in the `__getitem__` of a DataLoader worker."""
+    frames = [item for item in python_frames(view) if not is_library_file(item.file)]
+    frame = python_frame(frames[0]) if frames else None
+    tree = syntax_tree(view.process.snapshot, frame)
+    if tree is None or frame is None or frame.line is None:
+        return None
+    scope = scope_of(tree, frame.line)
+    name = second_parameter(scope) if getattr(scope, "name", None) == "__getitem__" else None
+    value = _numbers(view, frame).get(name) if name is not None else None
+    return f"sample {value}" if value is not None else None
+
+
+def unequal_tensors(view: ProcessView) -> str | None:
+    """`` `mean` [32, 1] and `x` [20000000, 4] ``: the smallest and the largest tensor of an operator, by their first sizes."""
+    operator = find_operator(view)
+    shaped = [
+        item
+        for item in (operator.tensors if operator is not None else ())
+        if item.passed and item.name and len(item.item.sizes) >= 2 and item.item.elements
+    ]
+    least = min(shaped, key=lambda item: item.item.sizes[0], default=None)
+    most = max(shaped, key=lambda item: item.item.sizes[0], default=None)
+    if least is None or most is None or least.item.sizes[0] * 2 > most.item.sizes[0]:
+        return None
+    return f"`{least.name}` {shape_words(least.item)} and `{most.name}` {shape_words(most.item)}"
+
+
+def length_advice(view: ProcessView, general: str, of: str = "", *, data: str = "the data") -> str:
+    """`general`, or what is known of the numbers that the line passes. `of`: `` for `pixels` ``."""
+    found, unequal, sample = passed(view), unequal_tensors(view), _sample(view)
+    if found is None:
+        return general
+    if unequal is not None and not found.numbers:
+        return (
+            f"Compare the shapes of {unequal}, which line {found.line} passes together: the function takes one size "
+            "for all of them, and leaves the smaller one. They may be of different batches or layers."
+        )
+    if sample is not None and found.lengths is not True:
+        data = f"what is in {sample}, the data"
+    if found.numbers:
+        one = "it" if len(found.numbers) == 1 else "one of them"
+        sized = f" ({', '.join(found.tensors)})" if found.tensors and not of else ""
+        return (
+            f"Check {found.words}, which line {found.line} passes{of}{sized}: {one} is negative or too large for the "
+            "memory. `pytracer run --guard` stops at the first byte outside of a tensor."
+        )
+    if found.lengths is False:
+        return (
+            f"Check {data} that line {found.line} passes: it passes no length, so the native code takes its sizes from "
+            "what is in the data, which may be damaged or of another format. `pytracer run --guard` stops at the first "
+            "byte outside of a tensor."
+        )
+    return general
