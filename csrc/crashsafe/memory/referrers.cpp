@@ -24,8 +24,8 @@ uint64_t running_node = 0;
 struct Search {
   ReferencePath path;
   uint32_t frame, looked_at, kind;
-  bool graph;      // tensors found now are where the walk of the graph begins
-  bool counts;     // whole numbers are kept as well: of the crashed thread's innermost frames
+  bool graph;   // tensors found now are where the walk of the graph begins
+  bool counts;  // whole numbers are kept as well: of the crashed thread's innermost frames
   uint32_t numbers;
   uint32_t empty;  // tensors without memory that were kept
   uint64_t modules[kModules];

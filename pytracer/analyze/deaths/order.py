@@ -148,7 +148,7 @@ def _that_matter(deaths: list[Death], tree: Tree) -> list[Death]:
 
 
 def _repeats_its_child(death: Death, deaths: Sequence[Death], tree: Tree) -> bool:
-    """Whether a program without Python ended itself by the signal that its child died of, as coreutils' timeout does."""
+    """Whether a program without Python ended itself by the signal that its child died of: coreutils' timeout."""
     process, crash = death.view.process, death.view.crash
     if crash is None or process.snapshot.versions.python is not None or death.nature not in PROMPT:
         return False

@@ -27,7 +27,7 @@ _FOREIGN = {"DLPACK": "from_dlpack()", "BLOB": "from_blob()", "NUMPY": "from_num
 
 @dataclass(frozen=True)
 class Deleter:
-    """`function`: the deleter; `made_by`: `from_dlpack()`; `made`: the program's line; `calls`: lines that call it, too."""
+    """`function`: the deleter; `made_by`: `from_dlpack()`; `made`: the line; `calls`: lines that call it, too."""
 
     function: NativeFunction
     made_by: str
@@ -48,13 +48,13 @@ def running_deleter(view: ProcessView) -> Deleter | None:
     if storage is None:
         return None
     site = storage.allocated_by
-    made = (site.caller or site.python) if site is not None else None
+    made = site.caller or site.python
     calls = tuple(_calls(view, function.name))
     return Deleter(function, _FOREIGN[storage.origin or ""], python_frame(made) if made is not None else None, calls)
 
 
 def _last_ended(view: ProcessView) -> Storage | None:
-    """The foreign memory whose end was recorded last, on the crashed thread: that is recorded before the deleter runs."""
+    """The foreign memory whose end the crashed thread recorded last: that happens before the deleter runs."""
     crash = view.crash
     ended = [
         item

@@ -103,7 +103,7 @@ def _is_helper(frame: NativeFrame) -> bool:
 def is_own_frame(frame: NativeFrame) -> bool:
     """Of a library that the program, or a package other than torch, brought."""
     image = image_name(frame.image)
-    if not image or _SYSTEM.match(image) or _PYTHON.match(image) or _TORCH.match(image):
+    if image in ("", "?") or _SYSTEM.match(image) or _PYTHON.match(image) or _TORCH.match(image):
         return False
     name = function_words(frame.function) if frame.function else ""
     return not _HELPERS.match(name) and not name.startswith(_IN_TORCH)

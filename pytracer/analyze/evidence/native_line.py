@@ -35,7 +35,9 @@ def with_native_line(view: ProcessView, advice: str) -> str:
     frames = [python_frame(item) for item in python_frames(view) if not is_library_file(item.file)]
     if not frames:
         return advice
-    number, passed = _number_in_register(view, frames), _passed(view, frames, advice)
+    number = _number_in_register(view, frames)
+    told = f"which line {frames[0].line} passes" in advice  # with the values
+    passed = None if told else _passed(view, frames, advice)
     return " ".join(filter(None, (number, advice, passed)))
 
 

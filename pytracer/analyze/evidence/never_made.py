@@ -1,7 +1,7 @@
 """A tensor that native code destroyed or replaced and that was never made: its pointer is no address at all.
 
-A function that is left without `return`, a member of a struct from malloc(), or a local at::Tensor after a smashed stack
-leave garbage where a tensor should be. torch's own helpers (`~Tensor`, `intrusive_ptr::reset_`) then fail; the function
+A function that is left without `return`, a member of a struct from malloc(), or a smashed stack leave garbage where a
+tensor should be. torch's own helpers (`~Tensor`, `intrusive_ptr::reset_`) then fail; the function
 of the program that they were called by is the one to look at.
 """
 
@@ -36,8 +36,8 @@ class NeverMade:
         """What to look for, and with what the function was called."""
         called = f" It was called with {found.words}." if found is not None and found.numbers else ""
         return (
-            f"Check {self.function.words}: it destroys or replaces a tensor that was never made. Look for a way through "
-            "it without `return` (-Wreturn-type), a tensor in memory of malloc(), or a write past a local array "
+            f"Check {self.function.words}: it destroys or replaces a tensor that was never made. Look for a way "
+            "through it without `return` (-Wreturn-type), a tensor in memory of malloc(), or a write past a local array "
             f"(AddressSanitizer).{called}"
         )
 

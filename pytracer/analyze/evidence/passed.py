@@ -19,9 +19,11 @@ from pytracer.analyze.evidence.variables import python_frames, variable_name
 from pytracer.analyze.parts import is_library_file, python_frame
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
+from pytracer.decode.types.snapshot import Crash
 from pytracer.report.job import PythonFrame
 
-_MOST = 4
+_WITH_NUMBERS = (1, 7)  # the format of a recording
+_MOST, _LEAST_TENSORS = 4, 2
 _COUNTS = ("numel", "size", "stride", "dim", "nelement", "storage_offset", "item", "tolist")
 _SIZES = ("shape", "size", "nbytes", "ndim", "strides", "itemsize", "value")
 _ADDRESSES = ("data_ptr", "ctypes", "data", "untyped_storage", "cast", "byref", "addressof", "from_buffer", "c_void_p")
@@ -67,11 +69,19 @@ def passed(view: ProcessView) -> Passed | None:
     names = list(dict.fromkeys(name for item in arguments for name in _names(item)))
     held = _numbers(view, frame)
     numbers = tuple(f"`{name}` = {_value(held, name)}" for name in names if _value(held, name) is not None)
-    answers = [_is_length(item, held, bool(view.crash.numbers)) for item in arguments]
+    known = _numbers_known(view, view.crash)
+    answers = [_is_length(item, held, known) for item in arguments]
     lengths = True if True in answers else None if None in answers else False
     found = dict(_tensors(view, frame, names_of_line(tree, frame.line)))
     values = tuple(value for expression, value in held.items() if _ITEM.sub("", expression) in names)
     return Passed(frame.line, numbers, tuple(found), lengths, values, tuple(found.values()))
+
+
+def _numbers_known(view: ProcessView, crash: Crash) -> bool:
+    """Whether a variable without a number was none: the search worked, and values were wanted."""
+    snapshot = view.process.snapshot
+    wanted = snapshot.environment.get("PYTRACER_NO_VALUES") != "1"
+    return wanted and snapshot.version >= _WITH_NUMBERS and bool(crash.numbers or crash.holders)
 
 
 def _arguments(tree: ast.Module, line: int, function: str | None) -> list[ast.expr]:
@@ -206,6 +216,35 @@ def unequal_tensors(view: ProcessView) -> str | None:
     if least is None or most is None or least.item.sizes[0] * 2 > most.item.sizes[0]:
         return None
     return f"`{least.name}` {shape_words(least.item)} and `{most.name}` {shape_words(most.item)}"
+
+
+@dataclass(frozen=True)
+class SmallArgument:
+    """The address is `behind` bytes behind the tensor `small`; `large`, which the same line passes, is larger than that."""
+
+    small: str
+    large: str
+    behind: int
+
+
+def small_argument(view: ProcessView) -> SmallArgument | None:
+    """A tensor that the line passes with a larger one, where a loop over that one's size would reach the address."""
+    found, place = passed(view), view.place
+    if found is None or place is None or len(found.bases) < _LEAST_TENSORS:
+        return None
+    live = [
+        (storage.nbytes, storage.base, words)
+        for base, words in zip(found.bases, found.tensors, strict=True)
+        if base and (storage := view.space.live_around(base)) is not None
+    ]
+    if len(live) < _LEAST_TENSORS:
+        return None
+    (nbytes, base, small), (most, _, large) = min(live), max(live)
+    behind = place.addr - (base + nbytes)
+    below = [item for item in live if item[1] + item[0] <= place.addr and place.addr - item[1] < most]
+    return (
+        SmallArgument(small, large, behind) if len(below) == 1 and below[0][1] == base and 0 <= behind < most else None
+    )
 
 
 def length_advice(view: ProcessView, general: str, of: str = "", *, data: str = "the data") -> str:

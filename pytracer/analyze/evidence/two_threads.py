@@ -83,7 +83,9 @@ def _own_frame(stack: Sequence[NativeFrame], image: str | None = None) -> Native
 
 def _python(view: ProcessView, thread: ThreadStack) -> Sequence[PythonFrame]:
     crash = view.crash
-    return next((frames for pthread, frames in (crash.python_threads if crash else ()) if pthread == thread.pthread), ())
+    return next(
+        (frames for pthread, frames in (crash.python_threads if crash else ()) if pthread == thread.pthread), ()
+    )
 
 
 def _line(frames: Sequence[PythonFrame]) -> str | None:

@@ -181,7 +181,7 @@ def _tensor(view: ProcessView, found: Overrun) -> str:
     operator = find_operator(view)
     of_operator = {item.item.base for item in (operator.tensors if operator is not None else ()) if item.passed}
     if named is None and found.start not in of_operator and (unequal := unequal_tensors(view)) is not None:
-        return f"a tensor, perhaps of the smaller one of {unequal}"  # the pointer lay there by chance
+        return f"a tensor, perhaps the smaller one of {unequal}"  # the pointer lay there by chance
     return f"{named} ({size_words(found.storage.nbytes)})" if named and found.storage is not None else named or size
 
 

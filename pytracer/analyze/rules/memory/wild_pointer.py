@@ -9,7 +9,9 @@ that it is not, or an address outlived its target by so long that no record of i
 
 An index far too large for an array on the stack or the heap gives such an address, too: where registers hold both parts
 of the sum, the index is named, and the class is out-of-bounds. So it is, as *possible*, where the running operator has
-one integer tensor too large to be read, and the address is a whole number of rows away from another one of its tensors.
+one integer tensor too large to be read, and the address is a whole number of rows away from another one of its tensors;
+or where the line passes a small tensor with a large one, and the address is behind the small one by less than the size of
+the other.
 
 A register that held the lower 32 bits of a live storage's address shows that the address was passed as an int.
 
@@ -39,9 +41,9 @@ from pytracer.analyze.evidence.heap import heap_damage
 from pytracer.analyze.evidence.jumps import Jump, wild_jump
 from pytracer.analyze.evidence.known_crashes import KnownCrash, known_crash
 from pytracer.analyze.evidence.native_stack import below_function
-from pytracer.analyze.evidence.operator import OperatorTensor, shape_words, tensor_words
 from pytracer.analyze.evidence.never_made import never_made
-from pytracer.analyze.evidence.passed import passed
+from pytracer.analyze.evidence.operator import OperatorTensor, shape_words, tensor_words
+from pytracer.analyze.evidence.passed import SmallArgument, passed, small_argument
 from pytracer.analyze.evidence.phrases import (
     access_verb,
     collective_evidence,
@@ -89,12 +91,13 @@ class _Wild:
     far: FarIndex | None
     cut: TruncatedAddress | None = None
     unread: UnreadIndex | None = None
+    small: SmallArgument | None = None
 
     @property
     def is_index(self) -> bool:
         """Whether it is an index that leads out of something, as far as is known."""
         sure = self.known is not None and self.known.confidence == "certain"
-        return not sure and (self.far is not None or self.unread is not None)
+        return not sure and (self.far is not None or self.unread is not None or self.small is not None)
 
 
 class WildPointer(MemoryFaultRule[_Wild]):
@@ -114,7 +117,9 @@ class WildPointer(MemoryFaultRule[_Wild]):
         else:
             far, cut = far_index(view), truncated_address(view)
             indexed = far is None and cut is None and _may_be_indexed(view)
-            found = _Wild(jump, known, far, cut, unread_index(view) if indexed else None)
+            unread = unread_index(view) if indexed else None
+            small = small_argument(view) if indexed and unread is None else None
+            found = _Wild(jump, known, far, cut, unread, small)
         class_: VerdictClass = "out-of-bounds" if found.is_index else "wild-pointer"
         return Judgement(class_, _confidence(view, found), (view,), found)
 
@@ -129,7 +134,7 @@ class WildPointer(MemoryFaultRule[_Wild]):
         return Description(
             f"{introduction(judgement.views)} {_jump_words(jump) if jump else access}"
             f"{_where(view, jump)}{_far_words(judgement.found.far)}{_cut_words(view, cut)}"
-            f"{_unread_words(judgement.found.unread)}.",
+            f"{_unread_words(judgement.found.unread)}{_small_words(judgement.found.small)}.",
             [
                 _branch(jump) if jump and jump.refused else fault_evidence(view),
                 _far_evidence(judgement.found.far),
@@ -201,6 +206,12 @@ def _unread_evidence(unread: UnreadIndex | None) -> Evidence | None:
     )
 
 
+def _small_words(small: SmallArgument | None) -> str:
+    if small is None:
+        return ""
+    return f": {size_words(small.behind)} behind {small.small}, which was passed with {small.large}"
+
+
 def _missing_values(unread: UnreadIndex | None) -> str | None:
     if unread is None:
         return None
@@ -236,6 +247,11 @@ def _advice(view: ProcessView, found: _Wild) -> str:
             f"Pass the address in 64 bits at {line_words(view)}: ctypes converts a Python int to a C int unless the "
             "function's argtypes (and restype) are set; wrap it in ctypes.c_void_p(...). In C, an int or a missing "
             "prototype does the same."
+        )
+    if found.small is not None:
+        return (
+            f"Compare the shapes of {found.small.small} and {found.small.large}, which {line_words(view)} passes "
+            "together: a loop over the larger one left the smaller one. They may be of different batches or layers."
         )
     if unread is not None:
         return (

@@ -42,6 +42,7 @@ from pytracer.analyze.evidence.phrases import (
     python_evidence,
     torchscript_error,
 )
+from pytracer.analyze.evidence.variables import line_words
 from pytracer.analyze.naming import introduction, place_words
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
 from pytracer.analyze.view import JobView, ProcessView
@@ -145,7 +146,7 @@ class Abort:
         view = judgement.views[0]
         way = _way(view)
         caller = function_words(name) if (name := abort_caller(view)) else None
-        general = way.advice.replace("{function}", caller or _OWN)
+        general = _of_script(view) or way.advice.replace("{function}", caller or _OWN)
         below = f", below {caller}" if caller and caller != way.function else ""
         summary = f"{introduction(judgement.views)} aborted: {way.what}{below}."
         return Description(
@@ -164,6 +165,17 @@ class Abort:
             ],
             way.quotes_exception,
         )
+
+
+def _of_script(view: ProcessView) -> str | None:
+    """An exception of a TorchScript model on a native thread is the error of its input, which Python would show."""
+    exception = cpp_exception(view)
+    if exception is None or torchscript_error(exception.what or "") is None:
+        return None
+    return (
+        f"Call the model in Python first, with each of the inputs that {line_words(view)} passes: it raises this error "
+        "there, with its lines. On a thread of native code nothing can catch it."
+    )
 
 
 def _judge(view: ProcessView) -> Judgement[None] | None:
