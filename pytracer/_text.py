@@ -170,7 +170,7 @@ def function_words(name: str) -> str:
 
 
 def _of_cython(name: str) -> str:
-    """`pyarrow.lib.Array.to_pylist` of `__pyx_pw_7pyarrow_3lib_5Array_74to_pylist`; the last part has its own number."""
+    """`pyarrow.lib.Array.to_pylist` of `__pyx_pw_7pyarrow_3lib_5Array_74to_pylist`: the last part has a number."""
     text, parts = re.sub(r"^__pyx_[a-z]+_", "", name), []
     while (found := re.match(r"[1-9]\d*", text)) is not None:
         part, end = text[found.end() : found.end() + int(found[0])], found.end() + int(found[0])

@@ -87,7 +87,7 @@ def test_timeout_that_passes_the_signal_of_its_child_on_is_no_death(library: Pat
     """coreutils' timeout raises it again; a crash of its own would be one."""
     if shutil.which("timeout") is None:
         pytest.skip("needs coreutils' timeout")
-    command = ["timeout", "60", sys.executable, PROGRAMS / PROGRAM, library, "data"]
+    command: list[str | Path] = ["timeout", "60", sys.executable, PROGRAMS / PROGRAM, library, "data"]
     report = traced_run(*command, run=run).report
     assert report.verdict is not None
     assert "in decode" in (report.verdict.summary or "")

@@ -37,8 +37,8 @@ class NeverMade:
         called = f" It was called with {found.words}." if found is not None and found.numbers else ""
         return (
             f"Check {self.function.words}: it destroys or replaces a tensor that was never made. Look for a way "
-            "through it without `return` (-Wreturn-type), a tensor in memory of malloc(), or a write past a local array "
-            f"(AddressSanitizer).{called}"
+            "through it without `return` (-Wreturn-type), a tensor in memory of malloc(), or a write past a local "
+            f"array (AddressSanitizer).{called}"
         )
 
 

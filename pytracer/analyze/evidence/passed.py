@@ -204,7 +204,7 @@ def _sample(view: ProcessView) -> str | None:
 
 
 def unequal_tensors(view: ProcessView) -> str | None:
-    """`` `mean` [32, 1] and `x` [20000000, 4] ``: the smallest and the largest tensor of an operator, by their first sizes."""
+    """`` `mean` [32, 1] and `x` [20000000, 4] ``: of an operator's tensors, by their first sizes."""
     operator = find_operator(view)
     shaped = [
         item
@@ -220,7 +220,7 @@ def unequal_tensors(view: ProcessView) -> str | None:
 
 @dataclass(frozen=True)
 class SmallArgument:
-    """The address is `behind` bytes behind the tensor `small`; `large`, which the same line passes, is larger than that."""
+    """The address is `behind` bytes behind `small`; `large`, which the same line passes, is larger than that."""
 
     small: str
     large: str

@@ -1,8 +1,8 @@
 """A state of an optimizer that is of another size than its parameter: they do not belong together.
 
 `Optimizer.load_state_dict()` gives saved states to parameters by their order, not by name, and compares no shapes; a
-fused operator then reads or writes the state as if it were as large as the parameter (torch 2.13, optim/optimizer.py). So it does where the
-parameter was made larger after the optimizer had made the state.
+fused operator then reads or writes the state as if it were as large as the parameter (torch 2.13, optim/optimizer.py).
+So it does where the parameter was made larger after the optimizer had made the state.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Calls a C library in ways that end it: native_calls.py LIBRARY number|data|threads|alone|owners|wrong.
 
-number: a count that is too large. data: no count is passed, one in the data is too large. threads: two threads are in the
-library at once. alone: the other thread sleeps in Python. owners: the tensor of from_dlpack() and the object that gave its
-memory away both free it. wrong: something that is no block is freed, without any tensor.
+number: a count that is too large. data: no count is passed, one in the data is too large. threads: two threads are in
+the library at once. alone: the other thread sleeps in Python. owners: the tensor of from_dlpack() and the object that
+gave its memory away both free it. wrong: something that is no block is freed, without any tensor.
 """
 
 import ctypes

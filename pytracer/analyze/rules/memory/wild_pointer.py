@@ -10,8 +10,8 @@ that it is not, or an address outlived its target by so long that no record of i
 An index far too large for an array on the stack or the heap gives such an address, too: where registers hold both parts
 of the sum, the index is named, and the class is out-of-bounds. So it is, as *possible*, where the running operator has
 one integer tensor too large to be read, and the address is a whole number of rows away from another one of its tensors;
-or where the line passes a small tensor with a large one, and the address is behind the small one by less than the size of
-the other.
+or where the line passes a small tensor with a large one, and the address is behind the small one by less than the size
+of the other.
 
 A register that held the lower 32 bits of a live storage's address shows that the address was passed as an int.
 
@@ -282,13 +282,12 @@ def _advice(view: ProcessView, found: _Wild) -> str:
             "is that of a large block of malloc(), such as a numpy array's, that was freed (.ctypes.data and "
             "data_ptr() of a temporary). If it is none, AddressSanitizer names the moment."
         )
-    found = passed(view)
-    tensor = never_made(view)
+    given, tensor = passed(view), never_made(view)
     if tensor is not None:
-        return tensor.advice(found)
-    if found is not None and found.numbers:
+        return tensor.advice(given)
+    if given is not None and given.numbers:
         return (
-            f"Check {found.words}, which line {found.line} passes to native code: it uses them unchecked. If they are "
+            f"Check {given.words}, which line {given.line} passes to native code: it uses them unchecked. If they are "
             "right, a pointer was overwritten before: `pytracer run --guard` stops at the first byte outside of a "
             "tensor."
         )
