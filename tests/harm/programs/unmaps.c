@@ -43,8 +43,11 @@ static void on_signal(int number) {
 }
 
 static void handler(void) {
-  stack_t stack = {.ss_sp = map(), .ss_size = (size_t)sysconf(_SC_MINSIGSTKSZ)};
-  if ((long)stack.ss_size <= 0 || stack.ss_size > NBYTES) stack.ss_size = MINSIGSTKSZ;
+  munmap(map(), NBYTES);  // resolved by now: the dynamic linker takes more stack than there is
+  char* guard = map();
+  stack_t stack = {.ss_sp = guard + PAGE_NBYTES, .ss_size = (size_t)sysconf(_SC_MINSIGSTKSZ)};
+  if ((long)stack.ss_size <= 0 || stack.ss_size > NBYTES - PAGE_NBYTES) stack.ss_size = MINSIGSTKSZ;
+  must(mprotect(guard, PAGE_NBYTES, PROT_NONE) == 0, "mprotect");
   must(sigaltstack(&stack, NULL) == 0, "sigaltstack");
   struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_ONSTACK};
   sigaction(SIGUSR1, &action, NULL);
