@@ -42,6 +42,14 @@ def test_numbers_that_a_line_passes_are_named_with_their_values(library: Path, r
     assert "passes no length" not in advice
 
 
+def test_a_constant_of_the_library_is_no_tensor_that_was_left(library: Path, run: Path) -> None:
+    """The look-alike of a loop that ran into a library: the numbers that are passed would lead so far."""
+    report, summary, _ = died(library, "constant", run)
+    assert report.verdict is not None
+    assert report.verdict.class_ == "read-only-write"
+    assert "past the end" not in summary
+
+
 def test_a_line_that_passes_no_number_is_not_told_to_check_one(library: Path, run: Path) -> None:
     """The look-alike: the count is in the data."""
     _, summary, advice = died(library, "data", run)

@@ -18,6 +18,7 @@ from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 
 _OF = " of "
+_OF_OTHER_TYPES = {1, 2, 4, 8}  # states of float32 for parameters of bfloat16, of 8 bits for float32, ...
 
 
 @dataclass(frozen=True)
@@ -41,9 +42,15 @@ def state_size(view: ProcessView) -> StateSize | None:
         if item.role != "optimizer state" or not of:
             continue
         sizes = {other.nbytes for other in named.with_name(f"parameter {parameter}") if other.role == "parameter"}
-        if len(sizes) == 1 and item.nbytes not in sizes:
+        if len(sizes) == 1 and not _alike(item.nbytes, *sizes):
             return StateSize(state, parameter, item.nbytes, sizes.pop())
     return None
+
+
+def _alike(one: int, other: int) -> bool:
+    """Whether both may have the same number of elements, of other types."""
+    least, most = sorted((one, other))
+    return least == 0 or (most % least == 0 and most // least in _OF_OTHER_TYPES)
 
 
 def state_advice(view: ProcessView, found: StateSize) -> str:

@@ -17,6 +17,13 @@ void decode(const char *file, const float *pixels) {
   for (long i = 0; i < count; i++) last = pixels[i];
 }
 
+/* A constant of the library, which no count leads to. */
+static const char title[] = "row";
+void label(const float *row, int columns, int times) {
+  last = row[columns % times];
+  *(volatile char *)title = 'c';
+}
+
 /* A state of the whole library: the call that waits in it keeps it, the other one finds it gone. */
 static volatile int *state;
 void with_state(int waits) {

@@ -1,8 +1,9 @@
-"""Calls a C library in ways that end it: native_calls.py LIBRARY number|data|threads|alone|owners|wrong.
+"""Calls a C library in ways that end it: native_calls.py LIBRARY number|constant|data|threads|alone|owners|wrong.
 
-number: a count that is too large. data: no count is passed, one in the data is too large. threads: two threads are in
-the library at once. alone: the other thread sleeps in Python. owners: the tensor of from_dlpack() and the object that
-gave its memory away both free it. wrong: something that is no block is freed, without any tensor.
+number: a count that is too large. constant: a constant of the library is written. data: no count is passed, one in
+the data is too large. threads: two threads are in the library at once. alone: the other thread sleeps in Python.
+owners: the tensor of from_dlpack() and the object that gave its memory away both free it. wrong: something that is no
+block is freed, without any tensor.
 """
 
 import ctypes
@@ -16,6 +17,7 @@ import torch
 library = ctypes.CDLL(sys.argv[1])
 how = sys.argv[2]
 library.enlarge.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_int]
+library.label.argtypes = library.enlarge.argtypes
 library.decode.argtypes = [ctypes.c_char_p, ctypes.c_void_p]
 library.samples_new.argtypes, library.samples_new.restype = [ctypes.c_int64], ctypes.c_void_p
 library.samples_free.argtypes, library.samples_free.restype = [ctypes.c_void_p], None
@@ -24,6 +26,11 @@ library.samples_free.argtypes, library.samples_free.restype = [ctypes.c_void_p],
 def enlarge(columns, times):
     row = torch.zeros(columns)
     library.enlarge(row.data_ptr(), columns, times)
+
+
+def label(columns, times):
+    row = torch.zeros(columns)
+    library.label(row.data_ptr(), columns, times)
 
 
 def decode(file):
@@ -54,6 +61,8 @@ def load(count):
 
 if how == "number":
     enlarge(64, 50_000_000)
+elif how == "constant":
+    label(1 << 20, 50_000_000)
 elif how == "data":
     decode(struct.pack("i", 1 << 30) + bytes(60))
 elif how in ("threads", "alone"):

@@ -64,7 +64,7 @@ class ReadOnlyMemory(MemoryFaultRule[None]):
         if not refused or not place.mapping.permissions.startswith("r-"):
             return None
         if _passed_tensor(view) is not None:
-            return Judgement("out-of-bounds", "likely", (view,), None)
+            return Judgement("out-of-bounds", "possible", (view,), None)
         return Judgement("read-only-write", "likely" if place.kind == "image" else "certain", (view,), None)
 
     def describe(self, job: JobView, judgement: Judgement[None]) -> Description:
@@ -72,7 +72,7 @@ class ReadOnlyMemory(MemoryFaultRule[None]):
         view = judgement.views[0]
         mapping = view.place.mapping if view.place else None
         tensor = _passed_tensor(view)
-        past = f"past the end of {tensor}, into read-only memory of another" if tensor is not None else None
+        past = f"past the end of {tensor}, into read-only memory of another library" if tensor is not None else None
         return Description(
             f"{introduction(judgement.views)} wrote {past or f'to read-only memory, {_where(view)}'}"
             f"{in_function(view)}.",
@@ -122,10 +122,15 @@ def _where(view: ProcessView) -> str:
 
 
 def _passed_tensor(view: ProcessView) -> str | None:
-    """The closest tensor below, if the numbers that the line passes with it lead so far: a library lay behind it."""
+    """The closest tensor below, if the numbers that the line passes with it lead so far: a library lay behind it.
+
+    Not in the library that wrote: there it is a constant.
+    """
     place = view.place
     found = passed(view) if place is not None and place.kind == "image" else None
-    if place is None or found is None or len(found.values) < _LEAST_NUMBERS:
+    if place is None or place.mapping is None or found is None or len(found.values) < _LEAST_NUMBERS:
+        return None
+    if view.crash is None or any(item.image == place.mapping.path for item in view.crash.native_stack[:1]):
         return None
     *_, second, first = sorted(abs(value) for value in found.values)
     reach = first * max(second, 1) * _LARGEST_ELEMENT

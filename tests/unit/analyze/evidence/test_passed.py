@@ -96,9 +96,9 @@ def test_a_tensor_that_is_smaller_than_another_argument(addr: int, found: bool, 
         assert small.large.startswith("`out`")
 
 
-@pytest.mark.parametrize(("nbytes", "differs"), [(4096, True), (64, False)])
+@pytest.mark.parametrize(("nbytes", "differs"), [(4096, True), (64, False), (128, False), (16, False)])
 def test_a_state_of_another_size_than_its_parameter(nbytes: int, differs: bool) -> None:
-    """One of the same size is in order."""
+    """One of the same size is in order, and one that may only be of another type."""
     state = SimpleNamespace(name="exp_avg of table.weight", role="optimizer state", nbytes=64)
     parameter = SimpleNamespace(name="parameter table.weight", role="parameter", nbytes=nbytes)
     named = SimpleNamespace(
