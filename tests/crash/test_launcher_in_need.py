@@ -123,6 +123,9 @@ def test_job_outlives_a_killed_launcher(tmp_path: Path) -> None:
     assert process.stdin is not None
     assert process.stdout is not None
     job = int(process.stdout.readline())
+    file = tmp_path / "runs" / "latest" / "run.json"
+    while json.loads(file.read_text(encoding="utf-8"))["child_pid"] is None:
+        time.sleep(0.01)  # the job may be quicker than the launcher, which writes that once it has started it
     process.kill()
     assert process.wait() == -signal.SIGKILL
     os.kill(job, 0)
@@ -131,7 +134,7 @@ def test_job_outlives_a_killed_launcher(tmp_path: Path) -> None:
     assert process.stdout.read() == "hello\n"  # until the job has ended
     process.stdin.close()
     process.stdout.close()
-    record = json.loads((tmp_path / "runs" / "latest" / "run.json").read_text(encoding="utf-8"))
+    record = json.loads(file.read_text(encoding="utf-8"))
     assert (record["child_pid"], record["exit_code"], record["ended_mono_ns"]) == (job, None, None)
 
 
