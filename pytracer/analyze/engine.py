@@ -268,8 +268,9 @@ def _finding(job: JobView, item: Conclusion) -> r.Finding:
         state = state_size(judgement.views[0]) if rule.id in _OF_ARGUMENTS else None
         if state is not None:
             words = replace(words, advice=state_advice(judgement.views[0], state), explained=True)
-        others = at_once(judgement.views[0]) if rule.id in _OF_ARGUMENTS or rule.id == "heap-corruption" else None
-        if others is not None and not words.explained:
+        may_race = not words.explained and rule.id in (*_OF_ARGUMENTS, "heap-corruption")
+        others = at_once(judgement.views[0]) if may_race else None
+        if others is not None:
             summary = f"{words.summary.removesuffix('.')}; {others.summary}."
             words = replace(words, summary=summary, advice=others.advice)
         if rule.id in _OF_ARGUMENTS and words.advice.startswith(_ABOUT_ARGUMENTS):

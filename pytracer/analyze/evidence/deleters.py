@@ -9,12 +9,12 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from pytracer._text import function_words
+from pytracer._text import capital, function_words
 from pytracer.analyze.evidence.fault_function import NativeFunction, own_function
 from pytracer.analyze.evidence.native_stack import image_name, own_frames
-from pytracer.analyze.evidence.variables import python_frames
+from pytracer.analyze.evidence.variables import program_frames
 from pytracer.analyze.naming import short_file
-from pytracer.analyze.parts import is_library_file, python_frame
+from pytracer.analyze.parts import python_frame
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Storage
@@ -33,6 +33,12 @@ class Deleter:
     made_by: str
     made: PythonFrame | None
     calls: tuple[tuple[PythonFrame, str], ...] = ()
+
+    @property
+    def tensor(self) -> str:
+        """`the tensor of from_dlpack() of samples.py:40`."""
+        at = f" of {short_file(self.made.file)}:{self.made.line}" if self.made is not None else ""
+        return f"the tensor of {self.made_by}{at}"
 
 
 def running_deleter(view: ProcessView) -> Deleter | None:
@@ -66,7 +72,7 @@ def _last_ended(view: ProcessView) -> Storage | None:
 
 def _calls(view: ProcessView, function: str) -> list[tuple[PythonFrame, str]]:
     """Lines of the program's files that call a function of that name, as `library.name(...)`."""
-    frames = [python_frame(item) for item in python_frames(view) if not is_library_file(item.file)]
+    frames = program_frames(view)
     found = []
     for frame in {frame.file: frame for frame in frames}.values():
         tree = syntax_tree(view.process.snapshot, frame)
@@ -79,16 +85,15 @@ def _calls(view: ProcessView, function: str) -> list[tuple[PythonFrame, str]]:
 
 def owners_words(deleter: Deleter) -> str:
     """What to do about two owners."""
-    made = f" of {short_file(deleter.made.file)}:{deleter.made.line}" if deleter.made is not None else ""
     also = " and ".join(f"line {at.line} (`{text.strip()}`)" for at, text in deleter.calls[:2])
     if also:
         verb = "calls" if len(deleter.calls[:2]) == 1 else "call"
         return (
-            f"The memory has two owners: the tensor of {deleter.made_by}{made} calls {deleter.function.name}() when it "
-            f"ends, and {also} {verb} it as well. Let one of them do so: the one that gave the memory away must not."
+            f"The memory has two owners: {deleter.tensor} calls {deleter.function.name}() when it ends, and {also} "
+            f"{verb} it as well. Let one of them do so: the one that gave the memory away must not."
         )
     return (
-        f"The tensor of {deleter.made_by}{made} calls {deleter.function.name}() when it ends. Look for a second owner "
+        f"{capital(deleter.tensor)} calls {deleter.function.name}() when it ends. Look for a second owner "
         "that has freed the same memory before (a __del__, a close(), the library itself), or memory of another "
         "allocator: only one may free it, by the function that belongs to its allocator."
     )

@@ -17,7 +17,7 @@ from pytracer.analyze.naming import short_file
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import NativeFrame, SourceLine
 
-_EVALUATES = re.compile(r"^_?PyEval_")
+EVALUATES = re.compile(r"^_?PyEval_")
 _PYTHON = re.compile(r"^(libpython3|python|libffi|_ctypes)")
 _SYSTEM = re.compile(
     r"^(lib(c|m|dl|rt|pthread|stdc\+\+|gcc_s|gomp|omp|iomp5|tbb|util|mvec)\b|ld-|ld\.|libc-|libgomp-|\[|libpytracer_|lib[at]san|libubsan|"
@@ -30,7 +30,6 @@ _HELPERS = re.compile(
     r"at::impl::|at::detail::|_Unwind|__cxa_|__clang_call_terminate)"
 )
 _KERNEL = re.compile(r"^at::(native|functorch|sparse|quantized|cpu)::|^torch::(csrc|jit|nn)")
-_DISPATCH = re.compile(r"^at::_ops::|^c10::(impl|Dispatcher)|^torch::autograd::VariableType")
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,7 @@ def _of_torch(view: ProcessView, frames: list[NativeFrame]) -> NativeFunction | 
 
 def _called_by_python(view: ProcessView) -> Iterator[NativeFrame]:
     for frame in own_frames(view):
-        if _EVALUATES.match(frame.function or ""):
+        if EVALUATES.match(frame.function or ""):
             return
         yield frame
 

@@ -15,8 +15,7 @@ from pytracer.analyze.address_space.referrers import STATE_REGISTERS
 from pytracer.analyze.evidence.name_origins import follow
 from pytracer.analyze.evidence.operator import find_operator, shape_words
 from pytracer.analyze.evidence.program_syntax import names_of_line
-from pytracer.analyze.evidence.variables import python_frames
-from pytracer.analyze.parts import is_library_file, python_frame
+from pytracer.analyze.evidence.variables import program_frames
 from pytracer.analyze.platform.instruction import signed
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -32,7 +31,7 @@ _LARGEST_SHIFT = 64
 
 def with_native_line(view: ProcessView, advice: str) -> str:
     """An advice with a sentence before and behind it; what it names already is left out."""
-    frames = [python_frame(item) for item in python_frames(view) if not is_library_file(item.file)]
+    frames = program_frames(view)
     if not frames:
         return advice
     number = _number_in_register(view, frames)

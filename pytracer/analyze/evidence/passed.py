@@ -15,8 +15,7 @@ from pytracer._text import list_words, size_words
 from pytracer.analyze.evidence.fault_function import own_function
 from pytracer.analyze.evidence.operator import find_operator, shape_words
 from pytracer.analyze.evidence.program_syntax import names_of_line, scope_of, second_parameter, variable
-from pytracer.analyze.evidence.variables import python_frames, variable_name
-from pytracer.analyze.parts import is_library_file, python_frame
+from pytracer.analyze.evidence.variables import program_frames, variable_name
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Crash
@@ -59,22 +58,28 @@ class Passed:
 
 def passed(view: ProcessView) -> Passed | None:
     """None where the program's line or its source is not known."""
-    frames = [item for item in python_frames(view) if not is_library_file(item.file)]
-    frame = python_frame(frames[0]) if frames else None
-    tree = syntax_tree(view.process.snapshot, frame)
-    if tree is None or frame is None or frame.line is None or view.crash is None:
+    place = _program_line(view)
+    if place is None or view.crash is None:
         return None
+    frame, line, tree = place
     function = own_function(view)
-    arguments = _arguments(tree, frame.line, function.name.rpartition("::")[2] if function is not None else None)
+    arguments = _arguments(tree, line, function.name.rpartition("::")[2] if function is not None else None)
     names = list(dict.fromkeys(name for item in arguments for name in _names(item)))
     held = _numbers(view, frame)
     numbers = tuple(f"`{name}` = {_value(held, name)}" for name in names if _value(held, name) is not None)
     known = _numbers_known(view, view.crash)
     answers = [_is_length(item, held, known) for item in arguments]
     lengths = True if True in answers else None if None in answers else False
-    found = dict(_tensors(view, frame, names_of_line(tree, frame.line)))
+    found = dict(_tensors(view, frame, names_of_line(tree, line)))
     values = tuple(value for expression, value in held.items() if _ITEM.sub("", expression) in names)
-    return Passed(frame.line, numbers, tuple(found), lengths, values, tuple(found.values()))
+    return Passed(line, numbers, tuple(found), lengths, values, tuple(found.values()))
+
+
+def _program_line(view: ProcessView) -> tuple[PythonFrame, int, ast.Module] | None:
+    """The program's innermost frame, its line and its source."""
+    frame = next(iter(program_frames(view)), None)
+    tree = syntax_tree(view.process.snapshot, frame)
+    return (frame, frame.line, tree) if tree is not None and frame is not None and frame.line is not None else None
 
 
 def _numbers_known(view: ProcessView, crash: Crash) -> bool:
@@ -192,12 +197,11 @@ def layout_advice(view: ProcessView) -> str | None:
 
 def _sample(view: ProcessView) -> str | None:
     """`sample 33` in the `__getitem__` of a DataLoader worker."""
-    frames = [item for item in python_frames(view) if not is_library_file(item.file)]
-    frame = python_frame(frames[0]) if frames else None
-    tree = syntax_tree(view.process.snapshot, frame)
-    if tree is None or frame is None or frame.line is None:
+    place = _program_line(view)
+    if place is None:
         return None
-    scope = scope_of(tree, frame.line)
+    frame, line, tree = place
+    scope = scope_of(tree, line)
     name = second_parameter(scope) if getattr(scope, "name", None) == "__getitem__" else None
     value = _numbers(view, frame).get(name) if name is not None else None
     return f"sample {value}" if value is not None else None

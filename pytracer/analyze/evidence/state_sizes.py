@@ -11,9 +11,8 @@ import ast
 from dataclasses import dataclass
 
 from pytracer._text import size_words
-from pytracer.analyze.evidence.variables import python_frames
+from pytracer.analyze.evidence.variables import program_frames
 from pytracer.analyze.naming import short_file
-from pytracer.analyze.parts import is_library_file, python_frame
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 
@@ -73,7 +72,7 @@ def state_advice(view: ProcessView, found: StateSize) -> str:
 
 def _loading_line(view: ProcessView) -> str | None:
     """` (line 39)`; empty where several lines do it or no source is there, None where no line does."""
-    frames = [python_frame(item) for item in python_frames(view) if not is_library_file(item.file)]
+    frames = program_frames(view)
     found, known = set(), False
     for file, frame in {frame.file: frame for frame in frames}.items():
         tree = syntax_tree(view.process.snapshot, frame)

@@ -11,14 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pytracer._text import function_words
-from pytracer.analyze.evidence.fault_function import is_own_frame
+from pytracer.analyze.evidence.fault_function import EVALUATES, is_own_frame
 from pytracer.analyze.evidence.native_stack import image_name
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.parts import is_library_file, native_frame, python_frame
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import NativeFrame, PythonFrame, ThreadStack
 
-_EVALUATES = re.compile(r"^_?PyEval_")
 _WAITS_FOR_GIL = ("take_gil", "PyEval_RestoreThread", "PyGILState_Ensure", "PyEval_AcquireThread")
 _PACKAGE = re.compile(r"/(site|dist)-packages/")
 
@@ -75,7 +74,7 @@ def at_once(view: ProcessView) -> AtOnce | None:
 
 def _own_frame(stack: Sequence[NativeFrame], image: str | None = None) -> NativeFrame | None:
     """The innermost frame of the program's own library that Python code called."""
-    places = [n for n, frame in enumerate(stack) if _EVALUATES.match(frame.function or "")]
+    places = [n for n, frame in enumerate(stack) if EVALUATES.match(frame.function or "")]
     called = stack[: places[0]] if places else ()
     mine = (frame for frame in called if is_own_frame(native_frame(frame)))
     return next((frame for frame in mine if image is None or frame.image == image), None)

@@ -11,6 +11,7 @@ from pytracer.analyze.naming import place_words
 from pytracer.analyze.parts import is_library_file, python_frame
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Holder, PythonFrame
+from pytracer.report import job as r
 
 _MOST_EMPTY = 3
 
@@ -95,3 +96,8 @@ def python_frames(view: ProcessView) -> Sequence[PythonFrame]:
         return crash.python_stack if crash is not None else ()
     main = next((item.pthread for item in snapshot.threads if item.tid == snapshot.pid), None)
     return next((frames for pthread, frames in crash.python_threads if pthread == main), ())
+
+
+def program_frames(view: ProcessView) -> list[r.PythonFrame]:
+    """Those of python_frames() that are of the program's files, the innermost first."""
+    return [python_frame(item) for item in python_frames(view) if not is_library_file(item.file)]

@@ -21,7 +21,7 @@ from pytracer.analyze.evidence.aborts import is_abort
 from pytracer.analyze.evidence.deleters import Deleter, owners_words, running_deleter
 from pytracer.analyze.evidence.heap import HeapDamage, allocator_user, heap_damage
 from pytracer.analyze.evidence.phrases import collective_evidence, fault_evidence, printed_evidence, python_evidence
-from pytracer.analyze.naming import introduction, short_file
+from pytracer.analyze.naming import introduction
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Evidence
@@ -87,10 +87,9 @@ def _judge(view: ProcessView) -> Judgement[HeapDamage] | None:
 
 
 def _of_deleter(deleter: Deleter) -> str:
-    made = f" of {short_file(deleter.made.file)}:{deleter.made.line}" if deleter.made is not None else ""
     return (
-        f"freed memory that was freed before, or is not of malloc(), in {deleter.function.words}: the deleter of the "
-        f"tensor of {deleter.made_by}{made}"
+        f"freed memory that was freed before, or is not of malloc(), in {deleter.function.words}: the deleter of "
+        f"{deleter.tensor}"
     )
 
 

@@ -47,13 +47,13 @@ _FILE = "Map the file with mode 'c' (copy on write) or 'r+', or clone the tensor
 _OTHER = "Look at what the native function writes to: a constant, protected memory, or a pointer that is not its own."
 
 
-class ReadOnlyMemory(MemoryFaultRule[None]):
-    """Fires for a refused write in a mapping that can be read."""
+class ReadOnlyMemory(MemoryFaultRule[str | None]):
+    """Fires for a refused write in a mapping that can be read; finds the tensor that a loop may have left, in words."""
 
     id = "read-only-memory"
     needs = ("crash",)
 
-    def judge(self, view: ProcessView) -> Judgement[None] | None:
+    def judge(self, view: ProcessView) -> Judgement[str | None] | None:
         """See MemoryFaultRule."""
         crash, place, fault = view.crash, view.place, view.fault
         if place is not None and (place.found == COMPUTED or ran_on(view) is not None):
@@ -63,15 +63,16 @@ class ReadOnlyMemory(MemoryFaultRule[None]):
         refused = (crash.signal, crash.code) == (SIGSEGV, SEGV_ACCERR) and fault.access == "write"
         if not refused or not place.mapping.permissions.startswith("r-"):
             return None
-        if _passed_tensor(view) is not None:
-            return Judgement("out-of-bounds", "possible", (view,), None)
+        tensor = _passed_tensor(view)
+        if tensor is not None:
+            return Judgement("out-of-bounds", "possible", (view,), tensor)
         return Judgement("read-only-write", "likely" if place.kind == "image" else "certain", (view,), None)
 
-    def describe(self, job: JobView, judgement: Judgement[None]) -> Description:
+    def describe(self, job: JobView, judgement: Judgement[str | None]) -> Description:
         """See MemoryFaultRule."""
         view = judgement.views[0]
         mapping = view.place.mapping if view.place else None
-        tensor = _passed_tensor(view)
+        tensor = judgement.found
         past = f"past the end of {tensor}, into read-only memory of another library" if tensor is not None else None
         return Description(
             f"{introduction(judgement.views)} wrote {past or f'to read-only memory, {_where(view)}'}"
