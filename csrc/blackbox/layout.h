@@ -259,6 +259,7 @@ enum class ArgumentHow : uint32_t {
   kImpl = 1,
   kReference = 2,
   kCaptured = 3,
+  kHeld = 4,
 };
 
 enum class TensorRole : uint32_t {

@@ -366,6 +366,7 @@ class ArgumentHow(IntEnum):
     IMPL = 1  # the address of its TensorImpl: an at::Tensor, or what an inlined function made of one
     REFERENCE = 2  # the address of such a word: `const at::Tensor&`
     CAPTURED = 3  # in memory that a word of a worker's stack points at: a lambda's captures
+    HELD = 4  # no word: a local variable of the innermost Python frames
 
 
 class GuardedState(IntEnum):
@@ -1305,7 +1306,7 @@ ARGUMENT = Struct(
         _f("dimensions", "u32", "number of dimensions", "count"),
         _f("device", "u32", "type of the device: c10::DeviceType; ~0: none"),
         _f("undefined", "u32", "1: an undefined tensor; nothing else of it is valid"),
-        _f("values", "u32", "1: the elements were looked at: an integer tensor of at most 4,096 elements on the CPU, without --no-values"),
+        _f("values", "u32", "1: the elements were looked at: an integer tensor of at most 2**20 elements on the CPU (4,096 with gaps), without --no-values"),
         _f("outer_frame", "u32", "as frame, of the outermost frame whose stack has such a word: an argument is in its caller's frame, too"),
         _f("reserved", "u32", "zero"),
     ),

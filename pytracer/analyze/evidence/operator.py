@@ -21,6 +21,7 @@ from pytracer.report import job as r
 
 _MOST_TENSORS = 6
 _ENTRY = re.compile(r"\bat::_ops::(\w+?)::(?:call|redispatch)\b")
+_NATIVE = re.compile(r"^(at::native::\w+)\((?:[^()]*[(, ])?at::Tensor\b")
 _INTERPRETER = re.compile(r"^_?PyEval_|^_Py_(?:Call|Vectorcall)")
 _TAKES_TENSOR = re.compile(r"[(,] ?at::Tensor\b")
 _OF_TORCH = ("at::", "torch::", "c10::", "caffe2::", "pybind11::", "std::", "THP")
@@ -109,10 +110,14 @@ def find_operator(view: ProcessView) -> Operator | None:
         return Operator(name, None, tuple(_tensors(view, name, place, len(frames))))
     in_torch = any(_TORCH in (frame.image or "") for frame in crash.native_stack[: len(frames)])
     recorded = _recorded(view) if in_torch else None
-    if recorded is None:
+    if recorded is not None:
+        called = recorded.removeprefix("aten::")
+        return Operator(recorded, None, tuple(_tensors(view, called, 0, len(frames))), from_records=True)
+    native = [(place, found.group(1)) for place, name in enumerate(named) if (found := _NATIVE.match(name))]
+    if not native:
         return None
-    called = recorded.removeprefix("aten::")
-    return Operator(recorded, None, tuple(_tensors(view, called, 0, len(frames))), from_records=True)
+    place, name = native[-1]  # called without a dispatcher's frame of its own: by torch.ops, for one
+    return Operator(name, None, tuple(_tensors(view, name, place, len(frames))))
 
 
 def out_of_range(operator: Operator | None) -> OutOfRange | None:
@@ -144,8 +149,13 @@ def without_memory(operator: Operator | None) -> list[OperatorTensor]:
     """Its tensors that have no memory: 0 elements, a storage that was resized to 0, or undefined."""
     if operator is None:
         return []
-    of_torch = operator.name.startswith("aten::")
+    of_torch = is_of_torch(operator)
     return [item for item in operator.tensors if item.passed and _lacks_memory(item.item, of_torch)]
+
+
+def is_of_torch(operator: Operator) -> bool:
+    """Whether it is torch's own, not a function of an extension."""
+    return operator.name.startswith(("aten::", "at::native::"))
 
 
 def _lacks_memory(item: Argument, of_torch: bool) -> bool:

@@ -30,6 +30,7 @@ def variable_name(view: ProcessView, base: int) -> str | None:
 
 
 def _closest(view: ProcessView, base: int) -> Holder | None:
+    """The user's name wins over those of torch's own frames."""
     crash = view.crash
     held = [item for item in crash.holders if item.base == base and item.frame is not None] if crash else []
     return min(held, key=_distance, default=None)
@@ -74,9 +75,12 @@ def _words(item: Holder) -> str:
     return f"`{item.expression}`{where}"
 
 
-def _distance(item: Holder) -> tuple[bool, int, bool]:
-    """The crashed thread's first, plain variables before what is inside of something, locals before globals."""
-    return not item.own, item.expression.count(".") + item.expression.count("["), item.kind == "global"
+def _distance(item: Holder) -> tuple[bool, bool, int, bool]:
+    """The program's before those of libraries, the crashed thread's first, plain variables before what is inside of
+    something, locals before globals.
+    """
+    library = item.frame is None or is_library_file(item.frame.file)
+    return library, not item.own, item.expression.count(".") + item.expression.count("["), item.kind == "global"
 
 
 def _is_innermost(view: ProcessView, item: Holder) -> bool:

@@ -39,6 +39,8 @@ from pytracer.analyze.evidence.phrases import (
     python_evidence,
     storage_evidence,
 )
+from pytracer.analyze.evidence.reached_row import reached_row
+from pytracer.analyze.evidence.row_words import row_advice, row_evidence, row_headline
 from pytracer.analyze.evidence.variables import line_words, variable_name
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.platform.instruction import signed
@@ -72,15 +74,18 @@ class OutOfBounds(StorageFaultRule[None]):
     def describe(self, job: JobView, judgement: Judgement[None]) -> Description:
         """See FaultRule."""
         view = judgement.views[0]
-        storage = view.storage
+        storage, way = view.storage, reached_row(view)
+        leads = row_headline(way) if way is not None else None
+        words = f"{in_function(view)}: {leads}" if leads is not None else f": {_where(view)}{in_function(view)}"
         return Description(
-            f"{introduction(judgement.views)} {access_verb(view)} out of bounds: {_where(view)}{in_function(view)}.",
+            f"{introduction(judgement.views)} {access_verb(view)} out of bounds{words}.",
             [
                 fault_evidence(view),
                 storage_evidence(view),
                 guard_evidence(view),
                 *_index(view),
                 _index_tensor(view),
+                row_evidence(way) if leads is not None else None,
                 *_neighbor(view),
                 bucket_evidence(view),
                 unit_evidence(view),
@@ -110,6 +115,9 @@ def _advice(view: ProcessView) -> str:
     if _is_copy_of_program(view):
         return f"Compare the length that {line_words(view)} passes to the copy with the sizes of both sides, in bytes."
     count = _count(view)
+    by_row = row_advice(view, reached_row(view))
+    if by_row is not None and (count is None or index_advice(find_operator(view), count) is None):
+        return by_row
     if count is None or (view.place is not None and (view.place.distance_bytes or 0) < _FAR_BYTES):
         return layout_advice(view) or length_advice(view, _ADVICE)
     operator = find_operator(view)

@@ -43,7 +43,13 @@ from pytracer.analyze.evidence.known_crashes import KnownCrash, known_crash
 from pytracer.analyze.evidence.native_stack import below_function
 from pytracer.analyze.evidence.never_made import never_made
 from pytracer.analyze.evidence.operator import OperatorTensor, shape_words, tensor_words
-from pytracer.analyze.evidence.passed import SmallArgument, passed, small_argument
+from pytracer.analyze.evidence.passed import (
+    SmallArgument,
+    passed,
+    shapes_advice,
+    small_argument,
+    unequal_tensors,
+)
 from pytracer.analyze.evidence.phrases import (
     access_verb,
     collective_evidence,
@@ -269,6 +275,9 @@ def _advice(view: ProcessView, found: _Wild) -> str:
             f"Check the number and the shapes of the tensors that {line_words(view)} passes: the function takes more "
             "from an array or list of them than it has."
         )
+    unequal = unequal_tensors(view)
+    if unequal is not None:
+        return shapes_advice(unequal, line_words(view))
     numbers = numbers_in_pointer(view)
     if numbers is not None:
         return (
