@@ -7,15 +7,15 @@ nothing of the lines of its body.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pytracer.analyze.evidence.program_syntax import function_headed
 from pytracer.analyze.parts import is_library_file
+from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
 
 _MADE = re.compile(r"/torchinductor_[^/]+/|/c[a-z2-7]{51}\.py$|torch/_inductor/output_code\.py$")
-_KERNEL = re.compile(r"/c[a-z2-7]{51}[\w.]*\.so$")
 
 
 @dataclass(frozen=True)
@@ -27,19 +27,14 @@ class CompiledCall:
 
 
 def compiled_call(view: ProcessView) -> CompiledCall | None:
-    """None where the innermost code of the program was not compiled."""
+    """None where the innermost code of the program was not compiled, or where its line may be the one that runs."""
     stack = view.python_stack or view.region_python or ()
-    own = [place for place, frame in enumerate(stack) if not is_library_file(frame.file)]
-    if not own or not any(_MADE.search(frame.file or "") for frame in stack[: own[0]]):
+    place = next((place for place, frame in enumerate(stack) if not is_library_file(frame.file)), 0)
+    if not any(_MADE.search(frame.file or "") for frame in stack[:place]):
         return None
-    return CompiledCall(stack[own[0]], _caller(stack, own[0]))
-
-
-def is_compiled_kernel(image: str | None) -> bool:
-    """Whether a native image is one that inductor made."""
-    return bool(image and _KERNEL.search(image))
-
-
-def _caller(stack: Sequence[PythonFrame], place: int) -> PythonFrame | None:
+    function = stack[place]
+    tree = syntax_tree(view.process.snapshot, function)
+    if tree is None or function.line is None or function_headed(tree, function.line) is None:
+        return None
     outside = (frame for frame in stack[place + 1 :] if not is_library_file(frame.file))
-    return next(outside, None)
+    return CompiledCall(function, next(outside, None))

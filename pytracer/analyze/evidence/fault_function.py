@@ -122,5 +122,5 @@ def _own_lines(frame: NativeFrame) -> Iterator[SourceLine]:
     """Inlined functions first; those of headers are helpers."""
     for line in frame.lines or ():
         helper = _HELPERS.match(function_words(line.function or "")) is not None
-        if line.file and not helper and not line.file.startswith("/usr/include/"):
+        if line.file and not helper and not line.file.startswith(("/usr/include/", "/usr/lib/gcc/")):
             yield line

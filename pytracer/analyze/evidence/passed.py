@@ -17,7 +17,7 @@ from pytracer.analyze.evidence.fault_function import own_function
 from pytracer.analyze.evidence.line_tensors import line_tensors
 from pytracer.analyze.evidence.operator import find_operator, is_of_torch, shape_words
 from pytracer.analyze.evidence.program_syntax import names_of_line, scope_of, second_parameter, variable
-from pytracer.analyze.evidence.variables import python_frames, variable_name
+from pytracer.analyze.evidence.variables import line_words, python_frames, variable_name
 from pytracer.analyze.parts import is_library_file, python_frame
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -272,6 +272,24 @@ def shapes_advice(unequal: str, line: str) -> str:
     return (
         f"Compare the shapes of {unequal}, which {line} passes together: the function takes one size for all of them, "
         "and leaves the smaller one. They may be of different batches or layers."
+    )
+
+
+def computed_advice(view: ProcessView, number: int, inside: str) -> str:
+    """Of an index that is in no tensor of the call: from the sizes that do not fit, or from values that it was given."""
+    line, unequal = line_words(view), unequal_tensors(view)
+    if unequal is not None:
+        return shapes_advice(unequal, line)
+    tensors = line_tensors(view)
+    operator = find_operator(view)
+    if operator is not None and is_of_torch(operator) and tensors and not any(item.item.is_integer for item in tensors):
+        return (
+            f"Check the shapes of the tensors that {line} passes against each other, and its numbers: no index tensor is "
+            f"among them, so that the function computed {number} from sizes, which it does not check."
+        )
+    return (
+        f"Check the index and size tensors that {line} passes: min() and max() must lie inside {inside}. The function "
+        f"computed {number} from them and uses it unchecked."
     )
 
 

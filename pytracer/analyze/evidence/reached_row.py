@@ -19,6 +19,7 @@ from pytracer.analyze.view import ProcessView
 _MEANT = ("register", "computed", "exact")  # Place.found
 _LEAST_ROW_BYTES = 64  # fewer are a multiple of which any address of a vector instruction is
 _LEAST_FACTOR = 2
+_MOST_INDEX = 1 << 48
 
 
 @dataclass(frozen=True)
@@ -113,6 +114,7 @@ def _indexed(way: ReachedRow, tensors: Sequence[OperatorTensor]) -> ReachedRow |
         and item.item.minimum is not None
         and item.item.maximum is not None
         and item.item.minimum <= way.row <= item.item.maximum
+        and (way.row in (item.item.minimum, item.item.maximum) or _are_indices(item))
     ]
     if len({item.item.base for item in reach}) > 1:
         reach = [item for item in reach if not _are_offsets(item, tensors)]
@@ -120,6 +122,11 @@ def _indexed(way: ReachedRow, tensors: Sequence[OperatorTensor]) -> ReachedRow |
         return None
     named = min(reach, key=lambda item: item.name is None)
     return ReachedRow(way.data, way.row, way.rows, way.row_bytes, way.exact, index=named)
+
+
+def _are_indices(item: OperatorTensor) -> bool:
+    """Whether the range is one of numbers, not of memory that something else was written into."""
+    return max(abs(item.item.minimum or 0), abs(item.item.maximum or 0)) < _MOST_INDEX
 
 
 def _are_offsets(item: OperatorTensor, tensors: Sequence[OperatorTensor]) -> bool:

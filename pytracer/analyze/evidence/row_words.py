@@ -63,7 +63,7 @@ def _what_to_check(view: ProcessView, way: ReachedRow, index: OperatorTensor, li
     limit = f"{shaped_name(way.data)} has {_count(way)}"
     if index.name is None and _is_sparse(view):
         return f"Check the indices of the sparse tensor that {line} passes: they reach {way.row}, and {limit}."
-    values = f"{_range(index)}, " if index.item.minimum is not None else ""
+    values = f"{_range(index)} " if index.item.minimum is not None else ""
     return f"Check the values of {name} {values}before {line} passes it: {limit}."
 
 

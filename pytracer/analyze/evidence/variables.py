@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pytracer.analyze.evidence.compiled import compiled_call
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.parts import is_library_file, python_frame
 from pytracer.analyze.view import ProcessView
@@ -62,6 +63,9 @@ def without_memory_words(item: Holder) -> str:
 
 def line_words(view: ProcessView) -> str:
     """`line 12` of the file that the headline names, or `the native code` where no Python line is known."""
+    compiled = compiled_call(view)
+    if compiled is not None and compiled.caller is not None and compiled.caller.line is not None:
+        return f"line {compiled.caller.line}"
     frames = python_frames(view)
     frame = next((item for item in frames if not is_library_file(item.file)), next(iter(frames), None))
     if frame is None:

@@ -27,7 +27,7 @@ from pytracer.analyze.evidence.index_origins import index_advice
 from pytracer.analyze.evidence.jumps import wild_jump
 from pytracer.analyze.evidence.native_stack import image_name
 from pytracer.analyze.evidence.operator import find_operator, tensor_with, tensor_words
-from pytracer.analyze.evidence.passed import layout_advice, length_advice
+from pytracer.analyze.evidence.passed import computed_advice, layout_advice, length_advice
 from pytracer.analyze.evidence.phrases import (
     access_verb,
     allocation_evidence,
@@ -130,10 +130,7 @@ def _advice(view: ProcessView) -> str:
             f"Check the values of `{item.name}` before {line_words(view)} passes it: {count} must not be among them "
             "(min(), max()). The function uses them unchecked."
         )
-    return (
-        f"Check the index and size tensors that {line_words(view)} passes: the function computed the index {count} "
-        "from them and uses it unchecked. min() and max() must lie inside this tensor."
-    )
+    return computed_advice(view, count, "this tensor")
 
 
 def _confidence(view: ProcessView) -> Confidence:

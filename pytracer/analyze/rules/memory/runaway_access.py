@@ -166,6 +166,15 @@ def _way(found: Overrun) -> Evidence:
             offset_bytes=found.span_bytes,
             value=steps,
         )
+    if found.of_line:
+        return Evidence(
+            "overrun",
+            f"of the tensors that the line holds, the one at {hex_addr(found.start)} is the last before the write, and "
+            "from there to the fault the memory map has no gap",
+            base=hex_addr(found.start),
+            nbytes=found.storage.nbytes if found.storage is not None else None,
+            offset_bytes=found.span_bytes,
+        )
     return Evidence(
         "overrun",
         f"{found.register} pointed into memory that begins at {hex_addr(found.start)}, and from there to the fault, "

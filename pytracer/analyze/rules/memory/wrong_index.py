@@ -39,6 +39,7 @@ from pytracer.analyze.evidence.operator import (
     tensor_with,
     tensor_words,
 )
+from pytracer.analyze.evidence.passed import computed_advice
 from pytracer.analyze.evidence.phrases import (
     access_verb,
     allocation_evidence,
@@ -259,7 +260,4 @@ def _advice(view: ProcessView, found: Formation) -> str:
             f"Check the values of {name} before {line} passes it: {found.index} must not be among them (min(), max()). "
             f"Find out where it was computed; the function uses it unchecked.{uses}"
         )
-    return (
-        f"Check the index and size tensors that {line} passes: min() and max() must lie inside the other tensor. The "
-        f"function computed {found.index} from them and uses it unchecked."
-    )
+    return computed_advice(view, found.index, "the other tensor")
