@@ -32,8 +32,8 @@ _LEAST_BYTES = 1 << 12
 _LEAST_ANYWHERE_BYTES = 1 << 20
 _LEAST_WITHIN_BYTES = 1 << 32
 _LEAST_UNSCALED_BYTES = 1 << 32
-# Rows of a tensor of the operator: an element of its index tensor counts anywhere, another number above the first limit,
-# and an address within a row where rows are no larger than the second.
+# Rows of a tensor of the operator: an element of its index tensor counts anywhere, another number above the first
+# limit, and an address within a row where rows are no larger than the second.
 _LEAST_ROWS_BYTES, _LARGEST_ROW_BYTES = 1 << 20, 1 << 16
 _LEAST_ROW_BYTES = 16
 _NEAR_ADDRESS_BYTES = 1 << 16

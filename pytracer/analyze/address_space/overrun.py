@@ -91,9 +91,7 @@ def _by_beginnings(
     )
 
 
-def _closer_of_line(
-    space: AddressSpace, crash: Crash, run: Run, addr: int, storage: Storage
-) -> Storage | None:
+def _closer_of_line(space: AddressSpace, crash: Crash, run: Run, addr: int, storage: Storage) -> Storage | None:
     """The tensor of the program's innermost line that ends last before a write, behind the one that a register shows.
 
     What is read is in registers, too: a copy runs through its source and past its target at once.

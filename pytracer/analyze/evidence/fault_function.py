@@ -29,6 +29,7 @@ _HELPERS = re.compile(
     r"^(std::|__gnu_cxx::|c10::|pybind11::|pytracer::|at::internal::|at::parallel_for|at::Tensor(Base)?::|operator |"
     r"at::impl::|at::detail::|_Unwind|__cxa_|__clang_call_terminate)"
 )
+_HEADERS = re.compile(r"^/usr/include/|^/usr/lib/gcc/|/torch/include/")
 _KERNEL = re.compile(r"^at::(native|functorch|sparse|quantized|cpu)::|^torch::(csrc|jit|nn)")
 _DISPATCH = re.compile(r"^at::_ops::|^c10::(impl|Dispatcher)|^torch::autograd::VariableType")
 
@@ -122,5 +123,5 @@ def _own_lines(frame: NativeFrame) -> Iterator[SourceLine]:
     """Inlined functions first; those of headers are helpers."""
     for line in frame.lines or ():
         helper = _HELPERS.match(function_words(line.function or "")) is not None
-        if line.file and not helper and not line.file.startswith(("/usr/include/", "/usr/lib/gcc/")):
+        if line.file and not helper and _HEADERS.search(line.file) is None:
             yield line

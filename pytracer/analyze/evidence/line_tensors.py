@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from pytracer.analyze.evidence.operator import OperatorTensor, find_operator
 from pytracer.analyze.evidence.program_syntax import names_of_call
-from pytracer.analyze.evidence.variables import python_frames, variable_name
+from pytracer.analyze.evidence.variables import plain_expression, python_frames, variable_name
 from pytracer.analyze.parts import is_library_file, python_frame
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -55,6 +55,6 @@ def _on_the_line(view: ProcessView) -> Iterator[Holder]:
         if (at.function, at.line) in above and _PASSED_ON.match(item.expression):
             yield item
         elif own is not None and (at.file, at.function, at.line) == (own.file, own.function, own.line):
-            root = _ROOT.match(item.expression)
-            if item.expression in names or (root is not None and root[0] != "self" and root[0] in names):
+            root, plain = _ROOT.match(item.expression), plain_expression(item.expression)
+            if plain in names or (root is not None and root[0] != "self" and root[0] in names):
                 yield item

@@ -12,14 +12,12 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from pytracer._text import function_words, hex_addr
+from pytracer._text import function_words
 from pytracer.analyze.evidence.variables import tensors_without_memory, variable_name
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.records import Node
 from pytracer.decode.types.snapshot import Argument, Crash, NativeFrame
-from pytracer.report import job as r
 
-_MOST_TENSORS = 6
 _ENTRY = re.compile(r"\bat::_ops::(\w+?)::(?:call|redispatch)\b")
 _NATIVE = re.compile(r"^(at::native::\w+)\((?:[^()]*[(, ])?at::Tensor\b")
 _INTERPRETER = re.compile(r"^_?PyEval_|^_Py_(?:Call|Vectorcall)")
@@ -169,15 +167,6 @@ def tensor_with(operator: Operator | None, value: int) -> OperatorTensor | None:
     return next((item for item in tensors if value in (item.item.minimum, item.item.maximum)), None)
 
 
-def operator_words(operator: Operator) -> str:
-    """`aten::embedding with weight: layers.0.weight [10, 4] float32; indices: idx [3] int64, 0..99`."""
-    passed = [item for item in operator.tensors if item.passed and not item.item.undefined]
-    words = [tensor_words(item) for item in passed[:_MOST_TENSORS]]
-    if len(passed) > len(words):
-        words.append(f"{len(passed) - len(words)} more")
-    return f"{operator.name} with {'; '.join(words)}" if words else operator.name
-
-
 def tensor_words(item: OperatorTensor) -> str:
     """`weight: layers.0.weight [10, 4] float32`, `indices: idx [3] int64, 0..99`."""
     argument, tensor = f"{item.argument}: " if item.argument else "", item.item
@@ -202,40 +191,6 @@ def shape_words(tensor: Argument) -> str:
     """`[10, 4]`."""
     more = ", ..." if tensor.dimensions > len(tensor.sizes) else ""
     return f"[{', '.join(map(str, tensor.sizes))}{more}]"
-
-
-def operator_report(view: ProcessView) -> r.Operator | None:
-    """The operator as the report has it."""
-    operator = find_operator(view)
-    if operator is None:
-        return None
-    return r.Operator(
-        name=operator.name,
-        inside=operator.inside,
-        found="records" if operator.from_records else "stack",
-        tensors=[_tensor_report(item) for item in operator.tensors],
-        says=operator_words(operator),
-    )
-
-
-def _tensor_report(found: OperatorTensor) -> r.OperatorTensor:
-    item = found.item
-    if item.undefined:
-        return r.OperatorTensor(argument=found.argument, passed=found.passed, undefined=True)
-    return r.OperatorTensor(
-        argument=found.argument,
-        name=found.name,
-        passed=found.passed,
-        dtype=item.dtype,
-        sizes=list(item.sizes),
-        dimensions=item.dimensions,
-        elements=item.elements,
-        device=item.device,
-        base=hex_addr(item.base) if item.base else None,
-        undefined=False,
-        minimum=item.minimum,
-        maximum=item.maximum,
-    )
 
 
 def _below_python(stack: Sequence[NativeFrame]) -> list[str]:

@@ -276,7 +276,7 @@ def shapes_advice(unequal: str, line: str) -> str:
 
 
 def computed_advice(view: ProcessView, number: int, inside: str) -> str:
-    """Of an index that is in no tensor of the call: from the sizes that do not fit, or from values that it was given."""
+    """Of an index that is in no tensor of the call: from sizes that do not fit, or from values that were passed."""
     line, unequal = line_words(view), unequal_tensors(view)
     if unequal is not None:
         return shapes_advice(unequal, line)
@@ -284,8 +284,8 @@ def computed_advice(view: ProcessView, number: int, inside: str) -> str:
     operator = find_operator(view)
     if operator is not None and is_of_torch(operator) and tensors and not any(item.item.is_integer for item in tensors):
         return (
-            f"Check the shapes of the tensors that {line} passes against each other, and its numbers: no index tensor is "
-            f"among them, so that the function computed {number} from sizes, which it does not check."
+            f"Check the shapes of the tensors that {line} passes against each other, and its numbers: no index tensor "
+            f"is among them, so that the function computed {number} from sizes, which it does not check."
         )
     return (
         f"Check the index and size tensors that {line} passes: min() and max() must lie inside {inside}. The function "

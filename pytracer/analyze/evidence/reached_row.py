@@ -1,4 +1,4 @@
-"""An address outside of a tensor as a row of it, and what has so many rows: an index tensor's values, or another tensor.
+"""An address outside of a tensor as a row of it, and what leads there: an index tensor's values, or a larger tensor.
 
 "Row" is what is counted in the tensor's first dimension of more than one element, or in the last one of a tensor that
 has no other. Nothing here says that the tensor was meant; who asks knows that by a register or a sum.

@@ -5,6 +5,7 @@ The handler reads frames that may be damaged, so a variable is a possible holder
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from pytracer.analyze.evidence.compiled import compiled_call
@@ -14,6 +15,7 @@ from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Holder, PythonFrame
 
 _MOST_EMPTY = 3
+_OF_MODULE = re.compile(r"\._(?:parameters|buffers|modules)\['([A-Za-z_]\w*)'\]")
 
 
 def variable_of(view: ProcessView, base: int) -> str | None:
@@ -27,7 +29,12 @@ def variable_name(view: ProcessView, base: int) -> str | None:
     best = _closest(view, base)
     if best is None or (best.frame is not None and is_library_file(best.frame.file)):
         return None
-    return best.expression
+    return plain_expression(best.expression)
+
+
+def plain_expression(expression: str) -> str:
+    """`self.table` of `self._parameters['table']`: as the program writes it."""
+    return _OF_MODULE.sub(r".\1", expression)
 
 
 def _closest(view: ProcessView, base: int) -> Holder | None:
@@ -76,7 +83,7 @@ def line_words(view: ProcessView) -> str:
 
 def _words(item: Holder) -> str:
     where = f" in {item.frame.function}()" if item.frame is not None and item.kind != "global" else ""
-    return f"`{item.expression}`{where}"
+    return f"`{plain_expression(item.expression)}`{where}"
 
 
 def _distance(item: Holder) -> tuple[bool, bool, int, bool]:
