@@ -136,10 +136,10 @@ def _exact(pointers: dict[int, tuple[str, Storage]], values: list[_Value], addr:
     for pointer, (name, storage) in pointers.items():
         fitting = products.get((addr - pointer) % _MODULUS, ())
         telling = (pair for pair in fitting if _is_telling(*pair, pointer, storage))
-        scale, item = next(telling, (0, None))
-        if item is None:
+        best = next(telling, None)
+        if best is None:
             continue
-        within = pointer - storage.base
+        (scale, item), within = best, pointer - storage.base
         if not 0 <= within + scale * item.number < storage.nbytes:
             yield Formation(storage, name, item.number, scale, within, item.at, item.storage, True)
 

@@ -28,7 +28,8 @@ _LEAST_STRIDE_BYTES, _MOST_STRIDE_BYTES, _LEAST_STEPS = 16, PAGE_BYTES, 64  # fe
 _RECORDING = ".blackbox"
 _STRING = re.compile(r"^rep\w* (stos|movs|lods|scas|cmps)([bwdq])")
 _UNIT_BYTES = {"b": 1, "w": 2, "d": 4, "q": 8}
-_LENGTH = "rcx"
+_LENGTH, _RETURNED = "rcx", "rax"
+_COPY = re.compile(r"_*(memcpy|memmove|memset)(_\w+)?$")  # of glibc on x86-64
 
 
 def find_overrun(
@@ -45,7 +46,38 @@ def find_overrun(
     """
     if access == "execute":
         return None
-    return _by_steps(space, crash, addr, access) or _by_beginnings(space, crash, addr, access, instruction)
+    return (
+        _by_copy(space, crash, addr, access)
+        or _by_steps(space, crash, addr, access)
+        or _by_beginnings(space, crash, addr, access, instruction)
+    )
+
+
+def _by_copy(space: AddressSpace, crash: Crash, addr: int, access: str | None) -> Overrun | None:
+    """memcpy() and the like keep in a register what they return: where they began to write. They go by several pages
+    at once, so that the first byte that is refused may be any one of a page.
+    """
+    function = next((item.function for item in crash.native_stack), None)
+    value = crash.registers.get(_RETURNED)
+    if access != "write" or value is None or not _COPY.match(function or ""):
+        return None
+    storage, run = space.live_around(value), run_beside(crash.mappings, addr, access, reach=PAGE_BYTES)
+    if storage is None or run is None or run.downwards or not run.low <= value <= addr:
+        return None
+    if storage.base + storage.nbytes > addr:
+        return None
+    return Overrun(
+        start=storage.base,
+        span_bytes=addr - storage.base,
+        downwards=False,
+        register=_RETURNED,
+        storage=storage,
+        holders=tuple(item for item in crash.holders if item.base == storage.base),
+        left_bytes=None,
+        through_recording=run.through_recording,
+        sole=True,
+        majority=False,
+    )
 
 
 def _by_beginnings(

@@ -98,7 +98,9 @@ def _is_helper(frame: NativeFrame) -> bool:
     image = image_name(frame.image)
     if _SYSTEM.match(image) or _PYTHON.match(image):
         return True
-    return frame.function is None or _HELPERS.match(function_words(frame.function)) is not None
+    if frame.function is None or frame.function.startswith("_Z"):
+        return True  # the body of a parallel loop, whose name cannot be demangled
+    return _HELPERS.match(function_words(frame.function)) is not None
 
 
 def is_own_frame(frame: NativeFrame) -> bool:

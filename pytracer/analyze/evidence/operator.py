@@ -50,6 +50,7 @@ _ARGUMENTS = {
     "take": ("index", "self"),
     "nll_loss_forward": ("target", "self"),
 }
+_SPARSE = ("sparse", "csr", "csc", "coo", "_sp")
 _MAY_BE_NEGATIVE = ("index", "nll", "take", "put", "_index", "_unsafe")
 
 
@@ -141,6 +142,21 @@ def out_of_range(operator: Operator | None) -> OutOfRange | None:
     if lowest < least and not called.startswith("nll"):  # its ignore_index may be any number
         return OutOfRange(operator.name, index, lowest, limit, largest)
     return None
+
+
+def counts_in(operator: Operator | None) -> str | None:
+    """What an index of the operator counts: "rows" or "elements" of the other tensor; None where that is not known."""
+    if operator is None:
+        return None
+    limits = _LIMITS.get(operator.name.removeprefix("aten::"))
+    if limits is None:
+        return "rows" if is_sparse(operator) else None
+    return "elements" if limits == "elements" else "rows"
+
+
+def is_sparse(operator: Operator) -> bool:
+    """Whether it works on a sparse tensor, by its name."""
+    return any(word in f"{operator.name} {operator.inside or ''}" for word in _SPARSE)
 
 
 def without_memory(operator: Operator | None) -> list[OperatorTensor]:

@@ -215,11 +215,13 @@ def unequal_tensors(view: ProcessView) -> str | None:
         return None
     backward = "backward" in operator.name
     tensors = line_tensors(view) if is_of_torch(operator) else [item for item in operator.tensors if item.passed]
-    shaped = [
-        item
-        for item in tensors
-        if item.name and len(item.item.sizes) >= 2 and item.item.elements and not item.item.is_integer
+    floats = [
+        item for item in tensors if item.name and item.item.sizes and item.item.elements and not item.item.is_integer
     ]
+    rows = [item for item in floats if len(item.item.sizes) >= 2]
+    # One number for each of something, as a weight has for each channel, fits.
+    single = [item for item in floats if item not in rows and not any(item.item.elements in o.item.sizes for o in rows)]
+    shaped = [*rows, *single] if backward else rows
     pairs = (
         (most, least)
         for most in shaped
@@ -265,6 +267,12 @@ def small_argument(view: ProcessView) -> SmallArgument | None:
     return (
         SmallArgument(small, large, behind) if len(below) == 1 and below[0][1] == base and 0 <= behind < most else None
     )
+
+
+def unfit_clause(view: ProcessView) -> str:
+    """`: `mean` [8, 1] and `x` [300, 2], which it takes together, do not fit`; nothing where all do."""
+    unequal = unequal_tensors(view)
+    return f": {unequal}, which it takes together, do not fit" if unequal is not None else ""
 
 
 def shapes_advice(unequal: str, line: str) -> str:

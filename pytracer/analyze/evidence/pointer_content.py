@@ -41,7 +41,7 @@ def numbers_in_pointer(view: ProcessView) -> str | None:
 def _is_plain(value: float) -> bool:
     """A number that people write, such as 0.5, 1 or 100: most of its lower bits are 0."""
     (bits,) = struct.unpack("<I", struct.pack("<f", value))
-    return bits % _PLAIN_STEP == 0
+    return bool(bits % _PLAIN_STEP == 0)
 
 
 def _is_usual(value: float) -> bool:

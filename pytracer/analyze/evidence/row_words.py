@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from pytracer._text import count_words
 from pytracer.analyze.evidence.compiled import compiled_call
-from pytracer.analyze.evidence.operator import OperatorTensor, find_operator, shape_words
+from pytracer.analyze.evidence.operator import OperatorTensor, find_operator, is_sparse, shape_words
 from pytracer.analyze.evidence.passed import shapes_advice
 from pytracer.analyze.evidence.reached_row import ReachedRow
 from pytracer.analyze.evidence.variables import line_words
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import Evidence
 
-_SPARSE = ("sparse", "csr", "csc", "coo", "_sp")
 
-
-def row_headline(way: ReachedRow, *, seen: bool = False) -> str | None:
-    """What stands behind the colon; None where only the row is known. `seen`: the index was found in its tensor."""
+def row_headline(way: ReachedRow) -> str | None:
+    """What stands behind the colon; None where only the row is known."""
     if way.index is not None:
-        item, number = way.index, _number(way)
-        if seen or way.row in (item.item.minimum, item.item.maximum):
-            return f"{number} of {short_name(item)} leads out of {shaped_name(way.data)}"
-        return f"{number}, which {short_name(item)} {_range(item)} reaches, leads out of {shaped_name(way.data)}"
+        item, out_of = way.index, f"leads out of {shaped_name(way.data)}"
+        if way.seen:
+            return f"index {way.row} of {short_name(item)} {out_of}"
+        if way.ambiguous:
+            return f"an index of {short_name(item)} {_range(item)} {out_of}"
+        return f"index {way.row}, which {short_name(item)} {_range(item)} reaches, {out_of}"
     if way.larger is not None:
         return f"{number_of(way)} of {shaped_name(way.data)}, as if it were as large as {shaped_name(way.larger)}"
     return None
@@ -62,7 +62,9 @@ def _what_to_check(view: ProcessView, way: ReachedRow, index: OperatorTensor, li
     name = short_name(index)
     limit = f"{shaped_name(way.data)} has {_count(way)}"
     if index.name is None and _is_sparse(view):
-        return f"Check the indices of the sparse tensor that {line} passes: they reach {way.row}, and {limit}."
+        return (
+            f"Check the indices of the sparse tensor that {line} passes: they reach {_most(way, index)}, and {limit}."
+        )
     values = f"{_range(index)} " if index.item.minimum is not None else ""
     return f"Check the values of {name} {values}before {line} passes it: {limit}."
 
@@ -77,8 +79,7 @@ def _how_to_see(view: ProcessView) -> str:
 
 def _is_sparse(view: ProcessView) -> bool:
     operator = find_operator(view)
-    names = f"{operator.name} {operator.inside or ''}" if operator is not None else ""
-    return any(word in names for word in _SPARSE)
+    return operator is not None and is_sparse(operator)
 
 
 def short_name(item: OperatorTensor) -> str:
@@ -96,12 +97,12 @@ def _range(item: OperatorTensor) -> str:
     return f"(all {low})" if low == high else f"({low}..{high})"
 
 
+def _most(way: ReachedRow, index: OperatorTensor) -> int:
+    return way.row if index.item.maximum is None else index.item.maximum
+
+
 def _is_row(way: ReachedRow) -> bool:
     return way.rows != way.data.item.elements
-
-
-def _number(way: ReachedRow) -> str:
-    return f"index {way.row}"
 
 
 def number_of(way: ReachedRow) -> str:

@@ -21,13 +21,14 @@ from collections.abc import Iterator
 
 from pytracer._text import hex_addr, size_words
 from pytracer.analyze.address_space.description import offset_words
+from pytracer.analyze.address_space.lookup import GUESSED
 from pytracer.analyze.address_space.operands import COMPUTED
 from pytracer.analyze.evidence.guard_mode import guard_confidence, guard_evidence
 from pytracer.analyze.evidence.index_origins import index_advice
 from pytracer.analyze.evidence.jumps import wild_jump
 from pytracer.analyze.evidence.native_stack import image_name
 from pytracer.analyze.evidence.operator import find_operator, tensor_with, tensor_words
-from pytracer.analyze.evidence.passed import computed_advice, layout_advice, length_advice
+from pytracer.analyze.evidence.passed import computed_advice, layout_advice, length_advice, unfit_clause
 from pytracer.analyze.evidence.phrases import (
     access_verb,
     allocation_evidence,
@@ -76,7 +77,11 @@ class OutOfBounds(StorageFaultRule[None]):
         view = judgement.views[0]
         storage, way = view.storage, reached_row(view)
         leads = row_headline(way) if way is not None else None
-        words = f"{in_function(view)}: {leads}" if leads is not None else f": {_where(view)}{in_function(view)}"
+        guessed = view.place is not None and view.place.found == GUESSED
+        unfit = unfit_clause(view) if guessed else ""
+        words = f": {_where(view)}{in_function(view)}"
+        if leads is not None or unfit:
+            words = f"{in_function(view)}{f': {leads}' if leads is not None else unfit}"
         return Description(
             f"{introduction(judgement.views)} {access_verb(view)} out of bounds{words}.",
             [

@@ -24,7 +24,7 @@ from pytracer.analyze.address_space.address_info import Overrun
 from pytracer.analyze.address_space.overrun import Run
 from pytracer.analyze.evidence.jumps import wild_jump
 from pytracer.analyze.evidence.operator import find_operator
-from pytracer.analyze.evidence.passed import length_advice, unequal_tensors
+from pytracer.analyze.evidence.passed import length_advice, unequal_tensors, unfit_clause
 from pytracer.analyze.evidence.phrases import (
     access_verb,
     allocation_evidence,
@@ -121,9 +121,10 @@ def _from_anywhere(judgement: Judgement[Overrun | Run], run: Run) -> Description
     """Where it began is not known."""
     view = judgement.views[0]
     edge = "beginning" if run.downwards else "end"
+    unfit = unfit_clause(view)
     return Description(
         f"{introduction(judgement.views)} {access_verb(view)} over the {edge} of accessible memory{in_function(view)}: "
-        "a loop or copy that ran on is refused there.",
+        f"a loop or copy that ran on is refused there{unfit}.",
         [
             fault_evidence(view),
             Evidence(

@@ -49,6 +49,7 @@ from pytracer.analyze.evidence.passed import (
     shapes_advice,
     small_argument,
     unequal_tensors,
+    unfit_clause,
 )
 from pytracer.analyze.evidence.phrases import (
     access_verb,
@@ -137,10 +138,12 @@ class WildPointer(MemoryFaultRule[_Wild]):
         tensor = never_made(view) if jump is None and not judgement.found.is_index else None
         if tensor is not None:
             access = f"{tensor.summary},"
+        explained = jump is not None or cut is not None or judgement.found.is_index or known is not None
+        unfit = "" if explained else unfit_clause(view)
         return Description(
             f"{introduction(judgement.views)} {_jump_words(jump) if jump else access}"
             f"{_where(view, jump)}{_far_words(judgement.found.far)}{_cut_words(view, cut)}"
-            f"{_unread_words(judgement.found.unread)}{_small_words(judgement.found.small)}.",
+            f"{_unread_words(judgement.found.unread)}{_small_words(judgement.found.small)}{unfit}.",
             [
                 _branch(jump) if jump and jump.refused else fault_evidence(view),
                 _far_evidence(judgement.found.far),

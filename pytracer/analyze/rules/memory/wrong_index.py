@@ -106,7 +106,7 @@ class WrongIndex(StorageFaultRule[_Index]):
         if isinstance(found, ReachedRow):
             return _describe_row(judgement.views, found)
         way = reached_row(view)
-        leads = row_headline(way, seen=found.index_storage is not None) if way is not None else None
+        leads = row_headline(way) if way is not None else None
         of = f" of {_tensor(view, found.index_storage.base)}" if found.index_storage is not None else ""
         storage = view.storage
         return Description(
