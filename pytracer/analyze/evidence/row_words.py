@@ -61,6 +61,8 @@ def row_advice(view: ProcessView, way: ReachedRow | None) -> str | None:
 def _what_to_check(view: ProcessView, way: ReachedRow, index: OperatorTensor, line: str) -> str:
     name = short_name(index)
     limit = f"{shaped_name(way.data)} has {_count(way)}"
+    if way.ambiguous:
+        limit = f"they must lie inside a size of {shaped_name(way.data)}"
     if index.name is None and _is_sparse(view):
         return (
             f"Check the indices of the sparse tensor that {line} passes: they reach {_most(way, index)}, and {limit}."

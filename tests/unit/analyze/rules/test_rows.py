@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 
 from pytracer.decode.types.journal import CppException
-from pytracer.decode.types.snapshot import Argument, HeldNumber, Holder, MemoryBlock, NativeFrame, PythonFrame, ThreadStack
+from pytracer.decode.types.snapshot import (
+    Argument,
+    HeldNumber,
+    Holder,
+    MemoryBlock,
+    NativeFrame,
+    PythonFrame,
+    ThreadStack,
+)
 from pytracer.report.job import Report
 from tests.conditions import needs_capstone
 from tests.support import scenarios as s
