@@ -1,7 +1,7 @@
 """An address outside of a tensor as a row of it, and what leads there: an index tensor's values, or a larger tensor.
 
-"Row" is what is counted in the tensor's first dimension of more than one element, or in the last one of a tensor that
-has no other. Nothing here says that the tensor was meant; who asks knows that by a register or a sum.
+"Row" is what is counted in the tensor's outermost dimension of more than one element. Nothing here says that the tensor
+was meant; who asks knows that by a register or a sum.
 """
 
 from __future__ import annotations
@@ -144,11 +144,12 @@ def _units(data: OperatorTensor) -> dict[int, int]:
     if element is None or item.dimensions != len(item.sizes) or not item.sizes:
         return units
     last = len(item.sizes) - 1
-    several = next((place for place, size in enumerate(item.sizes) if size > 1), last)
-    for place in (several if several < last else max(last - 1, 0), several):
-        stride = item.strides[place] if item.strides else math.prod(item.sizes[place + 1 :])
-        if stride > 0:
-            units.setdefault(stride * element, item.sizes[place])
+    strides = item.strides or [math.prod(item.sizes[place + 1 :]) for place in range(last + 1)]
+    large = [place for place, size in enumerate(item.sizes) if size > 1]
+    outer = max(large, key=lambda place: strides[place], default=last)  # of a transposed tensor not the first one
+    for place in (outer if outer < last or strides[outer] > 1 else max(last - 1, 0), outer):
+        if strides[place] > 0:
+            units.setdefault(strides[place] * element, item.sizes[place])
     units.setdefault(element, item.elements)
     return units
 

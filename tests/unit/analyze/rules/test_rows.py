@@ -146,7 +146,7 @@ def test_worker_of_openmp_has_the_tensors_of_the_line_that_opened_the_region(run
     rows, opener = 15_000_000, PythonFrame("step", s.SCRIPT, 41)
     names = [(f"{s.TORCH}/lib/libgomp.so.1", None), *frames("norm_backward")]
     stack = ThreadStack(101, "python", 1, "done", tuple(NativeFrame(1, i, 2, None, "exact", f) for i, f in names))
-    held = {"how": "held", "frame": None, "outer_frame": None}
+    held: dict[str, Any] = {"how": "held", "frame": None, "outer_frame": None}
     passed_on = PythonFrame("OpOverloadPacket.__call__", f"{s.TORCH}/_ops.py", 1279)
     holders = (
         Holder("local", "args[3]", TABLE, passed_on, False),
@@ -213,3 +213,38 @@ def test_write_is_past_the_last_tensor_of_its_line(
     )  # fmt: skip
     assert verdict(report)[0] == "out-of-bounds"
     assert named in summary(report)
+
+
+@pytest.mark.parametrize(("function", "named"), [("__memmove_avx512_unaligned_erms", True), ("enlarge", False)])
+def test_copy_is_known_by_where_it_began_to_write(function: str, named: bool, run: Path) -> None:
+    """memcpy() returns that, and goes by several pages at once; of other functions the register says nothing."""
+    store = bytes.fromhex("0f2907")  # movaps xmmword ptr [rdi], xmm0
+    at = END + 3136
+    registers = {"rax": OTHER, "rdi": at, "rsi": 0x7000_0000_1000}
+    report = crashed(
+        run, addr=at, registers=registers, code_bytes=store, error_code=6,
+        holders=(Holder("local", "out", OTHER, STEP, True),), stack_of=[(s.PYTHON, function), PYTHON],
+    )  # fmt: skip
+    assert ("wrote past the end of `out` in step()" in summary(report)) == named
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes", "unfit"),
+    [
+        ("pdist_backward", ((9000, 8), (120,)), True),
+        ("norm_backward", ((9000, 120), (120,)), False),
+        ("norm_backward", ((9000, 4), (9000, 2)), False),
+        ("mm", ((9000, 8), (8, 4)), False),
+        ("loss", ((9000, 8), (9, 8)), True),
+    ],
+    ids=["of other pairs", "a weight", "the same rows", "a product", "of another batch"],
+)
+def test_tensors_that_do_not_fit_stand_in_the_headline_of_a_guess(
+    name: str, shapes: tuple[tuple[int, ...], tuple[int, ...]], unfit: bool, run: Path
+) -> None:
+    """What belongs together differs; a product, or a weight for each channel, may."""
+    large, small = tensor(OTHER, *shapes[0]), tensor(TABLE, *shapes[1])
+    holders = (Holder("local", "kept", TABLE, STEP, True), Holder("local", "points", OTHER, STEP, True))
+    report = crashed(run, large, small, addr=0x1357_9BDF_0240, name=name, holders=holders)
+    assert ("do not fit" in summary(report)) == unfit
+    assert advice(report).startswith("Compare the shapes of `kept`") == unfit
