@@ -18,7 +18,7 @@ LARGE = 10**11
 
 
 def crashed(*arguments: str | Path, run: Path, **environment: Any) -> Report:
-    """The report of a crash whose search for tensors was not cut short: a busy machine takes its 0.4 ms away."""
+    """The report of a crash whose search for tensors was not cut short: a busy machine takes its time away."""
     for number in range(6):
         report = victim(PROGRAM, *arguments, run=run.with_name(f"{run.name}{number}"), **environment).report
         (process,) = report.processes or []
