@@ -1,7 +1,8 @@
 """Crashes that users reported, run below the launcher: class, culprit, headline and next step.
 
-cases.toml has those that rules were made for; unseen.toml, second_unseen.toml and tenth_unseen.toml those that were judged
-before any rule knew them; ranks.toml failures among ranks. Cases that are `measured` only are not run here. `or`: what a race may end in as well.
+cases.toml has those that rules were made for; unseen.toml, second_unseen.toml and tenth_unseen.toml those that were
+judged before any rule knew them; ranks.toml failures among ranks. Cases that are `measured` only are not run here.
+`or`: what a race may end in as well.
 
 The programs are as in the issues, re-made for one version of torch. What really happened was found without pytracer.
 """

@@ -206,8 +206,7 @@ void unwatch(int signal) {
 // The program's own. A timer's handler is the kernel's, which may have taken it back (SA_RESETHAND).
 struct sigaction current(int signal) {
   struct sigaction now{};
-  if (!is_timer(signal) || PYTRACER_REAL(sigaction)(signal, nullptr, &now) != 0 || now.sa_sigaction == on_sent)
-    return crashsafe::action_of(signal);
+  if (!is_timer(signal) || PYTRACER_REAL(sigaction)(signal, nullptr, &now) != 0 || now.sa_sigaction == on_sent) return crashsafe::action_of(signal);
   from_kernel(now.sa_mask);
   return now;
 }

@@ -36,8 +36,8 @@ def own_group_advice(job: JobView, view: ProcessView, side: Variant) -> str | No
         return None
     name = _group_argument(view, last) or "that group"
     return (
-        f"At line {barrier.line} {span_words(side.ranks)} wait for all ranks. They are a group of their own, which they "
-        f"used just before, at line {used.line} ({last.op}): if only they are to meet there, call "
+        f"At line {barrier.line} {span_words(side.ranks)} wait for all ranks. They are a group of their own, which "
+        f"they used just before, at line {used.line} ({last.op}): if only they are to meet there, call "
         f"{side.call.op}(group={name})."
     )
 

@@ -1,4 +1,4 @@
-"""Lines that ranks came to a different number of times: the loop around them, and what leaves them out in some rounds."""
+"""Lines that ranks came to a different number of times: the loop around them, and what leaves them out in some."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def rounds_words(snapshot: Snapshot, way: Sequence[PythonFrame], site: Site) -> 
     left_out = next((words for frame in frames if (words := _without_sync(snapshot, frame)) is not None), None)
     if left_out is not None:
         return f": {left_out} leaves them out in some rounds. {_SAME_DECISION}"
-    found = next((words for frame in frames if (words := _loop(snapshot, frame)) is not None), None)
+    found = next((item for frame in frames if (item := _loop(snapshot, frame)) is not None), None)
     if found is None:
         return (
             ": the loop around it has another number of rounds there, or an early return, a `continue` or a caught "

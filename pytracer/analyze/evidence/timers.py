@@ -1,4 +1,4 @@
-"""Timers that a process had set itself: alarm(), setitimer(), timer_create(). Without a handler their signal ends it."""
+"""Timers that a process had set itself: alarm(), setitimer(). Without a handler their signal ends it."""
 
 from __future__ import annotations
 

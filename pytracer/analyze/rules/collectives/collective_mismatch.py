@@ -27,11 +27,11 @@ from pytracer._text import capital, count_words
 from pytracer.analyze.collectives.call_sites import calls_by_site, differing_sites, site_of
 from pytracer.analyze.collectives.description import at_place, call_words, group_words, place_of, span_words, value_of
 from pytracer.analyze.collectives.matching import GroupMatch, Mismatch, Variant
-from pytracer.analyze.collectives.pairing import pairing_evidence
 from pytracer.analyze.collectives.own_groups import own_group_advice
+from pytracer.analyze.collectives.pairing import pairing_evidence
 from pytracer.analyze.collectives.parting import find_parting, way_to
 from pytracer.analyze.collectives.rank_branches import branch_advice, data_branch_advice
-from pytracer.analyze.collectives.rounds import counted_words, calls_of_line, order_words, rounds_words, site_words
+from pytracer.analyze.collectives.rounds import calls_of_line, counted_words, order_words, rounds_words, site_words
 from pytracer.analyze.deaths.attribution import abort_words, symptom_evidence, views_of, waited_ns
 from pytracer.analyze.evidence.handled import Handled, handled_in
 from pytracer.analyze.evidence.program_syntax import called_name
