@@ -1,10 +1,15 @@
 """Loads a model on the first rank and gives its buffers to all, those that the checkpoint lacks first."""
 
 import datetime
+import os
+import sys
 
 import torch
 import torch.distributed as dist
 
+if os.environ.get("PYTHONHASHSEED") != os.environ["RANK"]:
+    os.environ["PYTHONHASHSEED"] = os.environ["RANK"]  # random in the issue; fixed here so that it always happens
+    os.execv(sys.executable, [sys.executable, *sys.argv])
 dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=8))
 rank = dist.get_rank()
 
