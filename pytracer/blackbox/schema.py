@@ -440,7 +440,7 @@ FILE_HEADER = Struct(
         _f("state", "u32", "see State"),
         _f("arch", "u32", "1 x86-64, 2 aarch64"),
         _f("pid", "i32", "process id in its own pid namespace"),
-        _f("ppid", "i32", "parent when the file was created"),
+        _f("ppid", "i32", "parent when the file was created; of a forked child the process that forked it"),
         _f("uid", "u32", "user id"),
         _f("page_bytes", "u32", "page size", "bytes"),
         _f("start_ticks", "u64", "start time of the process, field 22 of /proc/self/stat: unchanged by exec", "ticks"),
@@ -1315,7 +1315,7 @@ ARGUMENT = Struct(
 SIGNAL_ENTRY = Struct(
     "SignalEntry",
     32,
-    "SIGNAL_SEEN: SIGTERM, SIGINT, SIGHUP, SIGQUIT or SIGXCPU was delivered. Followed by the sender's command line.",
+    "SIGNAL_SEEN: SIGTERM, SIGINT, SIGHUP, SIGQUIT or SIGXCPU was delivered, or an unhandled SIGALRM, SIGVTALRM or SIGPROF. Followed by the sender's command line.",
     (
         _f("signal", "i32", "signal number"),
         _f("code", "i32", "si_code"),
