@@ -43,8 +43,18 @@ def one_line(text: str) -> str:
 
 
 def paragraph(text: str) -> str:
-    """The same, with line breaks kept, for text that is laid out line by line and indented."""
-    return "\n".join(map(one_line, text.replace("\r\n", "\n").split("\n")))
+    """The same, with line breaks kept, for text that is laid out line by line and indented: messages.
+
+    Colours that a message has for its terminal, and tabs, are no part of what it says.
+    """
+    return "\n".join(map(one_line, without_styling(text).replace("\r\n", "\n").split("\n")))
+
+
+def without_styling(text: str) -> str:
+    """Without sequences that set colours, and with blanks for tabs. What is left may need `one_line()`."""
+    if "\x1b" in text:
+        text = _STYLING.sub("", text)
+    return text.replace("\t", "    ")
 
 
 def printable(value: _Part, paragraphs: Collection[str] = ()) -> _Part:

@@ -9,6 +9,8 @@ import re
 import textwrap
 from collections.abc import Iterable, Sequence
 
+from pytracer._printable import without_styling
+
 SPANS = 4
 MESSAGE_CHARACTERS = 160
 _SENTENCE = re.compile(r"(?<=[a-z0-9)`\]\"']\.)\s+(?=[A-Z`])")
@@ -67,7 +69,7 @@ def time_words(ns: int) -> str:
 
 def message_words(message: str, limit: int = MESSAGE_CHARACTERS) -> str:
     """An exception's message on one line: without torch's C++ backtrace, cut between words, without the full stop."""
-    text = " ".join(_BACKTRACE.split(message, maxsplit=1)[0].split())
+    text = " ".join(without_styling(_BACKTRACE.split(message, maxsplit=1)[0]).split())
     if len(text) <= limit:
         return text.rstrip(".")
     kept = text[: limit - 3]

@@ -259,6 +259,7 @@ enum class ArgumentHow : uint32_t {
   kImpl = 1,
   kReference = 2,
   kCaptured = 3,
+  kHeld = 4,
 };
 
 enum class TensorRole : uint32_t {
@@ -1093,7 +1094,7 @@ static_assert(sizeof(CppExceptionEntry) == 16);
 static_assert(std::is_standard_layout_v<CppExceptionEntry> && std::is_trivially_copyable_v<CppExceptionEntry>);
 static_assert(offsetof(CppExceptionEntry, reserved) == 12);
 
-/// SIGNAL_SEEN: SIGTERM, SIGINT, SIGHUP, SIGQUIT or SIGXCPU was delivered. Followed by the sender's command line.
+/// SIGNAL_SEEN: SIGTERM, SIGINT, SIGHUP, SIGQUIT or SIGXCPU was delivered, or an unhandled SIGALRM, SIGVTALRM or SIGPROF. Followed by the sender's command line.
 struct SignalEntry {
   int32_t signal;
   int32_t code;

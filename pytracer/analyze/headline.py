@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from pytracer.analyze.evidence.compiled import CompiledCall, compiled_call
 from pytracer.analyze.naming import introduction, place_words, short_file
 from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.view import ProcessView
@@ -27,9 +28,18 @@ def with_line(summary: str, views: Sequence[ProcessView]) -> str:
     if body == summary:
         return summary
     what, colon, explanation = body.rstrip(".").partition(": ")
+    place = _place(frame, compiled_call(views[0]))
     if _OTHER_PLACE.search(what):
-        return f"{head.rstrip(',')}, at {place_words(frame)},{body}"
-    return f"{head}{what.rstrip(',')}, at {place_words(frame)}{colon}{explanation}."
+        return f"{head.rstrip(',')}, {place},{body}"
+    return f"{head}{what.rstrip(',')}, {place}{colon}{explanation}."
+
+
+def _place(frame: PythonFrame, compiled: CompiledCall | None) -> str:
+    """Of a compiled function, whose own line is only its first one, the call."""
+    if compiled is None:
+        return f"at {place_words(frame)}"
+    called = f", called at {place_words(compiled.caller)}" if compiled.caller is not None else ""
+    return f"in the compiled {frame.function}(){called}"
 
 
 def _line(views: Sequence[ProcessView]) -> PythonFrame | None:

@@ -366,6 +366,7 @@ class ArgumentHow(IntEnum):
     IMPL = 1  # the address of its TensorImpl: an at::Tensor, or what an inlined function made of one
     REFERENCE = 2  # the address of such a word: `const at::Tensor&`
     CAPTURED = 3  # in memory that a word of a worker's stack points at: a lambda's captures
+    HELD = 4  # no word: a local variable of the innermost Python frames
 
 
 class GuardedState(IntEnum):
@@ -439,7 +440,7 @@ FILE_HEADER = Struct(
         _f("state", "u32", "see State"),
         _f("arch", "u32", "1 x86-64, 2 aarch64"),
         _f("pid", "i32", "process id in its own pid namespace"),
-        _f("ppid", "i32", "parent when the file was created"),
+        _f("ppid", "i32", "parent when the file was created; of a forked child the process that forked it"),
         _f("uid", "u32", "user id"),
         _f("page_bytes", "u32", "page size", "bytes"),
         _f("start_ticks", "u64", "start time of the process, field 22 of /proc/self/stat: unchanged by exec", "ticks"),
@@ -1305,7 +1306,7 @@ ARGUMENT = Struct(
         _f("dimensions", "u32", "number of dimensions", "count"),
         _f("device", "u32", "type of the device: c10::DeviceType; ~0: none"),
         _f("undefined", "u32", "1: an undefined tensor; nothing else of it is valid"),
-        _f("values", "u32", "1: the elements were looked at: an integer tensor of at most 4,096 elements on the CPU, without --no-values"),
+        _f("values", "u32", "1: the elements were looked at: an integer tensor of at most 2**20 elements on the CPU (4,096 with gaps), without --no-values"),
         _f("outer_frame", "u32", "as frame, of the outermost frame whose stack has such a word: an argument is in its caller's frame, too"),
         _f("reserved", "u32", "zero"),
     ),
@@ -1314,7 +1315,7 @@ ARGUMENT = Struct(
 SIGNAL_ENTRY = Struct(
     "SignalEntry",
     32,
-    "SIGNAL_SEEN: SIGTERM, SIGINT, SIGHUP, SIGQUIT or SIGXCPU was delivered. Followed by the sender's command line.",
+    "SIGNAL_SEEN: SIGTERM, SIGINT, SIGHUP, SIGQUIT or SIGXCPU was delivered, or an unhandled SIGALRM, SIGVTALRM or SIGPROF. Followed by the sender's command line.",
     (
         _f("signal", "i32", "signal number"),
         _f("code", "i32", "si_code"),

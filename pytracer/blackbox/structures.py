@@ -708,7 +708,7 @@ class CppExceptionEntry(msgspec.Struct, frozen=True, gc=False):
 
 
 class SignalEntry(msgspec.Struct, frozen=True, gc=False):
-    """SIGNAL_SEEN: SIGTERM, SIGINT, SIGHUP, SIGQUIT or SIGXCPU was delivered. Followed by the sender's command line."""
+    """SIGNAL_SEEN: SIGTERM, SIGINT, SIGHUP, SIGQUIT or SIGXCPU was delivered, or an unhandled SIGALRM, SIGVTALRM or SIGPROF. Followed by the sender's command line."""
 
     signal: int
     code: int

@@ -79,6 +79,7 @@ VerdictClass = Literal[
     "hardware-error",
     "oom-kill",
     "external-kill",
+    "timer",
     "python-exception",
     "exit",
     "collective-mismatch",

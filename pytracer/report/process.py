@@ -347,7 +347,7 @@ class OperatorTensor(Part, frozen=True):
     device: str | None = None
     base: str | None = None  #: of its storage; null when it has no memory
     undefined: bool | None = None
-    #: smallest element; of integer tensors of at most 4,096 elements, without `--no-values`
+    #: smallest element; of integer tensors of at most 2**20 elements on the CPU, without `--no-values`
     minimum: int | None = None
     maximum: int | None = None  #: as `minimum`
 

@@ -1,7 +1,8 @@
 """Crashes that users reported, run below the launcher: class, culprit, headline and next step.
 
-cases.toml has those that rules were made for; unseen.toml and second_unseen.toml those that were judged before any rule
-knew them. Cases that are `measured` only are not run here. `or`: what a race may end in as well.
+cases.toml has those that rules were made for; unseen.toml, second_unseen.toml and tenth_unseen.toml those that were
+judged before any rule knew them; ranks.toml failures among ranks. Cases that are `measured` only are not run here.
+`or`: what a race may end in as well.
 
 The programs are as in the issues, re-made for one version of torch. What really happened was found without pytracer.
 """
@@ -35,7 +36,7 @@ HERE = Path(__file__).resolve().parent
 PROGRAMS = HERE / "programs"
 CASES: list[dict[str, Any]] = [
     case
-    for name in ("cases.toml", "unseen.toml", "second_unseen.toml")
+    for name in ("cases.toml", "unseen.toml", "second_unseen.toml", "tenth_unseen.toml", "ranks.toml")
     for case in tomllib.loads((HERE / name).read_text(encoding="utf-8"))["case"]
     if not case.get("measured")
 ]
@@ -61,7 +62,8 @@ def _param(case: dict[str, Any]) -> Any:
 
 def _command(case: dict[str, Any]) -> list[str]:
     program = PROGRAMS / f"{case['id']}.py"
-    command = torchrun(program) if case["launcher"] == "torchrun" else [sys.executable, str(program)]
+    ranks = case.get("ranks", 2)
+    command = torchrun(program, ranks=ranks) if case["launcher"] == "torchrun" else [sys.executable, str(program)]
     return ["timeout", "-s", "TERM", str(case["limit_s"]), *command] if "limit_s" in case else command
 
 

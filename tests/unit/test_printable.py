@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from pytracer._printable import ascii_json, neutral, one_line, paragraph, printable, shell_command, shell_word
+from pytracer._text import message_words
 from tests.support.hostile import TEXT, assert_harmless
 
 ANYTHING = st.text(st.characters(codec=None), max_size=40) | st.text(st.sampled_from(sorted(set(TEXT))), max_size=40)
@@ -130,3 +131,10 @@ def test_json_stays_the_same_data(value: object) -> None:
 def test_width_of_shown_text_is_known() -> None:
     """Nothing that is shown takes columns that rich does not count."""
     assert cell_len(one_line("\u200b\x1b[31m")) == len(one_line("\u200b\x1b[31m"))
+
+
+def test_message_loses_its_colours_and_tabs() -> None:
+    """Of whole sequences only: what they leave is still escaped."""
+    assert paragraph("you have \x1b[1mtwo\x1b[0m options:\n\t(1) this") == "you have two options:\n    (1) this"
+    assert paragraph("\x1b[\x1b[1m1m \x1b]0;title\x07") == "\\x1b[1m \\x1b]0;title\\x07"
+    assert message_words("\x1b[31mno\tway\x1b[0m.") == "no way"

@@ -29,6 +29,7 @@ uint64_t common_facts_end_ = kJournalFirst;
 void renew_header(const FileHeader& inherited, uint64_t journal_used, uint32_t regions) {
   FileHeader header{};
   write_identity(header, inherited.preloaded != 0, inherited.page_bytes);
+  if (header.ppid != 0) header.ppid = inherited.pid;  // the one that forked, which may have ended; 0: outside of our pid namespace
   header.journal_used = journal_used;
   header.region_count = regions;
   header.step = inherited.step;

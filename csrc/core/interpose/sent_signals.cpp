@@ -24,6 +24,9 @@ namespace {
 using crashsafe::Outcome;
 
 constexpr int kSignals[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGXCPU};
+
+// alarm(), setitimer(), timer_create(): watched only while nothing handles them. A profiler handles them a thousand times a second.
+constexpr int kTimers[] = {SIGALRM, SIGVTALRM, SIGPROF};
 constexpr size_t kLongestCommand = 512;
 constexpr int kNotedAtMost = 200;  // a program may use them for its own purposes
 
@@ -124,11 +127,18 @@ void on_sent(int signal, siginfo_t* info, void* context);
 // Stays true after a handler that left by siglongjmp().
 thread_local bool in_handler = false;
 
+bool is_timer(int signal) {
+  for (int timer : kTimers)
+    if (signal == timer) return true;
+  return false;
+}
+
 // The action that the kernel gets: the flags and the mask of the program's decide how system calls are interrupted.
-struct sigaction in_kernel(const struct sigaction& action) {
+struct sigaction in_kernel(int signal, const struct sigaction& action) {
   struct sigaction ours = action;
   if (action.sa_handler == SIG_IGN) return ours;
   ours.sa_mask = to_kernel(action.sa_mask);
+  if (is_timer(signal) && action.sa_handler != SIG_DFL) return ours;
   ours.sa_sigaction = on_sent;
   ours.sa_flags = (action.sa_flags | SA_SIGINFO) & ~static_cast<int>(SA_RESETHAND);
   return ours;
@@ -172,35 +182,53 @@ bool in_sent_handler() noexcept { return in_handler; }
 bool asks_to_end(int signal) noexcept {
   for (int ours : kSignals)
     if (signal == ours) return true;
-  return false;
+  return is_timer(signal);
 }
 
+namespace {
+
+void watch(int signal) {
+  struct sigaction action{};
+  if (PYTRACER_REAL(sigaction)(signal, nullptr, &action) != 0) return;
+  crashsafe::exchange_action(signal, action, nullptr);  // before ours is live
+  struct sigaction ours = in_kernel(signal, action);
+  if (action.sa_handler == SIG_DFL) ours.sa_flags |= SA_RESTART;
+  PYTRACER_REAL(sigaction)(signal, &ours, nullptr);
+}
+
+void unwatch(int signal) {
+  struct sigaction now{};
+  if (PYTRACER_REAL(sigaction)(signal, nullptr, &now) != 0 || now.sa_sigaction != on_sent) return;
+  struct sigaction action = crashsafe::action_of(signal);
+  PYTRACER_REAL(sigaction)(signal, &action, nullptr);
+}
+
+// The program's own. A timer's handler is the kernel's, which may have taken it back (SA_RESETHAND).
+struct sigaction current(int signal) {
+  struct sigaction now{};
+  if (!is_timer(signal) || PYTRACER_REAL(sigaction)(signal, nullptr, &now) != 0 || now.sa_sigaction == on_sent) return crashsafe::action_of(signal);
+  from_kernel(now.sa_mask);
+  return now;
+}
+
+}  // namespace
+
 void watch_sent_signals() noexcept {
-  for (int signal : kSignals) {
-    struct sigaction action{};
-    if (PYTRACER_REAL(sigaction)(signal, nullptr, &action) != 0) continue;
-    crashsafe::exchange_action(signal, action, nullptr);  // before ours is live
-    struct sigaction ours = in_kernel(action);
-    if (action.sa_handler == SIG_DFL) ours.sa_flags |= SA_RESTART;
-    PYTRACER_REAL(sigaction)(signal, &ours, nullptr);
-  }
+  for (int signal : kSignals) watch(signal);
+  for (int signal : kTimers) watch(signal);
 }
 
 void unwatch_sent_signals() noexcept {
-  for (int signal : kSignals) {
-    struct sigaction now{};
-    if (PYTRACER_REAL(sigaction)(signal, nullptr, &now) != 0 || now.sa_sigaction != on_sent) continue;
-    struct sigaction action = crashsafe::action_of(signal);
-    PYTRACER_REAL(sigaction)(signal, &action, nullptr);
-  }
+  for (int signal : kSignals) unwatch(signal);
+  for (int signal : kTimers) unwatch(signal);
 }
 
 int set_sent_action(int signal, const struct sigaction* act, struct sigaction* old) noexcept {
-  struct sigaction before = crashsafe::action_of(signal);
+  struct sigaction before = current(signal);
   if (act != nullptr) {
     struct sigaction answer = as_libc_answers(*act);
-    crashsafe::exchange_action(signal, answer, &before);
-    struct sigaction ours = in_kernel(*act);
+    crashsafe::exchange_action(signal, answer, nullptr);
+    struct sigaction ours = in_kernel(signal, *act);
     int error = PYTRACER_REAL(sigaction)(signal, &ours, nullptr);
     if (error != 0) {
       crashsafe::exchange_action(signal, before, nullptr);

@@ -1,4 +1,5 @@
-// Signals that ask a process to end: their senders are recorded. Under preload only, where the program's own handlers are known.
+// Signals that ask a process to end: their senders are recorded. Under preload only, where the program's own handlers are known. So are
+// those of timers, as long as the program has no handler for them.
 #pragma once
 #include <csignal>
 
@@ -7,7 +8,7 @@ namespace pytracer::core {
 /// In a forked child: no thread is ending the process.
 void forget_ending() noexcept;
 
-/// SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGXCPU.
+/// SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGXCPU; SIGALRM, SIGVTALRM, SIGPROF.
 bool asks_to_end(int signal) noexcept;
 
 /// Records each of them from now on. The program's actions remain in effect.

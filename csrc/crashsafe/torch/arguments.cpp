@@ -16,9 +16,11 @@ namespace {
 
 using namespace blackbox;
 
-constexpr uint64_t kMostStackBytes = 32 << 10, kLeastAddress = 1 << 16, kNsLimit = 400'000;
+constexpr uint64_t kMostStackBytes = 32 << 10, kLeastAddress = 1 << 16;
+constexpr uint64_t kNsLimit = 4'000'000, kValuesNsLimit = 20'000'000;  // a word that is no address costs a fault
 constexpr uint32_t kBlockWords = 64, kCapturedWords = 16, kDeviceRanges = 64, kInlineDimensions = 5, kMostDimensions = 64;
-constexpr uint32_t kMostElements = 4096, kMostElementBytes = 8;
+constexpr uint32_t kMostElements = 4096, kMostElementBytes = 8, kMostInARow = 1 << 20;
+constexpr uint32_t kHeldFrames = 8, kMostHeld = 24;
 constexpr uint32_t kNone = ~0u, kCpu = 0;
 
 struct Where {
@@ -32,7 +34,7 @@ struct Search {
     uint64_t start, end;
   } device[kDeviceRanges];
   uint32_t device_count, frame;
-  uint64_t stack_low, stack_high, until_ns;
+  uint64_t stack_low, stack_high, until_ns, values_until_ns;
   char elements[kMostElements * kMostElementBytes];
 };
 PYTRACER_LARGE constinit Search search{};
@@ -79,24 +81,52 @@ bool find_span(const Argument& argument, uint64_t& span) {
   return span < kMostElements;
 }
 
-// Minimum and maximum of a small integer tensor: one read, then arithmetic.
+void include(Argument& argument, int64_t value) {
+  if (value < argument.minimum) argument.minimum = value;
+  if (value > argument.maximum) argument.maximum = value;
+}
+
+// Whether the elements lie in a row, in order.
+bool is_contiguous(const Argument& argument) {
+  uint64_t stride = 1;
+  for (uint32_t i = argument.dimensions; i-- > 0;) {
+    if (argument.sizes[i] != 1 && argument.strides[i] != static_cast<int64_t>(stride)) return false;
+    stride *= static_cast<uint64_t>(argument.sizes[i]);
+  }
+  return stride == argument.elements;
+}
+
+// One buffer after the other.
+void look_at_row(Argument& argument, uint64_t from, uint32_t nbytes, bool is_signed) {
+  argument.minimum = INT64_MAX;
+  argument.maximum = INT64_MIN;
+  for (uint64_t done = 0; done < argument.elements;) {
+    uint64_t count = argument.elements - done < kMostElements ? argument.elements - done : kMostElements;
+    if (now_ns() >= search.values_until_ns || !read_bytes(search.elements, from + done * nbytes, count * nbytes)) return;
+    for (uint64_t i = 0; i < count; i++) include(argument, element_at(i, nbytes, is_signed));
+    done += count;
+  }
+  argument.values = 1;
+}
+
+// Minimum and maximum of an integer tensor. Without gaps it may be large; else it is small: one read, then arithmetic.
 void look_at_values(Argument& argument) {
   uint32_t nbytes = 0;
   bool is_signed = false;
   uint64_t span = 0;
-  if (!torch_offsets()->values || argument.device != kCpu || argument.base == 0 || argument.elements == 0 || argument.elements > kMostElements ||
+  if (!torch_offsets()->values || argument.device != kCpu || argument.base == 0 || argument.elements == 0 || argument.elements > kMostInARow ||
       argument.dimensions > sizeof argument.sizes / sizeof argument.sizes[0] || !is_integer(argument.dtype, nbytes, is_signed) ||
-      !find_span(argument, span) || argument.offset > kUserAddressesEnd)
+      argument.offset > kUserAddressesEnd)
     return;
-  if (!read_bytes(search.elements, argument.base + argument.offset * nbytes, (span + 1) * nbytes)) return;
+  uint64_t from = argument.base + argument.offset * nbytes;
+  if (is_contiguous(argument)) return look_at_row(argument, from, nbytes, is_signed);
+  if (argument.elements > kMostElements || !find_span(argument, span) || !read_bytes(search.elements, from, (span + 1) * nbytes)) return;
   int64_t at[8] = {};
   uint64_t index = 0;
   argument.minimum = argument.maximum = element_at(0, nbytes, is_signed);
   for (uint64_t left = argument.elements; left > 0; left--) {
     if (index > span) return;  // the number of elements is not the product of the sizes
-    int64_t value = element_at(index, nbytes, is_signed);
-    if (value < argument.minimum) argument.minimum = value;
-    if (value > argument.maximum) argument.maximum = value;
+    include(argument, element_at(index, nbytes, is_signed));
     for (uint32_t i = argument.dimensions; i-- > 0;) {
       index += static_cast<uint64_t>(argument.strides[i]);
       if (++at[i] < argument.sizes[i]) break;
@@ -225,6 +255,29 @@ void look_at_stack(bool worker) {
   }
 }
 
+// Among the first frames of its thread.
+bool is_innermost(uint32_t frame) {
+  const CrashHeader& crash = *g_box.crash.data;
+  for (uint32_t i = 0; i < crash.python_thread_count; i++) {
+    const PythonThread& thread = g_box.python_threads.data[i];
+    if (frame >= thread.first_frame && frame - thread.first_frame < thread.frame_count) return frame - thread.first_frame < kHeldFrames;
+  }
+  return false;
+}
+
+// Of what the innermost Python frames hold: the line's own tensors, whether the native code still refers to them or not.
+void look_at_held() {
+  const CrashHeader& crash = *g_box.crash.data;
+  uint32_t before = crash.argument_count;
+  for (uint32_t i = 0; i < crash.holder_count && crash.argument_count - before < kMostHeld; i++) {
+    const Holder& holder = g_box.referrers.data[i];
+    bool local = holder.kind == static_cast<uint32_t>(HolderKind::kLocal) || holder.kind == static_cast<uint32_t>(HolderKind::kCell);
+    TensorView tensor{};
+    if (!local || !is_innermost(holder.frame) || !look_at_tensor(holder.object, tensor)) continue;
+    keep(tensor.impl, {0, kNone, kNone}, ArgumentHow::kHeld);
+  }
+}
+
 }  // namespace
 
 void write_arguments() noexcept {
@@ -234,11 +287,13 @@ void write_arguments() noexcept {
   search.stack_low = crash.stack_low;
   search.stack_high = crash.stack_high;
   search.until_ns = now_ns() + kNsLimit;
+  search.values_until_ns = now_ns() + kValuesNsLimit;
   note_device_memory();
   bool worker = crash.python_matched == 0;
   for (uint32_t i = 0; i < kPointerRegisters; i++)
     if (i != kStackPointerIndex) look_at(crash.registers[i], {0, kNone, i}, worker);
   look_at_stack(worker);
+  look_at_held();
 }
 
 }  // namespace pytracer::crashsafe

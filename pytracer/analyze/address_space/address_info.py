@@ -154,6 +154,7 @@ class Overrun:
     word of the stack, pointed into it. `left_bytes`: what a string instruction had not done yet. `through_recording`:
     the process's own recording lay on the way. `sole`: no register pointed into another storage on the way; `majority`:
     at least two into this one. `stride_bytes`: the access went in steps of so many, from `start` on to the fault.
+    `of_line`: no register pointed into it; it is the closest tensor before the write that the program's line holds.
     """
 
     start: int
@@ -167,6 +168,7 @@ class Overrun:
     sole: bool
     majority: bool
     stride_bytes: int | None = None
+    of_line: bool = False
 
 
 @dataclass(frozen=True)

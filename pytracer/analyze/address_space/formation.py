@@ -9,21 +9,21 @@ the stack refers may give them: the start of one, and the extremes of another th
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, islice, product
-from operator import mul
+from itertools import islice, product
 
 from pytracer.analyze.address_space.address_info import Formation
 from pytracer.analyze.address_space.lookup import AddressSpace
 from pytracer.analyze.address_space.referrers import STACK_POINTERS, STATE_REGISTERS, stack_words
 from pytracer.analyze.platform.instruction import signed
-from pytracer.decode.types.snapshot import Crash, Storage
+from pytracer.decode.types.snapshot import Argument, Crash, Storage
 
 _SCALES = (1, 2, 4, 8, 16)
 _MODULUS = 1 << 64
-_ELEMENT_BYTES = {"int64": 8, "float64": 8, "complex64": 8, "int32": 4, "float32": 4, "int16": 2, "float16": 2}
-_ELEMENT_BYTES |= {"bfloat16": 2, "int8": 1, "uint8": 1, "bool": 1, "complex128": 16}
+ELEMENT_BYTES = {"int64": 8, "float64": 8, "complex64": 8, "int32": 4, "float32": 4, "int16": 2, "float16": 2}
+ELEMENT_BYTES |= {"bfloat16": 2, "int8": 1, "uint8": 1, "bool": 1, "complex128": 16}
 _CODE_POINTERS = ("rip", "pc")
 # Small sums of small numbers are found everywhere. Below the first limit nothing counts; below the second the pointer
 # must be the first byte of the storage; above the third the pointer may have moved on inside the storage. A number of
@@ -32,7 +32,10 @@ _LEAST_BYTES = 1 << 12
 _LEAST_ANYWHERE_BYTES = 1 << 20
 _LEAST_WITHIN_BYTES = 1 << 32
 _LEAST_UNSCALED_BYTES = 1 << 32
-_LEAST_ROWS_BYTES = 1 << 32
+# Rows of a tensor of the operator: an element of its index tensor counts anywhere, another number above the first
+# limit, and an address within a row where rows are no larger than the second.
+_LEAST_ROWS_BYTES, _LARGEST_ROW_BYTES = 1 << 20, 1 << 16
+_LEAST_ROW_BYTES = 16
 _NEAR_ADDRESS_BYTES = 1 << 16
 # What a handler keeps is less: 1 KiB of the stack, 128 bytes for each register. A hostile recording may have more.
 _MOST_STACK_WORDS, _MOST_BLOCKS, _MOST_BLOCK_BYTES = 512, 64, 1024
@@ -59,6 +62,7 @@ def find_formation(space: AddressSpace, crash: Crash, addr: int) -> Formation | 
     values = _values(space, crash, addr)
     found = (
         list(_exact(pointers, values, addr))
+        or list(_at_a_row(space, crash, pointers, values, addr))
         or list(_within(space, pointers, values, addr))
         or list(_by_rows(space, crash, addr))
     )
@@ -126,12 +130,16 @@ def _is_address(space: AddressSpace, memory: Sequence[tuple[int, int]], number: 
 
 def _exact(pointers: dict[int, tuple[str, Storage]], values: list[_Value], addr: int) -> Iterator[Formation]:
     """pointer + scale * value is the address."""
-    products = {(scale * item.number) % _MODULUS: (scale, item) for item in reversed(values) for scale in _SCALES}
+    products: dict[int, list[tuple[int, _Value]]] = defaultdict(list)
+    for item, scale in product(values, _SCALES):
+        products[(scale * item.number) % _MODULUS].append((scale, item))
     for pointer, (name, storage) in pointers.items():
-        scale, item = products.get((addr - pointer) % _MODULUS, (0, None))
-        if item is None or not _is_telling(scale, item, pointer, storage):
+        fitting = products.get((addr - pointer) % _MODULUS, ())
+        telling = (pair for pair in fitting if _is_telling(*pair, pointer, storage))
+        best = next(telling, None)
+        if best is None:
             continue
-        within = pointer - storage.base
+        (scale, item), within = best, pointer - storage.base
         if not 0 <= within + scale * item.number < storage.nbytes:
             yield Formation(storage, name, item.number, scale, within, item.at, item.storage, True)
 
@@ -166,25 +174,70 @@ def _within(
                 )
 
 
+def _at_a_row(
+    space: AddressSpace, crash: Crash, pointers: dict[int, tuple[str, Storage]], values: list[_Value], addr: int
+) -> Iterator[Formation]:
+    """The first element of a tensor of the operator + bytes of a row * a number that was at hand."""
+    at_hand: dict[int, list[_Value]] = defaultdict(list)
+    for item in values:
+        at_hand[item.number].append(item)
+    for data, storage, element in _tensors_of_operator(space, crash):
+        start = data.base + data.offset * element
+        for row_bytes in _row_sizes(data, element):
+            number, rest = divmod(signed(addr - start), row_bytes)
+            if rest or row_bytes < _LEAST_ROW_BYTES or 0 <= addr - storage.base < storage.nbytes:
+                continue
+            for item in at_hand.get(number, ()):
+                far = abs(number * row_bytes)
+                if far >= (_LEAST_BYTES if item.storage not in (None, storage) else _LEAST_ROWS_BYTES):
+                    name = pointers.get(start, (None, storage))[0]
+                    yield Formation(
+                        storage, name, number, row_bytes, start - storage.base, item.at, item.storage, name is not None
+                    )
+                    break
+
+
 def _by_rows(space: AddressSpace, crash: Crash, addr: int) -> Iterator[Formation]:
     """The first row of a tensor of the operator + row size * the smallest or largest element of an index tensor."""
     indices = [item for item in crash.arguments if item.is_integer and item.elements and item.base]
-    for data in crash.arguments:
-        element = _ELEMENT_BYTES.get(data.dtype or "")
-        storage = space.live_around(data.base) if data.base and element else None
-        if storage is None or element is None or data.dimensions > len(data.sizes):
-            continue
+    for data, storage, element in _tensors_of_operator(space, crash):
+        start = data.base + data.offset * element
         for index in indices:
-            for number, row_bytes in product({index.minimum, index.maximum}, _row_sizes(data.sizes, element)):
-                if index is data or number is None or abs(number * row_bytes) < _LEAST_ROWS_BYTES:
+            for number, row_bytes in product({index.minimum, index.maximum}, _row_sizes(data, element)):
+                if index.base == data.base or number is None or abs(number * row_bytes) < _LEAST_ROWS_BYTES:
                     continue
-                within = (addr - number * row_bytes - storage.base) % _MODULUS
-                if within < min(row_bytes, storage.nbytes):
+                within = (addr - number * row_bytes - start) % _MODULUS
+                if within < min(row_bytes, storage.nbytes) and (within == 0 or row_bytes <= _LARGEST_ROW_BYTES):
                     yield Formation(
-                        storage, None, number, row_bytes, within, None, space.live_around(index.base), within == 0
+                        storage,
+                        None,
+                        number,
+                        row_bytes,
+                        start - storage.base + within,
+                        None,
+                        space.live_around(index.base),
+                        within == 0,
                     )
 
 
-def _row_sizes(sizes: Sequence[int], element: int) -> list[int]:
-    """Bytes from one row of a contiguous tensor to the next, in each dimension but the last."""
-    return list(accumulate(reversed(sizes[1:]), mul, initial=element))[1:]
+def _tensors_of_operator(space: AddressSpace, crash: Crash) -> Iterator[tuple[Argument, Storage, int]]:
+    """Each tensor with the live storage that it begins in, and the bytes of an element."""
+    for data in crash.arguments:
+        element = ELEMENT_BYTES.get(data.dtype or "")
+        storage = space.live_around(data.base) if data.base and element else None
+        if storage is not None and element is not None and data.dimensions <= len(data.sizes):
+            yield data, storage, element
+
+
+def _row_sizes(data: Argument, element: int) -> list[int]:
+    """Bytes from one row to the next, in each dimension but the last, which has elements."""
+    strides = [item for item in data.strides or _contiguous(data.sizes) if item > 1]
+    return sorted({stride * element for stride in strides})
+
+
+def _contiguous(sizes: Sequence[int]) -> list[int]:
+    """The strides of a tensor without gaps."""
+    strides = [1]
+    for size in reversed(sizes[1:]):
+        strides.insert(0, strides[0] * max(size, 1))
+    return strides[: len(sizes)]

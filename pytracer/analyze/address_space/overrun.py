@@ -16,6 +16,7 @@ from itertools import product
 from pytracer.analyze.address_space.address_info import Overrun, Place
 from pytracer.analyze.address_space.lookup import AddressSpace
 from pytracer.analyze.address_space.referrers import STACK_POINTERS, STATE_REGISTERS, stack_words
+from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.platform.instruction import Instruction
 from pytracer.analyze.tensors.origins import is_borrowed
 from pytracer.decode.types.snapshot import Crash, Mapping, Storage
@@ -27,7 +28,8 @@ _LEAST_STRIDE_BYTES, _MOST_STRIDE_BYTES, _LEAST_STEPS = 16, PAGE_BYTES, 64  # fe
 _RECORDING = ".blackbox"
 _STRING = re.compile(r"^rep\w* (stos|movs|lods|scas|cmps)([bwdq])")
 _UNIT_BYTES = {"b": 1, "w": 2, "d": 4, "q": 8}
-_LENGTH = "rcx"
+_LENGTH, _RETURNED = "rcx", "rax"
+_COPY = re.compile(r"_*(memcpy|memmove|memset)(_\w+)?$")  # of glibc on x86-64
 
 
 def find_overrun(
@@ -44,7 +46,38 @@ def find_overrun(
     """
     if access == "execute":
         return None
-    return _by_steps(space, crash, addr, access) or _by_beginnings(space, crash, addr, access, instruction)
+    return (
+        _by_copy(space, crash, addr, access)
+        or _by_steps(space, crash, addr, access)
+        or _by_beginnings(space, crash, addr, access, instruction)
+    )
+
+
+def _by_copy(space: AddressSpace, crash: Crash, addr: int, access: str | None) -> Overrun | None:
+    """memcpy() and the like keep in a register what they return: where they began to write. They go by several pages
+    at once, so that the first byte that is refused may be any one of a page.
+    """
+    function = next((item.function for item in crash.native_stack), None)
+    value = crash.registers.get(_RETURNED)
+    if access != "write" or value is None or not _COPY.match(function or ""):
+        return None
+    storage, run = space.live_around(value), run_beside(crash.mappings, addr, access, reach=PAGE_BYTES)
+    if storage is None or run is None or run.downwards or not run.low <= value <= addr:
+        return None
+    if storage.base + storage.nbytes > addr:
+        return None
+    return Overrun(
+        start=storage.base,
+        span_bytes=addr - storage.base,
+        downwards=False,
+        register=_RETURNED,
+        storage=storage,
+        holders=tuple(item for item in crash.holders if item.base == storage.base),
+        left_bytes=None,
+        through_recording=run.through_recording,
+        sole=True,
+        majority=False,
+    )
 
 
 def _by_beginnings(
@@ -61,6 +94,21 @@ def _by_beginnings(
     if most == second:  # nothing, or no clear maximum
         return None
     register, storage = next((name, storage) for at, name, storage in found if at == start)
+    closer = _closer_of_line(space, crash, run, addr, storage) if access == "write" and storage is not None else None
+    if closer is not None and not _is_counted_from(space, instruction, storage):
+        return Overrun(
+            start=closer.base,
+            span_bytes=addr - closer.base,
+            downwards=False,
+            register=register,
+            storage=closer,
+            holders=tuple(item for item in crash.holders if item.base == closer.base),
+            left_bytes=None,
+            through_recording=run.through_recording,
+            sole=False,
+            majority=_by_a_number(crash, instruction, closer) and not _by_a_number(crash, instruction, storage),
+            of_line=True,
+        )
     return Overrun(
         start=start,
         span_bytes=abs(addr - start),
@@ -73,6 +121,38 @@ def _by_beginnings(
         sole=len(counts) == 1,
         majority=most >= 2,
     )
+
+
+def _closer_of_line(space: AddressSpace, crash: Crash, run: Run, addr: int, storage: Storage) -> Storage | None:
+    """The tensor of the program's innermost line that ends last before a write, behind the one that a register shows.
+
+    What is read is in registers, too: a copy runs through its source and past its target at once.
+    """
+    frame = next((item for item in crash.python_stack if not is_library_file(item.file)), None)
+    if frame is None or run.downwards:
+        return None
+    held = {item.base for item in crash.holders if item.kind == "local" and item.frame == frame and item.own}
+    if storage.base not in held:
+        return None
+    live = (item for base in held if base and (item := space.live_around(base)) is not None)
+    behind = [item for item in live if storage.base + storage.nbytes <= item.base and item.base + item.nbytes <= addr]
+    return max((item for item in behind if item.base >= run.low), key=lambda item: item.base, default=None)
+
+
+def _is_counted_from(space: AddressSpace, instruction: Instruction | None, storage: Storage | None) -> bool:
+    """Whether the instruction itself counts from that storage."""
+    parts = (instruction.base_value, instruction.index_value) if instruction is not None else ()
+    return any(value is not None and space.live_around(value) == storage for value in parts)
+
+
+def _by_a_number(crash: Crash, instruction: Instruction | None, storage: Storage | None) -> bool:
+    """Whether what the instruction counts from is a multiple of a number of the line behind the first byte."""
+    base = instruction.base_value if instruction is not None else None
+    if base is None or storage is None or base <= storage.base:
+        return False
+    frame = next((item for item in crash.python_stack if not is_library_file(item.file)), None)
+    numbers = {item.value for item in crash.numbers if item.frame == frame and item.value >= _LEAST_STEPS}
+    return any((base - storage.base) % number == 0 for number in numbers)
 
 
 def _by_steps(space: AddressSpace, crash: Crash, addr: int, access: str | None) -> Overrun | None:

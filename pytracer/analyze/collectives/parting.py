@@ -32,6 +32,10 @@ _SEEDS = (
     "it draws from a generator of each rank's own: give it the same seed on all ranks, one of its own if the data "
     "needs different ones, or broadcast what is drawn."
 )
+_EMPTY = (
+    "a rank with nothing in it leaves out what the others wait for. Let it take part, too, with an empty or neutral "
+    "tensor (zeros, a count of 0), or give every rank something."
+)
 _ROUNDS = (
     "make it the same on all ranks (drop what is left over, or pad it; DistributedDataParallel's join() allows it to "
     "differ). Or the rounds are the same, and a call inside is left out in some (no_sync(), a branch): count both."
@@ -216,16 +220,34 @@ def _skipped(one: _Side, other: _Side, at: int) -> Parting | None:
             same = elsewhere is not None and position == at and not (around and not _contains(item, elsewhere))
             if text is None or same:
                 continue
-            drawn = _DRAWN.search(ast.unparse(item.test)) is not None
-            return Parting(
-                f"{branch_words(frame, text, item.lineno, around)}, and {other.name} passed it by: "
-                + (
-                    _SEEDS
-                    if drawn
-                    else f"see whether that came out differently there (files, options, data): {_DECIDE}"
-                )
-            )
+            words = branch_words(frame, text, item.lineno, around)
+            return Parting(f"{words}, and {other.name} passed it by: {_what_to_do(item.test)}")
     return None
+
+
+def _what_to_do(test: ast.expr) -> str:
+    """About an `if` that one rank passed by."""
+    if _DRAWN.search(ast.unparse(test)) is not None:
+        return _SEEDS
+    if any(_asks_if_empty(item) for item in ast.walk(test)):
+        return _EMPTY
+    return f"see whether that came out differently there (files, options, data): {_DECIDE}"
+
+
+def _asks_if_empty(test: ast.AST) -> bool:
+    """`len(x) == 0`, `x.numel() > 0`, `not x.size(0)`."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return _is_size(test.operand)
+    if not isinstance(test, ast.Compare) or len(test.comparators) != 1:
+        return False
+    number = test.comparators[0]
+    return _is_size(test.left) and isinstance(number, ast.Constant) and number.value in (0, 1)
+
+
+def _is_size(value: ast.expr) -> bool:
+    if isinstance(value, ast.Subscript):
+        return ast.unparse(value.value).endswith(".shape")
+    return isinstance(value, ast.Call) and called_name(value) in ("len", "numel", "size")
 
 
 def _quiet(snapshot: Snapshot, way: Sequence[PythonFrame], other: str, unless: int | None = None) -> str | None:

@@ -29,6 +29,7 @@ _HELPERS = re.compile(
     r"^(std::|__gnu_cxx::|c10::|pybind11::|pytracer::|at::internal::|at::parallel_for|at::Tensor(Base)?::|operator |"
     r"at::impl::|at::detail::|_Unwind|__cxa_|__clang_call_terminate)"
 )
+_HEADERS = re.compile(r"^/usr/include/|^/usr/lib/gcc/|/torch/include/")
 _KERNEL = re.compile(r"^at::(native|functorch|sparse|quantized|cpu)::|^torch::(csrc|jit|nn)")
 
 
@@ -96,7 +97,9 @@ def _is_helper(frame: NativeFrame) -> bool:
     image = image_name(frame.image)
     if _SYSTEM.match(image) or _PYTHON.match(image):
         return True
-    return frame.function is None or _HELPERS.match(function_words(frame.function)) is not None
+    if frame.function is None or frame.function.startswith("_Z"):
+        return True  # the body of a parallel loop, whose name cannot be demangled
+    return _HELPERS.match(function_words(frame.function)) is not None
 
 
 def is_own_frame(frame: NativeFrame) -> bool:
@@ -121,5 +124,5 @@ def _own_lines(frame: NativeFrame) -> Iterator[SourceLine]:
     """Inlined functions first; those of headers are helpers."""
     for line in frame.lines or ():
         helper = _HELPERS.match(function_words(line.function or "")) is not None
-        if line.file and not helper and not line.file.startswith("/usr/include/"):
+        if line.file and not helper and _HEADERS.search(line.file) is None:
             yield line

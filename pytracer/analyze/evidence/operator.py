@@ -12,15 +12,14 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from pytracer._text import function_words, hex_addr
+from pytracer._text import function_words
 from pytracer.analyze.evidence.variables import tensors_without_memory, variable_name
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.records import Node
 from pytracer.decode.types.snapshot import Argument, Crash, NativeFrame
-from pytracer.report import job as r
 
-_MOST_TENSORS = 6
 _ENTRY = re.compile(r"\bat::_ops::(\w+?)::(?:call|redispatch)\b")
+_NATIVE = re.compile(r"^(at::native::\w+)\((?:[^()]*[(, ])?at::Tensor\b")
 _INTERPRETER = re.compile(r"^_?PyEval_|^_Py_(?:Call|Vectorcall)")
 _TAKES_TENSOR = re.compile(r"[(,] ?at::Tensor\b")
 _OF_TORCH = ("at::", "torch::", "c10::", "caffe2::", "pybind11::", "std::", "THP")
@@ -51,6 +50,7 @@ _ARGUMENTS = {
     "take": ("index", "self"),
     "nll_loss_forward": ("target", "self"),
 }
+_SPARSE = ("sparse", "csr", "csc", "coo", "_sp")
 _MAY_BE_NEGATIVE = ("index", "nll", "take", "put", "_index", "_unsafe")
 
 
@@ -109,10 +109,14 @@ def find_operator(view: ProcessView) -> Operator | None:
         return Operator(name, None, tuple(_tensors(view, name, place, len(frames))))
     in_torch = any(_TORCH in (frame.image or "") for frame in crash.native_stack[: len(frames)])
     recorded = _recorded(view) if in_torch else None
-    if recorded is None:
+    if recorded is not None:
+        called = recorded.removeprefix("aten::")
+        return Operator(recorded, None, tuple(_tensors(view, called, 0, len(frames))), from_records=True)
+    native = [(place, found.group(1)) for place, name in enumerate(named) if (found := _NATIVE.match(name))]
+    if not native:
         return None
-    called = recorded.removeprefix("aten::")
-    return Operator(recorded, None, tuple(_tensors(view, called, 0, len(frames))), from_records=True)
+    place, name = native[-1]  # called without a dispatcher's frame of its own: by torch.ops, for one
+    return Operator(name, None, tuple(_tensors(view, name, place, len(frames))))
 
 
 def out_of_range(operator: Operator | None) -> OutOfRange | None:
@@ -140,12 +144,32 @@ def out_of_range(operator: Operator | None) -> OutOfRange | None:
     return None
 
 
+def counts_in(operator: Operator | None) -> str | None:
+    """What an index of the operator counts: "rows" or "elements" of the other tensor; None where that is not known."""
+    if operator is None:
+        return None
+    limits = _LIMITS.get(operator.name.removeprefix("aten::"))
+    if limits is None:
+        return "rows" if is_sparse(operator) else None
+    return "elements" if limits == "elements" else "rows"
+
+
+def is_sparse(operator: Operator) -> bool:
+    """Whether it works on a sparse tensor, by its name."""
+    return any(word in f"{operator.name} {operator.inside or ''}" for word in _SPARSE)
+
+
 def without_memory(operator: Operator | None) -> list[OperatorTensor]:
     """Its tensors that have no memory: 0 elements, a storage that was resized to 0, or undefined."""
     if operator is None:
         return []
-    of_torch = operator.name.startswith("aten::")
+    of_torch = is_of_torch(operator)
     return [item for item in operator.tensors if item.passed and _lacks_memory(item.item, of_torch)]
+
+
+def is_of_torch(operator: Operator) -> bool:
+    """Whether it is torch's own, not a function of an extension."""
+    return operator.name.startswith(("aten::", "at::native::"))
 
 
 def _lacks_memory(item: Argument, of_torch: bool) -> bool:
@@ -157,15 +181,6 @@ def tensor_with(operator: Operator | None, value: int) -> OperatorTensor | None:
     """The integer tensor whose smallest or largest element is that value."""
     tensors = operator.tensors if operator is not None else ()
     return next((item for item in tensors if value in (item.item.minimum, item.item.maximum)), None)
-
-
-def operator_words(operator: Operator) -> str:
-    """`aten::embedding with weight: layers.0.weight [10, 4] float32; indices: idx [3] int64, 0..99`."""
-    passed = [item for item in operator.tensors if item.passed and not item.item.undefined]
-    words = [tensor_words(item) for item in passed[:_MOST_TENSORS]]
-    if len(passed) > len(words):
-        words.append(f"{len(passed) - len(words)} more")
-    return f"{operator.name} with {'; '.join(words)}" if words else operator.name
 
 
 def tensor_words(item: OperatorTensor) -> str:
@@ -192,40 +207,6 @@ def shape_words(tensor: Argument) -> str:
     """`[10, 4]`."""
     more = ", ..." if tensor.dimensions > len(tensor.sizes) else ""
     return f"[{', '.join(map(str, tensor.sizes))}{more}]"
-
-
-def operator_report(view: ProcessView) -> r.Operator | None:
-    """The operator as the report has it."""
-    operator = find_operator(view)
-    if operator is None:
-        return None
-    return r.Operator(
-        name=operator.name,
-        inside=operator.inside,
-        found="records" if operator.from_records else "stack",
-        tensors=[_tensor_report(item) for item in operator.tensors],
-        says=operator_words(operator),
-    )
-
-
-def _tensor_report(found: OperatorTensor) -> r.OperatorTensor:
-    item = found.item
-    if item.undefined:
-        return r.OperatorTensor(argument=found.argument, passed=found.passed, undefined=True)
-    return r.OperatorTensor(
-        argument=found.argument,
-        name=found.name,
-        passed=found.passed,
-        dtype=item.dtype,
-        sizes=list(item.sizes),
-        dimensions=item.dimensions,
-        elements=item.elements,
-        device=item.device,
-        base=hex_addr(item.base) if item.base else None,
-        undefined=False,
-        minimum=item.minimum,
-        maximum=item.maximum,
-    )
 
 
 def _below_python(stack: Sequence[NativeFrame]) -> list[str]:

@@ -7,18 +7,20 @@ calls a function that takes its sizes from the data, which is then what to check
 from __future__ import annotations
 
 import ast
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pytracer._text import list_words, size_words
 from pytracer.analyze.evidence.fault_function import own_function
-from pytracer.analyze.evidence.operator import find_operator, shape_words
+from pytracer.analyze.evidence.line_tensors import line_tensors
+from pytracer.analyze.evidence.operator import find_operator, is_of_torch, shape_words
 from pytracer.analyze.evidence.program_syntax import names_of_line, scope_of, second_parameter, variable
-from pytracer.analyze.evidence.variables import program_frames, variable_name
+from pytracer.analyze.evidence.variables import line_words, program_frames, variable_name
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
-from pytracer.decode.types.snapshot import Crash
+from pytracer.decode.types.snapshot import Argument, Crash
 from pytracer.report.job import PythonFrame
 
 _WITH_NUMBERS = (1, 7)  # the format of a recording
@@ -172,7 +174,7 @@ def layout_advice(view: ProcessView) -> str | None:
     """Where the tensor at the fault has elements of another size than the access, or is expanded without memory."""
     storage = view.place.storage if view.place is not None else None
     operator, instruction = find_operator(view), view.instruction
-    if storage is None or operator is None or operator.name.startswith("aten::"):
+    if storage is None or operator is None or is_of_torch(operator):
         return None
     alike = [item for item in operator.tensors if item.passed and item.item.base == storage.base and item.name]
     item = alike[0] if len(alike) == 1 else None
@@ -208,18 +210,38 @@ def _sample(view: ProcessView) -> str | None:
 
 
 def unequal_tensors(view: ProcessView) -> str | None:
-    """`` `mean` [32, 1] and `x` [20000000, 4] ``: of an operator's tensors, by their first sizes."""
+    """`` `mean` [32, 1] and `x` [20000000, 4] ``: of an operator's tensors, by their first sizes.
+
+    Of a backward function, which takes what belongs together; of any other, those that differ in nothing else.
+    """
     operator = find_operator(view)
-    shaped = [
-        item
-        for item in (operator.tensors if operator is not None else ())
-        if item.passed and item.name and len(item.item.sizes) >= 2 and item.item.elements
-    ]
-    least = min(shaped, key=lambda item: item.item.sizes[0], default=None)
-    most = max(shaped, key=lambda item: item.item.sizes[0], default=None)
-    if least is None or most is None or least.item.sizes[0] * 2 > most.item.sizes[0]:
+    if operator is None:
         return None
+    backward = "backward" in operator.name
+    tensors = line_tensors(view) if is_of_torch(operator) else [item for item in operator.tensors if item.passed]
+    floats = [
+        item for item in tensors if item.name and item.item.sizes and item.item.elements and not item.item.is_integer
+    ]
+    rows = [item for item in floats if len(item.item.sizes) >= 2]
+    # One number for each of something, as a weight has for each channel, fits.
+    single = [item for item in floats if item not in rows and not any(item.item.elements in o.item.sizes for o in rows)]
+    shaped = [*rows, *single] if backward else rows
+    pairs = (
+        (most, least)
+        for most in shaped
+        for least in shaped
+        if least.item.sizes[0] * 2 <= most.item.sizes[0] and (backward or _alike(least.item, most.item))
+    )
+    best = max(pairs, key=lambda pair: pair[0].item.sizes[0] / pair[1].item.sizes[0], default=None)
+    if best is None:
+        return None
+    most, least = best
     return f"`{least.name}` {shape_words(least.item)} and `{most.name}` {shape_words(most.item)}"
+
+
+def _alike(one: Argument, other: Argument) -> bool:
+    """Whether only the first size differs, or the smaller one has one number for each row."""
+    return len(one.sizes) == len(other.sizes) and (one.sizes[1:] == other.sizes[1:] or math.prod(one.sizes[1:]) == 1)
 
 
 @dataclass(frozen=True)
@@ -251,16 +273,45 @@ def small_argument(view: ProcessView) -> SmallArgument | None:
     )
 
 
+def unfit_clause(view: ProcessView) -> str:
+    """`: `mean` [8, 1] and `x` [300, 2], which it takes together, do not fit`; nothing where all do."""
+    unequal = unequal_tensors(view)
+    return f": {unequal}, which it takes together, do not fit" if unequal is not None else ""
+
+
+def shapes_advice(unequal: str, line: str) -> str:
+    """Of tensors whose sizes do not fit."""
+    return (
+        f"Compare the shapes of {unequal}, which {line} passes together: the function takes one size for all of them, "
+        "and leaves the smaller one. They may be of different batches or layers."
+    )
+
+
+def computed_advice(view: ProcessView, number: int, inside: str) -> str:
+    """Of an index that is in no tensor of the call: from sizes that do not fit, or from values that were passed."""
+    line, unequal = line_words(view), unequal_tensors(view)
+    if unequal is not None:
+        return shapes_advice(unequal, line)
+    tensors = line_tensors(view)
+    operator = find_operator(view)
+    if operator is not None and is_of_torch(operator) and tensors and not any(item.item.is_integer for item in tensors):
+        return (
+            f"Check the shapes of the tensors that {line} passes against each other, and its numbers: no index tensor "
+            f"is among them, so that the function computed {number} from sizes, which it does not check."
+        )
+    return (
+        f"Check the index and size tensors that {line} passes: min() and max() must lie inside {inside}. The function "
+        f"computed {number} from them and uses it unchecked."
+    )
+
+
 def length_advice(view: ProcessView, general: str, of: str = "", *, data: str = "the data") -> str:
     """`general`, or what is known of the numbers that the line passes. `of`: `` for `pixels` ``."""
     found, unequal, sample = passed(view), unequal_tensors(view), _sample(view)
     if found is None:
         return general
     if unequal is not None and not found.numbers:
-        return (
-            f"Compare the shapes of {unequal}, which line {found.line} passes together: the function takes one size "
-            "for all of them, and leaves the smaller one. They may be of different batches or layers."
-        )
+        return shapes_advice(unequal, f"line {found.line}")
     if sample is not None and found.lengths is not True:
         data = f"what is in {sample}, the data"
     if found.numbers:

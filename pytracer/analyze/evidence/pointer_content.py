@@ -14,11 +14,12 @@ _SMALLEST, _LARGEST = 1e-6, 1e6  # what data are, mostly
 _MAPPED = ((0x5500, 0x5700), (0x7000, 0x8000))  # upper halves of addresses in use
 _LEAST_USUAL, _MOST_USUAL = 1e-2, 1e2  # addresses of 1,010 to 1,104 MiB, where programs have nothing
 _LEAST = 1 << 47  # of addresses on x86-64 and aarch64 with 48 bits, those that no program has begin here
+_PLAIN_STEP = 1 << 16  # of the bits of a float32: 7 are left for the number
 _SHOWN = 4  # significant digits
 
 
 def numbers_in_pointer(view: ProcessView) -> str | None:
-    """`two float32 numbers, 1 and 0.9999`, or `the float64 number 0.5`; None for anything else."""
+    """`two float32 numbers, 1 and 0.9999`, `the float64 number 0.5` and the like; None for anything else."""
     value = _pointer(view)
     if value is None:
         return None
@@ -28,7 +29,23 @@ def numbers_in_pointer(view: ProcessView) -> str | None:
     if _is_number(low) and _is_number(high):
         return f"two float32 numbers, {low:.{_SHOWN}g} and {high:.{_SHOWN}g}"
     (double,) = struct.unpack("<d", value.to_bytes(8, "little"))
-    return f"the float64 number {double:.{_SHOWN}g}" if _is_number(double) else None
+    is_whole = value & 0xFFFF_FFFF == 0  # 0.5 and 1.0 of 64 bits end in zeros
+    if _is_number(high) and not is_whole and (_is_plain(high) or not _is_usual(double)):
+        return f"the float32 number {high:.{_SHOWN}g} in its upper half"
+    if not _is_number(double):
+        return None
+    either = f", or the float32 number {high:.{_SHOWN}g} in its upper half" if _is_usual(high) and not is_whole else ""
+    return f"the float64 number {double:.{_SHOWN}g}{either}"
+
+
+def _is_plain(value: float) -> bool:
+    """A number that people write, such as 0.5, 1 or 100: most of its lower bits are 0."""
+    (bits,) = struct.unpack("<I", struct.pack("<f", value))
+    return bool(bits % _PLAIN_STEP == 0)
+
+
+def _is_usual(value: float) -> bool:
+    return math.isfinite(value) and _LEAST_USUAL <= abs(value) <= _MOST_USUAL
 
 
 def _maybe(value: int) -> str | None:

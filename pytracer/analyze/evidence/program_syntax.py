@@ -36,6 +36,22 @@ def names_of_line(tree: ast.Module, line: int) -> list[str]:
     return list(dict.fromkeys(name for part in _read_on(tree, line) for name in _names(part)))
 
 
+def names_of_call(tree: ast.Module, line: int) -> list[str]:
+    """As `names_of_line`; of the head of a function, its parameters: torch.compile gives that line for all of it."""
+    scope = function_headed(tree, line)
+    return _parameters(scope) if scope is not None else names_of_line(tree, line)
+
+
+def function_headed(tree: ast.Module, line: int) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    """The function whose `def`, or one of whose decorators, is at a line."""
+    for item in ast.walk(tree):
+        if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef)) and item.body:
+            first = min([item.lineno, *(one.lineno for one in item.decorator_list)])
+            if first <= line <= item.lineno < item.body[0].lineno:
+                return item
+    return None
+
+
 def subscripts_of_line(tree: ast.Module, line: int) -> tuple[list[str], list[str]]:
     """What the statement looks something up in, and by what: `images` and `current` of `f(images[current])`."""
     tables: list[str] = []

@@ -5,8 +5,10 @@ The handler reads frames that may be damaged, so a variable is a possible holder
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
+from pytracer.analyze.evidence.compiled import compiled_call
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.parts import is_library_file, python_frame
 from pytracer.analyze.view import ProcessView
@@ -14,6 +16,7 @@ from pytracer.decode.types.snapshot import Holder, PythonFrame
 from pytracer.report import job as r
 
 _MOST_EMPTY = 3
+_OF_MODULE = re.compile(r"\._(?:parameters|buffers|modules)\['([A-Za-z_]\w*)'\]")
 
 
 def variable_of(view: ProcessView, base: int) -> str | None:
@@ -27,10 +30,16 @@ def variable_name(view: ProcessView, base: int) -> str | None:
     best = _closest(view, base)
     if best is None or (best.frame is not None and is_library_file(best.frame.file)):
         return None
-    return best.expression
+    return plain_expression(best.expression)
+
+
+def plain_expression(expression: str) -> str:
+    """`self.table` of `self._parameters['table']`: as the program writes it."""
+    return _OF_MODULE.sub(r".\1", expression)
 
 
 def _closest(view: ProcessView, base: int) -> Holder | None:
+    """The user's name wins over those of torch's own frames."""
     crash = view.crash
     held = [item for item in crash.holders if item.base == base and item.frame is not None] if crash else []
     return min(held, key=_distance, default=None)
@@ -62,6 +71,9 @@ def without_memory_words(item: Holder) -> str:
 
 def line_words(view: ProcessView) -> str:
     """`line 12` of the file that the headline names, or `the native code` where no Python line is known."""
+    compiled = compiled_call(view)
+    if compiled is not None and compiled.caller is not None and compiled.caller.line is not None:
+        return f"line {compiled.caller.line}"
     frames = python_frames(view)
     frame = next((item for item in frames if not is_library_file(item.file)), next(iter(frames), None))
     if frame is None:
@@ -72,12 +84,15 @@ def line_words(view: ProcessView) -> str:
 
 def _words(item: Holder) -> str:
     where = f" in {item.frame.function}()" if item.frame is not None and item.kind != "global" else ""
-    return f"`{item.expression}`{where}"
+    return f"`{plain_expression(item.expression)}`{where}"
 
 
-def _distance(item: Holder) -> tuple[bool, int, bool]:
-    """The crashed thread's first, plain variables before what is inside of something, locals before globals."""
-    return not item.own, item.expression.count(".") + item.expression.count("["), item.kind == "global"
+def _distance(item: Holder) -> tuple[bool, bool, int, bool]:
+    """The program's before those of libraries, the crashed thread's first, plain variables before what is inside of
+    something, locals before globals.
+    """
+    library = item.frame is None or is_library_file(item.frame.file)
+    return library, not item.own, item.expression.count(".") + item.expression.count("["), item.kind == "global"
 
 
 def _is_innermost(view: ProcessView, item: Holder) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from pytracer._text import shortened
+from pytracer.analyze.deaths.ending import asked_to_end
 from pytracer.analyze.evidence.wait_advice import ADVICE, wait_advice
 from pytracer.analyze.evidence.waits import WAITED, ProcessWait, other_threads, wait_of, was_asleep
 from pytracer.analyze.naming import name_words, place_words
@@ -13,6 +15,8 @@ from pytracer.analyze.view import JobView, ProcessView
 
 # Nothing else is waited for there.
 _LAST = ("forked-openmp", "forked-lock", "forked-notice", "lock", "lock-file", "unread-queue")
+_OF_FILES = ("flock", "lock-file")
+_COMMAND = 60
 _OF_OTHERS = ("lock", "thread", "queue", "full-queue", "notice")  # another thread may have to answer
 
 
@@ -21,6 +25,8 @@ class Blocked:
     """A process that waits, and the end of the chain that begins with it."""
 
     chain: tuple[tuple[ProcessView, ProcessWait], ...]
+    children: tuple[ProcessView, ...] = ()
+    """Of the last one, that ran when it ended."""
 
     @property
     def unread(self) -> bool:
@@ -45,13 +51,37 @@ class Blocked:
         view, wait = self.chain[-1]
         if self.unread:
             return ADVICE["unread-queue"]
+        if wait.kind in _OF_FILES and self.children:
+            return _held_by_children(self.children)
         return wait_advice(view, wait) + meanwhile_words(view, wait)
+
+
+def _held_by_children(children: Sequence[ProcessView]) -> str:
+    """A lock of a file goes to a child by fork(), or the child takes it itself: it is the first to look at."""
+    shown = " and ".join(
+        f"process {item.process.snapshot.pid} (`{shortened(' '.join(item.process.snapshot.argv), _COMMAND)}`)"
+        for item in children[:2]
+    )
+    its = "its own child" if len(children) == 1 else "its own children"
+    return (
+        f"See first whether {its} had the lock: {shown} still ran. Let it release the lock, or end, before this line. "
+        "Else look for the process that holds it (`lslocks`): one that waits for this rank itself never releases it."
+    )
 
 
 def blocked(job: JobView, view: ProcessView) -> Blocked | None:
     """None where its stacks show no wait."""
     chain = tuple(wait_chain(job, view))
-    return Blocked(chain) if chain else None
+    return Blocked(chain, tuple(_ran_then(job, chain[-1][0]))) if chain else None
+
+
+def _ran_then(job: JobView, view: ProcessView) -> Iterator[ProcessView]:
+    """Its recorded children that had not ended when it was asked to."""
+    end = asked_to_end(view.process)
+    for item in children_of(job, view) if end is not None else ():
+        ended = item.process.ended_mono_ns
+        if ended is None or (end is not None and ended >= end.mono_ns):
+            yield item
 
 
 def at_words(wait: ProcessWait) -> str:

@@ -43,6 +43,7 @@ _HOW: dict[int, ArgumentHowName] = {
     ArgumentHow.IMPL: "impl",
     ArgumentHow.REFERENCE: "reference",
     ArgumentHow.CAPTURED: "captured",
+    ArgumentHow.HELD: "held",
 }
 _UNREADABLE = 0xFFFFFFFF
 _MOST_ARGUMENTS = 64
@@ -356,6 +357,7 @@ class CrashReader:
                 register=names[item.register_index] if item.register_index < len(names) else None,
                 how=_HOW[item.how],
                 undefined=bool(item.undefined),
+                strides=item.strides[: min(item.dimensions, len(item.strides))],
             )
 
     def _also(self) -> Iterable[AlsoCrashed]:

@@ -45,7 +45,7 @@ _MOST_RANKS = 1 << 24  # of a job; more are no world size
 
 FrameFound = Literal["exact", "unwound", "frame-pointer", "scanned", "unknown"]
 HolderKindName = Literal["local", "cell", "global", "saved"]
-ArgumentHowName = Literal["impl", "reference", "captured"]
+ArgumentHowName = Literal["impl", "reference", "captured", "held"]
 GuardSide = Literal["behind", "before"]
 GuardMechanismName = Literal["markers", "protection"]  # MADV_GUARD_INSTALL, mprotect
 CollectiveStateName = Literal["scheduled", "started", "completed", "failed", "ended"]  # "ended": how is not known
@@ -153,11 +153,13 @@ class Argument:
     """A tensor that a register or the stack of the crashed thread referred to; a word of a stack may be stale.
 
     `base` is 0 for a tensor without memory, `offset` that of its first element in elements. `sizes` are those of the
-    first 8 of `dimensions`. `minimum` and `maximum` are known of small integer tensors, unless `--no-values`.
+    first 8 of `dimensions`. `minimum` and `maximum` are known of integer tensors of up to a
+    million elements, unless `--no-values`. `strides` are in elements.
 
     `frame` and `outer_frame` are places in `Crash.native_stack`: of the innermost and of the outermost frame whose
-    stack has such a word; None for registers. `how`: a TensorImpl, a reference to an at::Tensor, or captured by a
-    lambda that a worker runs. An `undefined` tensor has none of the rest.
+    stack has such a word; None for registers. `how`: a TensorImpl, a reference to an at::Tensor, captured by a
+    lambda that a worker runs, or only held by a local variable of the innermost Python frames. An `undefined` tensor
+    has none of the rest.
     """
 
     impl: int
@@ -175,6 +177,7 @@ class Argument:
     register: str | None
     how: ArgumentHowName
     undefined: bool = False
+    strides: tuple[int, ...] = ()
 
     @property
     def is_integer(self) -> bool:

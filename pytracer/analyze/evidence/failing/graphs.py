@@ -88,6 +88,12 @@ def _carried(at: FailingLine) -> str | None:
     return _before_loop(at, loops[0])
 
 
+def _is_leaf(at: FailingLine, name: str) -> bool:
+    """Whether it was made from no other tensor, or is not known to have been."""
+    found = at.came_from(name)
+    return found is None or _LEAF.search(found.text) is not None
+
+
 def _before_loop(at: FailingLine, loop: ast.For | ast.While) -> str | None:
     """What was computed once, before the loop."""
     inside = {
@@ -99,7 +105,7 @@ def _before_loop(at: FailingLine, loop: ast.For | ast.While) -> str | None:
     }
     named = names_in(at.node) if at.node is not None else []
     shapes = [name for name in _reached(loop, named) if name not in inside and at.shape(name) is not None]
-    shapes = [name for name in shapes if name in named or not _LEAF.search(at.came(name) or "torch.tensor(")]
+    shapes = [name for name in shapes if name in named or not _is_leaf(at, name)]
     if len(shapes) != 1:
         return None
     return (

@@ -33,6 +33,14 @@ Kind = TypeVar("Kind", bound=ast.AST)
 
 
 @dataclass(frozen=True)
+class Origin:
+    """Where a value came from: `line 11`, and its text, `files = find(root)`."""
+
+    place: str
+    text: str
+
+
+@dataclass(frozen=True)
 class Shape:
     """What a variable with a tensor was."""
 
@@ -278,17 +286,25 @@ class FailingLine:
 
     def came(self, name: str) -> str:
         """`` (line 11: `files = find(root)`) ``, or nothing."""
+        found = self.came_from(name)
+        return f" ({found.place}: `{found.text}`)" if found is not None else ""
+
+    def came_from(self, name: str) -> Origin | None:
+        """The line that made its value, above the one that failed."""
         handed = self._handed_on(name)
         if handed is not None:
-            return f" ({handed})"
+            return self._origin_of(handed)
         if "[" in name or name.rpartition(".")[0] not in ("", "self"):
             item = self.made(name)
             known = item is not None and not isinstance(item.node, _HANDS_ON) and item.line != self.line
-            return f" ({self.shown(item)})" if known and item is not None else ""
+            return self._origin_of(item) if known and item is not None else None
         found = self.origin(name)
         if found is None or (found.frame.file == self.frame.file and found.frame.line == self.line):
-            return ""
-        return f" ({self.at(found.frame)}: `{short(found.text)}`)"
+            return None
+        return Origin(self.at(found.frame), short(found.text))
+
+    def _origin_of(self, found: Made) -> Origin:
+        return Origin(self.place(found.spot, found.line), short(_as_written(found)))
 
     def begun(self, name: str) -> str:
         """`` (line 35: `h = init(64)`) ``, of what the program carries from round to round: what it began with."""
@@ -307,14 +323,14 @@ class FailingLine:
         text = f"{first} = {ast.unparse(bound[0][1])}"
         return f" ({self.place(spot, bound[0][0])}: `{short(text)}`)"
 
-    def _handed_on(self, name: str) -> str | None:
+    def _handed_on(self, name: str) -> Made | None:
         """Of a value that was only passed on to the line that `origin` knows: the one that made it."""
         found = self.made(name, calls=False) if name else None
         if found is None or found.line == self.line:
             return None
         if len(found.through) == 1 and (found.spot.depth == 0 or isinstance(found.node, ast.Constant)):
             return None
-        return None if isinstance(found.node, _HANDS_ON) else self.shown(found)
+        return None if isinstance(found.node, _HANDS_ON) else found
 
     def at(self, frame: PythonFrame) -> str:
         """`line 11`; with its file where that is another one."""

@@ -7,10 +7,11 @@ import math
 import re
 from collections.abc import Callable
 
-from pytracer.analyze.evidence.failing.line import FailingLine, Shape, names_in, source
+from pytracer.analyze.evidence.failing.line import FailingLine, Origin, Shape, names_in, source
 from pytracer.analyze.evidence.failing.settings import by_constants, set_by
 from pytracer.analyze.evidence.program_syntax import called_name, variable
 
+_FIXED = re.compile(r"nn\.Parameter|register_buffer|zeros|ones|arange|randn|tril|triu")
 _MATRICES = re.compile(r"mat1 and mat2 shapes cannot be multiplied \((\d+)x(\d+) and (\d+)x(\d+)\)")
 _UNEQUAL = re.compile(
     r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\) at non-singleton dimension (-?\d+)"
@@ -92,11 +93,17 @@ def _matrices(at: FailingLine, found: re.Match[str]) -> str | None:
     return f"{one}{_made(at, both[0])}{_made(at, both[1])}. Change the one that was made with the wrong size."
 
 
-def _made(at: FailingLine, node: ast.AST) -> str:
+def _made_from(at: FailingLine, node: ast.AST) -> tuple[str, Origin] | None:
+    """Its only name, and where that came from."""
     inside = names_in(node)
     name = variable(node) or (inside[0] if len(inside) == 1 else None)
-    came = at.came(name) if name is not None else ""
-    return f"; `{name}` is from{came.replace(' (', ' ', 1).removesuffix(')')}" if came else ""
+    origin = at.came_from(name) if name is not None else None
+    return (name, origin) if name is not None and origin is not None else None
+
+
+def _made(at: FailingLine, node: ast.AST) -> str:
+    found = _made_from(at, node)
+    return f"; `{found[0]}` is from {found[1].place}: `{found[1].text}`" if found is not None else ""
 
 
 def _linear(at: FailingLine, name: str, given: Shape | None, expected: int) -> str | None:
@@ -141,9 +148,8 @@ def _unequal(at: FailingLine, found: re.Match[str]) -> str | None:
     made = [_made(at, item) for item in both]
     place = dimension % max(len(one.sizes), len(other.sizes))
     unequal = f"Dimension {place} is {first} in {left} {one.words} and {second} in {right} {other.words}"
-    fixed = [
-        n for n in (0, 1) if re.search(r"nn\.Parameter|register_buffer|zeros|ones|arange|randn|tril|triu", made[n])
-    ]
+    origins = [_made_from(at, item) for item in both]
+    fixed = [n for n, found in enumerate(origins) if found is not None and _FIXED.search(found[1].text)]
     if len(fixed) == 1 and isinstance(both[fixed[0]], ast.Attribute):
         size = (first, second)[fixed[0]]
         return (

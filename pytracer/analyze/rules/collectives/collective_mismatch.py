@@ -24,19 +24,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from pytracer._text import capital, count_words
-from pytracer.analyze.collectives.call_sites import Site, calls_by_site, differing_sites, site_of
+from pytracer.analyze.collectives.call_sites import calls_by_site, differing_sites, site_of
 from pytracer.analyze.collectives.description import at_place, call_words, group_words, place_of, span_words, value_of
 from pytracer.analyze.collectives.matching import GroupMatch, Mismatch, Variant
+from pytracer.analyze.collectives.own_groups import own_group_advice
 from pytracer.analyze.collectives.pairing import pairing_evidence
-from pytracer.analyze.collectives.parting import find_parting
+from pytracer.analyze.collectives.parting import find_parting, way_to
 from pytracer.analyze.collectives.rank_branches import branch_advice, data_branch_advice
+from pytracer.analyze.collectives.rounds import calls_of_line, counted_words, order_words, rounds_words, site_words
 from pytracer.analyze.deaths.attribution import abort_words, symptom_evidence, views_of, waited_ns
 from pytracer.analyze.evidence.handled import Handled, handled_in
-from pytracer.analyze.evidence.program_syntax import loop_around
-from pytracer.analyze.naming import short_file
+from pytracer.analyze.evidence.program_syntax import called_name
 from pytracer.analyze.rules.account import account, nothing_to_compare
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
-from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.decode.types.snapshot import Collective
 from pytracer.report.job import Confidence, Evidence, PythonFrame
@@ -67,6 +67,7 @@ _ADVICE_BROADCAST = (
     " The broadcast is the one of buffers in each forward of a DistributedDataParallel model in training: outside of "
     "the training loop call `model.module(...)`, or eval() it with broadcast_buffers=False."
 )
+_OF_OBJECTS = ("broadcast_object_list", "send_object_list", "recv_object_list")
 _GATHERS = ("all_gather", "all_gather_into_tensor")
 _ADVICE_GATHER = (
     " A last batch that is smaller on one rank: pad it, or drop_last=True; all_gather_object() takes any size."
@@ -232,20 +233,51 @@ def _advice(job: JobView, item: _Found) -> str:
     sharded = found.field == "op" and any(item.call.op.startswith(_SHARDED) for item in found.variants)
     ops = {item.call.op for item in found.variants}
     more = _ADVICE_SHARDED if sharded else ""
-    if found.field == "op" and ops.intersection(_BARRIERS):
-        more += _ADVICE_BARRIER
     if found.field == "size" and ops <= set(_GATHERS):
         more += _ADVICE_GATHER
     if found.field == "size" and ops & set(_SHARDED):
         return _ADVICE_UNITS
+    if found.field == "size":
+        known = _of_objects(job, found) or _of_order(job, found)
+        if known is not None:
+            return known
     if found.field == "op":
         apart = _threads_advice(item, views_of(job, [side.ranks[0] for side in found.variants[:2]]))
         if apart is not None:
             return apart
         counted = _counted(job, item)
-        broadcast = _ADVICE_BROADCAST if counted is not None and _has_broadcast(found) else ""
-        return (counted or _ADVICE["op"]) + broadcast + more
+        if counted is None:
+            return _ADVICE["op"] + (_ADVICE_BARRIER if ops.intersection(_BARRIERS) else "") + more
+        return counted + (_ADVICE_BROADCAST if _has_broadcast(found) else "")
     return _ADVICE[found.field] + more
+
+
+def _of_objects(job: JobView, found: Mismatch) -> str | None:
+    """Lists of objects: the first message of such a call has the size of each object, so that its length is theirs."""
+    if {side.call.dtype for side in found.variants} != {"int64"}:
+        return None
+    for side, view in zip(found.variants, views_of(job, [side.ranks[0] for side in found.variants]), strict=False):
+        frame = place_of(side.call)
+        calls = calls_of_line(view.process.snapshot, frame) if frame is not None else ()
+        name = next((name for item in calls if (name := called_name(item)) in _OF_OBJECTS), None)
+        if name is None:
+            return None
+    said = " and ".join(f"{item.call.numel} on {span_words(item.ranks)}" for item in found.variants[:2])
+    longest = max(item.call.numel or 0 for item in found.variants)
+    return (
+        f"The lists that are given to {name}() have other lengths: {said}. It fills the list of the receivers, which "
+        f"must have as many places ([None] * {longest}) as the sender has objects; or send one object, a tuple or dict."
+    )
+
+
+def _of_order(job: JobView, found: Mismatch) -> str | None:
+    """A loop around the call that goes through its tensors in another order on each rank."""
+    for side, view in zip(found.variants, views_of(job, [side.ranks[0] for side in found.variants]), strict=False):
+        frame = place_of(side.call)
+        words = order_words(view.process.snapshot, frame) if frame is not None else None
+        if words is not None:
+            return words
+    return None
 
 
 def _has_broadcast(found: Mismatch) -> bool:
@@ -258,7 +290,7 @@ def _counted(job: JobView, item: _Found) -> str | None:
     found = item.mismatch
     sides = views_of(job, [side.ranks[0] for side in found.variants[:2]])
     for side, view in zip(found.variants, sides, strict=False):
-        below = branch_advice(view, side.call)
+        below = own_group_advice(job, view, side) or branch_advice(view, side.call)
         if below is not None:
             return below
     parting = find_parting(sides[0], found.variants[0].call, sides[1], found.variants[1].call) if sides[1:] else None
@@ -275,37 +307,24 @@ def _counted(job: JobView, item: _Found) -> str | None:
     if not all(count[sites[often]] for count in counts):
         return parted or _only_one(found, sides)  # each rank has a line of its own: a branch
     said, other = (
-        " and ".join(
-            f"{count_words(count[site], 'time')} on rank {view.process.rank}"
-            for count, view in zip(counts, sides, strict=True)
-        )
+        counted_words(site, [(view.process.rank or 0, count[site]) for count, view in zip(counts, sides, strict=True)])
         for site in (sites[often], sites[rare])
     )
-    around = _loop_words(sides[often], sites[often])
-    loop = (
-        f"{_site_words(sites[often])} had called collectives {said}: if {around} has more "
-        "rounds on one rank (batches, an early stop, a `continue`), make their number the same"
-    )
+    way = way_to(sides[often], found.variants[often].call)
+    rounds = said + rounds_words(sides[often].process.snapshot, way, sites[often])
+    if parting is not None:
+        return rounds
     if all(count[sites[rare]] for count in counts):
         return (
-            f"{_site_words(sites[rare])} had called collectives {other}: see whether rank {sides[often].process.rank} "
+            f"{other}: see whether rank {sides[often].process.rank} "
             "skips it (an early return, a `continue`, an error that is caught), by data of its own: all ranks must "
-            f"take part, with a neutral value. {loop}."
+            f"take part, with a neutral value. {rounds}"
         )
     only = f"rank {sides[rare].process.rank}"
     return (
-        f"{loop}. If only {only} comes to {_site_words(sites[rare])} (a branch on the rank or on its data), take it "
-        "out of that branch, or call it on all ranks. Print the rank at both lines to see which."
+        f"{rounds} If only {only} comes to {site_words(sites[rare])} (a branch on the rank or on its data), take it "
+        "out of that branch, or call it on all ranks."
     )
-
-
-def _loop_words(view: ProcessView, site: Site) -> str:
-    """`` the loop of line 13 (`for step in range(batches):`) ``, where the source is known."""
-    snapshot, frame = view.process.snapshot, PythonFrame(file=site[0], function=site[1], line=site[2])
-    tree = syntax_tree(snapshot, frame)
-    line = loop_around(tree, site[2]) if tree is not None and site[2] is not None else None
-    text = line_text(snapshot, PythonFrame(file=site[0], function=site[1], line=line)) if line is not None else None
-    return f"the loop of line {line} (`{text}`)" if text is not None else "the loop around it"
 
 
 def _threads_advice(item: _Found, sides: Sequence[ProcessView]) -> str | None:
@@ -319,7 +338,7 @@ def _threads_advice(item: _Found, sides: Sequence[ProcessView]) -> str | None:
         if not all(threads) or threads[0] & threads[1]:
             return None
     return (
-        f"{_site_words(sites[0])} and {_site_words(sites[1])} run in two threads of each rank, and call collectives of "
+        f"{site_words(sites[0])} and {site_words(sites[1])} run in two threads of each rank, and call collectives of "
         "one process group: which comes first is chance. Give the thread a group of its own "
         "(torch.distributed.new_group), or join() it before the other collective."
     )
@@ -332,10 +351,6 @@ def _only_one(found: Mismatch, sides: Sequence[ProcessView]) -> str | None:
         if below is not None:
             return below
     return None
-
-
-def _site_words(site: Site) -> str:
-    return f"{short_file(site[0])}:{site[2]} in {site[1]}"
 
 
 def _sides(match: GroupMatch, found: Mismatch) -> tuple[str, str]:
@@ -372,7 +387,7 @@ def _uneven_lines(job: JobView, item: _Found) -> Iterator[Evidence]:
             f"{span_words([view.process.rank or 0])} {count_words(count[site] if count else 0, 'time')}"
             for view, count in zip(sides, counts, strict=True)
         ]
-        line = _site_words(site)
+        line = site_words(site)
         yield Evidence(
             "call-site",
             f"before that, {line} had called collectives on {' and '.join(said)}",

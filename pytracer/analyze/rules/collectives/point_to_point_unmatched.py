@@ -164,12 +164,22 @@ def _count(wait: Wait) -> str:
 
 def _circle_advice(job: JobView, found: _Circle) -> str:
     if found.messages_only:
-        return "Let some ranks send before they receive, or start both with batch_isend_irecv()."
+        return _messages_advice([wait.call.op for wait in found.waits])
     messages = [wait for wait in found.waits if wait.call.point_to_point]
     return next(
         (words for wait in messages if (words := number_advice(job, wait)) is not None),
         "Make every receive have its send, and every collective be called by all ranks, in one order.",
     )
+
+
+def _messages_advice(ops: Sequence[str]) -> str:
+    """By what all of them do: a message needs a receiver that is there, and one that was sent."""
+    if all(op == "send" for op in ops):
+        return (
+            "All of them send, and none receives: send() waits for its receiver (small tensors may pass without). Let "
+            "one of two neighbours receive first, or use isend() or batch_isend_irecv() for both ways."
+        )
+    return "Let some ranks send before they receive, or start both with batch_isend_irecv()."
 
 
 def _describe_tags(job: JobView, wait: Wait) -> Description:

@@ -1,7 +1,8 @@
 """other-death: everything that no other rule explains, stated plainly.
 
 What: names how a process died when no cause was found: the signal or the exit status, who sent it, what is missing.
-A signal from outside gets its class, and its sender is named with its command line and its part in the job. A Python
+A signal from outside gets its class, and its sender is named with its command line and its part in the job. One of the
+process's own timer (alarm(), setitimer()) gets the line that sets it, where one does. A Python
 program that asked for its own end by SystemExit (sys.exit(), argparse) gets the line; if it was handling an exception
 then, that one is the cause, likely: the program decided so.
 
@@ -49,22 +50,20 @@ from pytracer.analyze.evidence.signal_senders import (
     sender_words,
     slurm_time_limit,
 )
+from pytracer.analyze.evidence.timers import TIMERS, timer_advice, timer_words, was_sent_by_timer
 from pytracer.analyze.evidence.waits import wait_of, waiting_frame
 from pytracer.analyze.naming import introduction, place_words
 from pytracer.analyze.platform.signals import (
-    SIGALRM,
     SIGBUS,
     SIGFPE,
     SIGHUP,
     SIGILL,
     SIGINT,
-    SIGPROF,
     SIGQUIT,
     SIGSEGV,
     SIGTERM,
     SIGUSR1,
     SIGUSR2,
-    SIGVTALRM,
     SIGXCPU,
     SIGXFSZ,
     signal_name,
@@ -100,7 +99,6 @@ _NOTICE = (
     "SGE with -notify, submitit before a requeue. Install a handler that saves a checkpoint (signal.signal({0}, ...), "
     "Lightning's SLURMEnvironment), or have none sent; sbatch's B: sends it to the batch script only."
 )
-_TIMER = "Look for signal.alarm(), setitimer() or a profiler in the program or its libraries; no handler was installed."
 _BY_DEFAULT: dict[int, tuple[VerdictClass, str, str]] = {
     SIGUSR1: ("external-kill", "for which it had no handler", _NOTICE.format("SIGUSR1", "USR1")),
     SIGUSR2: ("external-kill", "for which it had no handler", _NOTICE.format("SIGUSR2", "USR2")),
@@ -114,9 +112,7 @@ _BY_DEFAULT: dict[int, tuple[VerdictClass, str, str]] = {
         "because a file would have become larger than allowed",
         "Raise the limit for the size of files (`ulimit -f`), or write smaller ones.",
     ),
-    SIGALRM: ("unknown", "a timer that has no handler", _TIMER),
-    SIGVTALRM: ("unknown", "a timer that has no handler", _TIMER),
-    SIGPROF: ("unknown", "a timer that has no handler", _TIMER),
+    **dict.fromkeys(TIMERS, ("timer", "a timer that nothing handled any more", "")),
 }
 
 _How = Literal[
@@ -188,7 +184,7 @@ def _judge(job: JobView, view: ProcessView) -> Judgement[_How]:
         verdict_class, confidence = "python-exception", "likely"
     if how == "by-default":
         verdict_class = _BY_DEFAULT[_signal(view) or 0][0]
-        confidence = "likely" if verdict_class != "unknown" else "unknown"
+        confidence = "certain" if was_sent_by_timer(view) else "likely"
     return Judgement(verdict_class, confidence, (view,), how)
 
 
@@ -267,11 +263,7 @@ def _words(job: JobView, view: ProcessView, how: _How) -> _Words:
             f"Find out who sent {name}: a scheduler's time limit, a launcher, or a person.",
             "the sender of the signal",
         ),
-        "by-default": (
-            f"was ended by {name}, {_BY_DEFAULT[number or 0][1] if number in _BY_DEFAULT else ''}",
-            _BY_DEFAULT[number or 0][2] if number in _BY_DEFAULT else "",
-            "who sent it: this signal is not recorded",
-        ),
+        "by-default": _by_default(view, number or 0, name),
         "unseen": (
             f"died of {name}",
             "Run it again under `pytracer run`; see `pytracer doctor`.",
@@ -291,6 +283,15 @@ def _words(job: JobView, view: ProcessView, how: _How) -> _Words:
         ),
     }
     return words[how]
+
+
+def _by_default(view: ProcessView, number: int, name: str) -> _Words:
+    _, why, advice = _BY_DEFAULT.get(number, ("unknown", "", ""))
+    if number in TIMERS:
+        why, advice = timer_words(view, number), timer_advice(view)
+    missing = None if was_sent_by_timer(view) else "who sent it: this signal is not recorded"
+    at = f" at {place_words(view.python_frame)}" if number in TIMERS and view.python_frame is not None else ""
+    return f"was ended by {name}{at}, {why}", advice, missing
 
 
 def _asked(job: JobView, view: ProcessView) -> _Words:

@@ -21,13 +21,14 @@ from collections.abc import Iterator
 
 from pytracer._text import hex_addr, size_words
 from pytracer.analyze.address_space.description import offset_words
+from pytracer.analyze.address_space.lookup import GUESSED
 from pytracer.analyze.address_space.operands import COMPUTED
 from pytracer.analyze.evidence.guard_mode import guard_confidence, guard_evidence
 from pytracer.analyze.evidence.index_origins import index_advice
 from pytracer.analyze.evidence.jumps import wild_jump
 from pytracer.analyze.evidence.native_stack import image_name
 from pytracer.analyze.evidence.operator import find_operator, tensor_with, tensor_words
-from pytracer.analyze.evidence.passed import layout_advice, length_advice
+from pytracer.analyze.evidence.passed import computed_advice, layout_advice, length_advice, unfit_clause
 from pytracer.analyze.evidence.phrases import (
     access_verb,
     allocation_evidence,
@@ -39,6 +40,8 @@ from pytracer.analyze.evidence.phrases import (
     python_evidence,
     storage_evidence,
 )
+from pytracer.analyze.evidence.reached_row import reached_row
+from pytracer.analyze.evidence.row_words import row_advice, row_evidence, row_headline
 from pytracer.analyze.evidence.variables import line_words, variable_name
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.platform.instruction import signed
@@ -72,15 +75,22 @@ class OutOfBounds(StorageFaultRule[None]):
     def describe(self, job: JobView, judgement: Judgement[None]) -> Description:
         """See FaultRule."""
         view = judgement.views[0]
-        storage = view.storage
+        storage, way = view.storage, reached_row(view)
+        leads = row_headline(way) if way is not None else None
+        guessed = view.place is not None and view.place.found == GUESSED
+        unfit = unfit_clause(view) if guessed else ""
+        words = f": {_where(view)}{in_function(view)}"
+        if leads is not None or unfit:
+            words = f"{in_function(view)}{f': {leads}' if leads is not None else unfit}"
         return Description(
-            f"{introduction(judgement.views)} {access_verb(view)} out of bounds: {_where(view)}{in_function(view)}.",
+            f"{introduction(judgement.views)} {access_verb(view)} out of bounds{words}.",
             [
                 fault_evidence(view),
                 storage_evidence(view),
                 guard_evidence(view),
                 *_index(view),
                 _index_tensor(view),
+                row_evidence(way) if leads is not None else None,
                 *_neighbor(view),
                 bucket_evidence(view),
                 unit_evidence(view),
@@ -110,6 +120,9 @@ def _advice(view: ProcessView) -> str:
     if _is_copy_of_program(view):
         return f"Compare the length that {line_words(view)} passes to the copy with the sizes of both sides, in bytes."
     count = _count(view)
+    by_row = row_advice(view, reached_row(view))
+    if by_row is not None and (count is None or index_advice(find_operator(view), count) is None):
+        return by_row
     if count is None or (view.place is not None and (view.place.distance_bytes or 0) < _FAR_BYTES):
         return layout_advice(view) or length_advice(view, _ADVICE)
     operator = find_operator(view)
@@ -122,10 +135,7 @@ def _advice(view: ProcessView) -> str:
             f"Check the values of `{item.name}` before {line_words(view)} passes it: {count} must not be among them "
             "(min(), max()). The function uses them unchecked."
         )
-    return (
-        f"Check the index and size tensors that {line_words(view)} passes: the function computed the index {count} "
-        "from them and uses it unchecked. min() and max() must lie inside this tensor."
-    )
+    return computed_advice(view, count, "this tensor")
 
 
 def _confidence(view: ProcessView) -> Confidence:

@@ -24,7 +24,7 @@ from pytracer.analyze.address_space.address_info import Overrun
 from pytracer.analyze.address_space.overrun import Run
 from pytracer.analyze.evidence.jumps import wild_jump
 from pytracer.analyze.evidence.operator import find_operator
-from pytracer.analyze.evidence.passed import length_advice, unequal_tensors
+from pytracer.analyze.evidence.passed import length_advice, unequal_tensors, unfit_clause
 from pytracer.analyze.evidence.phrases import (
     access_verb,
     allocation_evidence,
@@ -33,6 +33,8 @@ from pytracer.analyze.evidence.phrases import (
     in_function,
     python_evidence,
 )
+from pytracer.analyze.evidence.reached_row import reached_row
+from pytracer.analyze.evidence.row_words import row_advice, row_evidence, row_headline, shaped_name
 from pytracer.analyze.evidence.runs import ran_on
 from pytracer.analyze.evidence.variables import line_words, variable_of
 from pytracer.analyze.naming import introduction
@@ -70,12 +72,20 @@ class RunawayAccess(MemoryFaultRule[Overrun | Run]):
         name, storage = _tensor(view, found), view.storage
         asked = found.span_bytes + found.left_bytes if found.left_bytes is not None else None
         length = f" of {size_words(asked)} that were asked for" if asked is not None else ""
+        way = reached_row(view) if asked is None else None
+        leads = row_headline(way) if way is not None else None
+        where = f"{in_function(view)}: it ran on for {size_words(found.span_bytes)}{length}"
+        if way is not None and way.index is not None:
+            words = f"out of bounds{in_function(view)}: {leads}"
+        else:
+            larger = f", as if it were as large as {shaped_name(way.larger)}" if way and way.larger else ""
+            words = f"{_side(found)} of {name}{where}, to the {_end(found)} of accessible memory{larger}"
         return Description(
-            f"{introduction(judgement.views)} {access_verb(view)} {_side(found)} of {name}{in_function(view)}: it ran "
-            f"on for {size_words(found.span_bytes)}{length}, to the {_end(found)} of accessible memory.",
+            f"{introduction(judgement.views)} {access_verb(view)} {words}.",
             [
                 fault_evidence(view),
                 _way(found),
+                row_evidence(way) if leads is not None else None,
                 Evidence(
                     "instruction",
                     f"the instruction had {found.left_bytes} bytes left of {asked}",
@@ -111,9 +121,10 @@ def _from_anywhere(judgement: Judgement[Overrun | Run], run: Run) -> Description
     """Where it began is not known."""
     view = judgement.views[0]
     edge = "beginning" if run.downwards else "end"
+    unfit = unfit_clause(view)
     return Description(
         f"{introduction(judgement.views)} {access_verb(view)} over the {edge} of accessible memory{in_function(view)}: "
-        "a loop or copy that ran on is refused there.",
+        f"a loop or copy that ran on is refused there{unfit}.",
         [
             fault_evidence(view),
             Evidence(
@@ -156,6 +167,15 @@ def _way(found: Overrun) -> Evidence:
             offset_bytes=found.span_bytes,
             value=steps,
         )
+    if found.of_line:
+        return Evidence(
+            "overrun",
+            f"of the tensors that the line holds, the one at {hex_addr(found.start)} is the last before the write, and "
+            "from there to the fault the memory map has no gap",
+            base=hex_addr(found.start),
+            nbytes=found.storage.nbytes if found.storage is not None else None,
+            offset_bytes=found.span_bytes,
+        )
     return Evidence(
         "overrun",
         f"{found.register} pointed into memory that begins at {hex_addr(found.start)}, and from there to the fault, "
@@ -192,6 +212,9 @@ def _advice(view: ProcessView, found: Overrun, name: str, asked: int | None) -> 
             f"Compare the length that {line} passes, {asked} bytes, with nbytes of {name}: it is too large, for "
             "example counted in elements of another dtype."
         )
+    by_row = row_advice(view, reached_row(view))
+    if by_row is not None:
+        return by_row
     general = (
         f"Check the lengths, counts and offsets that {line} passes for {name}: one of them is negative or too large. "
         "`pytracer run --guard` stops at the first byte outside of the tensor."

@@ -43,7 +43,14 @@ from pytracer.analyze.evidence.known_crashes import KnownCrash, known_crash
 from pytracer.analyze.evidence.native_stack import below_function
 from pytracer.analyze.evidence.never_made import never_made
 from pytracer.analyze.evidence.operator import OperatorTensor, shape_words, tensor_words
-from pytracer.analyze.evidence.passed import SmallArgument, passed, small_argument
+from pytracer.analyze.evidence.passed import (
+    SmallArgument,
+    passed,
+    shapes_advice,
+    small_argument,
+    unequal_tensors,
+    unfit_clause,
+)
 from pytracer.analyze.evidence.phrases import (
     access_verb,
     collective_evidence,
@@ -131,10 +138,12 @@ class WildPointer(MemoryFaultRule[_Wild]):
         tensor = never_made(view) if jump is None and not judgement.found.is_index else None
         if tensor is not None:
             access = f"{tensor.summary},"
+        explained = jump is not None or cut is not None or judgement.found.is_index or known is not None
+        unfit = "" if explained else unfit_clause(view)
         return Description(
             f"{introduction(judgement.views)} {_jump_words(jump) if jump else access}"
             f"{_where(view, jump)}{_far_words(judgement.found.far)}{_cut_words(view, cut)}"
-            f"{_unread_words(judgement.found.unread)}{_small_words(judgement.found.small)}.",
+            f"{_unread_words(judgement.found.unread)}{_small_words(judgement.found.small)}{unfit}.",
             [
                 _branch(jump) if jump and jump.refused else fault_evidence(view),
                 _far_evidence(judgement.found.far),
@@ -269,6 +278,9 @@ def _advice(view: ProcessView, found: _Wild) -> str:
             f"Check the number and the shapes of the tensors that {line_words(view)} passes: the function takes more "
             "from an array or list of them than it has."
         )
+    unequal = unequal_tensors(view)
+    if unequal is not None:
+        return shapes_advice(unequal, line_words(view))
     numbers = numbers_in_pointer(view)
     if numbers is not None:
         return (

@@ -2,8 +2,10 @@
 
 What: the fault address is, to the bit, the sum of a pointer into a live storage and a multiple of a number that was in
 a register, on the stack, or in the memory of another tensor; the instruction shows only the finished sum. Or the
-operator that was running has an index tensor with a value that none of its other tensors is large enough for. Where
-both hold and the sum's number is none of a tensor's, it is how far a loop had come that the tensor's value began.
+operator that was running has an index tensor with a value that none of its other tensors is large enough for, or whose
+values lead to the address from the first byte of just one of them. Where both hold and the sum's number is none of a
+tensor's, it is how far a loop had come that the tensor's value began. A sum is also told as a row of its tensor, with
+the tensor of the same call that has so many rows, or the index tensor whose values reach so far.
 
 Why it happens: native code uses the values of an index tensor without checking them (`check_invariants=False`,
 indices of pooling backward, targets of a loss, offsets of embedding bags), or computes an offset from wrong sizes.
@@ -15,7 +17,8 @@ How it can be wrong: that the sum fits may be an accident. Sums below 4 KiB do n
 they are elements of a tensor or lead farther than 4 GiB from the first byte of a storage, and a pointer that has moved
 on inside its storage only with offsets above 4 GiB; where two storages fit, neither is named. Pointers are no indices.
 The tensors of an operator are those that its stack refers to, and a word of a stack may be stale: a value out of range
-alone is likely, never certain.
+alone is likely, never certain. Where only the values of an index tensor reach the address, it is *likely* if few
+addresses would fit (the first byte of a row of 64 bytes or more, or an index with no value inside), else *possible*.
 """
 
 from __future__ import annotations
@@ -38,6 +41,7 @@ from pytracer.analyze.evidence.operator import (
     tensor_with,
     tensor_words,
 )
+from pytracer.analyze.evidence.passed import computed_advice
 from pytracer.analyze.evidence.phrases import (
     access_verb,
     allocation_evidence,
@@ -46,6 +50,8 @@ from pytracer.analyze.evidence.phrases import (
     in_function,
     python_evidence,
 )
+from pytracer.analyze.evidence.reached_row import ReachedRow, is_close, reached_row, row_in_range
+from pytracer.analyze.evidence.row_words import row_advice, row_evidence, row_headline
 from pytracer.analyze.evidence.variables import line_words, variable_of
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.rules.base import Description, Judgement
@@ -59,9 +65,9 @@ _CERTAIN_BYTES = 1 << 32  # no two numbers of a process happen to differ by so m
 
 @dataclass(frozen=True)
 class _Index:
-    """How the address was computed or what the running operator has out of range; then `formation` is of the way."""
+    """How the address was computed, or what the running operator has out of range; then `formation` is of the way."""
 
-    cause: Formation | OutOfRange
+    cause: Formation | OutOfRange | ReachedRow
     operator: Operator | None
     formation: Formation | None
 
@@ -83,7 +89,11 @@ class WrongIndex(StorageFaultRule[_Index]):
         operator = find_operator(view)
         outside = out_of_range(operator) if view.place.kind not in _EXPLAINED else None
         formation = view.place.formation
-        cause = outside if formation is None or _led(outside, formation, operator) else formation
+        cause: Formation | OutOfRange | ReachedRow | None = outside
+        if formation is not None and not _led(outside, formation, operator):
+            cause = formation
+        elif outside is None:
+            cause = row_in_range(view)
         if cause is None:
             return None
         return Judgement("out-of-bounds", _confidence(cause), (view,), _Index(cause, operator, formation))
@@ -93,23 +103,32 @@ class WrongIndex(StorageFaultRule[_Index]):
         view, operator, found = judgement.views[0], judgement.found.operator, judgement.found.cause
         if isinstance(found, OutOfRange):
             return _describe_range(judgement.views, found, judgement.found.formation)
+        if isinstance(found, ReachedRow):
+            return _describe_row(judgement.views, found)
+        way = reached_row(view)
+        leads = row_headline(way) if way is not None else None
         of = f" of {_tensor(view, found.index_storage.base)}" if found.index_storage is not None else ""
         storage = view.storage
         return Description(
-            f"{introduction(judgement.views)} {access_verb(view)} out of bounds{in_function(view)}: index {found.index}"
-            f"{of} leads out of {_tensor(view, found.storage.base)}, with {count_words(found.room, 'element')} of "
-            f"{count_words(found.scale, 'byte')}.",
+            f"{introduction(judgement.views)} {access_verb(view)} out of bounds{in_function(view)}: "
+            + (
+                f"{leads}."
+                if leads is not None
+                else f"index {found.index}{of} leads out of {_tensor(view, found.storage.base)}, with "
+                f"{count_words(found.room, 'element')} of {count_words(found.scale, 'byte')}."
+            ),
             [
                 fault_evidence(view),
                 _sum(found),
                 *_origin(view, found),
                 *_argument(operator, found),
+                row_evidence(way),
                 allocation_evidence(storage),
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],
-            index_advice(operator, found.index) or _advice(view, found),
-            [None if found.index_storage is not None else "the tensor that the index came from"],
+            index_advice(operator, found.index) or row_advice(view, way) or _advice(view, found),
+            [None if found.index_storage is not None or leads is not None else "the tensor that the index came from"],
         )
 
 
@@ -121,10 +140,12 @@ def _led(outside: OutOfRange | None, found: Formation, operator: Operator | None
     return found.storage.base in bases and abs(found.index) < abs(outside.value) and found.index * outside.value > 0
 
 
-def _confidence(found: Formation | OutOfRange) -> Confidence:
+def _confidence(found: Formation | OutOfRange | ReachedRow) -> Confidence:
     """An unscaled number may be the distance to the object that was meant; a value out of range may be stale."""
     if isinstance(found, OutOfRange):
         return "likely"
+    if isinstance(found, ReachedRow):
+        return "likely" if is_close(found) else "possible"
     far = abs(found.scale * found.index) >= _CERTAIN_BYTES
     scaled = found.scale != 1 or found.index_storage is not None
     return "certain" if found.exact and far and scaled else "likely"
@@ -165,6 +186,17 @@ def _describe_range(views: Sequence[ProcessView], outside: OutOfRange, way: Form
         f"Check the values of {name} before {line_words(view)} passes it: {outside.value} must not be among them "
         "(min(), max()). Find out where it was computed; the function uses it unchecked.",
         [None if way is not None else "which access it was: no register held a part of the address"],
+    )
+
+
+def _describe_row(views: Sequence[ProcessView], way: ReachedRow) -> Description:
+    """By the values of an index tensor alone."""
+    view = views[0]
+    return Description(
+        f"{introduction(views)} {access_verb(view)} out of bounds{in_function(view)}: {row_headline(way)}.",
+        [fault_evidence(view), row_evidence(way), python_evidence(view), collective_evidence(views)],
+        row_advice(view, way) or "",
+        ["which access it was: no register held a part of the address"],
     )
 
 
@@ -230,7 +262,4 @@ def _advice(view: ProcessView, found: Formation) -> str:
             f"Check the values of {name} before {line} passes it: {found.index} must not be among them (min(), max()). "
             f"Find out where it was computed; the function uses it unchecked.{uses}"
         )
-    return (
-        f"Check the index and size tensors that {line} passes: min() and max() must lie inside the other tensor. The "
-        f"function computed {found.index} from them and uses it unchecked."
-    )
+    return computed_advice(view, found.index, "the other tensor")

@@ -31,6 +31,7 @@ from pytracer.analyze.evidence.aborts import (
     terminated_without_exception,
 )
 from pytracer.analyze.evidence.heap import heap_damage
+from pytracer.analyze.evidence.index_check import failed_check
 from pytracer.analyze.evidence.known_crashes import known_crash
 from pytracer.analyze.evidence.memory_holders import NO_MEMORY, failed_allocation, holder_advice, holder_evidence
 from pytracer.analyze.evidence.name_origins import passed_words
@@ -199,7 +200,9 @@ def _way(view: ProcessView) -> _Way:
         return certain
     if terminated_without_exception(view):
         return _NOTHING_THROWN
-    exception = cpp_exception(view)
+    exception, check = cpp_exception(view), failed_check(view)
+    if check is not None:
+        return _Way(*check)
     if exception is not None and exception.type is not None:
         return _uncaught(exception.type, exception.what or "")
     text = printed(view) or ""

@@ -235,7 +235,7 @@ def test_sighup_of_a_process_has_nothing_to_do_with_a_terminal(run: Path) -> Non
         (10, "external-kill", "was ended by SIGUSR1, for which it had no handler"),
         (12, "external-kill", "was ended by SIGUSR2, for which it had no handler"),
         (24, "external-kill", "was ended by SIGXCPU, because it had used up its CPU time"),
-        (14, "unknown", "was ended by SIGALRM, a timer that has no handler"),
+        (14, "timer", "was ended by SIGALRM, the signal of a timer, for which no handler was installed when it came"),
         (34, "unknown", "died of SIGRTMIN"),
     ],
 )

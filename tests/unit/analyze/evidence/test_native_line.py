@@ -60,6 +60,10 @@ def test_a_division_by_zero_names_the_argument_that_was_divided(tmp_path: Path) 
         (0x3F42F519, "what may be the float32 number 0.7616"),
         (0x0000_0005_0000_0003, "what may be two int32 numbers, 3 and 5"),
         (0xBF42F612BF42F612, "two float32 numbers, -0.7616 and -0.7616"),
+        (0x3F000000_A1B2_C3D8, "the float32 number 0.5 in its upper half"),  # as float64: 3.052e-05
+        (0x3F800000_0000_5581, "the float32 number 1 in its upper half"),
+        (0x3FE0_0000_0000_0000, "the float64 number 0.5"),  # its upper half alone: 1.75
+        (0x3FB9_9999_9999_999A, "the float64 number 0.1, or the float32 number 1.45 in its upper half"),
         (0x7F50_0000_3010, None),  # of a block
         (0x55CA_0000_0010, None),  # of the heap
         (0x1_0000, None),

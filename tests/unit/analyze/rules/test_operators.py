@@ -190,8 +190,8 @@ def test_row_number_of_an_index_tensor_is_found_behind_an_address_that_no_regist
     table = tensor(TABLE, 6, 16)
     report = crashed(tmp_path, table, index(0, ROWS_AWAY), addr=addr, stack_of=LOOK_UP)
     assert verdict(report) == ("out-of-bounds", "certain")
-    assert f"index {ROWS_AWAY} of `rows` in step()" in summary(report)
-    assert "6 elements of 64 bytes" in summary(report)
+    assert f"index {ROWS_AWAY} of `rows` leads out of `table` [6, 16]" in summary(report)
+    assert "`table` [6, 16] has 6 rows" in advice(report)
 
 
 def test_largest_element_that_leads_elsewhere_explains_nothing(tmp_path: Path) -> None:

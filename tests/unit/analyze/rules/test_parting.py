@@ -114,6 +114,20 @@ def test_branch_below_the_line_at_which_ranks_parted_is_named(test: str, words: 
     assert words in parted(run, INNER.format(test, "return 0"), [("losses", 9), ("fit", 3)], [("fit", 4)])
 
 
+@pytest.mark.parametrize("test", ["len(batch) == 0", "batch.numel() == 0", "not len(batch)", "batch.shape[0] < 1"])
+def test_rank_with_nothing_is_to_take_part(test: str, run: Path) -> None:
+    """Nobody can decide that for all: the others have something."""
+    said = parted(run, INNER.format(f"if {test}:", "return 0"), [("losses", 9), ("fit", 3)], [("fit", 4)])
+    assert "Let it take part, too, with an empty or neutral tensor" in said
+
+
+@pytest.mark.parametrize("test", ["len(batch) == 8", "done", "batch.step == 0"])
+def test_other_conditions_are_decided_by_one_rank(test: str, run: Path) -> None:
+    """The look-alikes: no question whether there is anything."""
+    said = parted(run, INNER.format(f"if {test}:", "return 0"), [("losses", 9), ("fit", 3)], [("fit", 4)])
+    assert "let one rank decide and broadcast it" in said and "neutral" not in said
+
+
 def test_branch_that_does_not_leave_decides_nothing(run: Path) -> None:
     """The look-alike: its body goes on to the same call."""
     said = parted(run, INNER.format("if not batch:", "batch = None"), [("losses", 9), ("fit", 3)], [("fit", 4)])

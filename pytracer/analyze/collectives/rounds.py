@@ -1,0 +1,139 @@
+"""Lines that ranks came to a different number of times: the loop around them, and what leaves them out in some."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+
+from pytracer._text import count_words, shortened
+from pytracer.analyze.collectives.call_sites import Site
+from pytracer.analyze.collectives.parting import loops_around, quoted
+from pytracer.analyze.evidence.program_syntax import bound_value, own_nodes, scope_of, variable
+from pytracer.analyze.naming import short_file
+from pytracer.analyze.tensors.source_lines import syntax_tree
+from pytracer.decode.types.snapshot import Snapshot
+from pytracer.report.job import PythonFrame
+
+_NO_SYNC = "no_sync("
+_SET_METHODS = ("union", "difference", "intersection", "symmetric_difference")
+_LONGEST = 60
+_SAME_DECISION = "Decide that by what is the same on all ranks (the number of the round), or all_reduce() the decision."
+_SAME_NUMBER = "Give all ranks the same number (all_reduce() it; drop what is left over, or pad it; join() of DDP)."
+
+
+def site_words(site: Site) -> str:
+    """`train.py:12 in step`."""
+    return f"{short_file(site[0])}:{site[2]} in {site[1]}"
+
+
+def counted_words(site: Site, counts: Sequence[tuple[int, int]]) -> str:
+    """`train.py:12 in step had called collectives 2 times on rank 0 and 3 times on rank 1`.
+
+    Args:
+        site: The line.
+        counts: Ranks, and how often each called there.
+    """
+    said = " and ".join(f"{count_words(count, 'time')} on rank {rank}" for rank, count in counts)
+    return f"{site_words(site)} had called collectives {said}"
+
+
+def rounds_words(snapshot: Snapshot, way: Sequence[PythonFrame], site: Site) -> str:
+    """Why that may be, after `counted_words`, with what to do. What is not known is named as a choice.
+
+    Args:
+        snapshot: A rank.
+        way: The frames that led to the line there, the outermost first.
+        site: The line.
+    """
+    frames = [PythonFrame(file=site[0], function=site[1], line=site[2])]
+    frames += [frame for frame in reversed(way) if (frame.file, frame.function) != (site[0], site[1])]
+    left_out = next((words for frame in frames if (words := _without_sync(snapshot, frame)) is not None), None)
+    if left_out is not None:
+        return f": {left_out} leaves them out in some rounds. {_SAME_DECISION}"
+    found = next((item for frame in frames if (item := _loop(snapshot, frame)) is not None), None)
+    if found is None:
+        return (
+            ": the loop around it has another number of rounds there, or an early return, a `continue` or a caught "
+            f"error left it out. {_SAME_NUMBER}"
+        )
+    loop, made = found
+    return (
+        f": the loop of {loop} has more rounds there, or a round left the call out (`continue`, a caught error). "
+        f"{made}{_SAME_NUMBER}"
+    )
+
+
+def _without_sync(snapshot: Snapshot, frame: PythonFrame) -> str | None:
+    """A `with` around the line, or beside it in the same loop, by which DDP does not synchronize."""
+    tree = syntax_tree(snapshot, frame)
+    if tree is None or frame.line is None:
+        return None
+    loops = loops_around(tree, frame.line)
+    scope = loops[-1] if loops else scope_of(tree, frame.line)
+    for item in own_nodes(scope):
+        if isinstance(item, (ast.With, ast.AsyncWith)) and any(_NO_SYNC in ast.unparse(part) for part in item.items):
+            text = quoted(snapshot, frame, item.lineno)
+            if text is not None:
+                return f"line {item.lineno} ({text})"
+    return None
+
+
+def _loop(snapshot: Snapshot, frame: PythonFrame) -> tuple[str, str] | None:
+    """The innermost one, and where what it goes through is made."""
+    tree = syntax_tree(snapshot, frame)
+    loops = loops_around(tree, frame.line) if tree is not None and frame.line is not None else []
+    if tree is None or not loops:
+        return None
+    loop = loops[-1]
+    text = quoted(snapshot, frame, loop.lineno)
+    if text is None:
+        return None
+    name = None if isinstance(loop, ast.While) else variable(loop.iter)
+    bound = bound_value(scope_of(tree, loop.lineno), name, loop.lineno) if name is not None else None
+    made = ""
+    if bound is not None and bound[1] is not None and bound[0] < loop.lineno:
+        made = f"`{name}` is made at line {bound[0]} ({quoted(snapshot, frame, bound[0])}). "
+    return f"line {loop.lineno} ({text})", made
+
+
+def order_words(snapshot: Snapshot, frame: PythonFrame) -> str | None:
+    """A loop over a set around the line: in each process it has an order of its own."""
+    tree = syntax_tree(snapshot, frame)
+    if tree is None or frame.line is None:
+        return None
+    scope = scope_of(tree, frame.line)
+    for loop in reversed(loops_around(tree, frame.line)):
+        if isinstance(loop, ast.While):
+            continue
+        name, made = variable(loop.iter), loop.iter
+        bound = bound_value(scope, name, loop.lineno) if name is not None else None
+        at = ""
+        if bound is not None and isinstance(bound[1], ast.expr):
+            made, at = bound[1], f" of line {bound[0]} ({quoted(snapshot, frame, bound[0])})"
+        text = quoted(snapshot, frame, loop.lineno)
+        if _is_set(made) and text is not None:
+            shown = shortened(ast.unparse(loop.iter), _LONGEST)
+            return (
+                f"Line {loop.lineno} ({text}) goes through a set{at}, whose order differs between processes (hashes of "
+                f"text are random in each): go through sorted({shown})."
+            )
+    return None
+
+
+def _is_set(value: ast.expr) -> bool:
+    if isinstance(value, (ast.Set, ast.SetComp)):
+        return True
+    if isinstance(value, ast.BinOp) and isinstance(value.op, (ast.Sub, ast.BitAnd, ast.BitOr, ast.BitXor)):
+        return any(_is_set(side) for side in (value.left, value.right))
+    called = value.func if isinstance(value, ast.Call) else None
+    if isinstance(called, ast.Name):
+        return called.id in ("set", "frozenset")
+    return isinstance(called, ast.Attribute) and called.attr in _SET_METHODS and _is_set(called.value)
+
+
+def calls_of_line(snapshot: Snapshot, frame: PythonFrame) -> Iterator[ast.Call]:
+    """The calls in the program's line."""
+    tree = syntax_tree(snapshot, frame)
+    for item in ast.walk(tree) if tree is not None and frame.line is not None else ():
+        if isinstance(item, ast.Call) and item.lineno <= (frame.line or 0) <= (item.end_lineno or 0):
+            yield item

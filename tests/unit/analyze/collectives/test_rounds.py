@@ -1,0 +1,73 @@
+"""What is said of a line that ranks came to a different number of times, and of a loop in an order of its own."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pytracer.analyze.collectives.rounds import order_words, rounds_words
+from pytracer.report.job import PythonFrame
+from tests.support.scenarios import program_in
+
+SNAPSHOT: Any = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9)
+
+
+def at(program: Path, line: int, function: str = "run") -> PythonFrame:
+    return PythonFrame(file=str(program), line=line, function=function)
+
+
+def rounds(run: Path, source: str, line: int, *way: tuple[str, int]) -> str:
+    program = program_in(run, source)
+    frames = [at(program, number, function) for function, number in way]
+    return rounds_words(SNAPSHOT, frames, (str(program), "run", line))
+
+
+SYNC = """def run(model, batches):
+    for batch in batches:
+        due = enough(batch)
+        with {0}:
+            backward(batch)
+"""
+
+
+@pytest.mark.parametrize("head", ["nullcontext() if due else model.no_sync()", "model.no_sync()"])
+def test_with_that_does_not_synchronize_parts_the_ranks(head: str, run: Path) -> None:
+    """Not the number of rounds, which may be the same on all ranks."""
+    said = rounds(run, SYNC.format(head), 5)
+    assert said.startswith(f": line 4 (`with {head}:`) leaves them out in some rounds.")
+    assert "more rounds" not in said
+
+
+def test_another_with_leaves_nothing_out(run: Path) -> None:
+    """The look-alike: then the rounds, or a round without the call, are both possible."""
+    said = rounds(run, SYNC.format("autocast()"), 5)
+    assert "the loop of line 2 (`for batch in batches:`) has more rounds there, or a round left the call out" in said
+
+
+def test_loop_is_found_in_the_caller_and_with_what_it_goes_through(run: Path) -> None:
+    """The line itself is in a function without one."""
+    caller = "def main(data):\n    parts = cut(data)\n    for part in parts:\n        run(part)\n"
+    source = f"def run(x):\n    reduce(x)\n\n{caller}"
+    said = rounds(run, source, 2, ("main", 7))
+    assert "the loop of line 6 (`for part in parts:`)" in said
+    assert "`parts` is made at line 5 (`parts = cut(data)`)" in said
+
+
+SETS = "def run(new, old):\n    names = {0}\n    for name in names:\n        broadcast(name)\n"
+
+
+@pytest.mark.parametrize("value", ["set(new)", "set(new) - set(old)", "{n for n in new}", "set(new).difference(old)"])
+def test_loop_over_a_set_has_another_order_in_each_process(value: str, run: Path) -> None:
+    """It is named with the line that makes it, and with sorted()."""
+    said = order_words(SNAPSHOT, at(program_in(run, SETS.format(value)), 4))
+    assert said is not None and "line 2" in said and said.endswith("go through sorted(names).")
+
+
+@pytest.mark.parametrize("value", ["sorted(set(new))", "list(new)", "len(new) - 1", "new.difference(old)"])
+def test_loop_over_what_may_be_no_set_has_an_order(value: str, run: Path) -> None:
+    """The look-alikes: sorted, a list, numbers, a method of an unknown object."""
+    assert order_words(SNAPSHOT, at(program_in(run, SETS.format(value)), 4)) is None
