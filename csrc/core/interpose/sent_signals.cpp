@@ -27,6 +27,8 @@ constexpr int kSignals[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGXCPU};
 
 // alarm(), setitimer(), timer_create(): watched only while nothing handles them. A profiler handles them a thousand times a second.
 constexpr int kTimers[] = {SIGALRM, SIGVTALRM, SIGPROF};
+static_assert(crashsafe::are_kept(kSignals) && crashsafe::are_kept(kTimers));
+
 constexpr size_t kLongestCommand = 512;
 constexpr int kNotedAtMost = 200;  // a program may use them for its own purposes
 

@@ -15,8 +15,7 @@ struct Item {
   uint64_t order;
   struct sigaction action;
 };
-// The signals whose actions are exchanged, side by side: all 64 would be five pages, four of them touched by every process.
-constexpr int kKept[] = {SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE, SIGTRAP, SIGSYS, SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGXCPU};
+// Side by side: all 64 would be five pages, four of them touched by every process.
 constexpr size_t kSignalsKept = sizeof kKept / sizeof kKept[0];
 constexpr auto kPlaces = [] {
   std::array<uint8_t, 65> places{};

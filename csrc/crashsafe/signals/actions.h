@@ -7,6 +7,20 @@
 
 namespace pytracer::crashsafe {
 
+/// The signals that have an action here. Any other one would share its place with all others that have none.
+inline constexpr int kKept[] = {SIGSEGV, SIGBUS, SIGABRT, SIGILL,  SIGFPE,  SIGTRAP,   SIGSYS, SIGTERM,
+                                SIGINT,  SIGHUP, SIGQUIT, SIGXCPU, SIGALRM, SIGVTALRM, SIGPROF};
+
+template <size_t kCount>
+constexpr bool are_kept(const int (&signals)[kCount]) {
+  for (int signal : signals) {
+    bool found = false;
+    for (int kept : kKept) found = found || kept == signal;
+    if (!found) return false;
+  }
+  return true;
+}
+
 /// The program's action for one signal. Safe in a handler: a reader never sees half of a change.
 struct sigaction action_of(int signal) noexcept;
 Disposition disposition_of(const struct sigaction& action) noexcept;
