@@ -58,7 +58,7 @@ def reached_row(view: ProcessView) -> ReachedRow | None:
     ways = [way for data in there for way in _rows(data, place.addr)]
     indexed = [found for way in ways if (found := _indexed(way, tensors)) is not None]
     if indexed:
-        return _counted(indexed, counts_in(operator))
+        return _counted(indexed, ways, counts_in(operator))
     takes_tensors = operator is not None  # other functions are given numbers for the sizes
     return _outgrown(ways[0], tensors) if ways and takes_tensors else next(iter(ways), None)
 
@@ -80,13 +80,21 @@ def _seen(
     return ReachedRow(data, formation.index, rows, formation.scale, formation.exact, index=index, seen=True)
 
 
-def _counted(ways: Sequence[ReachedRow], unit: str | None) -> ReachedRow:
+def _counted(indexed: Sequence[ReachedRow], ways: Sequence[ReachedRow], unit: str | None) -> ReachedRow:
     """The one that counts as the operator does; of several that may, the one whose number was seen."""
-    several = {way.row_bytes for way in ways if way.data is ways[0].data}
     if unit == "elements":
-        return ways[-1]
-    best = next((way for way in ways if way.seen), ways[0])
-    return best if best.seen or unit == "rows" or len(several) == 1 else replace(best, ambiguous=True)
+        return indexed[-1]
+    best = next((way for way in indexed if way.seen), indexed[0])
+    units = {way.row_bytes for way in ways if way.data is best.data and _may_count(way, best.index)}
+    return best if best.seen or unit == "rows" or len(units) == 1 else replace(best, ambiguous=True)
+
+
+def _may_count(way: ReachedRow, index: OperatorTensor | None) -> bool:
+    """Whether a value of the index leads there, counted so and from anywhere in the tensor: a class of ctc_loss()
+    counts elements from those of its step and sample.
+    """
+    low, high = (index.item.minimum, index.item.maximum) if index is not None else (None, None)
+    return low is not None and high is not None and low - way.rows < way.row < high + way.rows
 
 
 def row_in_range(view: ProcessView) -> ReachedRow | None:
@@ -98,15 +106,19 @@ def row_in_range(view: ProcessView) -> ReachedRow | None:
     if place is None or place.kind not in ("unmapped", "past-storage", "before-storage"):
         return None
     tensors = [item for item in line_tensors(view) if item.item.how != "held"]
-    found = [
+    ways = [
         way
         for data in tensors
         if data.item.elements and view.space.live_around(data.item.base) is not None
-        for row in _rows(data, place.addr)
+        for way in _rows(data, place.addr)
+    ]
+    found = [
+        way
+        for row in ways
         if (way := _indexed(row, tensors)) is not None and way.index is not None and _is_telling(way, way.index)
     ]
     bases = {(item.data.item.base, item.index.item.base if item.index is not None else 0) for item in found}
-    return _counted(found, counts_in(find_operator(view))) if len(bases) == 1 else None
+    return _counted(found, ways, counts_in(find_operator(view))) if len(bases) == 1 else None
 
 
 def _is_telling(way: ReachedRow, index: OperatorTensor) -> bool:
