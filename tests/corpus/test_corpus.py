@@ -92,9 +92,10 @@ def test_reported_crash_is_explained(case: dict[str, Any], tmp_path: Path) -> No
 
 
 def _is_said(word: str, advice: str) -> bool:
-    """A line of the file that the headline names is `line 7` there."""
+    """A line of the file that the headline names is `line 7` there. `a|b`: on a busy machine less is found in time."""
     place = re.fullmatch(r"[\w.]+\.py:(\d+)", word)
-    return word in advice or (place is not None and re.search(rf"\bline {place[1]}\b", advice) is not None)
+    is_line = place is not None and re.search(rf"\bline {place[1]}\b", advice) is not None
+    return is_line or any(words in advice for words in word.split("|"))
 
 
 def _build_extension(name: str) -> None:
