@@ -58,8 +58,8 @@ def rounds_words(snapshot: Snapshot, way: Sequence[PythonFrame], site: Site) -> 
         )
     loop, made = found
     return (
-        f": the loop of {loop} has more rounds there, or a round left the call out (`continue`, a caught error, an early stop). "
-        f"{made}{_SAME_NUMBER}"
+        f": the loop of {loop} has more rounds there, or a round left the call out (`continue`, a caught error, "
+        f"an early stop). {made}{_SAME_NUMBER}"
     )
 
 
