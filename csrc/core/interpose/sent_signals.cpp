@@ -27,7 +27,7 @@ constexpr int kSignals[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGXCPU};
 
 // alarm(), setitimer(), timer_create(): watched only while nothing handles them. A profiler handles them a thousand times a second.
 constexpr int kTimers[] = {SIGALRM, SIGVTALRM, SIGPROF};
-static_assert(crashsafe::are_kept(kSignals) && crashsafe::are_kept(kTimers));
+static_assert(crashsafe::have_actions(kSignals) && crashsafe::have_actions(kTimers));
 
 constexpr size_t kLongestCommand = 512;
 constexpr int kNotedAtMost = 200;  // a program may use them for its own purposes
@@ -129,11 +129,7 @@ void on_sent(int signal, siginfo_t* info, void* context);
 // Stays true after a handler that left by siglongjmp().
 thread_local bool in_handler = false;
 
-bool is_timer(int signal) {
-  for (int timer : kTimers)
-    if (signal == timer) return true;
-  return false;
-}
+bool is_timer(int signal) { return crashsafe::is_among(kTimers, signal); }
 
 // The action that the kernel gets: the flags and the mask of the program's decide how system calls are interrupted.
 struct sigaction in_kernel(int signal, const struct sigaction& action) {
@@ -181,11 +177,7 @@ void forget_ending() noexcept {
 
 bool in_sent_handler() noexcept { return in_handler; }
 
-bool asks_to_end(int signal) noexcept {
-  for (int ours : kSignals)
-    if (signal == ours) return true;
-  return is_timer(signal);
-}
+bool asks_to_end(int signal) noexcept { return crashsafe::is_among(kSignals, signal) || is_timer(signal); }
 
 namespace {
 

@@ -18,11 +18,13 @@ struct KernelAction {
 
 inline constexpr int kSignals[] = {SIGSEGV, SIGBUS, SIGABRT, SIGILL, SIGFPE, SIGTRAP, SIGSYS};
 
-inline bool is_ours(int signal) {
-  for (int s : kSignals)
+template <size_t kCount>
+constexpr bool is_among(const int (&signals)[kCount], int signal) {
+  for (int s : signals)
     if (s == signal) return true;
   return false;
 }
+inline bool is_ours(int signal) { return is_among(kSignals, signal); }
 inline uint64_t bit_of(int signal) { return 1ull << (signal - 1); }
 inline uint64_t our_signals() {
   uint64_t mask = 0;

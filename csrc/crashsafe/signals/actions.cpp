@@ -16,11 +16,11 @@ struct Item {
   struct sigaction action;
 };
 // Side by side: all 64 would be five pages, four of them touched by every process.
-constexpr size_t kSignalsKept = sizeof kKept / sizeof kKept[0];
+constexpr size_t kSignalsKept = sizeof kWithAction / sizeof kWithAction[0];
 constexpr auto kPlaces = [] {
   std::array<uint8_t, 65> places{};
   for (auto& place : places) place = kSignalsKept;  // of all others: the default action
-  for (uint8_t i = 0; i < kSignalsKept; i++) places[kKept[i]] = i;
+  for (uint8_t i = 0; i < kSignalsKept; i++) places[kWithAction[i]] = i;
   return places;
 }();
 

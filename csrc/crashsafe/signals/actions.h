@@ -8,16 +8,13 @@
 namespace pytracer::crashsafe {
 
 /// The signals that have an action here. Any other one would share its place with all others that have none.
-inline constexpr int kKept[] = {SIGSEGV, SIGBUS, SIGABRT, SIGILL,  SIGFPE,  SIGTRAP,   SIGSYS, SIGTERM,
-                                SIGINT,  SIGHUP, SIGQUIT, SIGXCPU, SIGALRM, SIGVTALRM, SIGPROF};
+inline constexpr int kWithAction[] = {SIGSEGV, SIGBUS, SIGABRT, SIGILL,  SIGFPE,  SIGTRAP,   SIGSYS, SIGTERM,
+                                      SIGINT,  SIGHUP, SIGQUIT, SIGXCPU, SIGALRM, SIGVTALRM, SIGPROF};
 
 template <size_t kCount>
-constexpr bool are_kept(const int (&signals)[kCount]) {
-  for (int signal : signals) {
-    bool found = false;
-    for (int kept : kKept) found = found || kept == signal;
-    if (!found) return false;
-  }
+constexpr bool have_actions(const int (&signals)[kCount]) {
+  for (int signal : signals)
+    if (!is_among(kWithAction, signal)) return false;
   return true;
 }
 

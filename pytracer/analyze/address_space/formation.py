@@ -22,8 +22,6 @@ from pytracer.decode.types.snapshot import Argument, Crash, Storage
 
 _SCALES = (1, 2, 4, 8, 16)
 _MODULUS = 1 << 64
-ELEMENT_BYTES = {"int64": 8, "float64": 8, "complex64": 8, "int32": 4, "float32": 4, "int16": 2, "float16": 2}
-ELEMENT_BYTES |= {"bfloat16": 2, "int8": 1, "uint8": 1, "bool": 1, "complex128": 16}
 _CODE_POINTERS = ("rip", "pc")
 # Small sums of small numbers are found everywhere. Below the first limit nothing counts; below the second the pointer
 # must be the first byte of the storage; above the third the pointer may have moved on inside the storage. A number of
@@ -223,7 +221,7 @@ def _by_rows(space: AddressSpace, crash: Crash, addr: int) -> Iterator[Formation
 def _tensors_of_operator(space: AddressSpace, crash: Crash) -> Iterator[tuple[Argument, Storage, int]]:
     """Each tensor with the live storage that it begins in, and the bytes of an element."""
     for data in crash.arguments:
-        element = ELEMENT_BYTES.get(data.dtype or "")
+        element = data.element_bytes
         storage = space.live_around(data.base) if data.base and element else None
         if storage is not None and element is not None and data.dimensions <= len(data.sizes):
             yield data, storage, element
@@ -231,13 +229,4 @@ def _tensors_of_operator(space: AddressSpace, crash: Crash) -> Iterator[tuple[Ar
 
 def _row_sizes(data: Argument, element: int) -> list[int]:
     """Bytes from one row to the next, in each dimension but the last, which has elements."""
-    strides = [item for item in data.strides or _contiguous(data.sizes) if item > 1]
-    return sorted({stride * element for stride in strides})
-
-
-def _contiguous(sizes: Sequence[int]) -> list[int]:
-    """The strides of a tensor without gaps."""
-    strides = [1]
-    for size in reversed(sizes[1:]):
-        strides.insert(0, strides[0] * max(size, 1))
-    return strides[: len(sizes)]
+    return sorted({step * element for step in data.steps if step > 1})

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 from pytracer.analyze.address_space.address_info import Overrun, Place
@@ -19,7 +19,7 @@ from pytracer.analyze.address_space.referrers import STACK_POINTERS, STATE_REGIS
 from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.platform.instruction import Instruction
 from pytracer.analyze.tensors.origins import is_borrowed
-from pytracer.decode.types.snapshot import Crash, Mapping, Storage
+from pytracer.decode.types.snapshot import Crash, Holder, Mapping, PythonFrame, Storage
 
 PAGE_BYTES = 4096
 _ARENA_BYTES = 64 << 20  # glibc, malloc/arena.c: HEAP_MAX_SIZE
@@ -66,18 +66,27 @@ def _by_copy(space: AddressSpace, crash: Crash, addr: int, access: str | None) -
         return None
     if storage.base + storage.nbytes > addr:
         return None
+    return _from_first_byte(crash, run, addr, storage, _RETURNED)
+
+
+def _from_first_byte(crash: Crash, run: Run, addr: int, storage: Storage, register: str) -> Overrun:
+    """From the first byte of a storage upwards to the fault; as if nothing else lay on the way."""
     return Overrun(
         start=storage.base,
         span_bytes=addr - storage.base,
         downwards=False,
-        register=_RETURNED,
+        register=register,
         storage=storage,
-        holders=tuple(item for item in crash.holders if item.base == storage.base),
+        holders=_held(crash, storage.base),
         left_bytes=None,
         through_recording=run.through_recording,
         sole=True,
         majority=False,
     )
+
+
+def _held(crash: Crash, base: int) -> tuple[Holder, ...]:
+    return tuple(item for item in crash.holders if item.base == base)
 
 
 def _by_beginnings(
@@ -96,26 +105,16 @@ def _by_beginnings(
     register, storage = next((name, storage) for at, name, storage in found if at == start)
     closer = _closer_of_line(space, crash, run, addr, storage) if access == "write" and storage is not None else None
     if closer is not None and not _is_counted_from(space, instruction, storage):
-        return Overrun(
-            start=closer.base,
-            span_bytes=addr - closer.base,
-            downwards=False,
-            register=register,
-            storage=closer,
-            holders=tuple(item for item in crash.holders if item.base == closer.base),
-            left_bytes=None,
-            through_recording=run.through_recording,
-            sole=False,
-            majority=_by_a_number(crash, instruction, closer) and not _by_a_number(crash, instruction, storage),
-            of_line=True,
-        )
+        majority = _by_a_number(crash, instruction, closer) and not _by_a_number(crash, instruction, storage)
+        found_by_line = _from_first_byte(crash, run, addr, closer, register)
+        return replace(found_by_line, sole=False, majority=majority, of_line=True)
     return Overrun(
         start=start,
         span_bytes=abs(addr - start),
         downwards=run.downwards,
         register=register,
         storage=storage,
-        holders=tuple(item for item in crash.holders if item.base == start),
+        holders=_held(crash, start),
         left_bytes=_left_bytes(instruction, crash),
         through_recording=run.through_recording,
         sole=len(counts) == 1,
@@ -128,7 +127,7 @@ def _closer_of_line(space: AddressSpace, crash: Crash, run: Run, addr: int, stor
 
     What is read is in registers, too: a copy runs through its source and past its target at once.
     """
-    frame = next((item for item in crash.python_stack if not is_library_file(item.file)), None)
+    frame = _program_frame(crash)
     if frame is None or run.downwards:
         return None
     held = {item.base for item in crash.holders if item.kind == "local" and item.frame == frame and item.own}
@@ -137,6 +136,11 @@ def _closer_of_line(space: AddressSpace, crash: Crash, run: Run, addr: int, stor
     live = (item for base in held if base and (item := space.live_around(base)) is not None)
     behind = [item for item in live if storage.base + storage.nbytes <= item.base and item.base + item.nbytes <= addr]
     return max((item for item in behind if item.base >= run.low), key=lambda item: item.base, default=None)
+
+
+def _program_frame(crash: Crash) -> PythonFrame | None:
+    """The innermost of the program's own."""
+    return next((item for item in crash.python_stack if not is_library_file(item.file)), None)
 
 
 def _is_counted_from(space: AddressSpace, instruction: Instruction | None, storage: Storage | None) -> bool:
@@ -150,7 +154,7 @@ def _by_a_number(crash: Crash, instruction: Instruction | None, storage: Storage
     base = instruction.base_value if instruction is not None else None
     if base is None or storage is None or base <= storage.base:
         return False
-    frame = next((item for item in crash.python_stack if not is_library_file(item.file)), None)
+    frame = _program_frame(crash)
     numbers = {item.value for item in crash.numbers if item.frame == frame and item.value >= _LEAST_STEPS}
     return any((base - storage.base) % number == 0 for number in numbers)
 
@@ -181,19 +185,7 @@ def _by_steps(space: AddressSpace, crash: Crash, addr: int, access: str | None) 
         run = run_beside(crash.mappings, addr, access, reach=stride)
         if run is None or run.downwards or not run.low <= storage.base:
             continue
-        found[storage.base] = Overrun(
-            start=storage.base,
-            span_bytes=distance,
-            downwards=False,
-            register=name,
-            storage=storage,
-            holders=tuple(item for item in crash.holders if item.base == storage.base),
-            left_bytes=None,
-            through_recording=run.through_recording,
-            sole=True,
-            majority=False,
-            stride_bytes=stride,
-        )
+        found[storage.base] = replace(_from_first_byte(crash, run, addr, storage, name), stride_bytes=stride)
     return next(iter(found.values())) if len(found) == 1 else None
 
 

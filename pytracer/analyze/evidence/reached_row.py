@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from pytracer.analyze.address_space.address_info import Formation
-from pytracer.analyze.address_space.formation import ELEMENT_BYTES
 from pytracer.analyze.evidence.line_tensors import line_tensors
 from pytracer.analyze.evidence.operator import OperatorTensor, counts_in, find_operator
 from pytracer.analyze.platform.instruction import signed
@@ -139,10 +138,7 @@ def is_close(way: ReachedRow) -> bool:
 def _rows(data: OperatorTensor, addr: int) -> Iterator[ReachedRow]:
     """Rows of the first dimension that has more than one, then elements; only where the address is in none of them."""
     item = data.item
-    element = ELEMENT_BYTES.get(item.dtype or "")
-    if element is None or item.dimensions != len(item.sizes) or not item.sizes:
-        return
-    distance = signed(addr - item.base - item.offset * element)
+    distance = signed(addr - item.base - item.offset * (item.element_bytes or 0))
     for nbytes, rows in _units(data).items():
         row, rest = divmod(distance, nbytes)
         if not 0 <= row < rows:
@@ -152,16 +148,16 @@ def _rows(data: OperatorTensor, addr: int) -> Iterator[ReachedRow]:
 def _units(data: OperatorTensor) -> dict[int, int]:
     """Bytes of a row and how many rows there are, then the same of elements."""
     item, units = data.item, dict[int, int]()
-    element = ELEMENT_BYTES.get(item.dtype or "")
+    element = item.element_bytes
     if element is None or item.dimensions != len(item.sizes) or not item.sizes:
         return units
     last = len(item.sizes) - 1
-    strides = item.strides or [math.prod(item.sizes[place + 1 :]) for place in range(last + 1)]
+    steps = item.steps
     large = [place for place, size in enumerate(item.sizes) if size > 1]
-    outer = max(large, key=lambda place: strides[place], default=last)  # of a transposed tensor not the first one
-    for place in (outer if outer < last or strides[outer] > 1 else max(last - 1, 0), outer):
-        if strides[place] > 0:
-            units.setdefault(strides[place] * element, item.sizes[place])
+    outer = max(large, key=lambda place: steps[place], default=last)  # of a transposed tensor not the first one
+    for place in (outer if outer < last or steps[outer] > 1 else max(last - 1, 0), outer):
+        if steps[place] > 0:
+            units.setdefault(steps[place] * element, item.sizes[place])
     units.setdefault(element, item.elements)
     return units
 

@@ -78,9 +78,11 @@ def blocked(job: JobView, view: ProcessView) -> Blocked | None:
 def _ran_then(job: JobView, view: ProcessView) -> Iterator[ProcessView]:
     """Its recorded children that had not ended when it was asked to."""
     end = asked_to_end(view.process)
-    for item in children_of(job, view) if end is not None else ():
+    if end is None:
+        return
+    for item in children_of(job, view):
         ended = item.process.ended_mono_ns
-        if ended is None or (end is not None and ended >= end.mono_ns):
+        if ended is None or ended >= end.mono_ns:
             yield item
 
 

@@ -6,6 +6,7 @@ is None or empty; nothing here guesses. Times are CLOCK_MONOTONIC ns of that hos
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -42,6 +43,13 @@ from pytracer.decode.types.storages import PythonFrame as PythonFrame
 from pytracer.decode.types.storages import Storage as Storage
 
 _MOST_RANKS = 1 << 24  # of a job; more are no world size
+_ELEMENT_BYTES = {
+    **dict.fromkeys(("uint8", "int8", "bool"), 1),
+    **dict.fromkeys(("float16", "bfloat16", "int16"), 2),
+    **dict.fromkeys(("float32", "int32"), 4),
+    **dict.fromkeys(("float64", "int64", "complex64"), 8),
+    "complex128": 16,
+}
 
 FrameFound = Literal["exact", "unwound", "frame-pointer", "scanned", "unknown"]
 HolderKindName = Literal["local", "cell", "global", "saved"]
@@ -183,6 +191,18 @@ class Argument:
     def is_integer(self) -> bool:
         """Whether it may be an index."""
         return self.dtype in ("uint8", "int8", "int16", "int32", "int64")
+
+    @property
+    def element_bytes(self) -> int | None:
+        """Bytes of an element; None of a type whose size is not known here, such as a quantized one."""
+        return _ELEMENT_BYTES.get(self.dtype or "")
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """`strides`; where these are not known, those of a tensor without gaps."""
+        return self.strides or tuple(
+            math.prod(size or 1 for size in self.sizes[at + 1 :]) for at in range(len(self.sizes))
+        )
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ from pytracer.analyze.evidence.phrases import (
     python_evidence,
     storage_evidence,
 )
-from pytracer.analyze.evidence.reached_row import reached_row
+from pytracer.analyze.evidence.reached_row import ReachedRow, reached_row
 from pytracer.analyze.evidence.row_words import row_advice, row_evidence, row_headline
 from pytracer.analyze.evidence.variables import line_words, variable_name
 from pytracer.analyze.naming import introduction
@@ -98,7 +98,7 @@ class OutOfBounds(StorageFaultRule[None]):
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],
-            _advice(view),
+            _advice(view, way),
             [_unproven(view)],
         )
 
@@ -113,14 +113,14 @@ def _is_copy_of_program(view: ProcessView) -> bool:
     )
 
 
-def _advice(view: ProcessView) -> str:
+def _advice(view: ProcessView, way: ReachedRow | None) -> str:
     """By what is known of the index: cut off, far outside of any length, or not known."""
     if _wrapped(view) is not None:
         return _ADVICE_32
     if _is_copy_of_program(view):
         return f"Compare the length that {line_words(view)} passes to the copy with the sizes of both sides, in bytes."
     count = _count(view)
-    by_row = row_advice(view, reached_row(view))
+    by_row = row_advice(view, way)
     if by_row is not None and (count is None or index_advice(find_operator(view), count) is None):
         return by_row
     if count is None or (view.place is not None and (view.place.distance_bytes or 0) < _FAR_BYTES):

@@ -33,7 +33,7 @@ from pytracer.analyze.evidence.phrases import (
     in_function,
     python_evidence,
 )
-from pytracer.analyze.evidence.reached_row import reached_row
+from pytracer.analyze.evidence.reached_row import ReachedRow, reached_row
 from pytracer.analyze.evidence.row_words import row_advice, row_evidence, row_headline, shaped_name
 from pytracer.analyze.evidence.runs import ran_on
 from pytracer.analyze.evidence.variables import line_words, variable_of
@@ -106,7 +106,7 @@ class RunawayAccess(MemoryFaultRule[Overrun | Run]):
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],
-            _advice(view, found, name, asked),
+            _advice(view, found, name, asked, way),
             [] if judgement.confidence == "certain" else ["proof that the access began there"],
         )
 
@@ -205,14 +205,14 @@ def _tensor(view: ProcessView, found: Overrun) -> str:
     return f"{named} ({size_words(found.storage.nbytes)})" if named and found.storage is not None else named or size
 
 
-def _advice(view: ProcessView, found: Overrun, name: str, asked: int | None) -> str:
+def _advice(view: ProcessView, found: Overrun, name: str, asked: int | None, way: ReachedRow | None) -> str:
     line = line_words(view)
     if asked is not None:
         return (
             f"Compare the length that {line} passes, {asked} bytes, with nbytes of {name}: it is too large, for "
             "example counted in elements of another dtype."
         )
-    by_row = row_advice(view, reached_row(view))
+    by_row = row_advice(view, way)
     if by_row is not None:
         return by_row
     general = (
