@@ -28,11 +28,12 @@ _MOST, _LEAST_TENSORS = 4, 2
 _COUNTS = ("numel", "size", "stride", "dim", "nelement", "storage_offset", "item", "tolist")
 _SIZES = ("shape", "size", "nbytes", "ndim", "strides", "itemsize", "value")
 _ADDRESSES = ("data_ptr", "ctypes", "data", "untyped_storage", "cast", "byref", "addressof", "from_buffer", "c_void_p")
-_ELEMENT = {
+ELEMENT_BYTES = {
     **dict.fromkeys(("uint8", "int8", "bool"), 1),
     **dict.fromkeys(("float16", "bfloat16", "int16"), 2),
     **dict.fromkeys(("float32", "int32"), 4),
-    **dict.fromkeys(("float64", "int64"), 8),
+    **dict.fromkeys(("float64", "int64", "complex64"), 8),
+    "complex128": 16,
 }
 _ITEM = re.compile(r"\[\d+\]$")
 
@@ -178,7 +179,7 @@ def layout_advice(view: ProcessView) -> str | None:
         return None
     alike = [item for item in operator.tensors if item.passed and item.item.base == storage.base and item.name]
     item = alike[0] if len(alike) == 1 else None
-    nbytes = _ELEMENT.get(item.item.dtype or "") if item is not None else None
+    nbytes = ELEMENT_BYTES.get(item.item.dtype or "") if item is not None else None
     if item is None or nbytes is None:
         return None
     name = f"`{variable_name(view, storage.base) or item.name}`"

@@ -3,6 +3,8 @@
 What: the C library printed one of its texts ("free(): invalid pointer", "double free or corruption", "corrupted size
 vs. prev_size" ...) and aborted, or a fault happened inside malloc() or free(). Each text is explained.
 
+A variable's tensor that needs more memory than its storage has is named as what reaches past the end of a block.
+
 Why it happens: native code wrote past the end of a block or into one that was freed, freed a block twice, or freed
 memory of another allocator. An extension that was built against another torch, NumPy or C++ ABI does all of these.
 
@@ -18,6 +20,7 @@ from __future__ import annotations
 
 from pytracer._text import function_words
 from pytracer.analyze.evidence.aborts import is_abort
+from pytracer.analyze.evidence.beyond_storage import BeyondStorage, beyond_advice, beyond_storage, used_at
 from pytracer.analyze.evidence.deleters import Deleter, owners_words, running_deleter
 from pytracer.analyze.evidence.heap import HeapDamage, allocator_user, heap_damage
 from pytracer.analyze.evidence.phrases import collective_evidence, fault_evidence, printed_evidence, python_evidence
@@ -56,8 +59,11 @@ class HeapCorruption:
         """See Rule; the first process represents all that died alike."""
         view, damage = judgement.views[0], judgement.found
         user, deleter = allocator_user(view), running_deleter(view)
+        beyond = beyond_storage(view) if deleter is None else None
         below = f", below {function_words(user)}" if user else ""
         what = f"{_what(damage)}{below}" if deleter is None else _of_deleter(deleter)
+        if beyond is not None:
+            what = f"{_found(damage)}: {beyond.summary}{used_at(view, beyond)}"
         return Description(
             f"{introduction(judgement.views)} {what}.",
             [
@@ -70,12 +76,12 @@ class HeapCorruption:
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],
-            _advice(user, damage, deleter),
+            beyond_advice(view, beyond) if beyond is not None else _advice(user, damage, deleter),
             [
                 "what the allocator printed" if damage.function is None and damage.text is None else None,
-                "who damaged the heap: only who noticed is known" if deleter is None else "who freed it first",
+                _missing(deleter, beyond),
             ],
-            explained=deleter is not None,
+            explained=deleter is not None or beyond is not None,
         )
 
 
@@ -93,6 +99,12 @@ def _of_deleter(deleter: Deleter) -> str:
     )
 
 
+def _missing(deleter: Deleter | None, beyond: BeyondStorage | None) -> str:
+    if beyond is not None:
+        return "what wrote past the end of the memory: the tensor is the only one known that reaches there"
+    return "who damaged the heap: only who noticed is known" if deleter is None else "who freed it first"
+
+
 def _advice(user: str | None, damage: HeapDamage, deleter: Deleter | None) -> str:
     if deleter is not None:
         return owners_words(deleter)
@@ -106,6 +118,12 @@ def _is_callers(damage: HeapDamage) -> bool:
 
 def _what(damage: HeapDamage) -> str:
     if damage.function is not None:
-        return f"died inside the allocator ({damage.function}): its heap was damaged, or it was given a bad pointer"
+        return f"{_found(damage)}: its heap was damaged, or it was given a bad pointer"
     meaning = f": {damage.meaning}" if damage.meaning else ""
-    return f"aborted because the C library found its heap damaged{meaning}"
+    return f"{_found(damage)}{meaning}"
+
+
+def _found(damage: HeapDamage) -> str:
+    if damage.function is not None:
+        return f"died inside the allocator ({damage.function})"
+    return "aborted because the C library found its heap damaged"
