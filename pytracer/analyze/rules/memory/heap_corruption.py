@@ -10,7 +10,7 @@ memory of another allocator. An extension that was built against another torch, 
 
 What to do: the damage was done before, in this call or long ago. Run it with MALLOC_CHECK_=3 (and
 libc_malloc_debug.so.0 in LD_PRELOAD since glibc 2.34), under AddressSanitizer or valgrind; rebuild extensions against
-the torch in use.
+the torch in use. The program's own libraries that are loaded are named, with the lines that call them.
 
 How it can be wrong: a fault inside free() also follows from one bad argument with the heap in order. The stack shows
 who noticed, not who did it.
@@ -23,6 +23,7 @@ from pytracer.analyze.evidence.aborts import is_abort
 from pytracer.analyze.evidence.beyond_storage import BeyondStorage, beyond_advice, beyond_storage, used_at
 from pytracer.analyze.evidence.deleters import Deleter, owners_words, running_deleter
 from pytracer.analyze.evidence.heap import HeapDamage, allocator_user, heap_damage
+from pytracer.analyze.evidence.heap_suspects import heap_advice
 from pytracer.analyze.evidence.phrases import collective_evidence, fault_evidence, printed_evidence, python_evidence
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
@@ -30,16 +31,6 @@ from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Evidence
 
 _TWICE = "double free or corruption (fasttop)"  # the other texts that begin so may mean the size beside a block
-_ADVICE = (
-    "The damage was done before, in this call or long ago: `pytracer run --guard` stops at the first byte written "
-    "behind a tensor; MALLOC_CHECK_=3, AddressSanitizer or valgrind find it behind any block. First suspects are "
-    "indices that are not checked (sparse tensors: check_invariants=True) and extensions built for another torch."
-)
-_ADVICE_FREE = (
-    "Look first at {}, which frees it: what it frees is no block of malloc(), lies inside of one, or was freed before, "
-    "such as by the deleter of from_blob(). If that is right, the damage was done earlier: run it with --guard, "
-    "MALLOC_CHECK_=3, under AddressSanitizer or valgrind."
-)
 _FREES = ("free", "cfree", "__libc_free", "__GI___libc_free", "munmap_chunk")  # they look at the address itself
 _BY_ITS_CALLER = ("free(): invalid pointer", "munmap_chunk(): invalid pointer", "free(): double free", _TWICE)
 
@@ -76,7 +67,7 @@ class HeapCorruption:
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],
-            beyond_advice(view, beyond) if beyond is not None else _advice(user, damage, deleter),
+            beyond_advice(view, beyond) if beyond is not None else _advice(view, user, damage, deleter),
             [
                 "what the allocator printed" if damage.function is None and damage.text is None else None,
                 _missing(deleter, beyond),
@@ -105,10 +96,10 @@ def _missing(deleter: Deleter | None, beyond: BeyondStorage | None) -> str:
     return "who damaged the heap: only who noticed is known" if deleter is None else "who freed it first"
 
 
-def _advice(user: str | None, damage: HeapDamage, deleter: Deleter | None) -> str:
+def _advice(view: ProcessView, user: str | None, damage: HeapDamage, deleter: Deleter | None) -> str:
     if deleter is not None:
         return owners_words(deleter)
-    return _ADVICE_FREE.format(function_words(user)) if user and _is_callers(damage) else _ADVICE
+    return heap_advice(view, user, frees=_is_callers(damage))
 
 
 def _is_callers(damage: HeapDamage) -> bool:
