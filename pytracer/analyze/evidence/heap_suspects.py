@@ -26,8 +26,8 @@ _FREES = (
 )
 _OF_ARRAY = (
     "Look first at {}: native code must not free(), realloc() or write past the end of memory that the program owns, "
-    "such as a NumPy array's, which was damaged or freed when NumPy came to free it. AddressSanitizer or valgrind names "
-    "the moment; --guard watches tensors only."
+    "such as a NumPy array's, which was damaged or freed when NumPy came to free it. AddressSanitizer or valgrind "
+    "names the moment; --guard watches tensors only."
 )
 _NUMPY = ("array_dealloc", "array_data_free", "npy_free_cache", "PyDataMem_UserFREE")
 _FOREIGN_CALLS = ("libffi.", "_ctypes.", "_cffi_backend.")
