@@ -22,6 +22,7 @@ from pytracer.analyze.collectives.matching import match_job
 from pytracer.analyze.collectives.wait_graph import find_waiting
 from pytracer.analyze.deaths.ending import orderly_end
 from pytracer.analyze.deaths.order import find_deaths
+from pytracer.analyze.evidence.beyond_storage import beyond_advice, beyond_storage
 from pytracer.analyze.evidence.gpu_core import gpu_core_report
 from pytracer.analyze.evidence.known_crashes import known_crash
 from pytracer.analyze.evidence.native_line import with_native_line
@@ -268,6 +269,7 @@ def _finding(job: JobView, item: Conclusion) -> r.Finding:
         state = state_size(judgement.views[0]) if rule.id in _OF_ARGUMENTS else None
         if state is not None:
             words = replace(words, advice=state_advice(judgement.views[0], state), explained=True)
+        words = _of_larger_tensor(rule.id, judgement.views[0], words) if state is None else words
         may_race = not words.explained and rule.id in (*_OF_ARGUMENTS, "heap-corruption")
         others = at_once(judgement.views[0]) if may_race else None
         if others is not None:
@@ -276,6 +278,15 @@ def _finding(job: JobView, item: Conclusion) -> r.Finding:
         if rule.id in _OF_ARGUMENTS and words.advice.startswith(_ABOUT_ARGUMENTS):
             words = replace(words, advice=with_native_line(judgement.views[0], words.advice))
     return finding(rule.id, judgement, words)
+
+
+def _of_larger_tensor(rule: str, view: ProcessView, words: Description) -> Description:
+    """With the advice about a tensor that is larger than the storage at the fault."""
+    storage = view.place.storage if view.place is not None else None
+    beyond = beyond_storage(view) if rule in _OF_ARGUMENTS and storage is not None else None
+    if beyond is None or storage is None or beyond.storage.base != storage.base:
+        return words
+    return replace(words, advice=beyond_advice(view, beyond), explained=True)
 
 
 def _recognized(judgement: AnyJudgement, words: Description) -> Description:

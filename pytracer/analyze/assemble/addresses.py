@@ -35,7 +35,7 @@ class AddressReports:
             region=region,
             says=address_sentence(place, region.kind if region else None, region.says if region else None),
             neighbors=self.neighbors(place.addr),
-            earlier_lives=self.earlier_lives(place),
+            earlier_lives=[] if _is_of_file(place) else self.earlier_lives(place),
             operands=self.operands(instruction),
         )
 
@@ -135,6 +135,11 @@ class AddressReports:
             return None
         nowhere = region.kind in ("unmapped", "non-canonical")
         return f"{'is' if nowhere else 'points into'} {region.words}"
+
+
+def _is_of_file(place: Place) -> bool:
+    """Whether the storage is a mapped file: what lay there before it was mapped has nothing to do with its pages."""
+    return place.kind == "in-storage" and place.mapping is not None and place.mapping.path.startswith("/")
 
 
 def _hex(value: int | None) -> str | None:

@@ -22,7 +22,7 @@ from pytracer.report.job import PythonFrame
 
 _OURS = "libpytracer_torch"
 _ENDING = "::Ending>"
-_FOREIGN = {"DLPACK": "from_dlpack()", "BLOB": "from_blob()", "NUMPY": "from_numpy()", "BUFFER": "frombuffer()"}
+MADE_BY = {"DLPACK": "from_dlpack()", "BLOB": "from_blob()", "NUMPY": "from_numpy()", "BUFFER": "frombuffer()"}
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def running_deleter(view: ProcessView) -> Deleter | None:
     site = storage.allocated_by
     made = site.caller or site.python
     calls = tuple(_calls(view, function.name))
-    return Deleter(function, _FOREIGN[storage.origin or ""], python_frame(made) if made is not None else None, calls)
+    return Deleter(function, MADE_BY[storage.origin or ""], python_frame(made) if made is not None else None, calls)
 
 
 def _last_ended(view: ProcessView) -> Storage | None:
@@ -65,7 +65,7 @@ def _last_ended(view: ProcessView) -> Storage | None:
     ended = [
         item
         for item in view.process.snapshot.storages
-        if item.freed is not None and crash is not None and item.freed_thread == crash.tid and item.origin in _FOREIGN
+        if item.freed is not None and crash is not None and item.freed_thread == crash.tid and item.origin in MADE_BY
     ]
     return max(ended, key=lambda item: item.freed.epoch if item.freed is not None else 0, default=None)
 

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 
 from pytracer._text import shortened
 from pytracer.analyze.address_space.referrers import STATE_REGISTERS
-from pytracer.analyze.evidence.name_origins import follow
+from pytracer.analyze.evidence.name_origins import NameOrigin, follow
 from pytracer.analyze.evidence.operator import find_operator, shape_words
-from pytracer.analyze.evidence.program_syntax import names_of_line
+from pytracer.analyze.evidence.program_syntax import called_name, names_of_line, variable
 from pytracer.analyze.evidence.variables import program_frames
 from pytracer.analyze.platform.instruction import signed
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
@@ -27,6 +27,7 @@ _QUOTED = 44
 _LEAST = 100_000  # smaller numbers are in registers by chance
 _LEAST_ROUND = 1 << 31  # powers of two are, too
 _LARGEST_SHIFT = 64
+_SHOWS = ("print", "pprint", "repr", "debug", "info", "warning", "error")  # print() and the methods of a logger
 
 
 def with_native_line(view: ProcessView, advice: str) -> str:
@@ -43,6 +44,34 @@ def with_native_line(view: ProcessView, advice: str) -> str:
 def _is_itself(origin: PythonFrame, frame: PythonFrame, shown: bool) -> bool:
     """Whether a value comes from the line that passes it: also from that of a comprehension around it."""
     return (origin.file, origin.line) == (frame.file, frame.line) and (origin.function != frame.function or not shown)
+
+
+def _hides(origin: NameOrigin, callers: list[PythonFrame]) -> bool:
+    """Whether it is a caller's line that does not show the argument: `step(**batch)`, `loss.backward()`."""
+    if origin.frame not in callers:
+        return False
+    try:
+        calls = [item for item in ast.walk(ast.parse(origin.text)) if isinstance(item, ast.Call)]
+    except (SyntaxError, ValueError):
+        return False
+    given = (value for item in calls for value in (*item.args, *(word for word in item.keywords if word.arg)))
+    return bool(calls) and all(isinstance(value, ast.Starred) for value in given)
+
+
+def _only_shown(tree: ast.Module, line: int) -> set[str]:
+    """Variables of a line that only print(), or a logger, is given around the call that ran."""
+    calls = [item for item in ast.walk(tree) if isinstance(item, ast.Call) and _is_on(item, line)]
+    shows = [item for item in calls if called_name(item) in _SHOWS]
+    used = {name for item in calls if item not in shows for name in _in(item)}
+    return {name for item in shows for name in _in(item)} - used if used else set()
+
+
+def _in(node: ast.AST) -> Iterator[str]:
+    return (name for item in ast.walk(node) if (name := variable(item)) is not None)
+
+
+def _is_on(node: ast.Call, line: int) -> bool:
+    return node.lineno <= line <= (node.end_lineno or node.lineno)
 
 
 def _number_in_register(view: ProcessView, frames: list[PythonFrame]) -> str | None:
@@ -105,9 +134,13 @@ def _passed(view: ProcessView, frames: list[PythonFrame], advice: str) -> str | 
     operator = find_operator(view)
     shapes = {item.name: shape_words(item.item) for item in (operator.tensors if operator is not None else ())}
     words = []
-    for name in sorted(names_of_line(tree, frame.line), key=lambda name: name in shapes):  # tensors are checked more
-        found = follow(snapshot, frames, name, None)
-        if found is None or f"`{name}`" in advice or _is_itself(found.frame, frame, name in shapes):
+    names = names_of_line(tree, frame.line)
+    if any(f"`{name}`" in advice for name in names):
+        return None  # the culprit is named
+    shown = _only_shown(tree, frame.line)
+    for name in sorted(names, key=lambda name: name in shapes):  # tensors are checked more
+        found = follow(snapshot, frames, name, None) if name not in shown else None
+        if found is None or _hides(found, frames[1:]) or _is_itself(found.frame, frame, name in shapes):
             continue
         shape = f" {shapes[name]}" if name in shapes else ""
         words.append(f"`{name}`{shape} (line {found.frame.line}: `{shortened(found.text, _QUOTED)}`)")

@@ -19,9 +19,12 @@ _MOST_EMPTY = 3
 _OF_MODULE = re.compile(r"\._(?:parameters|buffers|modules)\['([A-Za-z_]\w*)'\]")
 
 
-def variable_of(view: ProcessView, base: int) -> str | None:
-    """`` `idx` in densify() ``: the closest variable with a tensor whose storage begins at `base`."""
-    best = _closest(view, base)
+def variable_of(view: ProcessView, base: int, elements: int | None = None) -> str | None:
+    """`` `idx` in densify() ``: the closest variable with a tensor whose storage begins at `base`.
+
+    `elements`: only of a tensor with so many.
+    """
+    best = _closest(view, base, elements)
     return _words(best) if best is not None else None
 
 
@@ -38,11 +41,11 @@ def plain_expression(expression: str) -> str:
     return _OF_MODULE.sub(r".\1", expression)
 
 
-def _closest(view: ProcessView, base: int) -> Holder | None:
+def _closest(view: ProcessView, base: int, elements: int | None = None) -> Holder | None:
     """The user's name wins over those of torch's own frames."""
     crash = view.crash
     held = [item for item in crash.holders if item.base == base and item.frame is not None] if crash else []
-    return min(held, key=_distance, default=None)
+    return min((item for item in held if elements in (None, item.elements)), key=_distance, default=None)
 
 
 def tensors_without_memory(view: ProcessView) -> list[Holder]:

@@ -3,12 +3,14 @@
 What: the C library printed one of its texts ("free(): invalid pointer", "double free or corruption", "corrupted size
 vs. prev_size" ...) and aborted, or a fault happened inside malloc() or free(). Each text is explained.
 
+A variable's tensor that needs more memory than its storage has is named as what reaches past the end of a block.
+
 Why it happens: native code wrote past the end of a block or into one that was freed, freed a block twice, or freed
 memory of another allocator. An extension that was built against another torch, NumPy or C++ ABI does all of these.
 
 What to do: the damage was done before, in this call or long ago. Run it with MALLOC_CHECK_=3 (and
 libc_malloc_debug.so.0 in LD_PRELOAD since glibc 2.34), under AddressSanitizer or valgrind; rebuild extensions against
-the torch in use.
+the torch in use. The program's own libraries that are loaded are named, with the lines that call them.
 
 How it can be wrong: a fault inside free() also follows from one bad argument with the heap in order. The stack shows
 who noticed, not who did it.
@@ -18,8 +20,10 @@ from __future__ import annotations
 
 from pytracer._text import function_words
 from pytracer.analyze.evidence.aborts import is_abort
+from pytracer.analyze.evidence.beyond_storage import BeyondStorage, beyond_advice, beyond_storage, used_at
 from pytracer.analyze.evidence.deleters import Deleter, owners_words, running_deleter
 from pytracer.analyze.evidence.heap import HeapDamage, allocator_user, heap_damage
+from pytracer.analyze.evidence.heap_suspects import heap_advice
 from pytracer.analyze.evidence.phrases import collective_evidence, fault_evidence, printed_evidence, python_evidence
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
@@ -27,16 +31,6 @@ from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Evidence
 
 _TWICE = "double free or corruption (fasttop)"  # the other texts that begin so may mean the size beside a block
-_ADVICE = (
-    "The damage was done before, in this call or long ago: `pytracer run --guard` stops at the first byte written "
-    "behind a tensor; MALLOC_CHECK_=3, AddressSanitizer or valgrind find it behind any block. First suspects are "
-    "indices that are not checked (sparse tensors: check_invariants=True) and extensions built for another torch."
-)
-_ADVICE_FREE = (
-    "Look first at {}, which frees it: what it frees is no block of malloc(), lies inside of one, or was freed before, "
-    "such as by the deleter of from_blob(). If that is right, the damage was done earlier: run it with --guard, "
-    "MALLOC_CHECK_=3, under AddressSanitizer or valgrind."
-)
 _FREES = ("free", "cfree", "__libc_free", "__GI___libc_free", "munmap_chunk")  # they look at the address itself
 _BY_ITS_CALLER = ("free(): invalid pointer", "munmap_chunk(): invalid pointer", "free(): double free", _TWICE)
 
@@ -56,8 +50,11 @@ class HeapCorruption:
         """See Rule; the first process represents all that died alike."""
         view, damage = judgement.views[0], judgement.found
         user, deleter = allocator_user(view), running_deleter(view)
+        beyond = beyond_storage(view) if deleter is None else None
         below = f", below {function_words(user)}" if user else ""
         what = f"{_what(damage)}{below}" if deleter is None else _of_deleter(deleter)
+        if beyond is not None:
+            what = f"{_found(damage)}: {beyond.summary}{used_at(view, beyond)}"
         return Description(
             f"{introduction(judgement.views)} {what}.",
             [
@@ -70,12 +67,12 @@ class HeapCorruption:
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],
-            _advice(user, damage, deleter),
+            beyond_advice(view, beyond) if beyond is not None else _advice(view, user, damage, deleter),
             [
                 "what the allocator printed" if damage.function is None and damage.text is None else None,
-                "who damaged the heap: only who noticed is known" if deleter is None else "who freed it first",
+                _missing(deleter, beyond),
             ],
-            explained=deleter is not None,
+            explained=deleter is not None or beyond is not None,
         )
 
 
@@ -93,10 +90,16 @@ def _of_deleter(deleter: Deleter) -> str:
     )
 
 
-def _advice(user: str | None, damage: HeapDamage, deleter: Deleter | None) -> str:
+def _missing(deleter: Deleter | None, beyond: BeyondStorage | None) -> str:
+    if beyond is not None:
+        return "what wrote past the end of the memory: the tensor is the only one known that reaches there"
+    return "who damaged the heap: only who noticed is known" if deleter is None else "who freed it first"
+
+
+def _advice(view: ProcessView, user: str | None, damage: HeapDamage, deleter: Deleter | None) -> str:
     if deleter is not None:
         return owners_words(deleter)
-    return _ADVICE_FREE.format(function_words(user)) if user and _is_callers(damage) else _ADVICE
+    return heap_advice(view, user, frees=_is_callers(damage))
 
 
 def _is_callers(damage: HeapDamage) -> bool:
@@ -106,6 +109,12 @@ def _is_callers(damage: HeapDamage) -> bool:
 
 def _what(damage: HeapDamage) -> str:
     if damage.function is not None:
-        return f"died inside the allocator ({damage.function}): its heap was damaged, or it was given a bad pointer"
+        return f"{_found(damage)}: its heap was damaged, or it was given a bad pointer"
     meaning = f": {damage.meaning}" if damage.meaning else ""
-    return f"aborted because the C library found its heap damaged{meaning}"
+    return f"{_found(damage)}{meaning}"
+
+
+def _found(damage: HeapDamage) -> str:
+    if damage.function is not None:
+        return f"died inside the allocator ({damage.function})"
+    return "aborted because the C library found its heap damaged"

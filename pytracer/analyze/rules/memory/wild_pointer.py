@@ -13,7 +13,8 @@ one integer tensor too large to be read, and the address is a whole number of ro
 or where the line passes a small tensor with a large one, and the address is behind the small one by less than the size
 of the other.
 
-A register that held the lower 32 bits of a live storage's address shows that the address was passed as an int.
+A register that held the lower 32 bits of a live storage's address shows that the address was passed as an int. A small
+number that a function called by ctypes used as a pointer shows that its declaration in Python does not fit.
 
 What to do: check what the program's line passes to the native function, run it with `--guard` or under
 AddressSanitizer, or check the casts and lifetimes on the way to it. After a smashed return address, look for local
@@ -36,6 +37,7 @@ from pytracer._text import count_words, hex_addr, size_words
 from pytracer.analyze.address_space.null_pointer import null_confidence, null_sibling
 from pytracer.analyze.address_space.referrers import STATE_REGISTERS, stack_words
 from pytracer.analyze.address_space.stack_bounds import beside_stack, ran_over
+from pytracer.analyze.evidence.ctypes_call import declaration_advice, number_as_pointer
 from pytracer.analyze.evidence.far_index import FarIndex, far_index
 from pytracer.analyze.evidence.heap import heap_damage
 from pytracer.analyze.evidence.jumps import Jump, wild_jump
@@ -143,7 +145,8 @@ class WildPointer(MemoryFaultRule[_Wild]):
         return Description(
             f"{introduction(judgement.views)} {_jump_words(jump) if jump else access}"
             f"{_where(view, jump)}{_far_words(judgement.found.far)}{_cut_words(view, cut)}"
-            f"{_unread_words(judgement.found.unread)}{_small_words(judgement.found.small)}{unfit}.",
+            f"{_unread_words(judgement.found.unread)}{_small_words(judgement.found.small)}"
+            f"{unfit or _number_words(view, explained)}.",
             [
                 _branch(jump) if jump and jump.refused else fault_evidence(view),
                 _far_evidence(judgement.found.far),
@@ -221,6 +224,11 @@ def _small_words(small: SmallArgument | None) -> str:
     return f": {size_words(small.behind)} behind {small.small}, which was passed with {small.large}"
 
 
+def _number_words(view: ProcessView, explained: bool) -> str:
+    number = number_as_pointer(view) if not explained and not _is_block_size(view) else None
+    return f": {number.summary}" if number is not None else ""
+
+
 def _missing_values(unread: UnreadIndex | None) -> str | None:
     if unread is None:
         return None
@@ -273,14 +281,16 @@ def _advice(view: ProcessView, found: _Wild) -> str:
             f"Check the numbers that {line_words(view)} passes: an argument, such as a dimension or an index, is "
             f"{far.value} or leads to that number, and the function uses it unchecked."
         )
-    if _is_small(view) and view.instruction is not None and _is_chunk_size(view.instruction.base_value or 0):
+    if _is_block_size(view):
         return (
             f"Check the number and the shapes of the tensors that {line_words(view)} passes: the function takes more "
             "from an array or list of them than it has."
         )
-    unequal = unequal_tensors(view)
+    unequal, number = unequal_tensors(view), number_as_pointer(view)
     if unequal is not None:
         return shapes_advice(unequal, line_words(view))
+    if number is not None:
+        return declaration_advice(view, number)
     numbers = numbers_in_pointer(view)
     if numbers is not None:
         return (
@@ -304,6 +314,11 @@ def _advice(view: ProcessView, found: _Wild) -> str:
             "tensor."
         )
     return _SANITIZER.format(line_words(view))
+
+
+def _is_block_size(view: ProcessView) -> bool:
+    """Whether the pointer is what the heap keeps before a block: an element behind the last one of an array."""
+    return _is_small(view) and view.instruction is not None and _is_chunk_size(view.instruction.base_value or 0)
 
 
 def _is_chunk_size(value: int) -> bool:

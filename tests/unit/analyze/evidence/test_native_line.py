@@ -13,11 +13,11 @@ from pytracer.analyze.evidence import native_line, pointer_content
 from pytracer.decode.types.snapshot import PythonFrame
 
 
-def view_of(folder: Path, source: str, line: int, **registers: int) -> Any:
+def view_of(folder: Path, source: str, line: int, *, function: str = "step", **registers: int) -> Any:
     """A process that crashed in what that line of a program called."""
     file = folder / "train.py"
     file.write_text(source, encoding="utf-8")
-    stack = (PythonFrame(function="step", file=str(file), line=line),)
+    stack = (PythonFrame(function=function, file=str(file), line=line),)
     snapshot = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9)
     crash = SimpleNamespace(python_stack=stack, registers=registers)
     return SimpleNamespace(crash=crash, process=SimpleNamespace(snapshot=snapshot))
@@ -74,3 +74,50 @@ def test_numbers_in_a_pointer(value: int, words: str | None) -> None:
     """Addresses that are in use look like none."""
     view: Any = SimpleNamespace(instruction=SimpleNamespace(base_value=value), place=None)
     assert pointer_content.numbers_in_pointer(view) == words
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ("print(rows, torch.attend(heads).mean())", ["heads"]),
+        ("logger.info(torch.attend(heads), rows)", ["heads"]),
+        ("print(rows)", ["rows"]),  # it may be print() that runs the operator
+        ("lib.use(torch.attend(heads), rows)", ["heads", "rows"]),
+        ("x = print(torch.attend(rows), rows)", ["rows"]),
+    ],
+)
+def test_what_is_only_printed_is_not_passed_to_native_code(line: str, named: list[str], tmp_path: Path) -> None:
+    """An argument of the print() around the call; the look-alikes are passed to another function, too."""
+    view = view_of(tmp_path, f"rows = read()\nheads = width // 64\n{line}\n", 3)
+    said = native_line.with_native_line(view, "Check it.")
+    assert [name for name in ("heads", "rows") if f"`{name}` (line" in said] == named
+
+
+@pytest.mark.parametrize(
+    ("call", "told"), [("step(**batch)", False), ("step(*batch)", False), ("x.step()", False), ("step(load())", True)]
+)
+def test_a_call_that_does_not_show_the_argument_is_no_origin(call: str, told: bool, tmp_path: Path) -> None:
+    """`step(**batch)` and a call without arguments say nothing of a parameter; a value that is passed does."""
+    source = f"def step(rows):\n    torch.attend(rows)\n\n\n{call}\n"
+    view = view_of(tmp_path, source, 2, function="step")
+    view.crash.python_stack += (PythonFrame(function="<module>", file=str(tmp_path / "train.py"), line=5),)
+    said = native_line.with_native_line(view, "Check it.")
+    assert said == ("Check it. Line 2 passes `rows` (line 5: `step(load())`)." if told else "Check it.")
+
+
+def test_the_line_that_made_a_value_without_arguments_is_an_origin(tmp_path: Path) -> None:
+    """Also where the caller has another name for it."""
+    source = "def step(rows):\n    torch.attend(rows)\n\n\nbatch = load()\nstep(batch)\n"
+    view = view_of(tmp_path, source, 2)
+    view.crash.python_stack += (PythonFrame(function="<module>", file=str(tmp_path / "train.py"), line=6),)
+    assert native_line.with_native_line(view, "Check it.") == (
+        "Check it. Line 2 passes `rows` (line 5: `batch = load()`)."
+    )
+
+
+def test_of_a_line_whose_culprit_is_named_the_others_are_not(tmp_path: Path) -> None:
+    """Those are in order as far as is known; where no variable of the line is named, all may be wrong."""
+    view = view_of(tmp_path, "rows = read()\nheads = width // 64\ntorch.attend(rows, heads)\n", 3)
+    named = "Check the size of `rows` before line 3."
+    assert native_line.with_native_line(view, named) == named
+    assert "Line 3 passes" in native_line.with_native_line(view, "Check the size of `other` before line 3.")

@@ -174,6 +174,16 @@ def test_truncated_mapping_is_certain_by_the_size_at_the_crash(run: Path) -> Non
     assert "its size was 4100 bytes at the crash" in evidence(report)
 
 
+@pytest.mark.parametrize("path", ["/data/weights.bin", ""])
+def test_what_lay_there_before_a_file_was_mapped_is_not_told(path: str, run: Path) -> None:
+    """A block of the heap that lay there before was no owner of the file's pages; of other memory it may have been."""
+    box = Box(pid=101).freed(DATA + 64, 32768).alloc(DATA, 65536)
+    report = bus_error(run, path, file_nbytes=0, box=box)
+    fault = (report.processes or [])[0].fault
+    assert fault is not None and fault.kind == "in-storage"
+    assert bool(fault.earlier_lives) == (path == "")
+
+
 def test_truncated_mapping_tells_both_sizes(run: Path) -> None:
     """Short at the crash, whole again now: the writer has finished meanwhile."""
     path = run / "data.bin"

@@ -1,0 +1,88 @@
+"""C functions that ctypes calls with arguments that do not fit: a small number where they have a pointer."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytracer.decode.types.snapshot import HeldNumber, PythonFrame
+from pytracer.report.job import Report
+from tests.conditions import needs_capstone
+from tests.support import scenarios as s
+from tests.support.deaths import advice, died, summary, verdict
+
+pytestmark = needs_capstone
+
+LOAD = bytes.fromhex("8b0408")  # mov eax, dword ptr [rax + rcx]
+FFI = ("/usr/lib/libffi.so.8", "ffi_call")
+CTYPES = ("/usr/lib/python3.11/lib-dynload/_ctypes.cpython-311-x86_64-linux-gnu.so", "_ctypes_callproc")
+PYTHON = (s.PYTHON, "_PyEval_EvalFrameDefault")
+BY_CTYPES = [(s.VICTIM, "sample"), FFI, CTYPES, PYTHON]
+STRUCT = "import ctypes\n\n\nclass Params(ctypes.Structure):\n    _fields_ = []\n\n\n"
+CALL = "def draw(library, n):\n    library.sample(ctypes.byref(Params()), n)\n"
+WITHOUT = "import ctypes\n\n\nclass Params:\n    fields = []\n\n\n"
+
+
+def crashed(run: Path, value: int = 499, source: str = STRUCT + CALL, **how: Any) -> Report:
+    file = run / "draw.py"
+    file.write_text(source, encoding="utf-8")
+    past = time.time() - 10**9  # before the recorded process began
+    os.utime(file, (past, past))
+    numbers = tuple(
+        HeldNumber(name, number, PythonFrame("draw", str(file), 9), 0)
+        for name, number in how.pop("numbers", {}).items()
+    )
+    how = {
+        "stack_of": BY_CTYPES, "python": [("draw", str(file), 9)], "registers": {"rax": value, "rcx": 0},
+        "code_bytes": LOAD, "numbers": numbers, **how,
+    }  # fmt: skip
+    return died(run, addr=value, **how)
+
+
+def test_a_number_where_c_has_a_pointer_means_declarations_that_differ(run: Path) -> None:
+    """The structure is named with its line; nothing is said of overwritten pointers."""
+    report = crashed(run)
+    assert verdict(report) == ("wild-pointer", "likely")
+    assert summary(report) == (
+        "Process 101 (train.py) read memory through a wild pointer, 0x1f3, in sample, at draw.py:9 in draw: the number "
+        "499 was used as a pointer."
+    )
+    assert advice(report).startswith(
+        "Compare the fields of `Params` (line 4) with the C struct, and the argtypes of sample() with its C declaration"
+    )
+    assert "overwritten" not in advice(report) and "--guard" not in advice(report)
+
+
+def test_without_a_structure_the_arguments_are_compared(run: Path) -> None:
+    report = crashed(run, source=WITHOUT + CALL)
+    assert advice(report).startswith("Compare the arguments of sample() at line 9, its argtypes and the fields of each")
+
+
+def test_the_argument_with_that_value_is_named(run: Path) -> None:
+    """`n` stands where the function has a pointer."""
+    report = crashed(run, 499, numbers={"n": 499})
+    assert "`n` = 499 was used as a pointer" in advice(report)
+    assert "`n` = 499 was used" not in advice(crashed(run, 502, numbers={"n": 499}))
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"stack_of": [(s.VICTIM, "sample"), PYTHON]},  # an extension
+        {"stack_of": [(s.TORCH_CPU, "at::native::f(at::Tensor const&)"), *BY_CTYPES]},  # torch, called by the library
+        {"registers": {"rax": 0x7FFF_1234_5678_0001, "rcx": 0}, "addr_of_crash": 0x7FFF_1234_5678_0001},
+        {"registers": {"rax": 0, "rcx": 0}, "addr_of_crash": 0},
+        {"addr_of_crash": 0x1F1},  # what the heap keeps before a block of 496 bytes
+    ],
+    ids=["an extension", "below the library", "no small number", "null", "size of a block"],
+)
+def test_other_pointers_do_not_mean_that(how: dict[str, Any], run: Path) -> None:
+    value = how.pop("addr_of_crash", 499)
+    more: dict[str, Any] = {} if value < 1 << 47 else {"code": 128}
+    report = crashed(run, value, **more, **how)
+    assert "was used as a pointer" not in summary(report)
+    assert "the C struct" not in advice(report) and "argtypes" not in advice(report)
