@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from pytracer.analyze.address_space.address_info import Place
 from pytracer.analyze.address_space.formation import find_formation
+from pytracer.analyze.address_space.freed_neighbor import freed_neighbor
 from pytracer.analyze.address_space.guard_pool import FOUND
 from pytracer.analyze.address_space.lookup import GUESSED, AddressSpace
 from pytracer.analyze.address_space.neighbors import covers, is_near
@@ -19,6 +20,7 @@ from pytracer.analyze.platform.instruction import Instruction, signed
 from pytracer.decode.types.snapshot import Storage
 
 COMPUTED = "computed"  # Place.found: from a sum, or from where an access that ran on had begun
+ROWS = "rows"  # Place.found: by rows of the live storage before the freed block that the address lies in
 _LARGEST_ACCESS_BYTES = 64
 _LARGEST_FRAME_BYTES = 1 << 20  # of a function whose stack may have overflowed
 _OUTSIDE = ("unmapped", "past-storage", "before-storage", "freed-storage", "heap", "none", "non-canonical")
@@ -44,6 +46,8 @@ def aimed_at(
         told = place = space.without_storage(place)
     if place.kind == "stack-guard" and not _near_stack_pointer(space, place.addr):
         return _by_overrun(space, place, access, instruction) or place  # it lies above what ran on, as any mapping may
+    if told is place and place.kind == "freed-storage" and place.found != FOUND:
+        return _by_rows(space, place)
     if told is not place or place.kind not in _ANYTHING or place.found == FOUND:
         return told
     return _by_sum(space, place) or _by_overrun(space, place, access, instruction) or place
@@ -99,6 +103,14 @@ def _by_sum(space: AddressSpace, place: Place) -> Place | None:
         return None
     told = _told_by(space, place, _side(found.storage, place.addr), found.storage, found.pointer)
     return replace(told, found=COMPUTED, register=None, formation=found)
+
+
+def _by_rows(space: AddressSpace, place: Place) -> Place:
+    """By the rows of the live storage before it, where they lead on into the freed block."""
+    found = freed_neighbor(space, place)
+    if found is None or found.step_bytes is None:
+        return place
+    return replace(_told_by(space, place, "past-storage", found.live, None), found=ROWS)
 
 
 def _by_overrun(space: AddressSpace, place: Place, access: str | None, instruction: Instruction | None) -> Place | None:

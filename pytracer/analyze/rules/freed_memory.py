@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pytracer._text import size_words, time_words
 from pytracer.analyze.address_space.description import offset_words
+from pytracer.analyze.address_space.freed_neighbor import FreedNeighbor, freed_neighbor
 from pytracer.analyze.address_space.guard_pool import FOUND
 from pytracer.analyze.evidence.guard_mode import guard_confidence, guard_evidence
 from pytracer.analyze.evidence.phrases import (
@@ -63,7 +64,7 @@ class FreedMemoryRule(StorageFaultRule[Release | None]):
                 collective_evidence(judgement.views),
             ],
             _advice(view, release) + earlier_advice(view),
-            [_mapped(view), _overwritten(view), _older(view)],
+            [_mapped(view), _ran_in(view), _overwritten(view), _older(view)],
         )
 
 
@@ -77,6 +78,8 @@ def _confidence(view: ProcessView) -> Confidence:
         return "possible"
     if earlier_unit(view) is not None:
         return "likely"  # FSDP's addresses come back in every step: the pointer may be one of those
+    if _neighbor(view) is not None:
+        return "possible"
     unmapped = view.signal is not None and view.signal.code == "SEGV_MAPERR"
     return "certain" if unmapped and place.found in ("exact", "register") else "likely"
 
@@ -113,6 +116,22 @@ def _mapped(view: ProcessView) -> str | None:
     if place is None or place.mapping is None or place.found == FOUND:
         return None
     return f"proof that the memory was given back: the address lies in a mapping ({place.mapping.permissions})"
+
+
+def _neighbor(view: ProcessView) -> FreedNeighbor | None:
+    """The live storage before the freed one, past whose end the access may have run as well."""
+    place = view.place
+    return freed_neighbor(view.space, place) if place is not None and place.found != FOUND else None
+
+
+def _ran_in(view: ProcessView) -> str | None:
+    found = _neighbor(view)
+    if found is None:
+        return None
+    return (
+        f"proof that it was not an access past the end of the live storage of {size_words(found.live.nbytes)} before "
+        "it: nothing held the first byte of the freed one"
+    )
 
 
 def _older(view: ProcessView) -> str | None:

@@ -22,7 +22,8 @@ from collections.abc import Iterator
 from pytracer._text import hex_addr, size_words
 from pytracer.analyze.address_space.description import offset_words
 from pytracer.analyze.address_space.lookup import GUESSED
-from pytracer.analyze.address_space.operands import COMPUTED
+from pytracer.analyze.address_space.operands import COMPUTED, ROWS
+from pytracer.analyze.evidence.exported_package import package_advice
 from pytracer.analyze.evidence.guard_mode import guard_confidence, guard_evidence
 from pytracer.analyze.evidence.index_origins import index_advice
 from pytracer.analyze.evidence.jumps import wild_jump
@@ -119,6 +120,9 @@ def _advice(view: ProcessView, way: ReachedRow | None) -> str:
         return _ADVICE_32
     if _is_copy_of_program(view):
         return f"Compare the length that {line_words(view)} passes to the copy with the sizes of both sides, in bytes."
+    package = package_advice(view)
+    if package is not None:
+        return package
     count = _count(view)
     by_row = row_advice(view, way)
     if by_row is not None and (count is None or index_advice(find_operator(view), count) is None):
@@ -146,6 +150,8 @@ def _confidence(view: ProcessView) -> Confidence:
         return exact
     if place is None or place.storage is None:
         return "possible"
+    if place.found == ROWS:
+        return "likely"
     if place.register is not None:
         return "certain" if _count(view) is not None else "likely"
     start, end = place.storage.base, place.storage.base + place.storage.nbytes
