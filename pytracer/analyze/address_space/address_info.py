@@ -128,7 +128,8 @@ class Formation:
 
     `pointer` and `index_at` are registers or words of the stack; `index_at` is None when the index was found in memory
     only, `pointer` when it was overwritten. `index_storage` is the live storage whose memory holds the index. `exact`:
-    what `pointer` held was the other part of the sum, not only some place in the same storage.
+    what `pointer` held was the other part of the sum, not only some place in the same storage. `twin`: another live
+    storage, into which a pointer led as far from its first byte, and which has room for it.
     """
 
     storage: Storage
@@ -139,6 +140,7 @@ class Formation:
     index_at: str | None
     index_storage: Storage | None
     exact: bool
+    twin: Storage | None = None
 
     @property
     def room(self) -> int:

@@ -34,6 +34,7 @@ _LEAST_UNSCALED_BYTES = 1 << 32
 # limit, and an address within a row where rows are no larger than the second.
 _LEAST_ROWS_BYTES, _LARGEST_ROW_BYTES = 1 << 20, 1 << 16
 _LEAST_ROW_BYTES = 16
+_LEAST_ROW_NUMBER = 64  # of two storages; smaller numbers are in registers by chance
 _NEAR_ADDRESS_BYTES = 1 << 16
 # What a handler keeps is less: 1 KiB of the stack, 128 bytes for each register. A hostile recording may have more.
 _MOST_STACK_WORDS, _MOST_BLOCKS, _MOST_BLOCK_BYTES = 512, 64, 1024
@@ -63,6 +64,7 @@ def find_formation(space: AddressSpace, crash: Crash, addr: int) -> Formation | 
         or list(_at_a_row(space, crash, pointers, values, addr))
         or list(_within(space, pointers, values, addr))
         or list(_by_rows(space, crash, addr))
+        or list(_beside_another(pointers, values, addr))
     )
     best = {(item.storage, item.index): item for item in reversed(found)}
     return next(iter(best.values())) if len(best) == 1 else None
@@ -216,6 +218,24 @@ def _by_rows(space: AddressSpace, crash: Crash, addr: int) -> Iterator[Formation
                         space.live_around(index.base),
                         within == 0,
                     )
+
+
+def _beside_another(pointers: dict[int, tuple[str, Storage]], values: list[_Value], addr: int) -> Iterator[Formation]:
+    """The first byte of a storage + as many bytes as a pointer was inside of another one: the same row of both."""
+    offsets = {pointer - storage.base: storage for pointer, (_, storage) in pointers.items()}
+    for pointer, (name, storage) in pointers.items():
+        distance = addr - pointer
+        twin = offsets.get(distance)
+        if pointer != storage.base or twin is None or twin == storage or distance < _LEAST_ROWS_BYTES:
+            continue
+        in_registers = [item for item in values if item.at is not None and not item.at.startswith("stack")]
+        for item in in_registers:
+            if item.number < _LEAST_ROW_NUMBER or distance % item.number:
+                continue
+            row_bytes = distance // item.number
+            if row_bytes >= _LEAST_ROW_BYTES and not (storage.nbytes % row_bytes or twin.nbytes % row_bytes):
+                yield Formation(storage, name, item.number, row_bytes, 0, item.at, None, True, twin)
+                break
 
 
 def _tensors_of_operator(space: AddressSpace, crash: Crash) -> Iterator[tuple[Argument, Storage, int]]:

@@ -10,11 +10,11 @@ _PACKAGE = "aot_inductor::"
 
 
 def package_advice(view: ProcessView) -> str | None:
-    """What to do where a kernel of an AOTInductor package left a tensor: it takes the sizes that it was exported for."""
+    """What to do where a kernel of such a package left a tensor: it takes the sizes that it was exported for."""
     if not any(_PACKAGE in name for name in functions(view)):
         return None
     return (
-        f"Compare the shapes that {line_words(view)} passes with those that the package was exported for, which it does "
-        "not check: export it with dynamic_shapes, or pad (the batch) to them. AOTI_RUNTIME_CHECK_INPUTS=1 raises an "
+        f"Compare the shapes that {line_words(view)} passes with those that the package was exported for, which it "
+        "does not check: export it with dynamic_shapes, or pad (the batch) to them. AOTI_RUNTIME_CHECK_INPUTS=1 raises an "
         "error that names the input."
     )

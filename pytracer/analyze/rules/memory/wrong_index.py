@@ -114,6 +114,9 @@ class WrongIndex(StorageFaultRule[_Index]):
             + (
                 f"{leads}."
                 if leads is not None
+                else f"row {found.index} of {_tensor(view, found.storage.base)}, which has {found.room} of "
+                f"{count_words(found.scale, 'byte')}, with {_tensor(view, found.twin.base)}"
+                if found.twin is not None
                 else f"index {found.index}{of} leads out of {_tensor(view, found.storage.base)}, with "
                 f"{count_words(found.room, 'element')} of {count_words(found.scale, 'byte')}."
             ),
@@ -251,8 +254,24 @@ def _origin(view: ProcessView, found: Formation) -> Iterator[Evidence]:
         )
 
 
+def _opener(view: ProcessView) -> list[str]:
+    """The native functions of the crashed thread and of the main one, which may have opened its parallel region."""
+    crash = view.crash
+    stacks = [crash.native_stack, *(item.native_stack for item in crash.threads)] if crash is not None else []
+    return [frame.function for stack in stacks for frame in stack if frame.function]
+
+
 def _advice(view: ProcessView, found: Formation) -> str:
     line = line_words(view)
+    if found.twin is not None:
+        names = f"{_tensor(view, found.storage.base)} and {_tensor(view, found.twin.base)}"
+        if any("torch::autograd::Engine" in name for name in _opener(view)):
+            return (
+                f"Compare the shapes of {names}: the backward function takes them row by row. A tensor that the "
+                "forward saved may have another shape now: saved_tensors_hooks that return another tensor, or "
+                "set_(), resize_() or .data of one."
+            )
+        return f"Compare the shapes of {names}, which {line} uses together: the function takes them row by row."
     if found.index_storage is not None:
         name = _tensor(view, found.index_storage.base)
         unnamed = variable_of(view, found.index_storage.base) is None
