@@ -228,14 +228,21 @@ def _beside_another(pointers: dict[int, tuple[str, Storage]], values: list[_Valu
         twin = offsets.get(distance)
         if pointer != storage.base or twin is None or twin == storage or distance < _LEAST_ROWS_BYTES:
             continue
-        in_registers = [item for item in values if item.at is not None and not item.at.startswith("stack")]
-        for item in in_registers:
-            if item.number < _LEAST_ROW_NUMBER or distance % item.number:
-                continue
-            row_bytes = distance // item.number
-            if row_bytes >= _LEAST_ROW_BYTES and not (storage.nbytes % row_bytes or twin.nbytes % row_bytes):
-                yield Formation(storage, name, item.number, row_bytes, 0, item.at, None, True, twin)
-                break
+        rows = {
+            item.number: item.at
+            for item in values
+            if item.at is not None
+            and not item.at.startswith("stack")
+            and item.number >= _LEAST_ROW_NUMBER
+            and distance % item.number == 0
+            and distance // item.number >= _LEAST_ROW_BYTES
+            and storage.nbytes % (distance // item.number) == twin.nbytes % (distance // item.number) == 0
+        }
+        if len(rows) == 1:
+            ((row, at),) = rows.items()
+            yield Formation(storage, name, row, distance // row, 0, at, None, True, twin)
+        elif rows:  # which of them is not known
+            yield Formation(storage, name, distance, 1, 0, None, None, True, twin)
 
 
 def _tensors_of_operator(space: AddressSpace, crash: Crash) -> Iterator[tuple[Argument, Storage, int]]:

@@ -15,6 +15,6 @@ def package_advice(view: ProcessView) -> str | None:
         return None
     return (
         f"Compare the shapes that {line_words(view)} passes with those that the package was exported for, which it "
-        "does not check: export it with dynamic_shapes, or pad (the batch) to them. AOTI_RUNTIME_CHECK_INPUTS=1 raises an "
-        "error that names the input."
+        "does not check: export it with dynamic_shapes, or pad (the batch) to them. AOTI_RUNTIME_CHECK_INPUTS=1 raises "
+        "an error that names the input."
     )

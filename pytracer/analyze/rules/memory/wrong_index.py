@@ -57,6 +57,7 @@ from pytracer.analyze.naming import introduction
 from pytracer.analyze.rules.base import Description, Judgement
 from pytracer.analyze.rules.fault import StorageFaultRule
 from pytracer.analyze.view import JobView, ProcessView
+from pytracer.decode.types.snapshot import Storage
 from pytracer.report.job import Confidence, Evidence
 
 _EXPLAINED = ("null", "near-null", "in-storage", "stack-guard", "stack")  # by other rules, whatever the arguments are
@@ -114,8 +115,7 @@ class WrongIndex(StorageFaultRule[_Index]):
             + (
                 f"{leads}."
                 if leads is not None
-                else f"row {found.index} of {_tensor(view, found.storage.base)}, which has {found.room} of "
-                f"{count_words(found.scale, 'byte')}, with {_tensor(view, found.twin.base)}"
+                else _of_two(view, found, found.twin)
                 if found.twin is not None
                 else f"index {found.index}{of} leads out of {_tensor(view, found.storage.base)}, with "
                 f"{count_words(found.room, 'element')} of {count_words(found.scale, 'byte')}."
@@ -252,6 +252,14 @@ def _origin(view: ProcessView, found: Formation) -> Iterator[Evidence]:
         yield Evidence(
             "register-value", f"{found.index_at} held {found.index}", register=found.index_at, value=found.index
         )
+
+
+def _of_two(view: ProcessView, found: Formation, twin: Storage) -> str:
+    """The row of both; how far it is where several numbers may be the row's."""
+    small, large = _tensor(view, found.storage.base), _tensor(view, twin.base)
+    if found.scale == 1:
+        return f"{size_words(found.index)} from the start of {small}, as far as it was in {large}."
+    return f"row {found.index} of {small}, which has {found.room} of {count_words(found.scale, 'byte')}, as in {large}."
 
 
 def _opener(view: ProcessView) -> list[str]:
