@@ -23,8 +23,8 @@ def crashed(run: Path, shift: int = 0, row: int = ROW, **more: int) -> Report:
     addr = SMALL + ROW * ROW_BYTES
     return died(
         run, box=box, addr=addr, stack_of=[(s.TORCH_CPU, "at::native::norm_kernel")], python=[("step", s.SCRIPT, 41)],
-        registers={"rdx": addr, "rax": SMALL, "rcx": LARGE + ROW * ROW_BYTES + shift, "r13": row, **more}, code_bytes=LOAD,
-        mappings=[PROGRAM],
+        registers={"rdx": addr, "rax": SMALL, "rcx": LARGE + ROW * ROW_BYTES + shift, "r13": row, **more},
+        code_bytes=LOAD, mappings=[PROGRAM],
     )  # fmt: skip
 
 
