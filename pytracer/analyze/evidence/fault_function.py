@@ -30,6 +30,9 @@ _HELPERS = re.compile(
     r"at::impl::|at::detail::|_Unwind|__cxa_|__clang_call_terminate)"
 )
 _HEADERS = re.compile(r"^/usr/include/|^/usr/lib/gcc/|/torch/include/")
+# What torch.compile makes: its folder, the hashes that name its files (torch 2.13, _inductor/codecache.py), its functions.
+_GENERATED = re.compile(r"/torchinductor_[^/]+/|(?:^|/)c[a-z2-7]{51}\.[\w.]+$")
+_GENERATED_NAME = re.compile(r"^(?:cpp|triton)_(?:fused|poi|red|per)\w*?_(?P<operators>[a-z]\w*?)_\d+\b")
 _KERNEL = re.compile(r"^at::(native|functorch|sparse|quantized|cpu)::|^torch::(csrc|jit|nn)")
 
 
@@ -53,6 +56,9 @@ def fault_function(view: ProcessView) -> NativeFunction | None:
     first = frames[0] if frames else None
     if first is None:
         return None
+    generated = next((frame for frame in frames if not _is_helper(frame)), None)
+    if generated is not None and is_generated(generated):
+        return _of_generated(generated)
     own = next((frame for frame in frames if is_own_frame(frame)), None)
     if own is not None and (own is first or all(_is_helper(frame) for frame in frames[: frames.index(own)])):
         return _of(own)
@@ -103,12 +109,25 @@ def _is_helper(frame: NativeFrame) -> bool:
 
 
 def is_own_frame(frame: NativeFrame) -> bool:
-    """Of a library that the program, or a package other than torch, brought."""
+    """Of a library that the program, or a package other than torch, brought; not what torch.compile made."""
     image = image_name(frame.image)
-    if image in ("", "?") or _SYSTEM.match(image) or _PYTHON.match(image) or _TORCH.match(image):
+    if is_generated(frame) or image in ("", "?") or _SYSTEM.match(image) or _PYTHON.match(image) or _TORCH.match(image):
         return False
     name = function_words(frame.function) if frame.function else ""
     return not _HELPERS.match(name) and not name.startswith(_IN_TORCH)
+
+
+def is_generated(frame: NativeFrame) -> bool:
+    """A kernel that torch.compile made: its names and files say nothing to anybody."""
+    if _GENERATED_NAME.match(frame.function or ""):
+        return True
+    return any(_GENERATED.search(path) for path in (frame.image, *(line.file for line in frame.lines or ())) if path)
+
+
+def _of_generated(frame: NativeFrame) -> NativeFunction:
+    """`a kernel that torch.compile made (abs_mean_mul)`: of what it fused where its name has that."""
+    fused = _GENERATED_NAME.match(frame.function or "")
+    return NativeFunction("a kernel that torch.compile made" + (f" ({fused['operators']})" if fused else ""), own=False)
 
 
 def _of(frame: NativeFrame) -> NativeFunction:

@@ -18,6 +18,9 @@ RUNNER = (TORCH, "at::internal::invoke_parallel<at::parallel_for<void>>(long, lo
 KERNEL = (TORCH, "at::native::(anonymous namespace)::fused_adam_kernel(at::Tensor const&)")
 CALL = (TORCH, "at::_ops::_fused_adam_::redispatch(c10::DispatchKeySet)")
 POOLED = (OWN, "pooled(at::Tensor, std::string)")
+HASH = "czz3tn2xhkcggyp6whnnkkzeuuiw2hmwjp5gbqa36xufmles5vha"
+GENERATED = (f"/tmp/torchinductor_user/cz/{HASH}.main.so", "kernel._omp_fn.0")
+PACKAGED = (f"/tmp/pkg/{HASH}.wrapper.so", "cpp_fused_abs_mean_mul_0._omp_fn.0")
 EVALUATE = (PYTHON, "_PyEval_EvalFrameDefault")
 
 
@@ -43,6 +46,9 @@ def _operator(monkeypatch: pytest.MonkeyPatch) -> None:
         ((KERNEL, POOLED, EVALUATE), "at::native::(anonymous)::fused_adam_kernel, called by pooled"),
         ((KERNEL, EVALUATE, POOLED), "at::native::(anonymous)::fused_adam_kernel"),  # another call, further out
         ((POOLED, KERNEL, EVALUATE), "pooled"),
+        ((GENERATED, RUNNER, EVALUATE), "a kernel that torch.compile made"),
+        ((PACKAGED, EVALUATE), "a kernel that torch.compile made (abs_mean_mul)"),
+        (((OWN, "kernel"), EVALUATE), "kernel"),  # the program's own, of that name
         ((("?", None), EVALUATE), "aten::_fused_adam_"),  # the name of the library was destroyed
     ],
 )
