@@ -30,9 +30,9 @@ _HELPERS = re.compile(
     r"at::impl::|at::detail::|_Unwind|__cxa_|__clang_call_terminate)"
 )
 _HEADERS = re.compile(r"^/usr/include/|^/usr/lib/gcc/|/torch/include/")
-# What torch.compile makes: its folder, the hashes that name its files (torch 2.13, _inductor/codecache.py), its functions.
+# What torch.compile makes: its folder, files named by hashes (torch 2.13, _inductor/codecache.py), functions.
 _GENERATED = re.compile(r"/torchinductor_[^/]+/|(?:^|/)c[a-z2-7]{51}\.[\w.]+$")
-_GENERATED_NAME = re.compile(r"^(?:cpp|triton)_(?:fused|poi|red|per)\w*?_(?P<operators>[a-z]\w*?)_\d+\b")
+_GENERATED_NAME = re.compile(r"^(?:cpp|triton_[a-z]{3})_fused_(?P<operators>\w+?)_\d+\b")
 _KERNEL = re.compile(r"^at::(native|functorch|sparse|quantized|cpu)::|^torch::(csrc|jit|nn)")
 
 
