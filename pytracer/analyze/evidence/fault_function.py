@@ -29,6 +29,8 @@ _HELPERS = re.compile(
     r"^(std::|__gnu_cxx::|c10::|pybind11::|pytracer::|at::internal::|at::parallel_for|at::Tensor(Base)?::|operator |"
     r"at::impl::|at::detail::|_Unwind|__cxa_|__clang_call_terminate)"
 )
+# glibc's copies of one function for processors: `__memset_avx512_unaligned_erms` is memset().
+_LIBC_COPY = re.compile(r"^__(?P<name>(?:mem|str|stp|wcs|wmem|raw)[a-z]+)_(?:avx|sse|ssse|evex|erms|generic|sve|asimd)\w*$")
 _HEADERS = re.compile(r"^/usr/include/|^/usr/lib/gcc/|/torch/include/")
 # What torch.compile makes: its folder, files named by hashes (torch 2.13, _inductor/codecache.py), functions.
 _GENERATED = re.compile(r"/torchinductor_[^/]+/|(?:^|/)c[a-z2-7]{51}\.[\w.]+$")
@@ -89,7 +91,8 @@ def _of_torch(view: ProcessView, frames: list[NativeFrame]) -> NativeFunction | 
     named = next((frame for frame in frames if frame.function), None)
     if named is None or (named is not frames[0] and frames[0].function is None):
         return None
-    return NativeFunction(function_words(named.function or ""), own=False)
+    copy = _LIBC_COPY.match(named.function or "")
+    return NativeFunction(f"{copy['name']}()" if copy else function_words(named.function or ""), own=False)
 
 
 def _called_by_python(view: ProcessView) -> Iterator[NativeFrame]:
