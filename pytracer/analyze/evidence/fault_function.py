@@ -30,7 +30,9 @@ _HELPERS = re.compile(
     r"at::impl::|at::detail::|_Unwind|__cxa_|__clang_call_terminate)"
 )
 # glibc's copies of one function for processors: `__memset_avx512_unaligned_erms` is memset().
-_LIBC_COPY = re.compile(r"^__(?P<name>(?:mem|str|stp|wcs|wmem|raw)[a-z]+)_(?:avx|sse|ssse|evex|erms|generic|sve|asimd)\w*$")
+_LIBC_COPY = re.compile(
+    r"^__(?P<name>(?:mem|str|stp|wcs|wmem|raw)[a-z]+)_(?:avx|sse|ssse|evex|erms|generic|sve|asimd)\w*$"
+)
 _HEADERS = re.compile(r"^/usr/include/|^/usr/lib/gcc/|/torch/include/")
 # What torch.compile makes: its folder, files named by hashes (torch 2.13, _inductor/codecache.py), functions.
 _GENERATED = re.compile(r"/torchinductor_[^/]+/|(?:^|/)c[a-z2-7]{51}\.[\w.]+$")
