@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
+from pytracer.analyze.evidence.program_syntax import called_name
 from pytracer.analyze.evidence.waits import end_of
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.parts import is_library_file, python_frame
@@ -49,11 +50,12 @@ class CrossedLocks:
     @property
     def advice(self) -> str:
         """One order for both."""
-        (wanted,), (held,) = self._shared(self.first, self.second), self._shared(self.second, self.first)
+        first, second = self.first, self.second
+        (wanted,), (held,) = self._shared(first, second), self._shared(second, first)
         return (
-            f"Take the two locks in one order everywhere: line {self.first.at.line} takes `{wanted}` inside of `{held}` "
-            f"(line {self.first.holds[held]}), line {self.second.at.line} `{held}` inside of `{wanted}` (line "
-            f"{self.second.holds[wanted]}). Or leave the first `with` before the second lock is taken."
+            f"Take the two locks in one order everywhere: line {first.at.line} takes `{wanted}` inside of `{held}` (line "
+            f"{first.holds[held]}), line {second.at.line} `{held}` inside of `{wanted}` (line {second.holds[wanted]}). "
+            "Or leave the first `with` before the second lock is taken."
         )
 
     @property
@@ -117,8 +119,8 @@ def _taken_at(tree: ast.Module, line: int) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.With):
             yield from (ast.unparse(item.context_expr) for item in node.items if item.context_expr.lineno == line)
-        elif isinstance(node, ast.Call) and node.lineno == line and isinstance(node.func, ast.Attribute):
-            if node.func.attr == "acquire":
+        elif isinstance(node, ast.Call) and node.lineno == line and called_name(node) == "acquire":
+            if isinstance(node.func, ast.Attribute):
                 yield ast.unparse(node.func.value)
 
 

@@ -18,10 +18,9 @@ def log_stats() -> None:
 
 
 def log_in_order() -> None:
-    with model_lock:
-        with stats_lock:
-            both_hold.wait()
-            time.sleep(100)
+    with model_lock, stats_lock:
+        both_hold.wait()
+        time.sleep(100)
 
 
 def train(waits: bool) -> None:

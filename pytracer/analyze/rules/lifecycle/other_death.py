@@ -94,6 +94,10 @@ _RAISED_AGAIN = (
     "Look for raise() or os.kill() at this place, and for an access to memory: handlers of the program that print a "
     "stack and raise the signal again may hide the fault."
 )
+_SELF_INTERRUPT = (
+    "Look for os.kill(), signal.raise_signal() and _thread.interrupt_main() in the program and its libraries: nobody "
+    "else interrupted it."
+)
 # Signals that end a process which has no handler for them, and are not recorded in it: what they mean, and what to do.
 _NOTICE = (
     "{0} is a notice that ends a program without a handler for it: Slurm sends it before a time limit (--signal={1}), "
@@ -313,10 +317,7 @@ def _interrupted(job: JobView, view: ProcessView) -> _Words:
     if sent.sender_pid == snapshot.pid:
         return (
             "was interrupted by a SIGINT that it had sent to itself",
-            (
-                "Look for os.kill(), signal.raise_signal() and _thread.interrupt_main() in the program and its libraries: "
-                "nobody else interrupted it."
-            ),
+            _SELF_INTERRUPT,
             "the line that sent it",
         )
     return f"was interrupted by SIGINT, sent by {chain_words(job, view, sent)}", _why_sent(job, view, sent), None

@@ -10,8 +10,7 @@ Why it happens: fork() copies one thread only. The threads of an OpenMP pool tha
 the child, whose next parallel region waits for them for ever; nor do threads that held a lock at that moment. A process
 that has put something into a multiprocessing queue ends when that is read, so join() before get() never returns. Two
 threads that take two locks in different orders wait for each other: where the `with` statements of both show that, the
-locks and lines are named. A worker that died or stands still leaves its
-parent waiting.
+locks and lines are named. A worker that died or stands still leaves its parent waiting.
 
 What to do: OpenMP: start children by spawn or forkserver, or call torch.set_num_threads(1) before the first operator
 of the parent. Locks: take them in one order. Queues: pass a timeout to get(), and look at who should have filled it.
