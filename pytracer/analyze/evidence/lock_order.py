@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
-from pytracer.analyze.evidence.program_syntax import called_name
 from pytracer.analyze.evidence.waits import end_of
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.parts import is_library_file, python_frame
@@ -53,8 +52,8 @@ class CrossedLocks:
         first, second = self.first, self.second
         (wanted,), (held,) = self._shared(first, second), self._shared(second, first)
         return (
-            f"Take the two locks in one order everywhere: line {first.at.line} takes `{wanted}` inside of `{held}` (line "
-            f"{first.holds[held]}), line {second.at.line} `{held}` inside of `{wanted}` (line {second.holds[wanted]}). "
+            f"Take the two locks in one order everywhere: line {first.at.line} takes `{wanted}` inside of `{held}` "
+            f"(line {first.holds[held]}), line {second.at.line} `{held}` inside of `{wanted}` (line {second.holds[wanted]}). "
             "Or leave the first `with` before the second lock is taken."
         )
 
@@ -119,9 +118,9 @@ def _taken_at(tree: ast.Module, line: int) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.With):
             yield from (ast.unparse(item.context_expr) for item in node.items if item.context_expr.lineno == line)
-        elif isinstance(node, ast.Call) and node.lineno == line and called_name(node) == "acquire":
-            if isinstance(node.func, ast.Attribute):
-                yield ast.unparse(node.func.value)
+        match node:
+            case ast.Call(func=ast.Attribute(value=lock, attr="acquire"), lineno=at) if at == line:
+                yield ast.unparse(lock)
 
 
 def _held_around(tree: ast.Module, line: int) -> Iterator[tuple[str, int]]:
