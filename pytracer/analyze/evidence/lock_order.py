@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
+from pytracer.analyze.evidence.program_syntax import own_nodes, scope_of
 from pytracer.analyze.evidence.waits import end_of
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.parts import is_library_file, python_frame
@@ -53,8 +54,8 @@ class CrossedLocks:
         (wanted,), (held,) = self._shared(first, second), self._shared(second, first)
         return (
             f"Take the two locks in one order everywhere: line {first.at.line} takes `{wanted}` inside of `{held}` "
-            f"(line {first.holds[held]}), line {second.at.line} `{held}` inside of `{wanted}` (line {second.holds[wanted]}). "
-            "Or leave the first `with` before the second lock is taken."
+            f"(line {first.holds[held]}), line {second.at.line} `{held}` inside of `{wanted}` (line "
+            f"{second.holds[wanted]}). Or leave the first `with` before the second lock is taken."
         )
 
     @property
@@ -125,6 +126,6 @@ def _taken_at(tree: ast.Module, line: int) -> Iterator[str]:
 
 def _held_around(tree: ast.Module, line: int) -> Iterator[tuple[str, int]]:
     """What the `with` statements of its function have entered where that line runs."""
-    for node in ast.walk(tree):
+    for node in own_nodes(scope_of(tree, line)):
         if isinstance(node, ast.With) and node.body[0].lineno <= line <= (node.body[-1].end_lineno or 0):
             yield from ((ast.unparse(item.context_expr), node.lineno) for item in node.items)
