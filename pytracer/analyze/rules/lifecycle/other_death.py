@@ -24,6 +24,7 @@ from pytracer.analyze.address_space.address_info import Place
 from pytracer.analyze.address_space.mapped_file import mapped_file
 from pytracer.analyze.deaths.order import is_interrupt
 from pytracer.analyze.evidence.alignment import needed_alignment
+from pytracer.analyze.evidence.busy import Busy, busy_at
 from pytracer.analyze.evidence.ended_threads import ended_thread_evidence, thread_behind
 from pytracer.analyze.evidence.exit_requests import READ_ARGUMENTS, exit_words, handled_error
 from pytracer.analyze.evidence.oom import oom_trace
@@ -255,7 +256,7 @@ def _words(job: JobView, view: ProcessView, how: _How) -> _Words:
             "why it did",
         ),
         "sent": (
-            f"was ended by {name}, sent by {sender_words(job, view)}{_limit_words(job, deadly_signal(view))}",
+            f"was ended by {name}, sent by {sender_words(job, view)}{_limit_words(job, view)}",
             _advice_sent(job, view),
             None,
         ),
@@ -344,14 +345,24 @@ def _advice_sent(job: JobView, view: ProcessView) -> str:
     return _TERMINAL if lost_terminal(job, view) else _why_sent(job, view, deadly_signal(view))
 
 
+def _busy(job: JobView, view: ProcessView) -> Busy | None:
+    """What it was at when a time limit ended it; nothing where ranks waited for each other."""
+    ended = _signal(view) in _OUTSIDE and not job.waiting.waits and from_time_limit(job, view)
+    return busy_at(view) if ended else None
+
+
 def _limit(job: JobView, sent: Sent | None) -> tuple[str, str] | None:
     """Slurm's time limit, if that is why it sent the signal: whose, and how long."""
     return slurm_time_limit(job) if sent is not None and scheduler_of(sent) is not None else None
 
 
-def _limit_words(job: JobView, sent: Sent | None) -> str:
-    limit = _limit(job, sent)
-    return f", at the time limit of the {limit[0]}{f', {limit[1]}' if limit[1] else ''}" if limit is not None else ""
+def _limit_words(job: JobView, view: ProcessView) -> str:
+    """Whose time was over, and what the process was at."""
+    limit, busy = _limit(job, deadly_signal(view)), _busy(job, view)
+    whose = f"the time limit of the {limit[0]}{f', {limit[1]}' if limit[1] else ''}" if limit is not None else None
+    if busy is None:
+        return f", at {whose}" if whose is not None else ""
+    return f", at {whose or 'a time limit'}; {busy.words}"
 
 
 def _why_sent(job: JobView, view: ProcessView, sent: Sent | None) -> str:
@@ -364,7 +375,9 @@ def _why_sent(job: JobView, view: ProcessView, sent: Sent | None) -> str:
     if sent is not None and scheduler_of(sent) is not None:
         asked = f"`sacct -j {shell_word(job_id)} --format=JobID,State,ExitCode,End,Timelimit`" if job_id else "`sacct`"
         return f"Slurm ended the job step: scancel, its time limit, or preemption. {asked} shows which."
-    frame = waiting_frame(view)
+    frame, busy = waiting_frame(view), _busy(job, view)
+    if busy is not None:
+        return busy.advice
     if frame is None:
         return "Find out why that process sent the signal; the program itself did nothing wrong at this place."
     return (

@@ -1,0 +1,73 @@
+"""What a process was at when a time limit ended it while it was not waiting: a loop, or a function of its native code."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from pytracer._text import shortened
+from pytracer.analyze.evidence.fault_function import NativeFunction, own_function
+from pytracer.analyze.evidence.program_syntax import own_nodes, scope_of
+from pytracer.analyze.evidence.waits import end_of, wait_of, waiting_frame, was_asleep
+from pytracer.analyze.naming import place_words
+from pytracer.analyze.tensors.source_lines import syntax_tree
+from pytracer.analyze.view import ProcessView
+from pytracer.report.job import PythonFrame
+
+_LONGEST = 60
+
+
+@dataclass(frozen=True)
+class Busy:
+    """`at`: the innermost line of the program. `function`: of its native code, which that line had called.
+
+    `loop`: the first line and the condition of the innermost `while` around it whose condition may change.
+    """
+
+    at: PythonFrame
+    function: NativeFunction | None
+    loop: tuple[int, str] | None
+
+    @property
+    def words(self) -> str:
+        """`it was at train.py:5 in sample, in the loop `while len(chosen) < k` (line 4)`."""
+        if self.function is not None:
+            return f"it was in {self.function.words}, called at {place_words(self.at)}"
+        loop = f", in the loop `while {self.loop[1]}` (line {self.loop[0]})" if self.loop is not None else ""
+        return f"it was at {place_words(self.at)}{loop}"
+
+    @property
+    def advice(self) -> str:
+        """Both ways: more time, or a loop without end."""
+        if self.function is not None:
+            look = (
+                f"look at the loops of {self.function.words}, and at the numbers that line {self.at.line} passes to it"
+            )
+        elif self.loop is not None:
+            look = (
+                f"find out whether `{self.loop[1]}` (line {self.loop[0]}) can still become false: print what it reads"
+            )
+        else:
+            return f"Raise the time limit if the program needs longer; it was at {place_words(self.at)} then."
+        return f"If it should have been done by then, {look}. Else raise the time limit."
+
+
+def busy_at(view: ProcessView) -> Busy | None:
+    """None where it waited or slept, or no line of the program is known."""
+    frame, end = waiting_frame(view), end_of(view)
+    if frame is None or frame.line is None or end is None or wait_of(view) is not None or was_asleep(view):
+        return None
+    is_main = end.tid == view.process.snapshot.pid
+    return Busy(frame, own_function(view) if is_main else None, _loop(view, frame, frame.line))
+
+
+def _loop(view: ProcessView, frame: PythonFrame, line: int) -> tuple[int, str] | None:
+    tree = syntax_tree(view.process.snapshot, frame)
+    found = [
+        item
+        for item in own_nodes(scope_of(tree, line) if tree is not None else ast.Module([], []))
+        if isinstance(item, ast.While) and not isinstance(item.test, ast.Constant)
+        if item.lineno <= line <= (item.body[-1].end_lineno or 0)
+    ]
+    last = max(found, key=lambda item: item.lineno, default=None)
+    return (last.lineno, shortened(ast.unparse(last.test), _LONGEST)) if last is not None else None

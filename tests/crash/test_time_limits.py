@@ -1,0 +1,45 @@
+"""A process that a time limit ended while it worked: where it was, and the loop that it was in."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.conditions import needs_compiler, needs_native
+from tests.support.crash import PROGRAMS, line_of, traced_run
+from tests.support.deaths import advice, summary, verdict
+
+pytestmark = needs_native
+PACK = "int pack(int length, int room) { volatile int used = 0; while (length + used > room) used = 0; return used; }"
+
+
+def ended(tmp_path: Path, *how: str) -> tuple[str, str]:
+    command = ["timeout", "3", sys.executable, str(PROGRAMS / "does_not_end.py"), *how]
+    report = traced_run(*command, run=tmp_path / "run").report
+    assert verdict(report) == ("external-kill", "certain")
+    return summary(report), advice(report)
+
+
+def test_loop_whose_condition_may_never_change_is_named(tmp_path: Path) -> None:
+    headline, next_step = ended(tmp_path, "loop")
+    line = line_of("does_not_end.py", "while len(chosen) < count")
+    assert f"in sample, in the loop `while len(chosen) < count` (line {line})" in headline
+    assert f"whether `len(chosen) < count` (line {line}) can still become false" in next_step
+
+
+@needs_compiler
+def test_native_function_that_does_not_return_is_named(tmp_path: Path) -> None:
+    (tmp_path / "pack.c").write_text(PACK, encoding="utf-8")
+    library = tmp_path / "libpack.so"
+    subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", library, tmp_path / "pack.c"], check=True)
+    headline, next_step = ended(tmp_path, "native", str(library))
+    line = line_of("does_not_end.py", ".pack(600, 512)")
+    assert f"it was in pack, called at does_not_end.py:{line} in pack" in headline
+    assert f"the numbers that line {line} passes" in next_step
+
+
+def test_process_that_slept_was_in_no_loop(tmp_path: Path) -> None:
+    """The look-alike: a loop with a condition that sleeps; nothing is said of what it computed."""
+    headline, _ = ended(tmp_path, "sleep")
+    assert "in the loop" not in headline and "it was" not in headline
