@@ -14,19 +14,21 @@ pytestmark = [needs_core, needs_compiler]
 PROGRAM = "ends_itself.py"
 OS_EXIT = line_of(PROGRAM, "os._exit(code)")
 CALL = line_of(PROGRAM, "library.open_device(0)")
+GIVE_UP = line_of(PROGRAM, "give_up(3)")
+BECAUSE = f"Line {GIVE_UP} leads there where `how == 'os_exit'` holds (line {GIVE_UP - 1})"
 
 
 @pytest.mark.parametrize(
-    ("how", "status", "says"),
+    ("how", "status", "says", "because"),
     [
-        ("os_exit", 3, f"os._exit() was called at {PROGRAM}:{OS_EXIT} in give_up"),
-        ("thread", 4, f"os._exit() was called at {PROGRAM}:{OS_EXIT} in give_up"),
-        ("library", 7, f"exit() was called in open_device (libfaults.so), below {PROGRAM}:{CALL} in train"),
-        ("watchdog", 8, "exit() was called in watch (libfaults.so)"),
+        ("os_exit", 3, f"os._exit() was called at {PROGRAM}:{OS_EXIT} in give_up", BECAUSE),
+        ("thread", 4, f"os._exit() was called at {PROGRAM}:{OS_EXIT} in give_up", ""),
+        ("library", 7, f"exit() was called in open_device (libfaults.so), below {PROGRAM}:{CALL} in train", ""),
+        ("watchdog", 8, "exit() was called in watch (libfaults.so)", ""),
     ],
 )
-def test_who_asked_for_the_end_is_named(how: str, status: int, says: str, run: Path) -> None:
-    """Under preload, on any thread and in any language."""
+def test_who_asked_for_the_end_is_named(how: str, status: int, says: str, because: str, run: Path) -> None:
+    """Under preload, on any thread and in any language; with the condition around a line of the program."""
     plain = victim(PROGRAM, how, run=run, way="untraced")
     done = victim(PROGRAM, how, run=run)
     assert (done.status, done.stdout, done.stderr) == (plain.status, plain.stdout, plain.stderr)
@@ -35,6 +37,9 @@ def test_who_asked_for_the_end_is_named(how: str, status: int, says: str, run: P
     assert report.verdict is not None
     assert (report.verdict.class_, report.verdict.confidence) == ("exit", "certain")
     assert report.verdict.summary == f"Process {done.pid} ({PROGRAM}) ended itself with exit status {status}: {says}."
+    assert because in (report.verdict.advice or "") and ("leads there" in (report.verdict.advice or "")) == bool(
+        because
+    )
     assert done.box.crash is None and done.box.ending is not None
     assert done.box.exit_code == status
 

@@ -1,4 +1,4 @@
-"""What a process was at when a time limit ended it while it was not waiting: a loop, or a function of its native code."""
+"""What a process was at when a time limit ended it in mid-work: a loop, or a function of its native code."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from pytracer._text import message_words
+from pytracer.analyze.evidence.exit_condition import exit_condition
 from pytracer.analyze.evidence.phrases import error_at_words
 from pytracer.analyze.known.exceptions import exception_advice
 from pytracer.analyze.naming import place_words
@@ -64,7 +65,9 @@ def exit_words(view: ProcessView, request: ExitRequestReport) -> tuple[str, str,
         return says, READ_ARGUMENTS, None if why else "which option it refused: its output says that"
     text = message_words(request.message.splitlines()[0]) if request.message else None
     says = f"ended itself with exit status {status}: SystemExit{f', {text},' if text else ''} was raised{at}"
-    return says, _ITS_OWN, None if text else "why it did: an exit status carries no reason"
+    condition = exit_condition(view.process.snapshot, request.python_stack or ())
+    advice = f"{condition}: what it printed before may say more." if condition is not None else _ITS_OWN
+    return says, advice, None if text else "why it did: an exit status carries no reason"
 
 
 def _parser(request: ExitRequestReport) -> str | None:

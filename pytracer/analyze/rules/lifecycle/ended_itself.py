@@ -23,6 +23,7 @@ import re
 from dataclasses import dataclass
 
 from pytracer.analyze.deaths.ending import ending_in_mid_work
+from pytracer.analyze.evidence.exit_condition import exit_condition
 from pytracer.analyze.evidence.native_stack import frame_words, functions, image_name, own_frames
 from pytracer.analyze.evidence.phrases import collective_evidence, python_evidence
 from pytracer.analyze.evidence.sent_signals import obeyed
@@ -123,7 +124,10 @@ def _of_watchdog(judgement: Judgement[_Call]) -> Description:
 def _advice(view: ProcessView, call: _Call) -> str:
     if view.process.exit_code == 0:
         return _WITH_0
-    return _NO_THREAD if _OPENMP.search(call.library or "") else _WITH_STATUS
+    if _OPENMP.search(call.library or ""):
+        return _NO_THREAD
+    condition = exit_condition(view.process.snapshot, view.python_stack or ()) if call.library is None else None
+    return f"{condition}: find out why it did. {_WITH_STATUS}" if condition is not None else _WITH_STATUS
 
 
 def _judge(view: ProcessView) -> Judgement[_Call] | None:
