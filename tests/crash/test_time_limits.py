@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.conditions import needs_compiler, needs_native
 from tests.support.crash import PROGRAMS, line_of, traced_run
 from tests.support.deaths import advice, summary, verdict
@@ -37,6 +39,17 @@ def test_native_function_that_does_not_return_is_named(tmp_path: Path) -> None:
     line = line_of("does_not_end.py", ".pack(600, 512)")
     assert f"it was in pack, called at does_not_end.py:{line} in pack" in headline
     assert f"the numbers that line {line} passes" in next_step
+
+
+@pytest.mark.slow
+def test_wait_for_a_loader_names_the_worker_and_its_samples(tmp_path: Path) -> None:
+    command = ["timeout", "12", sys.executable, str(PROGRAMS / "slow_samples.py")]
+    report = traced_run(*command, run=tmp_path / "run").report
+    assert verdict(report) == ("hang", "possible")
+    line = line_of("slow_samples.py", "for batch in")
+    assert f"waited for a batch of its DataLoader at slow_samples.py:{line} in main" in summary(report)
+    assert "had been loading samples 8-11 for" in summary(report)
+    assert "`dataset[i]` for its samples" in advice(report)
 
 
 def test_process_that_slept_was_in_no_loop(tmp_path: Path) -> None:

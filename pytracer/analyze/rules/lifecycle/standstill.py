@@ -25,9 +25,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pytracer._text import list_words
+from pytracer.analyze.deaths.ending import asked_to_end
 from pytracer.analyze.deaths.order import is_interrupt
 from pytracer.analyze.evidence.ended_threads import EndedThread, ended_thread_evidence, thread_behind
 from pytracer.analyze.evidence.handled import Handled, handled_at_end
+from pytracer.analyze.evidence.loaders import loading_words, loading_workers, waits_for_loader
 from pytracer.analyze.evidence.lock_order import CrossedLocks, crossed_locks
 from pytracer.analyze.evidence.sent_signals import deadly_signal
 from pytracer.analyze.evidence.signal_senders import from_time_limit, sender_words
@@ -41,7 +43,7 @@ from pytracer.analyze.evidence.waits import (
     lacks_receiver,
     wait_of,
 )
-from pytracer.analyze.naming import introduction, name_words
+from pytracer.analyze.naming import introduction, name_words, place_words
 from pytracer.analyze.platform.signals import SIGHUP, SIGINT, SIGQUIT, SIGTERM, signal_name
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.view import Death, JobView, ProcessView
@@ -73,6 +75,11 @@ _NOT_PUT = (
     "fails in the queue's own thread, whose traceback goes to stderr, or nowhere if the process is just ending: put "
     "plain data. Or they returned before put(). get(timeout=...), and a look at is_alive(), end such a wait."
 )
+_LOADING = (
+    "Time that batch in one process: `dataset[i]` for its samples, with num_workers=0. If it is only slow, raise the "
+    "time limit, load less per sample, or use more workers; if it does not come back, look at what it waits for there. "
+    "The DataLoader's own `timeout` raises an error that names the worker."
+)
 _BEFORE_NS = 1_000_000_000
 _NAMED = 3
 _LIMIT: dict[WaitKind, str] = {
@@ -99,6 +106,8 @@ class _Standstill:
     gone: tuple[ProcessView, ...] = ()
     """All children of a process that waits for a queue between processes: nobody is left to fill it."""
     locks: CrossedLocks | None = None
+    loading: ProcessView | None = None
+    """The DataLoader worker that was inside a batch for longest, of a process that waited for its loader."""
 
     @property
     def unread(self) -> bool:
@@ -133,7 +142,8 @@ class Standstill:
             gone = _children_gone(job, view) if wait.kind == "queue" and is_between_processes(view) else ()
             locks = crossed_locks(view) if wait.kind == "lock" else None
             handled = handled_at_end(view)
-            found = _Standstill(wait, tuple(chain[:-1]), ended, thread, handled, receiver_ended, gone, locks)
+            loading = next(iter(_loading(job, view)), None) if wait.kind == "queue" else None
+            found = _Standstill(wait, tuple(chain[:-1]), ended, thread, handled, receiver_ended, gone, locks, loading)
             explains = tuple((item.view, "was ended while it stood still") for item in suspects)
             is_sure = found.unread or receiver_ended or bool(gone) or (found.thread is not None and found.thread.sure)
             is_sure = is_sure or (wait.kind == "lock-file" and _nobody_has_it(suspects))
@@ -149,7 +159,8 @@ class Standstill:
         by = sender_words(job, found.ended)
         limit = " at a time limit" if from_time_limit(job, found.ended) else ""
         end = f"{name}{f', sent by {by},' if by else ''} ended {_ended_words(view, found.ended)}{limit}"
-        waited = f"{WAITED[found.wait.kind]}{at_words(found.wait)}{_unread(found)}{_died(found)}"
+        kind = WAITED[found.wait.kind] if found.loading is None else "waited for a batch of its DataLoader"
+        waited = f"{kind}{at_words(found.wait)}{_unread(found)}{_died(found)}"
         return Description(
             f"{introduction(judgement.views)} {waited}; {end}.",
             [
@@ -190,9 +201,24 @@ def _gone_words(gone: Sequence[ProcessView]) -> str:
     return f"; {names} had ended with status {' and '.join(map(str, codes))}, and no other child could fill it"
 
 
+def _loading(job: JobView, view: ProcessView) -> list[ProcessView]:
+    """Its DataLoader workers that were inside a batch when the signal came."""
+    end = asked_to_end(view.process)
+    return loading_workers(job, view, end.mono_ns) if end is not None and waits_for_loader(view) else []
+
+
+def _loading_words(found: _Standstill, worker: ProcessView) -> str:
+    """`; DataLoader worker 0 (pid 8) had been loading samples 0-7 for 9.1 s at data.py:5 in Video.__getitem__`."""
+    end = asked_to_end(found.ended.process)
+    at = f" at {place_words(worker.python_frame)}" if worker.python_frame is not None else ""
+    return f"; {loading_words(worker, end.mono_ns if end is not None else None)}{at}"
+
+
 def _died(found: _Standstill) -> str:
     if found.locks is not None:
         return f"; {found.locks.words}"
+    if found.loading is not None and found.thread is None:
+        return _loading_words(found, found.loading)
     if found.gone and found.thread is None:
         return _gone_words(found.gone)
     if found.thread is not None:
@@ -205,6 +231,8 @@ def _died(found: _Standstill) -> str:
 def _advice(view: ProcessView, found: _Standstill) -> str:
     if found.locks is not None:
         return found.locks.advice
+    if found.loading is not None and found.thread is None:
+        return _LOADING
     kind: WaitKind = "unread-queue" if found.unread else found.wait.kind
     if found.thread is None:
         handled = f"Look at {found.handled.words} first: the program waits on its way out. " if found.handled else ""
