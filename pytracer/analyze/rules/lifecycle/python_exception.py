@@ -34,6 +34,7 @@ from pytracer.analyze.evidence.memory_holders import (
     holder_evidence,
 )
 from pytracer.analyze.evidence.name_origins import meant_words, origin_words, sample_number
+from pytracer.analyze.evidence.other_end import other_end_words
 from pytracer.analyze.evidence.phrases import collective_evidence, error_at_words, torchscript_error
 from pytracer.analyze.evidence.reraised import Reraised, reraised
 from pytracer.analyze.evidence.waits import LET_THREAD_END, ProcessWait, kept_by_thread
@@ -83,7 +84,9 @@ class PythonException:
         view, lost = judgement.found.view, judgement.found.lost
         frame, first = view.python_frame, reraised(view.exception)
         again = f" by {name_words([view])}" if view.index != judgement.views[0].index else ""
-        circumstances = f"{_meant(job, view, first)}{_piled(view)}{_thread(view)}{_kept_words(view)}"
+        circumstances = (
+            f"{_meant(job, view, first)}{_piled(view)}{_thread(view)}{other_end_words(job, view)}{_kept_words(view)}"
+        )
         raised = f"{_words(view, first)}{_at(frame, first, again)}{circumstances}"
         explanation = Explanation() if failed_allocation(view) else _explained(job, view, first)
         fact = explanation.words
