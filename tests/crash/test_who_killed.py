@@ -97,6 +97,14 @@ def test_self_kill_is_named(call: str, tmp_path: Path) -> None:
     assert "ended itself by SIGKILL at own.py:4 in finish." in summary(report)
 
 
+def test_child_that_kills_its_parent_is_named_as_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "parent.py"
+    path.write_text('import os, subprocess\nsubprocess.run(["sh", "-c", f"kill -9 {os.getpid()}; sleep 1"])\n')
+    report = traced_run(sys.executable, path, run=tmp_path / "run").report
+    assert verdict(report) == ("external-kill", "certain")
+    assert "was ended by SIGKILL, sent by its own child, process " in summary(report)
+
+
 def test_dead_process_is_not_blamed_on_a_later_kill(tmp_path: Path) -> None:
     """The look-alike: the child was killed by a process that is not recorded; that a zombie is killed again explains
     nothing.

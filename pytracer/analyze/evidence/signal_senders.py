@@ -166,6 +166,8 @@ def _part(known: ProcessView | None, view: ProcessView, pid: int) -> str:
         return f"{name_words([known])}, process {pid}"
     if pid == view.process.snapshot.ppid:
         return f"its parent, process {pid}"
+    if known is not None and known.process.snapshot.ppid == view.process.snapshot.pid:
+        return f"its own child, process {pid}"
     return f"process {pid}"
 
 
