@@ -94,7 +94,7 @@ def native_lines(stack: Sequence[NativeFrame], cycle: StackCycle | None = None) 
             shown += len(group)
             continue
         taken = group[: 1 if inside else NATIVE_FRAMES - len(lines)]
-        lines.extend(line for frame in taken for line in _native(frame))
+        lines.extend(line for frame in taken for line in (_native(frame)[-1:] if inside else _native(frame)))
         shown += len(taken)
     if shown < len(frames):
         lines.append(f"... {count_words(len(frames) - shown, 'more frame')}")
@@ -204,6 +204,11 @@ def _native(frame: NativeFrame, full: bool = False) -> list[str]:
     name = frame.function or own.function
     if name is None:
         return [*shown, f"{image} + {frame.offset or '?'}{unsure}"]
+    if not full and _INTERPRETER.match(image):
+        return [
+            *shown,
+            f"{_function(name, full)}  {image}{unsure}",
+        ]  # its source says nothing to anybody but its authors
     return [*shown, f"{_function(name, full)}  {_source(own)}{image}{unsure}"]
 
 

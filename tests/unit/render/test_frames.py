@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytracer.render.frames import native_lines, python_lines
-from pytracer.report.job import NativeFrame, PythonFrame
+from pytracer.report.job import NativeFrame, PythonFrame, SourceLine
 
 
 def native(*functions: str | None, image: str = "/x/libtorch.so") -> list[NativeFrame]:
@@ -43,3 +43,13 @@ def test_start_of_the_interpreter_is_not_shown_as_the_program() -> None:
     assert python_lines(main + runpy) == ["main  train.py:2"]
     assert len(python_lines(main + runpy, everything=True)) == 2
     assert python_lines(runpy) == ["_run_code  <frozen runpy>:88"]  # a fault in it has no other line
+
+
+def test_source_of_the_interpreter_is_left_out_of_the_short_stack() -> None:
+    """`os._exit()` is three lines of CPython's own files otherwise; a library of the program keeps its source."""
+    inlined = SourceLine(function="os__exit_impl", file="/tmp/build/Modules/posixmodule.c", line=5664)
+    own = SourceLine(function="os__exit", file="/tmp/build/Modules/clinic/posixmodule.c.h", line=2121)
+    frame = NativeFrame(image="/usr/lib/libpython3.11.so.1.0", function="os__exit", lines=[inlined, own])
+    assert native_lines([frame]) == ["os__exit  libpython3.11.so.1.0"]
+    mine = NativeFrame(image="/x/ops.so", function="run", lines=[SourceLine(function="run", file="/x/ops.c", line=3)])
+    assert native_lines([mine]) == ["run  /x/ops.c:3  ops.so"]
