@@ -21,7 +21,7 @@ from pytracer.decode.symbols import source_lines  # noqa: E402
 from scripts.generated_crashes import _markdown, _with_section, machine  # noqa: E402
 from tests.generated.operator_calls import OperatorProgram, load, program_of  # noqa: E402
 from tests.generated.operator_judge import CallJudged, judge_call  # noqa: E402
-from tests.generated.runner import Runner, build, read_again  # noqa: E402
+from tests.generated.runner import Runner, read_again  # noqa: E402
 from tests.support import debug_information  # noqa: E402
 
 
@@ -33,7 +33,7 @@ def _work(programs: Sequence[OperatorProgram], directory: Path, again: bool, kee
             if (path / "status").exists():
                 yield judge_call(item, read_again(item.program, path))
         return
-    with Runner(directory, build(directory / "libraries")) as runner:
+    with Runner(directory, None) as runner:
         for item in programs:
             died = runner.run(item.program)
             yield judge_call(item, died)

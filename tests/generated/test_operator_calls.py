@@ -10,11 +10,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.conditions import needs_capstone, needs_compiler, needs_native
+from tests.conditions import needs_capstone, needs_native
 from tests.generated.operator_calls import OperatorCall, OperatorProgram, load, named, program_of
 from tests.generated.operator_judge import CallJudged, judge_call
-from tests.generated.runner import Runner, build
-from tests.support.cli import ROOT
+from tests.generated.runner import Runner
 from tests.support.debug_information import debug_information_is_parsed_once
 
 __all__ = ["debug_information_is_parsed_once"]
@@ -39,7 +38,7 @@ def judged(
     tmp_path_factory: pytest.TempPathFactory, debug_information_is_parsed_once: None
 ) -> Iterator[list[CallJudged]]:
     programs = [program_of(call) for call in _chosen()]
-    with Runner(tmp_path_factory.mktemp("calls"), build(ROOT / "build" / "generated" / "libraries")) as runner:
+    with Runner(tmp_path_factory.mktemp("calls"), None) as runner:
         yield [judge_call(item, runner.run(item.program)) for item in programs]
 
 
@@ -75,7 +74,6 @@ def test_chosen_calls_are_stored() -> None:
 @pytest.mark.slow
 @needs_native
 @needs_capstone
-@needs_compiler
 def test_nothing_certain_is_wrong_about_the_chosen_calls(judged: list[CallJudged]) -> None:
     """Class, line and argument."""
     assert [item for item in judged if item.worst] == []
@@ -84,7 +82,6 @@ def test_nothing_certain_is_wrong_about_the_chosen_calls(judged: list[CallJudged
 @pytest.mark.slow
 @needs_native
 @needs_capstone
-@needs_compiler
 def test_chosen_calls_are_explained(judged: list[CallJudged]) -> None:
     """All but one: other processors and versions leave other traces."""
     died: list[OperatorProgram] = [item.item for item in judged if item.class_is != "nothing"]

@@ -39,19 +39,6 @@ void consider(Best (&best)[kKinds], uint64_t addr, Kind covering, const StorageL
   slot = {true, thread, life};
 }
 
-StorageLifetime as_freed(const LiveStorage& slot, uint64_t key) {
-  StorageLifetime life{};
-  life.base = key & kKeyAddrMask;
-  life.nbytes = slot.size_thread & kSizeMask;
-  life.alloc_thread = static_cast<uint16_t>(slot.size_thread >> 48);
-  life.alloc_site_id = slot.site_id;
-  life.alloc_site_where = slot.site_where;
-  life.alloc_epoch = life.free_epoch = slot.epoch;
-  life.alloc_sequence = life.free_sequence = slot.sequence;
-  life.origin = static_cast<uint32_t>(key >> kKeyOriginShift & kKeyOriginMask);
-  return life;
-}
-
 void consider_external(Best (&best)[kKinds], uint64_t addr) {
   ExternalAllocation* slots = g_box.external.load(std::memory_order_acquire);
   for (uint32_t i = 0; slots != nullptr && i < kExternalAllocations; i++) {
@@ -73,6 +60,19 @@ void consider_external(Best (&best)[kKinds], uint64_t addr) {
 
 }  // namespace
 
+StorageLifetime lifetime_of(const LiveStorage& slot, uint64_t key) noexcept {
+  StorageLifetime life{};
+  life.base = key & kKeyAddrMask;
+  life.nbytes = slot.size_thread & kSizeMask;
+  life.alloc_thread = static_cast<uint16_t>(slot.size_thread >> 48);
+  life.alloc_site_id = slot.site_id;
+  life.alloc_site_where = slot.site_where;
+  life.alloc_epoch = life.free_epoch = slot.epoch;
+  life.alloc_sequence = life.free_sequence = slot.sequence;
+  life.origin = static_cast<uint32_t>(key >> kKeyOriginShift & kKeyOriginMask);
+  return life;
+}
+
 void write_storage_hits(uint64_t addr) noexcept {
   Best best[kKinds];
   for (uint32_t t = 0; t < g_box.tier_count.load(std::memory_order_acquire); t++) {
@@ -85,7 +85,7 @@ void write_storage_hits(uint64_t addr) noexcept {
       LiveStorage slot;
       copy_racing(slot, tier.slots[i]);
       if (!key.is_still(before)) continue;  // changed under us
-      StorageLifetime life = as_freed(slot, before);
+      StorageLifetime life = lifetime_of(slot, before);
       consider(best, addr, kLiveCovering, life, life.alloc_thread);
     }
   }

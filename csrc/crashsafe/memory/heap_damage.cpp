@@ -1,0 +1,75 @@
+#include "crashsafe/memory/heap_damage.h"
+
+#include "crashsafe/file/black_box.h"
+#include "crashsafe/file/seq_slot.h"
+#include "crashsafe/memory/storage_lookup.h"
+#include "crashsafe/platform/safe_read.h"
+
+#include <cstring>
+
+namespace pytracer::crashsafe {
+namespace {
+
+using namespace blackbox;
+
+// glibc 2.17 to 2.41, malloc/malloc.c: the word before a block is its size, a multiple of 16, with three flags. The next block begins there.
+constexpr uint64_t kWord = 8, kHeader = 2 * kWord, kFlags = 7, kMmapped = 2, kUnusedBit = 8, kLeastChunk = 32;
+constexpr uint64_t kSpare = 64;  // what posix_memalign() may leave behind the block, and more
+constexpr uint32_t kLargestChunkLog2 = 40;
+constexpr uint64_t kSizeMask = 0x0000ffffffffffffull;
+constexpr uint32_t kLargestTier = 19, kMost = 4;
+constexpr uint32_t kOverrun = 7;  // StorageHit.kind
+
+bool is_malloc_size(uint64_t word) {
+  if ((word & kUnusedBit) != 0 || word >> kLargestChunkLog2 != 0) return false;
+  return (word & ~kFlags) >= kLeastChunk || word == 0x11 || word == 1;  // the last two: where an arena ends
+}
+
+enum class Behind { kUnknown, kSound, kOverwritten };
+
+Behind behind(uint64_t base, uint64_t nbytes, uint64_t& word) {
+  uint64_t own = 0;
+  if (nbytes == 0 || base % kHeader != 0 || !read_value(own, base - kWord) || !is_malloc_size(own) || (own & kMmapped) != 0) return Behind::kUnknown;
+  uint64_t size = own & ~kFlags;
+  if (size < nbytes + kWord || size > nbytes + kWord + kSpare) return Behind::kUnknown;  // of another allocator, or overwritten itself
+  if (!read_value(word, base - kHeader + size + kWord)) return Behind::kUnknown;
+  return is_malloc_size(word) ? Behind::kSound : Behind::kOverwritten;
+}
+
+void add(const LiveStorage& slot, uint64_t key, uint64_t word) {
+  CrashHeader& crash = *g_box.crash.data;
+  if (crash.hit_count >= g_box.hits.items) return;
+  StorageLifetime life = lifetime_of(slot, key);
+  StorageHit& hit = g_box.hits.data[crash.hit_count];
+  hit = {kOverrun, life.alloc_thread, word, {}};
+  memcpy(hit.lifetime, &life, sizeof life);
+  crash.hit_count++;
+}
+
+}  // namespace
+
+void write_overrun_storages() noexcept {
+  CrashHeader& crash = *g_box.crash.data;
+  uint32_t before = crash.hit_count;
+  uint64_t sound = 0;
+  for (uint32_t t = 0; t < g_box.tier_count.load(std::memory_order_acquire); t++) {
+    const Tier& tier = g_box.tiers[t];
+    if (tier.log2_slots > kLargestTier) break;
+    for (uint64_t i = 0; i <= tier.mask; i++) {
+      SeqNumber key(tier.slots[i].key);
+      uint64_t shown = key.begin_read();
+      if ((shown & kKeyStateMask) != kKeyLive) continue;
+      LiveStorage slot;
+      copy_racing(slot, tier.slots[i]);
+      if (!key.is_still(shown)) continue;  // changed under us
+      uint64_t word = 0;
+      Behind is = behind(shown & kKeyAddrMask, slot.size_thread & kSizeMask, word);
+      if (is == Behind::kSound) sound++;
+      // Still live after both reads: another thread may have freed it meanwhile.
+      if (is == Behind::kOverwritten && key.is_still(shown) && crash.hit_count - before < kMost) add(slot, shown, word);
+    }
+  }
+  if (sound == 0) crash.hit_count = before;  // nothing here shows that the allocator is glibc's
+}
+
+}  // namespace pytracer::crashsafe

@@ -1,0 +1,10 @@
+// Live storages behind which the heap is overwritten: glibc's malloc() notes the size of each block before it, right behind the one before.
+#pragma once
+
+namespace pytracer::crashsafe {
+
+/// Crash step: adds the live storages of malloc() behind whose block no size is that malloc() writes to STORAGE_HITS, lowest address first seen.
+/// Nothing where another allocator is in use, or above 2^19 slots.
+void write_overrun_storages() noexcept;
+
+}  // namespace pytracer::crashsafe
