@@ -25,13 +25,13 @@ CUDA_STAMP := $(CUDA_VENV)/.torch-$(subst /,_,$(subst =,_,$(CUDA_TORCH)))
 CUDA_TREE := build/cuda-tree
 ASAN_TREE := build/asan-tree
 TSAN_TREE := build/tsan-tree
-ALL_TESTS := not full_matrix and not every_job and not every_row and not every_home
+ALL_TESTS := not full_matrix and not every_job and not every_row and not every_home and not every_case
 SOURCES := $(shell find csrc -type f) CMakeLists.txt CMakePresets.json setup.py pyproject.toml
 BUILD_TOOLS := "setuptools>=77" "cmake>=3.21" "ninja>=1.11" wheel
 FORMATTED_CPP := $(filter-out csrc/blackbox/layout.h,$(filter %.cpp %.h,$(SOURCES) $(shell find tests/fakecuda -type f)))
 FORMATTED_PY := pytracer scripts benchmarks examples tests setup.py
 
-.PHONY: demo test test-slow test-all test-crash test-generated test-harm test-peers test-homes test-distributed test-integrations test-browser test-cuda build-cuda build-aarch64 test-aarch64 test-asan test-tsan fuzz build wheel test-wheel test-corners matrix lint format docs bench soak instructions clean help tools
+.PHONY: demo test test-slow test-all test-crash test-corpus test-generated test-harm test-peers test-homes test-distributed test-integrations test-browser test-cuda build-cuda build-aarch64 test-aarch64 test-asan test-tsan fuzz build wheel test-wheel test-corners matrix lint format docs bench soak instructions clean help tools
 .DEFAULT_GOAL := help
 
 help:
@@ -40,6 +40,7 @@ help:
 	@echo "make test-slow  the tests that make test leaves out      (the same); make test-all: both"
 	@echo "make test-crash  the whole crash matrix, and its table  (ARGS='-k name', ARGS='--write docs/measurements/crash-matrix.md')"
 	@echo "make test-harm  traced programs against untraced ones   (ARGS='-k waits --times 20', ARGS='--write docs/measurements/harm.md')"
+	@echo "make test-corpus  all crashes from public issues      (ARGS='-k name')"
 	@echo "make test-generated  2,000 crashes with known cause       (ARGS='--seeds 17', ARGS='--write docs/measurements/calibration.md')"
 	@echo "make test-peers  other projects' tests and programs     (ARGS=--quick, ARGS='OpenJDK', ARGS='--all --write docs/measurements/peers.md')"
 	@echo "make test-homes  six deaths in each launcher and framework  (ARGS='-k torchrun', ARGS='--times 3 --write docs/measurements/homes.md')"
@@ -86,6 +87,10 @@ test-all: test test-slow
 # Every kind of death x thread x state x way to record, each a process that dies.
 test-crash: build
 	$(BIN)/python scripts/crash_matrix.py -n $(JOBS) $(ARGS)
+
+# Every crash of public issues that is re-made in tests/corpus; make test-slow has the first ones, and one in three of the others.
+test-corpus: build
+	$(BIN)/python -m pytest tests/corpus -n $(JOBS) -m "" --dist worksteal $(ARGS)
 
 # 2,000 crashes with known cause: how sure the reports were, and how often they were right. Half an hour to an hour. ARGS='--seeds 17'
 # runs one, ARGS='--write docs/measurements/calibration.md' writes the tables.

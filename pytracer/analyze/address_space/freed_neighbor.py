@@ -1,4 +1,4 @@
-"""A freed block behind a live storage: an access that ran past the end of the live one meets it first on the heap.
+"""A freed block that an access ended in: meant, or met by one that ran past the end of a live storage.
 
 That an address lies in a freed block says where an access ended, not where it was counted from. Who uses memory after
 it was freed has its address: of its first byte, as a rule.
@@ -12,17 +12,20 @@ from dataclasses import dataclass
 from pytracer.analyze.address_space.address_info import Place
 from pytracer.analyze.address_space.lookup import AddressSpace
 from pytracer.analyze.address_space.neighbors import covers
-from pytracer.analyze.address_space.referrers import STATE_REGISTERS, stack_words
+from pytracer.analyze.address_space.referrers import STATE_REGISTERS, memory_words, stack_words
 from pytracer.decode.types.snapshot import Crash, Storage
 
 _GAP_BYTES = 4096  # headers of the heap and what alignment leaves
 _LEAST_STEP_BYTES = 4096  # any address of a vector instruction is a multiple of a smaller one
+_FIRST_BYTES = 64  # of a block: what one access of its first element touches
+_LEAST_STEPS = 8  # fewer are a number that any stack holds
 
 
 @dataclass(frozen=True)
 class FreedNeighbor:
-    """`live` ends right before the freed block, and its first byte was held, which that of the block was not.
+    """A live storage of which a pointer was held, and nothing of the first byte of the freed block.
 
+    Either `live` ends right before the freed block, and its first byte was held; or `steps` was held as well.
     `step_bytes`: a pointer into `live` was so far from its start, and one into the freed block, or the address itself,
     `steps` times as far: rows or planes of the live one. None where nothing shows that.
     """
@@ -32,8 +35,29 @@ class FreedNeighbor:
     steps: int
 
 
+def may_be_counted_from_elsewhere(space: AddressSpace, place: Place) -> bool:
+    """Whether a pointer into a live storage was held, and nothing that had the address of the freed one.
+
+    The freed storage's address is held by an access at its first byte, by a word near registers or on the stack, and
+    by a variable.
+    """
+    crash, storage = space.snapshot.crash, place.storage
+    if crash is None or storage is None:
+        return False
+    held = set(_held(crash))
+    first = range(storage.base, storage.base + _FIRST_BYTES)
+    addresses = (place.addr, *(other.fault_addr for other in crash.also_crashed))
+    meant = (
+        any(addr in first for addr in addresses)
+        or storage.base in held
+        or any(word == storage.base for _, word in memory_words(crash))
+        or any(holder.base == storage.base for holder in crash.holders)
+    )
+    return not meant and any(space.live_around(value) is not None for value in held)
+
+
 def freed_neighbor(space: AddressSpace, place: Place) -> FreedNeighbor | None:
-    """None where the start of the freed block was at hand, or no live storage ends right before it."""
+    """None where the start of the freed block was at hand, or nothing leads there from one live storage."""
     crash, freed = space.snapshot.crash, place.storage
     if crash is None or freed is None or place.kind != "freed-storage":
         return None
@@ -42,20 +66,39 @@ def freed_neighbor(space: AddressSpace, place: Place) -> FreedNeighbor | None:
         return None
     before = {storage for value in held if (storage := space.live_around(value)) is not None and storage.base == value}
     close = [item for item in before if 0 <= freed.base - (item.base + item.nbytes) < _GAP_BYTES]
-    if len(close) != 1:
-        return None
-    live = close[0]
-    inside = sorted(value - live.base for value in held if live.base < value and covers(live, value))
-    reached = [place.addr, *(value for value in held if covers(freed, value))]
-    for step in inside:
+    if len(close) == 1:
+        return next(_steps(close[0], held, place), FreedNeighbor(close[0], None, 0))
+    return _farther(space, held, place)
+
+
+def _farther(space: AddressSpace, held: set[int], place: Place) -> FreedNeighbor | None:
+    """Rows of a live storage that is not beside the freed one: their number must have been held as well.
+
+    Storages begin at like offsets in their pages, so that rows of a power of two would lead anywhere.
+    """
+    inside = {storage for value in held if (storage := space.live_around(value)) is not None}
+    found = {
+        item
+        for storage in inside
+        for item in _steps(storage, held, place)
+        if item.step_bytes and item.step_bytes & (item.step_bytes - 1)
+        if item.steps >= _LEAST_STEPS and item.steps in held and item.steps > storage.nbytes // item.step_bytes
+    }
+    return found.pop() if len(found) == 1 else None
+
+
+def _steps(live: Storage, held: set[int], place: Place) -> Iterator[FreedNeighbor]:
+    """Rows of the live storage, a second one of which was held, that lead to the address or into the freed block."""
+    freed = place.storage
+    reached = [place.addr, *(value for value in held if freed is not None and covers(freed, value))]
+    for step in sorted(value - live.base for value in held if live.base < value and covers(live, value)):
         for value in reached:
             steps, rest = divmod(value - live.base, step)
             if step >= _LEAST_STEP_BYTES and rest == 0 and live.nbytes % step == 0:
-                return FreedNeighbor(live, step, steps)
-    return FreedNeighbor(live, None, 0)
+                yield FreedNeighbor(live, step, steps)
 
 
 def _held(crash: Crash) -> Iterator[int]:
-    """What registers and the top of the stack held, and a register that the memory near it is known by."""
+    """What registers and the top of the stack held."""
     yield from (value for name, value in crash.registers.items() if name not in STATE_REGISTERS and name != "cr2")
     yield from (value for _, value in stack_words(crash))

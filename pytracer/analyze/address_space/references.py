@@ -34,7 +34,9 @@ class Holders:
         if crash is None:
             return None
         found: dict[tuple[str, str, object], r.Holder] = {}
-        for item in sorted(self._by_base.get(storage.base, ()), key=_by_closeness):
+        items = self._by_base.get(storage.base, ())
+        others = [item for item in items if not _is_wrapper(item)]
+        for item in sorted(others or items, key=_by_closeness):
             expression = _REGISTERED.sub(r".\1", item.expression)
             holder = r.Holder(
                 expression=expression,
@@ -56,6 +58,11 @@ class Holders:
         stack = next((thread for thread in crash.threads if thread.pthread == item.pthread), None)
         tid = info.tid if info else stack.tid if stack else None
         return "main" if tid == self._snapshot.pid else stack.name if stack else info.name if info else None
+
+
+def _is_wrapper(item: Holder) -> bool:
+    """A frame of ours between two of the program's: it has what its caller passes on."""
+    return item.frame is not None and "/pytracer/record/" in item.frame.file
 
 
 def _by_closeness(item: Holder) -> tuple[bool, int, int, int]:

@@ -40,6 +40,17 @@ def stack_words(crash: Crash) -> Iterator[tuple[str, int]]:
             yield from ((f"stack+{at - crash.sp:#x}", word) for at, word in _words(block, max(block.addr, crash.sp)))
 
 
+def memory_words(crash: Crash) -> Iterator[tuple[str, int]]:
+    """The recorded words of memory near the registers, without the stack: `[rdi+0x8]` and the value; each once."""
+    told: set[int] = set()  # blocks of neighbouring registers overlap
+    for block in crash.memory:
+        if block.register not in STACK_POINTERS:
+            for addr, word in _words(block, block.addr):
+                if addr not in told:
+                    told.add(addr)
+                    yield f"[{block.register}{addr - block.value:+#x}]", word
+
+
 def _words(block: MemoryBlock, first: int) -> Iterator[tuple[int, int]]:
     """The aligned words of a block, with their addresses."""
     for addr in range(-(-first // WORD_BYTES) * WORD_BYTES, block.addr + len(block.content), WORD_BYTES):
@@ -49,21 +60,10 @@ def _words(block: MemoryBlock, first: int) -> Iterator[tuple[int, int]]:
 
 
 def _held(crash: Crash, place: Place) -> Iterator[PointedBy]:
-    told: set[int] = set()  # blocks of neighbouring registers overlap
-    for name, value in crash.registers.items():
-        if name not in STATE_REGISTERS and _same(place, value):
-            yield PointedBy(what=name, addr=hex_addr(value), says=_says(place, value))
-    for name, value in stack_words(crash):
+    registers = ((name, value) for name, value in crash.registers.items() if name not in STATE_REGISTERS)
+    for name, value in (*registers, *stack_words(crash), *memory_words(crash)):
         if _same(place, value):
             yield PointedBy(what=name, addr=hex_addr(value), says=_says(place, value))
-    for block in crash.memory:
-        if block.register in STACK_POINTERS:
-            continue
-        for addr, value in _words(block, block.addr):
-            if _same(place, value) and addr not in told:
-                told.add(addr)
-                what = f"[{block.register}{addr - block.value:+#x}]"
-                yield PointedBy(what=what, addr=hex_addr(value), says=_says(place, value))
 
 
 def _same(place: Place, value: int) -> bool:

@@ -21,6 +21,7 @@ from pytracer.analyze.deaths.consequences import (
     subject,
 )
 from pytracer.analyze.deaths.ending import ending_in_mid_work, orderly_end
+from pytracer.analyze.evidence.sent_signals import deadly_signal
 from pytracer.analyze.platform.signals import SI_USER, SIGABRT, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, signal_name
 from pytracer.analyze.timeline.order import Absence, absences
 from pytracer.analyze.view import Death, ProcessView, WhyKind, death_signature
@@ -149,13 +150,13 @@ def _that_matter(deaths: list[Death], tree: Tree) -> list[Death]:
 
 def _repeats_its_child(death: Death, deaths: Sequence[Death], tree: Tree) -> bool:
     """Whether a program without Python ended itself by the signal that its child died of: coreutils' timeout."""
-    process, crash = death.view.process, death.view.crash
-    if crash is None or process.snapshot.versions.python is not None or death.nature not in PROMPT:
+    process, sent = death.view.process, deadly_signal(death.view)
+    if sent is None or process.snapshot.versions.python is not None or death.nature not in PROMPT:
         return False
-    if crash.code > 0 or crash.sender_pid != process.snapshot.pid:
+    if sent.sender_pid != process.snapshot.pid:
         return False
     children = {view.index for view in tree.children.get(death.view.index, ())}
-    same = (other for other in deaths if other.view.index in children and other.view.process.signal == crash.signal)
+    same = (other for other in deaths if other.view.index in children and other.view.process.signal == sent.signal)
     return any(not death.surely_before(other) for other in same)
 
 

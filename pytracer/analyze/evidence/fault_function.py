@@ -29,7 +29,14 @@ _HELPERS = re.compile(
     r"^(std::|__gnu_cxx::|c10::|pybind11::|pytracer::|at::internal::|at::parallel_for|at::Tensor(Base)?::|operator |"
     r"at::impl::|at::detail::|_Unwind|__cxa_|__clang_call_terminate)"
 )
+# glibc's copies of one function for processors: `__memset_avx512_unaligned_erms` is memset().
+_LIBC_COPY = re.compile(
+    r"^__(?P<name>(?:mem|str|stp|wcs|wmem|raw)[a-z]+)_(?:avx|sse|ssse|evex|erms|generic|sve|asimd)\w*$"
+)
 _HEADERS = re.compile(r"^/usr/include/|^/usr/lib/gcc/|/torch/include/")
+# What torch.compile makes: its folder, files named by hashes (torch 2.13, _inductor/codecache.py), functions.
+_GENERATED = re.compile(r"/torchinductor_[^/]+/|(?:^|/)c[a-z2-7]{51}\.[\w.]+$")
+_GENERATED_NAME = re.compile(r"^(?:cpp|triton_[a-z]{3})_fused_(?P<operators>\w+?)_\d+\b")
 _KERNEL = re.compile(r"^at::(native|functorch|sparse|quantized|cpu)::|^torch::(csrc|jit|nn)")
 
 
@@ -53,6 +60,9 @@ def fault_function(view: ProcessView) -> NativeFunction | None:
     first = frames[0] if frames else None
     if first is None:
         return None
+    generated = next((frame for frame in frames if not _is_helper(frame)), None)
+    if generated is not None and is_generated(generated):
+        return _of_generated(generated)
     own = next((frame for frame in frames if is_own_frame(frame)), None)
     if own is not None and (own is first or all(_is_helper(frame) for frame in frames[: frames.index(own)])):
         return _of(own)
@@ -83,7 +93,8 @@ def _of_torch(view: ProcessView, frames: list[NativeFrame]) -> NativeFunction | 
     named = next((frame for frame in frames if frame.function), None)
     if named is None or (named is not frames[0] and frames[0].function is None):
         return None
-    return NativeFunction(function_words(named.function or ""), own=False)
+    copy = _LIBC_COPY.match(named.function or "")
+    return NativeFunction(f"{copy['name']}()" if copy else function_words(named.function or ""), own=False)
 
 
 def _called_by_python(view: ProcessView) -> Iterator[NativeFrame]:
@@ -103,12 +114,25 @@ def _is_helper(frame: NativeFrame) -> bool:
 
 
 def is_own_frame(frame: NativeFrame) -> bool:
-    """Of a library that the program, or a package other than torch, brought."""
+    """Of a library that the program, or a package other than torch, brought; not what torch.compile made."""
     image = image_name(frame.image)
-    if image in ("", "?") or _SYSTEM.match(image) or _PYTHON.match(image) or _TORCH.match(image):
+    if is_generated(frame) or image in ("", "?") or _SYSTEM.match(image) or _PYTHON.match(image) or _TORCH.match(image):
         return False
     name = function_words(frame.function) if frame.function else ""
     return not _HELPERS.match(name) and not name.startswith(_IN_TORCH)
+
+
+def is_generated(frame: NativeFrame) -> bool:
+    """A kernel that torch.compile made: its names and files say nothing to anybody."""
+    if _GENERATED_NAME.match(frame.function or ""):
+        return True
+    return any(_GENERATED.search(path) for path in (frame.image, *(line.file for line in frame.lines or ())) if path)
+
+
+def _of_generated(frame: NativeFrame) -> NativeFunction:
+    """`a kernel that torch.compile made (abs_mean_mul)`: of what it fused where its name has that."""
+    fused = _GENERATED_NAME.match(frame.function or "")
+    return NativeFunction("a kernel that torch.compile made" + (f" ({fused['operators']})" if fused else ""), own=False)
 
 
 def _of(frame: NativeFrame) -> NativeFunction:

@@ -129,7 +129,7 @@ class OtherThread:
 
 def other_threads(view: ProcessView) -> list[OtherThread]:
     """The program's other threads at that moment: one of them may hold what is waited for."""
-    end, snapshot = _end(view), view.process.snapshot
+    end, snapshot = end_of(view), view.process.snapshot
     own = waiting_frame(view)
     process = next((item.name for item in snapshot.threads if item.tid == snapshot.pid), None)
     names = {item.pthread: item.name for item in snapshot.threads if item.name != process}  # one without a name has its
@@ -144,7 +144,7 @@ def other_threads(view: ProcessView) -> list[OtherThread]:
 
 def _main_python(view: ProcessView) -> list[PythonFrame] | None:
     """The main thread's stack where another one took the signal: any thread may. None where it is the main thread's."""
-    snapshot, end = view.process.snapshot, _end(view)
+    snapshot, end = view.process.snapshot, end_of(view)
     if end is None or view.is_fault or view.raised or end.tid == snapshot.pid:
         return None
     main = next((item.pthread for item in snapshot.threads if item.tid == snapshot.pid), None)
@@ -154,12 +154,13 @@ def _main_python(view: ProcessView) -> list[PythonFrame] | None:
 
 def _main_native(view: ProcessView) -> Sequence[NativeFrame]:
     """As _main_python: where its stack was taken."""
-    end, pid = _end(view), view.process.snapshot.pid
+    end, pid = end_of(view), view.process.snapshot.pid
     own = next((item.native_stack for item in (end.threads if end is not None else ()) if item.tid == pid), ())
     return [NativeFrame(function=frame.function, image=frame.image) for frame in own]
 
 
-def _end(view: ProcessView) -> Crash | None:
+def end_of(view: ProcessView) -> Crash | None:
+    """The record with the stacks of the end: of the crash, else of the signal that asked the process to end."""
     return view.crash if view.crash is not None else asked_to_end(view.process)
 
 
@@ -236,7 +237,7 @@ def _lacks_threads(view: ProcessView) -> bool:
 
     What a multiprocessing queue sends is sent by a thread of its own.
     """
-    end = _end(view)
+    end = end_of(view)
     if end is None or not was_forked(view):
         return False
     own = [frames for _, frames in end.python_threads if not any(_FEEDER.search(frame.file) for frame in frames)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pytracer._text import size_words, time_words
 from pytracer.analyze.address_space.description import offset_words
-from pytracer.analyze.address_space.freed_neighbor import FreedNeighbor, freed_neighbor
+from pytracer.analyze.address_space.freed_neighbor import FreedNeighbor, freed_neighbor, may_be_counted_from_elsewhere
 from pytracer.analyze.address_space.guard_pool import FOUND
 from pytracer.analyze.evidence.guard_mode import guard_confidence, guard_evidence
 from pytracer.analyze.evidence.phrases import (
@@ -27,6 +27,11 @@ from pytracer.analyze.rules.fault import StorageFaultRule
 from pytracer.analyze.tensors.fsdp_words import earlier_advice, earlier_unit, unit_evidence
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Confidence, Origin
+
+_COUNTED = (
+    "what the address was counted from: nothing held the first byte of the freed storage, and something a pointer into "
+    "a live one"
+)
 
 
 class FreedMemoryRule(StorageFaultRule[Release | None]):
@@ -69,7 +74,7 @@ class FreedMemoryRule(StorageFaultRule[Release | None]):
 
 
 def _confidence(view: ProcessView) -> Confidence:
-    """Certain only when the handler saw it, and the address was in no mapping at all."""
+    """Certain only when the handler saw it, in no mapping at all, and nothing live may have led there."""
     place = view.place
     exact = guard_confidence(view)
     if exact is not None:
@@ -81,7 +86,8 @@ def _confidence(view: ProcessView) -> Confidence:
     if _neighbor(view) is not None:
         return "possible"
     unmapped = view.signal is not None and view.signal.code == "SEGV_MAPERR"
-    return "certain" if unmapped and place.found in ("exact", "register") else "likely"
+    seen = unmapped and place.found in ("exact", "register")
+    return "certain" if seen and not _counted_from_elsewhere(view) else "likely"
 
 
 def _where(view: ProcessView) -> str:
@@ -127,11 +133,16 @@ def _neighbor(view: ProcessView) -> FreedNeighbor | None:
 def _ran_in(view: ProcessView) -> str | None:
     found = _neighbor(view)
     if found is None:
-        return None
+        return _COUNTED if _counted_from_elsewhere(view) else None
     return (
         f"proof that it was not an access past the end of the live storage of {size_words(found.live.nbytes)} before "
         "it: nothing held the first byte of the freed one"
     )
+
+
+def _counted_from_elsewhere(view: ProcessView) -> bool:
+    place = view.place
+    return place is not None and place.found != FOUND and may_be_counted_from_elsewhere(view.space, place)
 
 
 def _older(view: ProcessView) -> str | None:

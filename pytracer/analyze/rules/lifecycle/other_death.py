@@ -36,7 +36,7 @@ from pytracer.analyze.evidence.phrases import (
     python_evidence,
     storage_evidence,
 )
-from pytracer.analyze.evidence.sent_signals import Sent, deadly_signal, last_request, obeyed
+from pytracer.analyze.evidence.sent_signals import Sent, deadly_signal, last_request, obeyed, sent_signals
 from pytracer.analyze.evidence.sigkill import elimination
 from pytracer.analyze.evidence.signal_senders import (
     chain_words,
@@ -54,6 +54,7 @@ from pytracer.analyze.evidence.timers import TIMERS, timer_advice, timer_words, 
 from pytracer.analyze.evidence.waits import wait_of, waiting_frame
 from pytracer.analyze.naming import introduction, place_words
 from pytracer.analyze.platform.signals import (
+    SI_KERNEL,
     SIGBUS,
     SIGFPE,
     SIGHUP,
@@ -92,6 +93,10 @@ _OF_FAULTS = (SIGSEGV, SIGBUS, SIGFPE, SIGILL)
 _RAISED_AGAIN = (
     "Look for raise() or os.kill() at this place, and for an access to memory: handlers of the program that print a "
     "stack and raise the signal again may hide the fault."
+)
+_SELF_INTERRUPT = (
+    "Look for os.kill(), signal.raise_signal() and _thread.interrupt_main() in the program and its libraries: nobody "
+    "else interrupted it."
 )
 # Signals that end a process which has no handler for them, and are not recorded in it: what they mean, and what to do.
 _NOTICE = (
@@ -184,7 +189,7 @@ def _judge(job: JobView, view: ProcessView) -> Judgement[_How]:
         verdict_class, confidence = "python-exception", "likely"
     if how == "by-default":
         verdict_class = _BY_DEFAULT[_signal(view) or 0][0]
-        confidence = "certain" if was_sent_by_timer(view) else "likely"
+        confidence = "certain" if _by_kernel(view) else "likely"
     return Judgement(verdict_class, confidence, (view,), how)
 
 
@@ -243,11 +248,7 @@ def _words(job: JobView, view: ProcessView, how: _How) -> _Words:
     number = _signal(view)
     name = signal_name(number) if number is not None else "a signal"
     words: dict[_How, _Words] = {
-        "interrupted": (
-            "was interrupted (SIGINT)",
-            "The program itself did not fail; if nobody pressed Ctrl-C, find out who sent the signal.",
-            None,
-        ),
+        "interrupted": _interrupted(job, view),
         "sent-itself": (
             f"sent {name} to itself",
             _RAISED_AGAIN if number in _OF_FAULTS else "Look for raise(), os.kill() or os.abort() at this place.",
@@ -289,9 +290,37 @@ def _by_default(view: ProcessView, number: int, name: str) -> _Words:
     _, why, advice = _BY_DEFAULT.get(number, ("unknown", "", ""))
     if number in TIMERS:
         why, advice = timer_words(view, number), timer_advice(view)
-    missing = None if was_sent_by_timer(view) else "who sent it: this signal is not recorded"
+    missing = None if _by_kernel(view) else "who sent it: this signal is not recorded"
     at = f" at {place_words(view.python_frame)}" if number in TIMERS and view.python_frame is not None else ""
     return f"was ended by {name}{at}, {why}", advice, missing
+
+
+def _by_kernel(view: ProcessView) -> bool:
+    """Whether the kernel itself sent it: at a limit of the process's, or for its timer."""
+    sent = deadly_signal(view)
+    return was_sent_by_timer(view) or (sent is not None and sent.code == SI_KERNEL)
+
+
+def _interrupted(job: JobView, view: ProcessView) -> _Words:
+    """By a terminal, by another process, or by itself. Python handles it, and raises it again at the program's end."""
+    snapshot = view.process.snapshot
+    seen = sent_signals(snapshot, SIGINT)
+    sent = next((item for item in reversed(seen) if item.handled), seen[-1] if seen else None)
+    if sent is None:
+        return (
+            "was interrupted (SIGINT)",
+            "The program itself did not fail; if nobody pressed Ctrl-C, find out who sent the signal.",
+            None,
+        )
+    if sent.code == SI_KERNEL:
+        return "was interrupted from its terminal (SIGINT)", "Somebody pressed Ctrl-C: the program did not fail.", None
+    if sent.sender_pid == snapshot.pid:
+        return (
+            "was interrupted by a SIGINT that it had sent to itself",
+            _SELF_INTERRUPT,
+            "the line that sent it",
+        )
+    return f"was interrupted by SIGINT, sent by {chain_words(job, view, sent)}", _why_sent(job, view, sent), None
 
 
 def _asked(job: JobView, view: ProcessView) -> _Words:

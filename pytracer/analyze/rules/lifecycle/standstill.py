@@ -9,8 +9,8 @@ waited for. So is the exception that the program was handling: a `with` or `fina
 Why it happens: fork() copies one thread only. The threads of an OpenMP pool that the parent had used do not exist in
 the child, whose next parallel region waits for them for ever; nor do threads that held a lock at that moment. A process
 that has put something into a multiprocessing queue ends when that is read, so join() before get() never returns. Two
-threads that take two locks in different orders wait for each other. A worker that died or stands still leaves its
-parent waiting.
+threads that take two locks in different orders wait for each other: where the `with` statements of both show that, the
+locks and lines are named. A worker that died or stands still leaves its parent waiting.
 
 What to do: OpenMP: start children by spawn or forkserver, or call torch.set_num_threads(1) before the first operator
 of the parent. Locks: take them in one order. Queues: pass a timeout to get(), and look at who should have filled it.
@@ -28,6 +28,7 @@ from pytracer._text import list_words
 from pytracer.analyze.deaths.order import is_interrupt
 from pytracer.analyze.evidence.ended_threads import EndedThread, ended_thread_evidence, thread_behind
 from pytracer.analyze.evidence.handled import Handled, handled_at_end
+from pytracer.analyze.evidence.lock_order import CrossedLocks, crossed_locks
 from pytracer.analyze.evidence.sent_signals import deadly_signal
 from pytracer.analyze.evidence.signal_senders import from_time_limit, sender_words
 from pytracer.analyze.evidence.wait_advice import ADVICE, wait_advice
@@ -97,6 +98,7 @@ class _Standstill:
     """Whether a pool's thread that receives results is missing."""
     gone: tuple[ProcessView, ...] = ()
     """All children of a process that waits for a queue between processes: nobody is left to fill it."""
+    locks: CrossedLocks | None = None
 
     @property
     def unread(self) -> bool:
@@ -129,7 +131,9 @@ class Standstill:
             receiver_ended = wait.kind == "pool" and lacks_receiver(view)
             thread = thread_behind(view, wait)
             gone = _children_gone(job, view) if wait.kind == "queue" and is_between_processes(view) else ()
-            found = _Standstill(wait, tuple(chain[:-1]), ended, thread, handled_at_end(view), receiver_ended, gone)
+            locks = crossed_locks(view) if wait.kind == "lock" else None
+            handled = handled_at_end(view)
+            found = _Standstill(wait, tuple(chain[:-1]), ended, thread, handled, receiver_ended, gone, locks)
             explains = tuple((item.view, "was ended while it stood still") for item in suspects)
             is_sure = found.unread or receiver_ended or bool(gone) or (found.thread is not None and found.thread.sure)
             is_sure = is_sure or (wait.kind == "lock-file" and _nobody_has_it(suspects))
@@ -151,6 +155,7 @@ class Standstill:
             [
                 *(_evidence(item, wait) for item, wait in found.waiting),
                 *ended_thread_evidence(view),
+                found.locks.evidence if found.locks is not None else None,
                 found.handled.evidence if found.handled is not None else None,
             ],
             _advice(view, found) + _meanwhile(view, found),
@@ -186,6 +191,8 @@ def _gone_words(gone: Sequence[ProcessView]) -> str:
 
 
 def _died(found: _Standstill) -> str:
+    if found.locks is not None:
+        return f"; {found.locks.words}"
     if found.gone and found.thread is None:
         return _gone_words(found.gone)
     if found.thread is not None:
@@ -196,6 +203,8 @@ def _died(found: _Standstill) -> str:
 
 
 def _advice(view: ProcessView, found: _Standstill) -> str:
+    if found.locks is not None:
+        return found.locks.advice
     kind: WaitKind = "unread-queue" if found.unread else found.wait.kind
     if found.thread is None:
         handled = f"Look at {found.handled.words} first: the program waits on its way out. " if found.handled else ""
@@ -204,7 +213,7 @@ def _advice(view: ProcessView, found: _Standstill) -> str:
 
 
 def _meanwhile(view: ProcessView, found: _Standstill) -> str:
-    return meanwhile_words(view, found.wait) if found.thread is None else ""
+    return meanwhile_words(view, found.wait) if found.thread is None and found.locks is None else ""
 
 
 def _ended_words(view: ProcessView, ended: ProcessView) -> str:

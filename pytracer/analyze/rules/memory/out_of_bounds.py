@@ -11,7 +11,8 @@ What to do: compare the sizes and the dtype that the native code assumes with th
 How it can be wrong: without an index register, the nearest storage is a guess. Only accesses that leave mapped memory
 fault, so that an overrun of fewer bytes than a page usually goes unnoticed, and the storage that was overrun may be
 another one in the same pages; below `--guard` each has pages of its own. Where the index is not scaled, it may be the
-difference of two pointers, of which the other one was wrong.
+difference of two pointers, of which the other one was wrong. A freed block that rows of a live storage lead to may
+have been meant itself: its own first byte was held by nothing.
 """
 
 from __future__ import annotations

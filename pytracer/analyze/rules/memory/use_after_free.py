@@ -12,10 +12,12 @@ thread that saves a checkpoint, such as that of torch.distributed.checkpoint.asy
 What to do: keep a reference to the tensor for as long as its memory is used, or take the address again each time.
 
 How it can be wrong: memory that something else mapped into the hole and unmapped again would be blamed on the
-storage that was there before. Small storages are usually not unmapped when freed, so a use of them after free reads
-silently. Both ends below `--guard`, where a freed storage stays inaccessible and its memory is used by nothing else.
-The reason is that of the last owner: a pointer may be older. A tensor that is overwritten while a thread saves it is no
-fault at all, and nothing sees it: the file has old and new values.
+storage that was there before. An access that was counted from a live storage may end in a freed one: where a pointer
+into a live storage was held and the address of the freed one was not, it is likely only; where rows of the live one
+lead exactly there, it is `out-of-bounds`. Small storages are usually not unmapped when freed, so a use of them after
+free reads silently. Both ends below `--guard`, where a freed storage stays inaccessible and its memory is used by
+nothing else. The reason is that of the last owner: a pointer may be older. A tensor that is overwritten while a thread
+saves it is no fault at all, and nothing sees it: the file has old and new values.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytracer.analyze.engine import build_report
+from pytracer.analyze.platform.signals import SI_KERNEL
 from pytracer.decode.types.snapshot import SignalSend
 from pytracer.report.job import Report
 from tests.support import scenarios as s
@@ -248,6 +249,38 @@ def test_signal_that_ends_a_process_without_a_handler_is_explained(
     report = build_report(s.load(run, parent, victim))
     assert verdict(report)[0] == class_
     assert words in summary(report)
+
+
+def test_limit_of_cpu_time_was_enforced_by_the_kernel(run: Path) -> None:
+    """Its signal has no sender to look for; timeout(1), which ends itself by the same one, is not named."""
+    parent = Box(pid=90, ppid=80, argv=["timeout", "60", "python"]).at(900).wait(91, signal=24).signal_seen(24, 90)
+    victim = Box(pid=91, ppid=90, argv=["python", "train.py"]).versions(torch="2.13.0").at(500)
+    victim.signal_seen(24, 0, code=SI_KERNEL)
+    above = Box(pid=80, ppid=1, argv=["sh"]).at(950).wait(90, signal=24).exit(152)
+    report = build_report(s.load(run, above, parent, victim))
+    assert verdict(report) == ("external-kill", "certain")
+    assert [finding.id for finding in report.findings or []].count("other-death") == 1
+    assert not any("not recorded" in item for finding in report.findings or [] for item in finding.missing or [])
+
+
+@pytest.mark.parametrize(
+    ("sender", "code", "words", "next_step"),
+    [
+        (0, SI_KERNEL, "was interrupted from its terminal (SIGINT)", "Ctrl-C"),
+        (91, 0, "was interrupted by a SIGINT that it had sent to itself", "signal.raise_signal()"),
+        (77, 0, "was interrupted by SIGINT, sent by process 77", "why that process sent the signal"),
+    ],
+)
+def test_interrupted_process_names_who_interrupted_it(
+    sender: int, code: int, words: str, next_step: str, run: Path
+) -> None:
+    """Python raises the signal again for itself when the program has ended: that one is not the reason."""
+    parent = Box(pid=90, ppid=80, argv=["sh"]).at(900).wait(91, signal=2).exit(130)
+    victim = Box(pid=91, ppid=90, argv=["python", "train.py"]).versions(torch="2.13.0").at(500)
+    victim.signal_seen(2, sender, code=code, handled=True).at(600).signal_seen(2, 91)
+    report = build_report(s.load(run, parent, victim))
+    assert words in summary(report)
+    assert next_step in advice(report)
 
 
 @pytest.mark.parametrize(("handled", "at", "obeyed"), [(True, 900, True), (False, 900, False), (True, 500_000, False)])

@@ -18,6 +18,9 @@ RUNNER = (TORCH, "at::internal::invoke_parallel<at::parallel_for<void>>(long, lo
 KERNEL = (TORCH, "at::native::(anonymous namespace)::fused_adam_kernel(at::Tensor const&)")
 CALL = (TORCH, "at::_ops::_fused_adam_::redispatch(c10::DispatchKeySet)")
 POOLED = (OWN, "pooled(at::Tensor, std::string)")
+HASH = "czz3tn2xhkcggyp6whnnkkzeuuiw2hmwjp5gbqa36xufmles5vha"
+GENERATED = (f"/tmp/torchinductor_user/cz/{HASH}.main.so", "kernel._omp_fn.0")
+PACKAGED = (f"/tmp/pkg/{HASH}.wrapper.so", "cpp_fused_abs_mean_mul_0._omp_fn.0")
 EVALUATE = (PYTHON, "_PyEval_EvalFrameDefault")
 
 
@@ -43,6 +46,10 @@ def _operator(monkeypatch: pytest.MonkeyPatch) -> None:
         ((KERNEL, POOLED, EVALUATE), "at::native::(anonymous)::fused_adam_kernel, called by pooled"),
         ((KERNEL, EVALUATE, POOLED), "at::native::(anonymous)::fused_adam_kernel"),  # another call, further out
         ((POOLED, KERNEL, EVALUATE), "pooled"),
+        ((GENERATED, RUNNER, EVALUATE), "a kernel that torch.compile made"),
+        ((PACKAGED, EVALUATE), "a kernel that torch.compile made (abs_mean_mul)"),
+        (((OWN, "kernel"), EVALUATE), "kernel"),  # the program's own, of that name
+        ((MEMMOVE, EVALUATE), "aten::_fused_adam_"),
         ((("?", None), EVALUATE), "aten::_fused_adam_"),  # the name of the library was destroyed
     ],
 )
@@ -51,6 +58,24 @@ def test_the_first_function_that_is_no_helper_is_named(frames: tuple[Any, ...], 
     found = module.fault_function(view_of(*frames))
     assert found is not None
     assert found.words == named
+
+
+@pytest.mark.parametrize(
+    ("function", "named"),
+    [
+        ("__strlen_evex", "strlen()"),
+        ("__memset_avx512_unaligned_erms", "memset()"),
+        ("__wmemset_sse2_unaligned", "wmemset()"),
+        ("__memcpy_chk", "__memcpy_chk"),  # another function
+        ("string_sse", "string_sse"),
+    ],
+)
+def test_copies_that_glibc_has_of_a_function_for_processors_have_its_name(
+    function: str, named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "find_operator", lambda view: None)
+    found = module.fault_function(view_of((LIBC, function), EVALUATE))
+    assert found is not None and found.words == named
 
 
 def test_the_line_of_an_own_function_is_not_that_of_an_inlined_header() -> None:

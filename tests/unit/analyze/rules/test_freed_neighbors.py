@@ -22,13 +22,17 @@ KERNEL = [("/tmp/pkg/model.wrapper.so", "kernel._omp_fn.0")]
 PACKAGE = [*KERNEL, ("/tmp/pkg/model.wrapper.so", "torch::aot_inductor::AOTInductorModel::run_impl")]
 
 
+def _fault(*stack: int, rbx: int = 0, of: Any = KERNEL) -> dict[str, Any]:
+    addr, rsp = FREED + 0x6000, 0x7FFD_0000_0100
+    return {
+        "addr": addr, "stack_of": of, "python": [("step", s.SCRIPT, 41)], "code_bytes": LOAD, "mappings": [PROGRAM],
+        "registers": {"rdx": addr, "rbx": rbx, "rsp": rsp}, "sp": rsp, "memory": (memory(rsp, *stack, register="rsp"),),
+    }  # fmt: skip
+
+
 def crashed(run: Path, *stack: int, rbx: int = LIVE + 5 * PLANE, of: Any = KERNEL, live: int = 3 * PLANE) -> Report:
     box = Box(pid=101).alloc(LIVE, live).alloc(FREED, 8 * PLANE).free(FREED)
-    addr, rsp = FREED + 0x6000, 0x7FFD_0000_0100
-    return died(
-        run, box=box, addr=addr, stack_of=of, python=[("step", s.SCRIPT, 41)], code_bytes=LOAD, mappings=[PROGRAM],
-        registers={"rdx": addr, "rbx": rbx, "rsp": rsp}, sp=rsp, memory=(memory(rsp, *stack, register="rsp"),),
-    )  # fmt: skip
+    return died(run, box=box, **_fault(*stack, rbx=rbx, of=of))
 
 
 def test_planes_of_the_live_storage_that_lead_into_a_freed_block_are_out_of_bounds(run: Path) -> None:
@@ -43,11 +47,11 @@ def test_package_of_aotinductor_is_checked_for_the_shapes_it_was_exported_for(ru
     assert "dynamic_shapes" in advice(report) and "AOTI_RUNTIME_CHECK_INPUTS=1" in advice(report)
 
 
-@pytest.mark.parametrize("words", [(LIVE, LIVE + PLANE, FREED), ()], ids=["start at hand", "nothing of the live one"])
-def test_use_after_free_stays_certain_where_nothing_was_counted_from_its_neighbor(
+@pytest.mark.parametrize("words", [(LIVE, LIVE + PLANE, FREED), ()], ids=["start at hand", "no live one at hand"])
+def test_use_after_free_is_certain_where_nothing_was_counted_from_a_live_storage(
     run: Path, words: tuple[int, ...]
 ) -> None:
-    assert verdict(crashed(run, *(words or (7,)))) == ("use-after-free", "certain")
+    assert verdict(crashed(run, *(words or (7,)), rbx=0)) == ("use-after-free", "certain")
 
 
 def test_use_after_free_behind_a_live_storage_is_never_certain_without_its_start(run: Path) -> None:
@@ -56,5 +60,23 @@ def test_use_after_free_behind_a_live_storage_is_never_certain_without_its_start
     assert verdict(report) == ("use-after-free", "possible")
 
 
-def test_live_storage_that_ends_far_before_the_freed_block_is_no_suspect(run: Path) -> None:
-    assert verdict(crashed(run, LIVE + PLANE, LIVE, live=PLANE * 2)) == ("use-after-free", "certain")
+def test_rows_of_a_live_storage_lead_to_a_freed_one_far_away_where_their_number_was_held(run: Path) -> None:
+    """Planes of 0x6000: the first one's pointer and the number, 16, are on the stack: a thread's part begins there."""
+    plane, number = 0x6000, 16
+    live = FREED + 0x6000 - number * plane
+    box = Box(pid=101).alloc(live, 3 * plane).alloc(FREED, 8 * PLANE).free(FREED)
+    report = died(run, box=box, **_fault(live + plane, number))
+    assert verdict(report) == ("out-of-bounds", "likely")
+
+
+@pytest.mark.parametrize(("plane", "number"), [(0x6000, 7), (0x8000, 16)], ids=["number not held", "power of two"])
+def test_rows_that_any_storage_has_lead_nowhere(run: Path, plane: int, number: int) -> None:
+    live = FREED + 0x6000 - 16 * plane
+    box = Box(pid=101).alloc(live, 3 * plane).alloc(FREED, 8 * PLANE).free(FREED)
+    assert verdict(died(run, box=box, **_fault(live + plane, number))) == ("use-after-free", "likely")
+
+
+def test_use_after_free_is_likely_where_only_a_pointer_into_a_live_storage_was_held(run: Path) -> None:
+    report = crashed(run, LIVE + PLANE, LIVE, live=PLANE * 2)
+    assert verdict(report) == ("use-after-free", "likely")
+    assert any("what the address was counted from" in item for item in (report.findings or [])[0].missing or [])

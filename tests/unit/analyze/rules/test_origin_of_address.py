@@ -118,7 +118,7 @@ def test_memset_names_the_tensor_it_began_at_and_the_bytes_asked_for(run: Path) 
     assert verdict(report) == ("out-of-bounds", "certain")
     asked = HEAP[1] - BASE + 0x1000
     assert summary(report) == (
-        "Process 101 (train.py) wrote past the end of `small` in step() in __memset_avx2_unaligned_erms"
+        "Process 101 (train.py) wrote past the end of `small` in step() in memset()"
         ", at train.py:41 in step: "
         ""
         "it ran on for "
