@@ -250,7 +250,7 @@ def _classes(call: OperatorCall) -> tuple[str, ...]:
     if call.signal == "SIGFPE":
         return ("arithmetic",)
     if call.signal == "SIGABRT":
-        return ("heap-corruption", "out-of-bounds")
+        return ("heap-corruption", *_OUT)  # traced, it may be refused before malloc() notices
     if kind == "no-memory":
         return ("null-dereference",)
     null = ("null-dereference",) if kind in ("empty", "list-empty", "list-shorter", "ints-zero", "int-zero") else ()

@@ -5,6 +5,7 @@
 #include "crashsafe/memory/storage_lookup.h"
 #include "crashsafe/platform/safe_read.h"
 
+#include <csignal>
 #include <cstring>
 
 namespace pytracer::crashsafe {
@@ -18,7 +19,7 @@ constexpr uint64_t kSpare = 64;  // what posix_memalign() may leave behind the b
 constexpr uint32_t kLargestChunkLog2 = 40;
 constexpr uint64_t kSizeMask = 0x0000ffffffffffffull;
 constexpr uint32_t kLargestTier = 19, kMost = 4;
-constexpr uint32_t kOverrun = 7;  // StorageHit.kind
+enum Kind : uint32_t { kOverrun = 7, kOverrunFreed = 8 };  // StorageHit.kind
 
 bool is_malloc_size(uint64_t word) {
   if ((word & kUnusedBit) != 0 || word >> kLargestChunkLog2 != 0) return false;
@@ -36,14 +37,32 @@ Behind behind(uint64_t base, uint64_t nbytes, uint64_t& word) {
   return is_malloc_size(word) ? Behind::kSound : Behind::kOverwritten;
 }
 
-void add(const LiveStorage& slot, uint64_t key, uint64_t word) {
+void add(Kind kind, const StorageLifetime& life, uint32_t thread, uint64_t word) {
   CrashHeader& crash = *g_box.crash.data;
   if (crash.hit_count >= g_box.hits.items) return;
-  StorageLifetime life = lifetime_of(slot, key);
   StorageHit& hit = g_box.hits.data[crash.hit_count];
-  hit = {kOverrun, life.alloc_thread, word, {}};
+  hit = {kind, thread, word, {}};
   memcpy(hit.lifetime, &life, sizeof life);
   crash.hit_count++;
+}
+
+// free() looks at the next block's size first, and the end of a storage is recorded before it is called: when this thread dies in there, the
+// last storage that it freed is the one.
+void add_last_freed() {
+  const CrashHeader& crash = *g_box.crash.data;
+  if (crash.thread_index < 0) return;
+  auto index = static_cast<uint32_t>(crash.thread_index);
+  if (index / kThreadsPerChunk >= g_box.chunk_count.load(std::memory_order_acquire)) return;
+  bool found = false;
+  StorageLifetime last{};
+  for (uint32_t i = 0; i < kFreedPerThread; i++) {
+    StorageLifetime life;
+    if (SeqSlot(g_box.freed[index / kThreadsPerChunk][index % kThreadsPerChunk * kFreedPerThread + i]).read(life) == 0) continue;
+    if (!found || is_later(life, last)) last = life;
+    found = true;
+  }
+  uint64_t word = 0;
+  if (found && behind(last.base, last.nbytes, word) == Behind::kOverwritten) add(kOverrunFreed, last, index, word);
 }
 
 }  // namespace
@@ -66,9 +85,13 @@ void write_overrun_storages() noexcept {
       Behind is = behind(shown & kKeyAddrMask, slot.size_thread & kSizeMask, word);
       if (is == Behind::kSound) sound++;
       // Still live after both reads: another thread may have freed it meanwhile.
-      if (is == Behind::kOverwritten && key.is_still(shown) && crash.hit_count - before < kMost) add(slot, shown, word);
+      if (is == Behind::kOverwritten && key.is_still(shown) && crash.hit_count - before < kMost) {
+        StorageLifetime life = lifetime_of(slot, shown);
+        add(kOverrun, life, life.alloc_thread, word);
+      }
     }
   }
+  if (crash.signal == SIGABRT) add_last_freed();
   if (sound == 0) crash.hit_count = before;  // nothing here shows that the allocator is glibc's
 }
 

@@ -4,7 +4,7 @@
 namespace pytracer::crashsafe {
 
 /// Crash step: adds the live storages of malloc() behind whose block no size is that malloc() writes to STORAGE_HITS, lowest address first seen.
-/// Nothing where another allocator is in use, or above 2^19 slots.
+/// Of an abort also the storage that this thread freed last. Nothing where another allocator is in use, or above 2^19 slots.
 void write_overrun_storages() noexcept;
 
 }  // namespace pytracer::crashsafe

@@ -11,21 +11,37 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pytracer._text import count_words, hex_addr, list_words, size_words
+from pytracer._text import count_words, hex_addr, list_words, shortened, size_words
+from pytracer.analyze.evidence.native_stack import functions
 from pytracer.analyze.evidence.pointer_content import numbers_in_word
 from pytracer.analyze.evidence.program_syntax import called_name, class_named, function_named
 from pytracer.analyze.evidence.variables import plain_expression, program_frames, variable_of
-from pytracer.analyze.naming import short_file
+from pytracer.analyze.evidence.where_made import place_of
 from pytracer.analyze.parts import is_library_file, python_frame
-from pytracer.analyze.tensors.source_lines import syntax_tree
+from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
 from pytracer.analyze.view import ProcessView
-from pytracer.decode.types.snapshot import Holder, Overrun
-from pytracer.report.job import Evidence
+from pytracer.decode.types.snapshot import Holder, Overrun, Storage
+from pytracer.report.job import Evidence, PythonFrame
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _INSIDE = re.compile(r"\[[^\]]*\]")
-_MOST_LINES, _MOST_NAMES = 2, 4
-_HARMLESS = ("len", "print", "type", "id", "append", "extend", "isinstance", "enumerate", "zip", "range", "list", "size")
+_MOST_LINES, _MOST_NAMES, _MOST_FRAMES, _QUOTED = 2, 4, 14, 60
+_FREES = ("free", "cfree", "_int_free", "__libc_free", "__GI___libc_free", "_int_free_chunk", "munmap_chunk")
+_BY_OPS = "torch/_ops.py"
+_HARMLESS = (
+    "len",
+    "print",
+    "type",
+    "id",
+    "append",
+    "extend",
+    "isinstance",
+    "enumerate",
+    "zip",
+    "range",
+    "list",
+    "size",
+)
 _GUARD = "`pytracer run --guard` stops at the first byte that is written behind a tensor."
 
 
@@ -58,49 +74,107 @@ class Overwritten:
 
 
 def overwritten(view: ProcessView) -> Overwritten | None:
-    """The one that the program has a variable for, if any has."""
+    """The one that the program has a variable for, if any has. What was freed last counts only of a death in free()."""
     found = view.crash.overruns if view.crash is not None else ()
-    named = [item for item in found if _holder(view, item.storage.base) is not None]
+    freeing = any(name.partition(".")[0] in _FREES for name in functions(view)[:_MOST_FRAMES])
+    found = tuple(item for item in found if item.storage.state == "live" or freeing)
+    named = [item for item in found if _holder(view, item.storage) is not None]
     return next((_described(view, item) for item in (*named, *found)), None)
 
 
 def _described(view: ProcessView, item: Overrun) -> Overwritten:
     storage = item.storage
-    holder, variable = _holder(view, storage.base), variable_of(view, storage.base)
+    holder, variable, made = _holder(view, storage), variable_of(view, storage.base), _made(view, storage)
     size = size_words(storage.nbytes)
-    made = _made(view, item)
-    if holder is None or variable is None:
-        tensor = f"a tensor of {size}{f' that {made} made' if made else ''}"
-    else:
+    if holder is not None and variable is not None:
         tensor = f"{variable} ({count_words(holder.elements, 'element')}, {size})"
-    return Overwritten(tensor, item, f"{_compare(view, item, holder, made)} {_GUARD}")
+    else:
+        tensor = f"a tensor of {size}{f' that {made.words} made' if made is not None else ''}"
+    return Overwritten(tensor, item, f"{_compare(view, holder, made)} {_GUARD}")
 
 
-def _holder(view: ProcessView, base: int) -> Holder | None:
+def _holder(view: ProcessView, storage: Storage) -> Holder | None:
     """A variable of the program."""
-    held = view.crash.holders if view.crash is not None else ()
-    own = (item for item in held if item.base == base and item.frame and not is_library_file(item.frame.file))
+    held = view.crash.holders if view.crash is not None and storage.state == "live" else ()
+    own = (item for item in held if item.base == storage.base and item.frame and not is_library_file(item.frame.file))
     return next(own, None)
 
 
-def _compare(view: ProcessView, item: Overrun, holder: Holder | None, made: str | None) -> str:
-    calls = list(_calls(view, _last_name(holder.expression))) if holder is not None else []
+@dataclass(frozen=True)
+class _Made:
+    """The program's line that made a tensor: in words with its text, and the variable that it binds."""
+
+    frame: PythonFrame
+    place: str
+    text: str
+    target: str | None
+
+    @property
+    def words(self) -> str:
+        return f"{self.place}{self.text}"
+
+
+def _made(view: ProcessView, storage: Storage) -> _Made | None:
+    site = storage.allocated_by
+    known = [at for at in (site.caller, site.python, *site.stack) if at is not None and at.line]
+    own = next((python_frame(at) for at in known if not is_library_file(at.file)), None)
+    if own is None and any((at.file or "").endswith(_BY_OPS) for at in known):
+        own = _only_call_by_ops(view)
+    if own is None or own.line is None:
+        return None
+    text, tree = line_text(view.process.snapshot, own), syntax_tree(view.process.snapshot, own)
+    quoted = f" (`{shortened(text, _QUOTED)}`)" if text else ""
+    return _Made(own, place_of(view, own.file, own.line), quoted, _target(tree, own.line) if tree is not None else None)
+
+
+def _only_call_by_ops(view: ProcessView) -> PythonFrame | None:
+    """The only line of the program's files that calls an operator by torch.ops; the recording has torch/_ops.py."""
+    found = [
+        PythonFrame(function=None, file=frame.file, line=node.lineno)
+        for frame, tree in _trees(view)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("torch.ops.")
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def _target(tree: ast.Module, line: int) -> str | None:
+    """`chunks` of `self.chunks[0] = ...`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and node.lineno <= line <= (node.end_lineno or 0) and len(node.targets) == 1:
+            words = ast.unparse(node.targets[0])
+            return _last_name(words) if _NAME.search(_INSIDE.sub("", words)) and "," not in words else None
+    return None
+
+
+def _compare(view: ProcessView, holder: Holder | None, made: _Made | None) -> str:
+    """What to look at: the call that the tensor is passed to, else the line that made it."""
+    key = _last_name(holder.expression) if holder is not None else made.target if made is not None else None
+    calls = [call for call in _calls(view, key) if made is None or call[0] != made.frame.line] if key else []
     lines = list(dict.fromkeys(line for line, _ in calls))
-    made_there = _made_line(view, item)
-    if holder is not None and 0 < len(lines) <= _MOST_LINES and made_there not in lines:
-        name, where = f"`{plain_expression(holder.expression)}`", list_words([f"line {line}" for line in lines])
-        larger = _larger(view, holder, [name for _, names in calls for name in names])
+    if 0 < len(lines) <= _MOST_LINES:
+        name = f"`{plain_expression(holder.expression)}`" if holder is not None else "that tensor"
+        where = list_words([f"line {line}" for line in lines])
+        larger = _larger(view, holder, [name for _, names in calls for name in names]) if holder is not None else None
         with_it = f" with {larger}, which {where} passes with it" if larger else f" with what {where} passes with it"
-        of = f", made at {made}," if made else ""
+        of = f", which {made.words} made," if made is not None and holder is not None else ""
         return f"Compare the size of {name}{of}{with_it}: native code wrote past its end, by a size or an index."
-    passed = [name for line, names in _calls(view, None) if line == made_there for name in names]
-    what = f" (`{'`, `'.join(dict.fromkeys(passed[:_MOST_NAMES]))}`)" if passed else ""
-    if made is not None:
-        return (
-            f"Check the sizes and indices that {made} passes{what}: native code wrote past the end of the tensor that "
-            "is made there, in that call or in a later one that uses it."
-        )
-    return "Check the sizes and indices of the calls that use that tensor: native code wrote past its end."
+    if made is None:
+        return "Check the sizes and indices of the calls that use that tensor: native code wrote past its end."
+    passed = [name for line, names in _calls(view, None) if line == made.frame.line for name in names]
+    held = _held_names(view)
+    passed = [name for name in passed if name in held] or passed
+    what = f" ({', '.join(f'`{name}`' for name in dict.fromkeys(passed[:_MOST_NAMES]))})" if passed else ""
+    return (
+        f"Check the sizes and indices that {made.place} passes{what}: native code wrote past the end of the tensor "
+        "that is made there, in that call or in a later one that uses it."
+    )
+
+
+def _held_names(view: ProcessView) -> set[str]:
+    crash = view.crash
+    held = (*crash.holders, *crash.numbers) if crash is not None else ()
+    return {_last_name(item.expression) for item in held}
 
 
 def _larger(view: ProcessView, holder: Holder, names: list[str]) -> str | None:
@@ -116,17 +190,17 @@ def _larger(view: ProcessView, holder: Holder, names: list[str]) -> str | None:
 
 def _last_name(expression: str) -> str:
     """`chunks` of `layer.chunks[0]`."""
-    return _NAME.findall(_INSIDE.sub("", plain_expression(expression)))[-1]
+    names: list[str] = _NAME.findall(_INSIDE.sub("", plain_expression(expression)))
+    return names[-1] if names else expression
 
 
 def _calls(view: ProcessView, name: str | None) -> Iterator[tuple[int, list[str]]]:
     """The calls of the program's files that pass a variable to what is not defined in them: line, and all names.
 
-    Of the file of the innermost frame and those of its callers. None: all calls.
+    None: all calls.
     """
-    for frame in {frame.file: frame for frame in program_frames(view)}.values():
-        tree = syntax_tree(view.process.snapshot, frame)
-        for node in ast.walk(tree) if tree is not None else ():
+    for _, tree in _trees(view):
+        for node in ast.walk(tree):
             if not isinstance(node, ast.Call) or not _is_foreign(tree, node):
                 continue
             names = list(_passed_names(node))
@@ -134,9 +208,22 @@ def _calls(view: ProcessView, name: str | None) -> Iterator[tuple[int, list[str]
                 yield node.lineno, names
 
 
-def _is_foreign(tree: ast.Module | None, node: ast.Call) -> bool:
+def _trees(view: ProcessView) -> Iterator[tuple[PythonFrame, ast.Module]]:
+    """Of the files of the program's frames on the stack; else of those whose lines made the overrun storages."""
+    frames = program_frames(view)
+    if not frames and view.crash is not None:
+        sites = (item.storage.allocated_by for item in view.crash.overruns)
+        own = (at for site in sites for at in (site.caller, site.python) if at is not None)
+        frames = [python_frame(at) for at in own if not is_library_file(at.file)]
+    for frame in {frame.file: frame for frame in frames}.values():
+        tree = syntax_tree(view.process.snapshot, frame)
+        if tree is not None:
+            yield frame, tree
+
+
+def _is_foreign(tree: ast.Module, node: ast.Call) -> bool:
     called = called_name(node)
-    if tree is None or called is None or called in _HARMLESS:
+    if called is None or called in _HARMLESS:
         return False
     return function_named(tree, called) is None and class_named(tree, called) is None
 
@@ -148,7 +235,7 @@ def _passed_names(node: ast.Call) -> Iterator[str]:
         for item in ast.walk(part):
             if isinstance(item, ast.Attribute):
                 yield item.attr
-            elif isinstance(item, ast.Name) and item.id != "self":
+            elif isinstance(item, ast.Name) and item.id not in ("self", "torch"):
                 yield item.id
     if isinstance(node.func, ast.Attribute):
         owner = node.func.value
@@ -156,21 +243,3 @@ def _passed_names(node: ast.Call) -> Iterator[str]:
             yield owner.id
         elif isinstance(owner, ast.Attribute) and isinstance(owner.value, ast.Name) and owner.value.id == "self":
             yield owner.attr
-
-
-def _made_line(view: ProcessView, item: Overrun) -> int | None:
-    """The program's line that made the storage, of the file that the headline names."""
-    site = item.storage.allocated_by
-    made = next((at for at in (site.python, site.caller) if at is not None and not is_library_file(at.file)), None)
-    files = [frame.file for frame in program_frames(view)]
-    return made.line if made is not None and python_frame(made).file in files else None
-
-
-def _made(view: ProcessView, item: Overrun) -> str | None:
-    site = item.storage.allocated_by
-    made = next((at for at in (site.python, site.caller) if at is not None and not is_library_file(at.file)), None)
-    if made is None:
-        return None
-    frame = python_frame(made)
-    own = frame.file == next((item.file for item in program_frames(view)), frame.file)
-    return f"line {frame.line}" if own else f"{short_file(frame.file)}:{frame.line}"

@@ -364,7 +364,7 @@ class StorageHit:
 
 @dataclass(frozen=True)
 class Overrun:
-    """A live storage behind whose block the heap is overwritten.
+    """A storage behind whose block the heap is overwritten: a live one, or the one that the thread freed last.
 
     `word` stands where malloc() notes the size of the next block, and is none.
     """

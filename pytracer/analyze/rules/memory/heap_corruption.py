@@ -24,7 +24,7 @@ from pytracer.analyze.evidence.aborts import is_abort
 from pytracer.analyze.evidence.beyond_storage import BeyondStorage, beyond_advice, beyond_storage, used_at
 from pytracer.analyze.evidence.deleters import Deleter, owners_words, running_deleter
 from pytracer.analyze.evidence.heap import HeapDamage, allocator_user, heap_damage
-from pytracer.analyze.evidence.heap_suspects import heap_advice
+from pytracer.analyze.evidence.heap_suspects import heap_advice, running_conversion
 from pytracer.analyze.evidence.overwritten import overwritten
 from pytracer.analyze.evidence.phrases import collective_evidence, fault_evidence, printed_evidence, python_evidence
 from pytracer.analyze.naming import introduction
@@ -53,8 +53,10 @@ class HeapCorruption:
         view, damage = judgement.views[0], judgement.found
         user, deleter = allocator_user(view), running_deleter(view)
         beyond = beyond_storage(view) if deleter is None else None
-        behind = overwritten(view) if deleter is None and beyond is None else None
+        running = running_conversion(view)
+        behind = overwritten(view) if deleter is None and beyond is None and running is None else None
         below = f", below {function_words(user)}" if user else ""
+        below = f", while {running} was running" if running is not None else below
         what = f"{_what(damage)}{below}" if deleter is None else _of_deleter(deleter)
         if beyond is not None:
             what = f"{_found(damage)}: {beyond.summary}{used_at(view, beyond)}"

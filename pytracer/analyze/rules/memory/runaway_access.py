@@ -73,7 +73,7 @@ class RunawayAccess(MemoryFaultRule[Overrun | Run]):
         asked = found.span_bytes + found.left_bytes if found.left_bytes is not None else None
         length = f" of {size_words(asked)} that were asked for" if asked is not None else ""
         way = reached_row(view) if asked is None else None
-        leads = row_headline(way) if way is not None else None
+        leads = row_headline(view, way) if way is not None else None
         where = f"{in_function(view)}: it ran on for {size_words(found.span_bytes)}{length}"
         if way is not None and way.index is not None:
             words = f"out of bounds{in_function(view)}: {leads}"
