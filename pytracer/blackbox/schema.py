@@ -1181,9 +1181,9 @@ STORAGE_HIT = Struct(
     80,
     "A storage near the fault address, or one behind which the heap is overwritten, found before other threads could change the table.",
     (
-        _f("kind", "u32", "1 live and covering, 2 live below, 3 live above, 4 freed and covering, 5 freed below, 6 freed above, 7 live and the heap behind it is overwritten, 8 the same of the one that the thread freed last before an abort"),
+        _f("kind", "u32", "1 live and covering, 2 live below, 3 live above, 4 freed and covering, 5 freed below, 6 freed above, 7 live and the heap behind it is overwritten, 8 the same of the one that the thread freed last before an abort, 9 and 10 the same two where the heap before it is"),
         _f("thread_index", "u32", "the freeing thread; of live storages the allocating one"),
-        _f("word", "u64", "of kinds 7 and 8 what stands where malloc() notes the size of the next block; else zero"),
+        _f("word", "u64", "of kinds 7 to 10 what stands where malloc() notes the size of the next block, or of its own; else zero"),
         _f("lifetime", "u8[64]", "a StorageLifetime; of live storages only the allocation is set"),
     ),
 )

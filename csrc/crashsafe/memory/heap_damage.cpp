@@ -19,22 +19,28 @@ constexpr uint64_t kSpare = 64;  // what posix_memalign() may leave behind the b
 constexpr uint32_t kLargestChunkLog2 = 40;
 constexpr uint64_t kSizeMask = 0x0000ffffffffffffull;
 constexpr uint32_t kLargestTier = 19, kMost = 4;
-enum Kind : uint32_t { kOverrun = 7, kOverrunFreed = 8 };  // StorageHit.kind
+enum Kind : uint32_t { kOverrun = 7, kOverrunFreed, kBefore, kBeforeFreed };  // StorageHit.kind
 
 bool is_malloc_size(uint64_t word) {
   if ((word & kUnusedBit) != 0 || word >> kLargestChunkLog2 != 0) return false;
   return (word & ~kFlags) >= kLeastChunk || word == 0x11 || word == 1;  // the last two: where an arena ends
 }
 
-enum class Behind { kUnknown, kSound, kOverwritten };
+// What malloc() notes on both sides of a block; `word`: what is overwritten.
+enum class Notes { kUnknown, kSound, kBehind, kBefore };
 
-Behind behind(uint64_t base, uint64_t nbytes, uint64_t& word) {
+Notes notes_of(uint64_t base, uint64_t nbytes, uint64_t& word) {
   uint64_t own = 0;
-  if (nbytes == 0 || base % kHeader != 0 || !read_value(own, base - kWord) || !is_malloc_size(own) || (own & kMmapped) != 0) return Behind::kUnknown;
+  if (nbytes == 0 || base % kHeader != 0 || !read_value(own, base - kWord)) return Notes::kUnknown;
+  if (!is_malloc_size(own)) {
+    word = own;
+    return Notes::kBefore;
+  }
+  if ((own & kMmapped) != 0) return Notes::kUnknown;
   uint64_t size = own & ~kFlags;
-  if (size < nbytes + kWord || size > nbytes + kWord + kSpare) return Behind::kUnknown;  // of another allocator, or overwritten itself
-  if (!read_value(word, base - kHeader + size + kWord)) return Behind::kUnknown;
-  return is_malloc_size(word) ? Behind::kSound : Behind::kOverwritten;
+  if (size < nbytes + kWord || size > nbytes + kWord + kSpare) return Notes::kUnknown;  // of another allocator, or overwritten itself
+  if (!read_value(word, base - kHeader + size + kWord)) return Notes::kUnknown;
+  return is_malloc_size(word) ? Notes::kSound : Notes::kBehind;
 }
 
 void add(Kind kind, const StorageLifetime& life, uint32_t thread, uint64_t word) {
@@ -62,7 +68,10 @@ void add_last_freed() {
     found = true;
   }
   uint64_t word = 0;
-  if (found && behind(last.base, last.nbytes, word) == Behind::kOverwritten) add(kOverrunFreed, last, index, word);
+  if (!found || last.external != 0) return;
+  Notes notes = notes_of(last.base, last.nbytes, word);
+  if (notes == Notes::kBehind) add(kOverrunFreed, last, index, word);
+  if (notes == Notes::kBefore) add(kBeforeFreed, last, index, word);
 }
 
 }  // namespace
@@ -71,6 +80,8 @@ void write_overrun_storages() noexcept {
   CrashHeader& crash = *g_box.crash.data;
   uint32_t before = crash.hit_count;
   uint64_t sound = 0;
+  StorageLifetime first_before{};  // often what lies behind an overrun block that is no storage, or the victim of a negative index
+  uint64_t word_before = 0;
   for (uint32_t t = 0; t < g_box.tier_count.load(std::memory_order_acquire); t++) {
     const Tier& tier = g_box.tiers[t];
     if (tier.log2_slots > kLargestTier) break;
@@ -82,15 +93,19 @@ void write_overrun_storages() noexcept {
       copy_racing(slot, tier.slots[i]);
       if (!key.is_still(shown)) continue;  // changed under us
       uint64_t word = 0;
-      Behind is = behind(shown & kKeyAddrMask, slot.size_thread & kSizeMask, word);
-      if (is == Behind::kSound) sound++;
-      // Still live after both reads: another thread may have freed it meanwhile.
-      if (is == Behind::kOverwritten && key.is_still(shown) && crash.hit_count - before < kMost) {
-        StorageLifetime life = lifetime_of(slot, shown);
-        add(kOverrun, life, life.alloc_thread, word);
+      Notes notes = notes_of(shown & kKeyAddrMask, slot.size_thread & kSizeMask, word);
+      if (notes == Notes::kSound) sound++;
+      if (notes == Notes::kSound || notes == Notes::kUnknown) continue;
+      StorageLifetime life = lifetime_of(slot, shown);
+      if (!key.is_still(shown) || life.origin != static_cast<uint32_t>(Origin::kCpuAllocator)) continue;  // freed by another thread meanwhile
+      if (notes == Notes::kBehind && crash.hit_count - before < kMost) add(kOverrun, life, life.alloc_thread, word);
+      if (notes == Notes::kBefore && (first_before.base == 0 || life.base < first_before.base)) {
+        first_before = life;
+        word_before = word;
       }
     }
   }
+  if (crash.hit_count == before && first_before.base != 0) add(kBefore, first_before, first_before.alloc_thread, word_before);
   if (crash.signal == SIGABRT) add_last_freed();
   if (sound == 0) crash.hit_count = before;  // nothing here shows that the allocator is glibc's
 }

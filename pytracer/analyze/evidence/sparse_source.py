@@ -89,10 +89,12 @@ def _source(name: str, made: Made, direct: bool) -> SparseSource | None:
     constructor = called_name(call) if isinstance(call, ast.Call) else None
     if not isinstance(call, ast.Call) or constructor is None:
         return None
-    if any(part in text for part in _CHECKS for text in _names(made.spot.tree)):
+    words = {item.arg: item.value for item in call.keywords if item.arg}
+    if not _is_false(words.get("check_invariants")) and any(
+        part in text for part in _CHECKS for text in _names(made.spot.tree)
+    ):
         return None
     count = _CONSTRUCTORS[constructor]
-    words = {item.arg: item.value for item in call.keywords if item.arg}
     size = words.get("size") or (call.args[count + 1] if len(call.args) > count + 1 else None)
     given = [*call.args[:count], *(value for key, value in words.items() if key.endswith("indices"))]
     return SparseSource(
@@ -104,6 +106,10 @@ def _source(name: str, made: Made, direct: bool) -> SparseSource | None:
         call.lineno,
         direct,
     )
+
+
+def _is_false(node: ast.expr | None) -> bool:
+    return isinstance(node, ast.Constant) and node.value is False
 
 
 def _names(tree: ast.Module) -> Iterator[str]:

@@ -37,7 +37,7 @@ from pytracer.decode.types.snapshot import (
     Unmapping,
 )
 
-_OVERRUN, _OVERRUN_FREED = 7, 8
+_OVERRUNS = {7: (True, False), 8: (False, False), 9: (True, True), 10: (False, True)}  # kind: (live, before)
 _POSITIONS: dict[int, HitKind] = {1: "covering", 2: "below", 3: "above", 4: "covering", 5: "below", 6: "above"}
 _LAST_LIVE_HIT = 3
 _HOLDERS: dict[int, HolderKindName] = {HolderKind.LOCAL: "local", HolderKind.CELL: "cell", HolderKind.GLOBAL: "global"}
@@ -318,8 +318,9 @@ class CrashReader:
 
     def _overruns(self) -> Iterable[Overrun]:
         for hit in self._box.items(Region.STORAGE_HITS, raw.StorageHit, self._head.hit_count):
-            if hit.kind in (_OVERRUN, _OVERRUN_FREED):
-                yield Overrun(self._storages.hit(hit.lifetime, live=hit.kind == _OVERRUN), hit.word)
+            if hit.kind in _OVERRUNS:
+                live, before = _OVERRUNS[hit.kind]
+                yield Overrun(self._storages.hit(hit.lifetime, live=live), hit.word, before)
 
     def _holders(self, threads: tuple[tuple[int, tuple[PythonFrame, ...]], ...]) -> Iterable[Holder]:
         frames = [(pthread, frame) for pthread, stack in threads for frame in stack]

@@ -366,11 +366,13 @@ class StorageHit:
 class Overrun:
     """A storage behind whose block the heap is overwritten: a live one, or the one that the thread freed last.
 
-    `word` stands where malloc() notes the size of the next block, and is none.
+    `word` stands where malloc() notes the size of the next block, and is none. `before`: that of its own block, which
+    is noted before it.
     """
 
     storage: Storage
     word: int
+    before: bool = False
 
 
 @dataclass(frozen=True)

@@ -21,11 +21,11 @@ from __future__ import annotations
 
 from pytracer._text import function_words
 from pytracer.analyze.evidence.aborts import is_abort
+from pytracer.analyze.evidence.behind_storage import overwritten
 from pytracer.analyze.evidence.beyond_storage import BeyondStorage, beyond_advice, beyond_storage, used_at
 from pytracer.analyze.evidence.deleters import Deleter, owners_words, running_deleter
 from pytracer.analyze.evidence.heap import HeapDamage, allocator_user, heap_damage
 from pytracer.analyze.evidence.heap_suspects import heap_advice, running_conversion
-from pytracer.analyze.evidence.overwritten import overwritten
 from pytracer.analyze.evidence.phrases import collective_evidence, fault_evidence, printed_evidence, python_evidence
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found

@@ -40,6 +40,7 @@ from pytracer._text import count_words, hex_addr, size_words
 from pytracer.analyze.address_space.null_pointer import null_confidence, null_sibling
 from pytracer.analyze.address_space.referrers import STATE_REGISTERS, stack_words
 from pytracer.analyze.address_space.stack_bounds import beside_stack, ran_over
+from pytracer.analyze.evidence.behind_storage import Overwritten, overwritten
 from pytracer.analyze.evidence.ctypes_call import declaration_advice, number_as_pointer
 from pytracer.analyze.evidence.far_index import FarIndex, far_index
 from pytracer.analyze.evidence.heap import heap_damage
@@ -48,7 +49,6 @@ from pytracer.analyze.evidence.known_crashes import KnownCrash, known_crash
 from pytracer.analyze.evidence.native_stack import below_function
 from pytracer.analyze.evidence.never_made import never_made
 from pytracer.analyze.evidence.operator import OperatorTensor, shape_words, tensor_words
-from pytracer.analyze.evidence.overwritten import Overwritten, overwritten
 from pytracer.analyze.evidence.passed import (
     SmallArgument,
     passed,
@@ -67,6 +67,7 @@ from pytracer.analyze.evidence.phrases import (
 )
 from pytracer.analyze.evidence.pointer_content import numbers_in_pointer
 from pytracer.analyze.evidence.runs import ran_on
+from pytracer.analyze.evidence.suspect_argument import suspect_argument
 from pytracer.analyze.evidence.truncated_address import TruncatedAddress, truncated_address
 from pytracer.analyze.evidence.unmapping import unmapping_of
 from pytracer.analyze.evidence.unread_index import UnreadIndex, unread_index
@@ -154,7 +155,8 @@ class WildPointer(MemoryFaultRule[_Wild]):
         if tensor is not None:
             access = f"{tensor.summary},"
         explained = any((jump, cut, judgement.found.is_index, known, behind))
-        unfit = "" if explained else unfit_clause(view)
+        suspect = None if explained else suspect_argument(view)
+        unfit = "" if explained or suspect is not None else unfit_clause(view)
         return Description(
             f"{introduction(judgement.views)} {_jump_words(jump) if jump else access}"
             f"{_where(view, jump)}{_far_words(judgement.found.far)}{_cut_words(view, cut)}"
@@ -306,7 +308,9 @@ def _advice(view: ProcessView, found: _Wild) -> str:
             f"Check the number and the shapes of the tensors that {line_words(view)} passes: the function takes more "
             "from an array or list of them than it has."
         )
-    unequal, number = unequal_tensors(view), number_as_pointer(view)
+    unequal, number, suspect = unequal_tensors(view), number_as_pointer(view), suspect_argument(view)
+    if suspect is not None:
+        return f"{suspect.advice} {_SANITIZER.format(line_words(view))}"
     if unequal is not None:
         return shapes_advice(unequal, line_words(view))
     if number is not None:

@@ -28,6 +28,7 @@ from dataclasses import dataclass
 
 from pytracer._text import count_words, hex_addr, size_words
 from pytracer.analyze.address_space.address_info import Formation
+from pytracer.analyze.evidence.behind_storage import overwritten
 from pytracer.analyze.evidence.index_origins import index_advice
 from pytracer.analyze.evidence.jumps import wild_jump
 from pytracer.analyze.evidence.name_origins import passed_words
@@ -65,6 +66,7 @@ from pytracer.decode.types.snapshot import Storage
 from pytracer.report.job import Confidence, Evidence
 
 _EXPLAINED = ("null", "near-null", "in-storage", "stack-guard", "stack")  # by other rules, whatever the arguments are
+_NO_INDEX = 1 << 47  # so large is what was a pointer, or two other numbers
 _CERTAIN_BYTES = 1 << 32  # no two numbers of a process happen to differ by so much
 
 
@@ -112,13 +114,16 @@ class WrongIndex(StorageFaultRule[_Index]):
         if isinstance(found, ReachedRow):
             return _describe_row(judgement.views, found)
         way, state = reached_row(view), small_state(view)
+        behind = overwritten(view) if abs(found.index) >= _NO_INDEX else None
         leads = state or (row_headline(view, way) if way is not None else None)
         of = f" of {_tensor(view, found.index_storage.base)}" if found.index_storage is not None else ""
         storage = view.storage
         return Description(
             f"{introduction(judgement.views)} {access_verb(view)} out of bounds{in_function(view)}: "
             + (
-                f"{leads}."
+                f"{behind.summary}."
+                if behind is not None
+                else f"{leads}."
                 if leads is not None
                 else _of_two(view, found, found.twin)
                 if found.twin is not None
@@ -128,6 +133,7 @@ class WrongIndex(StorageFaultRule[_Index]):
             [
                 fault_evidence(view),
                 _sum(found),
+                behind.evidence if behind is not None else None,
                 *_origin(view, found),
                 *_argument(operator, found),
                 row_evidence(way) if state is None else None,
@@ -135,7 +141,9 @@ class WrongIndex(StorageFaultRule[_Index]):
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],
-            index_advice(operator, found.index) or row_advice(view, way) or _advice(view, found),
+            behind.advice
+            if behind is not None
+            else index_advice(operator, found.index) or row_advice(view, way) or _advice(view, found),
             [None if found.index_storage is not None or leads is not None else "the tensor that the index came from"],
         )
 

@@ -42,6 +42,10 @@ _HARMLESS = (
     "list",
     "size",
 )
+_BEFORE = "before it, where malloc() notes the size of its block"
+_BEHIND = "behind it, where malloc() notes the size of the next block"
+_WROTE = "native code wrote past its end, by a size or an index, or before the start of what lies behind it"
+_WROTE_BEFORE = "native code wrote before its start, by a negative index, or past the end of what lies before it"
 _GUARD = "`pytracer run --guard` stops at the first byte that is written behind a tensor."
 
 
@@ -56,7 +60,7 @@ class Overwritten:
     @property
     def summary(self) -> str:
         """For the headline."""
-        return f"the memory right behind {self.tensor} is overwritten"
+        return f"the memory right {'before' if self.overrun.before else 'behind'} {self.tensor} is overwritten"
 
     @property
     def evidence(self) -> Evidence:
@@ -65,7 +69,7 @@ class Overwritten:
         numbers = numbers_in_word(word)
         return Evidence(
             "neighbor",
-            f"behind it, where malloc() notes the size of the next block, is {hex_addr(word)}"
+            f"{_BEFORE if self.overrun.before else _BEHIND}, is {hex_addr(word)}"
             f"{f': {numbers}' if numbers else ''}, which is none",
             base=hex_addr(self.overrun.storage.base),
             nbytes=self.overrun.storage.nbytes,
@@ -90,7 +94,9 @@ def _described(view: ProcessView, item: Overrun) -> Overwritten:
         tensor = f"{variable} ({count_words(holder.elements, 'element')}, {size})"
     else:
         tensor = f"a tensor of {size}{f' that {made.words} made' if made is not None else ''}"
-    return Overwritten(tensor, item, f"{_compare(view, holder, made)} {_GUARD}")
+    return Overwritten(
+        tensor, item, f"{_compare(view, holder, made)}: {_WROTE_BEFORE if item.before else _WROTE}. {_GUARD}"
+    )
 
 
 def _holder(view: ProcessView, storage: Storage) -> Holder | None:
@@ -158,23 +164,22 @@ def _compare(view: ProcessView, holder: Holder | None, made: _Made | None) -> st
         larger = _larger(view, holder, [name for _, names in calls for name in names]) if holder is not None else None
         with_it = f" with {larger}, which {where} passes with it" if larger else f" with what {where} passes with it"
         of = f", which {made.words} made," if made is not None and holder is not None else ""
-        return f"Compare the size of {name}{of}{with_it}: native code wrote past its end, by a size or an index."
+        return f"Compare the size of {name}{of}{with_it}"
     if made is None:
-        return "Check the sizes and indices of the calls that use that tensor: native code wrote past its end."
+        return "Check the sizes and indices of the calls that use that tensor"
     passed = [name for line, names in _calls(view, None) if line == made.frame.line for name in names]
     held = _held_names(view)
     passed = [name for name in passed if name in held] or passed
     what = f" ({', '.join(f'`{name}`' for name in dict.fromkeys(passed[:_MOST_NAMES]))})" if passed else ""
-    return (
-        f"Check the sizes and indices that {made.place} passes{what}: native code wrote past the end of the tensor "
-        "that is made there, in that call or in a later one that uses it."
-    )
+    return f"Check the sizes and indices that {made.place} passes{what}, and of later calls that use that tensor"
 
 
 def _held_names(view: ProcessView) -> set[str]:
     crash = view.crash
-    held = (*crash.holders, *crash.numbers) if crash is not None else ()
-    return {_last_name(item.expression) for item in held}
+    if crash is None:
+        return set()
+    expressions = [*(item.expression for item in crash.holders), *(item.expression for item in crash.numbers)]
+    return {_last_name(item) for item in expressions}
 
 
 def _larger(view: ProcessView, holder: Holder, names: list[str]) -> str | None:
