@@ -8,7 +8,7 @@ namespace pytracer::blackbox {
 
 inline constexpr unsigned char kMagic[8] = {0x89, 0x70, 0x79, 0x74, 0x72, 0x63, 0x0d, 0x0a};
 inline constexpr uint32_t kMajor = 1;
-inline constexpr uint32_t kMinor = 7;
+inline constexpr uint32_t kMinor = 8;
 inline constexpr uint32_t kHeaderBytes = 0x2000;
 inline constexpr uint32_t kRegionLimit = 120;
 inline constexpr uint32_t kRecordBytes = 128;
@@ -963,11 +963,11 @@ static_assert(sizeof(Image) == 64);
 static_assert(std::is_standard_layout_v<Image> && std::is_trivially_copyable_v<Image>);
 static_assert(offsetof(Image, reserved) == 56);
 
-/// A storage near the fault address, found before other threads could change the table.
+/// A storage near the fault address, or one behind which the heap is overwritten, found before other threads could change the table.
 struct StorageHit {
   uint32_t kind;
   uint32_t thread_index;
-  uint64_t reserved;
+  uint64_t word;
   uint8_t lifetime[64];
 };
 static_assert(sizeof(StorageHit) == 80);

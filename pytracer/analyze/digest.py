@@ -296,6 +296,7 @@ def _crash(crash: Crash | None, step: _Step, *, closely: bool) -> Crash | None:
         holders=crash.holders[:16] if closely else (),
         arguments=crash.arguments[:32] if closely else (),
         hits=crash.hits[:16],
+        overruns=crash.overruns if closely else (),
     )
 
 

@@ -17,7 +17,8 @@ MAGIC = b"\x89pytrc\r\n"
 MAJOR = 1
 # 1: notes have codes. 2: HOLDERS has tensors without memory, and elements. 3: notes of the core are CORE_NOTE. 4: ARGUMENTS, RENDEZVOUS
 # 5: SIGNAL_SENT, the process group. 6: CRASH, the call that unmapped the memory. 7: HOLDERS has whole numbers
-MINOR = 7
+# 8: STORAGE_HITS has storages behind which the heap is overwritten
+MINOR = 8
 
 HEADER_BYTES = 8192
 REGION_LIMIT = 120
@@ -1178,11 +1179,11 @@ IMAGE = Struct(
 STORAGE_HIT = Struct(
     "StorageHit",
     80,
-    "A storage near the fault address, found before other threads could change the table.",
+    "A storage near the fault address, or one behind which the heap is overwritten, found before other threads could change the table.",
     (
-        _f("kind", "u32", "1 live and covering, 2 live below, 3 live above, 4 freed and covering, 5 freed below, 6 freed above"),
+        _f("kind", "u32", "1 live and covering, 2 live below, 3 live above, 4 freed and covering, 5 freed below, 6 freed above, 7 live and the heap behind it is overwritten, 8 the same of the one that the thread freed last before an abort, 9 and 10 the same two where the heap before it is"),
         _f("thread_index", "u32", "the freeing thread; of live storages the allocating one"),
-        _f("reserved", "u64", "zero"),
+        _f("word", "u64", "of kinds 7 to 10 what stands where malloc() notes the size of the next block, or of its own; else zero"),
         _f("lifetime", "u8[64]", "a StorageLifetime; of live storages only the allocation is set"),
     ),
 )

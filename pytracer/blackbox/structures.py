@@ -591,11 +591,11 @@ class Image(msgspec.Struct, frozen=True, gc=False):
 
 
 class StorageHit(msgspec.Struct, frozen=True, gc=False):
-    """A storage near the fault address, found before other threads could change the table."""
+    """A storage near the fault address, or one behind which the heap is overwritten, found before other threads could change the table."""
 
     kind: int
     thread_index: int
-    reserved: int
+    word: int
     lifetime: bytes
 
 

@@ -93,9 +93,9 @@ def read_again(program: Program, path: Path) -> Died:
 
 
 class Runner:
-    """Runs programs one after the other in folders of `directory`."""
+    """Runs programs one after the other in folders of `directory`; `libraries`: of those that import kit."""
 
-    def __init__(self, directory: Path, libraries: Path) -> None:
+    def __init__(self, directory: Path, libraries: Path | None) -> None:
         self._directory = directory
         self._libraries = libraries
         self._zygotes: dict[str, _Zygote] = {}
@@ -127,7 +127,8 @@ class Runner:
 
     def _variables(self, **extra: str) -> dict[str, str]:
         python_path = os.pathsep.join([str(PROGRAMS), environment()["PYTHONPATH"]])
-        return {"GENERATED_LIBRARIES": str(self._libraries), "PYTHONPATH": python_path, "OMP_NUM_THREADS": "2", **extra}
+        own = {"GENERATED_LIBRARIES": str(self._libraries)} if self._libraries is not None else {}
+        return {**own, "PYTHONPATH": python_path, "OMP_NUM_THREADS": "2", **extra}
 
     def _below_launcher(self, source: Path, run: Path, extra: dict[str, str]) -> int:
         command = [sys.executable, "-m", "pytracer", "run", "-o", str(run), "--", sys.executable, str(source)]

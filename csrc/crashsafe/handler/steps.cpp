@@ -1,6 +1,7 @@
 #include "crashsafe/handler/steps.h"
 
 #include "crashsafe/file/black_box.h"
+#include "crashsafe/memory/heap_damage.h"
 #include "crashsafe/memory/process_context.h"
 #include "crashsafe/memory/referrers.h"
 #include "crashsafe/memory/storage_lookup.h"
@@ -65,6 +66,7 @@ void write_hits() {
     write_unmapping(crash.fault_addr);
     write_storage_hits(crash.fault_addr);
   }
+  if (crash.signal == SIGSEGV || crash.signal == SIGBUS || crash.signal == SIGABRT) write_overrun_storages();
 }
 
 void do_step(Step step, ucontext_t* context, const KernelAction& like) {

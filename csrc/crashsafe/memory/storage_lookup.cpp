@@ -20,11 +20,6 @@ struct Best {
   StorageLifetime life{};
 };
 
-bool later(const StorageLifetime& a, const StorageLifetime& b) {
-  int32_t epochs = static_cast<int32_t>(a.free_epoch - b.free_epoch);
-  return epochs != 0 ? epochs > 0 : static_cast<int32_t>(a.free_sequence - b.free_sequence) > 0;
-}
-
 // Keeps the nearest on each side, and of several storages at one address the latest.
 void consider(Best (&best)[kKinds], uint64_t addr, Kind covering, const StorageLifetime& life, uint32_t thread) {
   bool above = life.base > addr, inside = !above && addr - life.base < life.nbytes;
@@ -32,24 +27,11 @@ void consider(Best (&best)[kKinds], uint64_t addr, Kind covering, const StorageL
   if (slot.set) {
     if (inside && covering == kLiveCovering && life.external != 0 && slot.life.external == 0) return;  // the owner, not a borrower of its memory
     uint64_t old_end = slot.life.base + slot.life.nbytes, end = life.base + life.nbytes;
-    bool nearer = inside ? later(life, slot.life) : above ? life.base < slot.life.base : end > old_end;
+    bool nearer = inside ? is_later(life, slot.life) : above ? life.base < slot.life.base : end > old_end;
     bool same = !inside && (above ? life.base == slot.life.base : end == old_end);
-    if (!nearer && !(same && later(life, slot.life))) return;
+    if (!nearer && !(same && is_later(life, slot.life))) return;
   }
   slot = {true, thread, life};
-}
-
-StorageLifetime as_freed(const LiveStorage& slot, uint64_t key) {
-  StorageLifetime life{};
-  life.base = key & kKeyAddrMask;
-  life.nbytes = slot.size_thread & kSizeMask;
-  life.alloc_thread = static_cast<uint16_t>(slot.size_thread >> 48);
-  life.alloc_site_id = slot.site_id;
-  life.alloc_site_where = slot.site_where;
-  life.alloc_epoch = life.free_epoch = slot.epoch;
-  life.alloc_sequence = life.free_sequence = slot.sequence;
-  life.origin = static_cast<uint32_t>(key >> kKeyOriginShift & kKeyOriginMask);
-  return life;
 }
 
 void consider_external(Best (&best)[kKinds], uint64_t addr) {
@@ -73,6 +55,24 @@ void consider_external(Best (&best)[kKinds], uint64_t addr) {
 
 }  // namespace
 
+bool is_later(const StorageLifetime& a, const StorageLifetime& b) noexcept {
+  int32_t epochs = static_cast<int32_t>(a.free_epoch - b.free_epoch);
+  return epochs != 0 ? epochs > 0 : static_cast<int32_t>(a.free_sequence - b.free_sequence) > 0;
+}
+
+StorageLifetime lifetime_of(const LiveStorage& slot, uint64_t key) noexcept {
+  StorageLifetime life{};
+  life.base = key & kKeyAddrMask;
+  life.nbytes = slot.size_thread & kSizeMask;
+  life.alloc_thread = static_cast<uint16_t>(slot.size_thread >> 48);
+  life.alloc_site_id = slot.site_id;
+  life.alloc_site_where = slot.site_where;
+  life.alloc_epoch = life.free_epoch = slot.epoch;
+  life.alloc_sequence = life.free_sequence = slot.sequence;
+  life.origin = static_cast<uint32_t>(key >> kKeyOriginShift & kKeyOriginMask);
+  return life;
+}
+
 void write_storage_hits(uint64_t addr) noexcept {
   Best best[kKinds];
   for (uint32_t t = 0; t < g_box.tier_count.load(std::memory_order_acquire); t++) {
@@ -85,7 +85,7 @@ void write_storage_hits(uint64_t addr) noexcept {
       LiveStorage slot;
       copy_racing(slot, tier.slots[i]);
       if (!key.is_still(before)) continue;  // changed under us
-      StorageLifetime life = as_freed(slot, before);
+      StorageLifetime life = lifetime_of(slot, before);
       consider(best, addr, kLiveCovering, life, life.alloc_thread);
     }
   }

@@ -6,8 +6,9 @@ import ast
 
 from pytracer._text import function_words
 from pytracer.analyze.evidence.native_stack import image_name, own_frames
-from pytracer.analyze.evidence.operator import find_operator, is_sparse
+from pytracer.analyze.evidence.operator import find_operator, is_of_torch, is_sparse
 from pytracer.analyze.evidence.own_libraries import own_libraries
+from pytracer.analyze.evidence.sparse_source import sparse_advice, sparse_source
 from pytracer.analyze.evidence.variables import line_words, program_frames
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -42,6 +43,9 @@ def heap_advice(view: ProcessView, user: str | None, *, frees: bool) -> str:
         user: The function that called the allocator.
         frees: Whether the address itself that it freed may be wrong.
     """
+    source = sparse_source(view) if running_conversion(view) is not None else None
+    if source is not None:
+        return f"{sparse_advice(view, source)} {_BEFORE}"
     libraries = own_libraries(view)
     if libraries is not None and user in _NUMPY:
         return _OF_ARRAY.format(libraries.words)
@@ -54,6 +58,12 @@ def heap_advice(view: ProcessView, user: str | None, *, frees: bool) -> str:
         suspects = "suspect is" if len(libraries.names) == 1 else "suspects are"
         return f"{_BEFORE} First {suspects} {libraries.words}: check the sizes and addresses that are passed."
     return f"{_BEFORE} First suspects are {_UNCHECKED if sparse is False else _SPARSE} and {_EXTENSIONS}."
+
+
+def running_conversion(view: ProcessView) -> str | None:
+    """The operator that was running, where it writes where the indices of a sparse tensor say, unchecked."""
+    operator = find_operator(view)
+    return operator.name if operator is not None and is_sparse(operator) and is_of_torch(operator) else None
 
 
 def _calls_foreign(view: ProcessView) -> bool:

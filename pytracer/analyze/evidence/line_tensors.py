@@ -30,7 +30,7 @@ def line_tensors(view: ProcessView) -> tuple[OperatorTensor, ...]:
     bases = {item.base for item in _on_the_line(view)}
     found: dict[tuple[int, int, tuple[int, ...]], OperatorTensor] = {}
     for item in sorted(given, key=lambda item: not item.passed):
-        if item.item.how != "held" or item.item.base in bases:
+        if item.item.base in bases or not (item.item.how == "held" or _is_stale(item)):
             found.setdefault((item.item.base, item.item.offset, item.item.sizes), item)
     if operator is None:
         for held in crash.arguments:
@@ -38,6 +38,11 @@ def line_tensors(view: ProcessView) -> tuple[OperatorTensor, ...]:
                 name = variable_name(view, held.base)
                 found.setdefault((held.base, held.offset, held.sizes), OperatorTensor(held, name, None, passed=False))
     return tuple(found.values())
+
+
+def _is_stale(item: OperatorTensor) -> bool:
+    """Whether it is a variable that the operator was not given: a word of it is left on the kernel's own stack."""
+    return item.name is not None and not item.passed and item.item.outer_frame is not None
 
 
 def _on_the_line(view: ProcessView) -> Iterator[Holder]:

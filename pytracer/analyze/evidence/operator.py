@@ -24,6 +24,7 @@ _INTERPRETER = re.compile(r"^_?PyEval_|^_Py_(?:Call|Vectorcall)")
 _TAKES_TENSOR = re.compile(r"[(,] ?at::Tensor\b")
 _OF_TORCH = ("at::", "torch::", "c10::", "caffe2::", "pybind11::", "std::", "THP")
 _TORCH = "libtorch"
+_MATRIX = 2  # dimensions
 
 # What each index must be less than: the first size of the tensor that is indexed, its largest one where the dimension
 # is not known, or its number of elements. Of operators whose integer tensors are all indices.
@@ -142,6 +143,30 @@ def out_of_range(operator: Operator | None) -> OutOfRange | None:
     if lowest < least and not called.startswith("nll"):  # its ignore_index may be any number
         return OutOfRange(operator.name, index, lowest, limit, largest)
     return None
+
+
+def out_of_compressed(operator: Operator | None) -> OutOfRange | None:
+    """The plain indices of a compressed sparse tensor, known by the row pointers, which count them.
+
+    They mean a size of one of the dense tensors.
+    """
+    if operator is None or not is_sparse(operator):
+        return None
+    integers = [item for item in operator.tensors if item.passed and item.item.is_integer and item.item.elements]
+    counts = {item.item.elements for item in integers}
+    pointers = [item for item in integers if item.item.minimum == 0 and item.item.maximum in counts]
+    counted = {item.item.maximum for item in pointers}
+    plain = [item for item in integers if item not in pointers and item.item.elements in counted]
+    dense = [
+        item
+        for item in operator.tensors
+        if not item.item.is_integer and len(item.item.sizes) == _MATRIX and item.item.elements not in counted
+    ]
+    if len(plain) != 1 or not dense or plain[0].item.maximum is None:
+        return None
+    largest = max(dense, key=lambda item: max(item.item.sizes))
+    limit, highest = max(largest.item.sizes), plain[0].item.maximum
+    return OutOfRange(operator.name, plain[0], highest, limit, largest) if highest >= limit else None
 
 
 def counts_in(operator: Operator | None) -> str | None:

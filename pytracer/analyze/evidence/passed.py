@@ -224,13 +224,20 @@ def unequal_tensors(view: ProcessView) -> str | None:
         (most, least)
         for most in shaped
         for least in shaped
-        if least.item.sizes[0] * 2 <= most.item.sizes[0] and (backward or _alike(least.item, most.item))
+        if least.item.sizes[0] * 2 <= most.item.sizes[0]
+        and (backward or _alike(least.item, most.item))
+        and not _in_other_order(least.item, most.item)
     )
     best = max(pairs, key=lambda pair: pair[0].item.sizes[0] / pair[1].item.sizes[0], default=None)
     if best is None:
         return None
     most, least = best
     return f"`{least.name}` {shape_words(least.item)} and `{most.name}` {shape_words(most.item)}"
+
+
+def _in_other_order(one: Argument, other: Argument) -> bool:
+    """Whether each has the other's first size in another place: time first and batch first."""
+    return one.sizes[0] in other.sizes[1:] and other.sizes[0] in one.sizes[1:]
 
 
 def _alike(one: Argument, other: Argument) -> bool:

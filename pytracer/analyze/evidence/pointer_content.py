@@ -21,8 +21,11 @@ _SHOWN = 4  # significant digits
 def numbers_in_pointer(view: ProcessView) -> str | None:
     """`two float32 numbers, 1 and 0.9999`, `the float64 number 0.5` and the like; None for anything else."""
     value = _pointer(view)
-    if value is None:
-        return None
+    return numbers_in_word(value) if value is not None else None
+
+
+def numbers_in_word(value: int) -> str | None:
+    """The same of 8 bytes that should be something else."""
     if value < _LEAST:
         return _maybe(value)
     low, high = struct.unpack("<ff", value.to_bytes(8, "little"))

@@ -7,22 +7,28 @@ from pytracer.analyze.evidence.compiled import compiled_call
 from pytracer.analyze.evidence.operator import OperatorTensor, find_operator, is_sparse, shape_words
 from pytracer.analyze.evidence.passed import shapes_advice
 from pytracer.analyze.evidence.reached_row import ReachedRow
+from pytracer.analyze.evidence.sparse_source import sparse_advice, sparse_source
 from pytracer.analyze.evidence.variables import line_words
+from pytracer.analyze.evidence.where_made import made_words
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import Evidence
 
 
-def row_headline(way: ReachedRow) -> str | None:
-    """What stands behind the colon; None where only the row is known."""
+def row_headline(view: ProcessView, way: ReachedRow) -> str | None:
+    """What stands behind the colon; None where only the row is known, and the operator may count something else."""
     if way.index is not None:
         item, out_of = way.index, f"leads out of {shaped_name(way.data)}"
+        source = sparse_source(view) if item.name is None else None
+        name = f"an index tensor of `{source.name}`" if source is not None else short_name(item)
         if way.seen:
-            return f"index {way.row} of {short_name(item)} {out_of}"
+            return f"index {way.row} of {name} {out_of}"
         if way.ambiguous:
-            return f"an index of {short_name(item)} {_range(item)} {out_of}"
-        return f"index {way.row}, which {short_name(item)} {_range(item)} reaches, {out_of}"
+            return f"an index of {name} {_range(item)} {out_of}"
+        return f"index {way.row}, which {name} {_range(item)} reaches, {out_of}"
     if way.larger is not None:
         return f"{number_of(way)} of {shaped_name(way.data)}, as if it were as large as {shaped_name(way.larger)}"
+    if way.data.name is not None and _is_sparse(view):
+        return f"{number_of(way)} of {shaped_name(way.data)}, which has {_count(way)}"
     return None
 
 
@@ -51,8 +57,11 @@ def row_advice(view: ProcessView, way: ReachedRow | None) -> str | None:
     if way is None:
         return None
     line = line_words(view)
+    source = sparse_source(view) if way.index is None or way.index.name is None else None
+    if source is not None and way.larger is None:
+        return sparse_advice(view, source)
     if way.index is not None:
-        return f"{_what_to_check(view, way, way.index, line)} {_how_to_see(view)}"
+        return f"{_what_to_check(view, way, way.index, line)} {_how_to_see(view, way.index)}"
     if way.larger is None:
         return None
     return shapes_advice(f"{shaped_name(way.data)} and {shaped_name(way.larger)}", line)
@@ -71,12 +80,13 @@ def _what_to_check(view: ProcessView, way: ReachedRow, index: OperatorTensor, li
     return f"Check the values of {name} {values}before {line} passes it: {limit}."
 
 
-def _how_to_see(view: ProcessView) -> str:
+def _how_to_see(view: ProcessView, index: OperatorTensor) -> str:
     if compiled_call(view) is not None:
         return "Without torch.compile (TORCH_COMPILE_DISABLE=1) the same line raises an IndexError that names it."
     if _is_sparse(view):
         return "check_invariants=True, where the sparse tensor is made, raises an error instead."
-    return "Find out where they were computed; the function uses them unchecked."
+    made = made_words(view, index.item.base, short_name(index)) if index.name else None
+    return f"{made or 'Find out where they were computed.'} The function does not check them."
 
 
 def _is_sparse(view: ProcessView) -> bool:

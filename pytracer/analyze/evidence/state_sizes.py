@@ -11,7 +11,9 @@ import ast
 from dataclasses import dataclass
 
 from pytracer._text import size_words
+from pytracer.analyze.evidence.operator import find_operator, shape_words
 from pytracer.analyze.evidence.variables import program_frames
+from pytracer.analyze.evidence.where_made import line_that_made
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -28,6 +30,7 @@ class StateSize:
     parameter: str
     nbytes: int
     parameter_nbytes: int
+    bases: tuple[int, int] = (0, 0)  # of their storages
 
 
 def state_size(view: ProcessView) -> StateSize | None:
@@ -40,9 +43,9 @@ def state_size(view: ProcessView) -> StateSize | None:
         state, of, parameter = item.name.partition(_OF)
         if item.role != "optimizer state" or not of:
             continue
-        sizes = {other.nbytes for other in named.with_name(f"parameter {parameter}") if other.role == "parameter"}
-        if len(sizes) == 1 and not _alike(item.nbytes, *sizes):
-            return StateSize(state, parameter, item.nbytes, sizes.pop())
+        alike = [other for other in named.with_name(f"parameter {parameter}") if other.role == "parameter"]
+        if len({other.nbytes for other in alike}) == 1 and not _alike(item.nbytes, alike[0].nbytes):
+            return StateSize(state, parameter, item.nbytes, alike[0].nbytes, (storage.base, alike[0].base))
     return None
 
 
@@ -52,6 +55,44 @@ def _alike(one: int, other: int) -> bool:
     return least == 0 or (most % least == 0 and most // least in _OF_OTHER_TYPES)
 
 
+def small_state(view: ProcessView) -> str | None:
+    """`` `exp_avg` of emb.weight [4000, 128] is smaller than the parameter [64000, 128] ``; None where it is not."""
+    found = state_size(view)
+    if found is None or found.nbytes >= found.parameter_nbytes:
+        return None
+    state, parameter = (_sized(view, base, nbytes) for base, nbytes in zip(found.bases, _both(found), strict=True))
+    return f"`{found.state}` of {found.parameter} {state} is smaller than the parameter {parameter}"
+
+
+def _both(found: StateSize) -> tuple[int, int]:
+    return found.nbytes, found.parameter_nbytes
+
+
+def _sized(view: ProcessView, base: int, nbytes: int) -> str:
+    """The shape, where an operator has the tensor; else bytes."""
+    operator = find_operator(view)
+    shapes = {
+        shape_words(item.item) for item in (operator.tensors if operator is not None else ()) if item.item.base == base
+    }
+    return shapes.pop() if base and len(shapes) == 1 else f"({size_words(nbytes)})"
+
+
+def _replaced(view: ProcessView, found: StateSize) -> str | None:
+    """What to do where the parameter's memory is newer than the state; None where that, or a line, is not known."""
+    if not all(found.bases):
+        return None
+    state, parameter = (view.space.live_around(base) for base in found.bases)
+    if state is None or parameter is None or state.older or parameter.older:
+        return None
+    line = line_that_made(view, parameter.base, also_failing=True)
+    if line is None or (state.allocated.mono_ns or 0) >= (parameter.allocated.mono_ns or 0):
+        return None
+    return (
+        f"Make a new optimizer after {line}, where {found.parameter} got memory of {size_words(found.parameter_nbytes)}"
+        f", or resize its states in the same way: `{found.state}` was made before, and has {size_words(found.nbytes)}."
+    )
+
+
 def state_advice(view: ProcessView, found: StateSize) -> str:
     """What to do about it, with the program's line that loaded the states."""
     at = _loading_line(view)
@@ -59,6 +100,9 @@ def state_advice(view: ProcessView, found: StateSize) -> str:
         f"`{found.state}` of {found.parameter} has {size_words(found.nbytes)}, the parameter "
         f"{size_words(found.parameter_nbytes)}"
     )
+    replaced = _replaced(view, found) if at is None else None
+    if replaced is not None:
+        return replaced
     if at is None:
         return (
             f"{sizes}: the optimizer made or loaded the state for another size of it. Make a new optimizer after the "

@@ -31,11 +31,13 @@ from pytracer.decode.types.snapshot import (
     Mapping,
     MemoryBlock,
     NativeFrame,
+    Overrun,
     PythonFrame,
     StorageHit,
     Unmapping,
 )
 
+_OVERRUNS = {7: (True, False), 8: (False, False), 9: (True, True), 10: (False, True)}  # kind: (live, before)
 _POSITIONS: dict[int, HitKind] = {1: "covering", 2: "below", 3: "above", 4: "covering", 5: "below", 6: "above"}
 _LAST_LIVE_HIT = 3
 _HOLDERS: dict[int, HolderKindName] = {HolderKind.LOCAL: "local", HolderKind.CELL: "cell", HolderKind.GLOBAL: "global"}
@@ -140,6 +142,7 @@ class CrashReader:
             native_tail=head.native_tail,
             mappings=mappings,
             hits=tuple(self._hits()),
+            overruns=tuple(self._overruns()),
             unmapping=self._unmapping(),
             also_crashed=tuple(self._also()),
             steps_done=_steps(head.steps_done),
@@ -312,6 +315,12 @@ class CrashReader:
             if hit.kind in _POSITIONS:
                 storage = self._storages.hit(hit.lifetime, live=hit.kind <= _LAST_LIVE_HIT)
                 yield StorageHit(_POSITIONS[hit.kind], storage)
+
+    def _overruns(self) -> Iterable[Overrun]:
+        for hit in self._box.items(Region.STORAGE_HITS, raw.StorageHit, self._head.hit_count):
+            if hit.kind in _OVERRUNS:
+                live, before = _OVERRUNS[hit.kind]
+                yield Overrun(self._storages.hit(hit.lifetime, live=live), hit.word, before)
 
     def _holders(self, threads: tuple[tuple[int, tuple[PythonFrame, ...]], ...]) -> Iterable[Holder]:
         frames = [(pthread, frame) for pthread, stack in threads for frame in stack]

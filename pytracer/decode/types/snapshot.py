@@ -363,6 +363,19 @@ class StorageHit:
 
 
 @dataclass(frozen=True)
+class Overrun:
+    """A storage behind whose block the heap is overwritten: a live one, or the one that the thread freed last.
+
+    `word` stands where malloc() notes the size of the next block, and is none. `before`: that of its own block, which
+    is noted before it.
+    """
+
+    storage: Storage
+    word: int
+    before: bool = False
+
+
+@dataclass(frozen=True)
 class AlsoCrashed:
     """A thread that crashed while another one was being reported."""
 
@@ -505,6 +518,7 @@ class Crash:
     holders_truncated: bool = False  # the search reached one of its limits
     arguments: tuple[Argument, ...] = ()  # of native code: registers first, then the stack from the innermost frame on
     arguments_truncated: bool = False
+    overruns: tuple[Overrun, ...] = ()  # as the handler found them; only of glibc's malloc()
     unmapping: Unmapping | None = None  # the latest one around the fault address; below preload only
     handled: HandledException | None = (
         None  # of the crashed thread, else of the main one: it was in an `except` or the like

@@ -3,7 +3,8 @@
 What: the C library printed one of its texts ("free(): invalid pointer", "double free or corruption", "corrupted size
 vs. prev_size" ...) and aborted, or a fault happened inside malloc() or free(). Each text is explained.
 
-A variable's tensor that needs more memory than its storage has is named as what reaches past the end of a block.
+A variable's tensor that needs more memory than its storage has is named as what reaches past the end of a block; so is
+a live tensor behind which no size of a block is left, as the handler found it (glibc's malloc() only).
 
 Why it happens: native code wrote past the end of a block or into one that was freed, freed a block twice, or freed
 memory of another allocator. An extension that was built against another torch, NumPy or C++ ABI does all of these.
@@ -20,10 +21,11 @@ from __future__ import annotations
 
 from pytracer._text import function_words
 from pytracer.analyze.evidence.aborts import is_abort
+from pytracer.analyze.evidence.behind_storage import overwritten
 from pytracer.analyze.evidence.beyond_storage import BeyondStorage, beyond_advice, beyond_storage, used_at
 from pytracer.analyze.evidence.deleters import Deleter, owners_words, running_deleter
 from pytracer.analyze.evidence.heap import HeapDamage, allocator_user, heap_damage
-from pytracer.analyze.evidence.heap_suspects import heap_advice
+from pytracer.analyze.evidence.heap_suspects import heap_advice, running_conversion
 from pytracer.analyze.evidence.phrases import collective_evidence, fault_evidence, printed_evidence, python_evidence
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
@@ -51,10 +53,15 @@ class HeapCorruption:
         view, damage = judgement.views[0], judgement.found
         user, deleter = allocator_user(view), running_deleter(view)
         beyond = beyond_storage(view) if deleter is None else None
+        running = running_conversion(view)
+        behind = overwritten(view) if deleter is None and beyond is None and running is None else None
         below = f", below {function_words(user)}" if user else ""
+        below = f", while {running} was running" if running is not None else below
         what = f"{_what(damage)}{below}" if deleter is None else _of_deleter(deleter)
         if beyond is not None:
             what = f"{_found(damage)}: {beyond.summary}{used_at(view, beyond)}"
+        elif behind is not None:
+            what = f"{_found(damage)}: {behind.summary}"
         return Description(
             f"{introduction(judgement.views)} {what}.",
             [
@@ -64,15 +71,20 @@ class HeapCorruption:
                 if is_abort(view)
                 else fault_evidence(view),
                 printed_evidence(damage.text),
+                behind.evidence if behind is not None else None,
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],
-            beyond_advice(view, beyond) if beyond is not None else _advice(view, user, damage, deleter),
+            beyond_advice(view, beyond)
+            if beyond is not None
+            else behind.advice
+            if behind is not None
+            else _advice(view, user, damage, deleter),
             [
                 "what the allocator printed" if damage.function is None and damage.text is None else None,
-                _missing(deleter, beyond),
+                _missing(deleter, beyond) if behind is None else "what wrote there: only where it wrote is known",
             ],
-            explained=deleter is not None or beyond is not None,
+            explained=deleter is not None or beyond is not None or behind is not None,
         )
 
 

@@ -43,7 +43,7 @@ from pytracer.analyze.evidence.phrases import (
     missing_operands,
     python_evidence,
 )
-from pytracer.analyze.evidence.variables import line_words, tensors_without_memory, without_memory_words
+from pytracer.analyze.evidence.variables import line_words, python_frames, tensors_without_memory, without_memory_words
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.platform.instruction import signed
@@ -88,7 +88,7 @@ class NullDereference(MemoryFaultRule[_Null]):
         if confidence is None:
             return None
         operator = find_operator(view)
-        with_tensors = operator is not None or (view.function or "").startswith(_IN_TORCH)
+        with_tensors = operator is not None or (view.function or "").startswith(_IN_TORCH) or _by_torch_ops(view)
         empty = tuple(tensors_without_memory(view)) if with_tensors else ()
         arguments = tuple(without_memory(operator)) if not empty else ()
         by_ctypes = calls_python_by_ctypes(view)
@@ -147,6 +147,12 @@ class NullDereference(MemoryFaultRule[_Null]):
     def otherwise(self, faults: Sequence[ProcessView]) -> NoFinding:
         """See MemoryFaultRule."""
         return not_found("no address was null or a small offset from a null register")
+
+
+def _by_torch_ops(view: ProcessView) -> bool:
+    """Whether torch.ops was called: below it, code that is made at run time has no names (oneDNN's kernels)."""
+    frame = next(iter(python_frames(view)), None)
+    return frame is not None and (frame.file or "").endswith("torch/_ops.py")
 
 
 def _target(addr: int) -> str:

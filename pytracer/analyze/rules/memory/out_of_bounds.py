@@ -44,6 +44,7 @@ from pytracer.analyze.evidence.phrases import (
 )
 from pytracer.analyze.evidence.reached_row import ReachedRow, reached_row
 from pytracer.analyze.evidence.row_words import row_advice, row_evidence, row_headline
+from pytracer.analyze.evidence.state_sizes import small_state
 from pytracer.analyze.evidence.variables import line_words, variable_name
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.platform.instruction import signed
@@ -77,8 +78,8 @@ class OutOfBounds(StorageFaultRule[None]):
     def describe(self, job: JobView, judgement: Judgement[None]) -> Description:
         """See FaultRule."""
         view = judgement.views[0]
-        storage, way = view.storage, reached_row(view)
-        leads = row_headline(way) if way is not None else None
+        storage, way, state = view.storage, reached_row(view), small_state(view)
+        leads = state or (row_headline(view, way) if way is not None else None)
         guessed = view.place is not None and view.place.found == GUESSED
         unfit = unfit_clause(view) if guessed else ""
         words = f": {_where(view)}{in_function(view)}"
@@ -92,7 +93,7 @@ class OutOfBounds(StorageFaultRule[None]):
                 guard_evidence(view),
                 *_index(view),
                 _index_tensor(view),
-                row_evidence(way) if leads is not None else None,
+                row_evidence(way) if leads is not None and state is None else None,
                 *_neighbor(view),
                 bucket_evidence(view),
                 unit_evidence(view),

@@ -23,7 +23,7 @@ from pytracer._text import hex_addr, size_words
 from pytracer.analyze.address_space.address_info import Overrun
 from pytracer.analyze.address_space.overrun import Run
 from pytracer.analyze.evidence.jumps import wild_jump
-from pytracer.analyze.evidence.operator import find_operator
+from pytracer.analyze.evidence.operator import find_operator, is_sparse
 from pytracer.analyze.evidence.passed import length_advice, unequal_tensors, unfit_clause
 from pytracer.analyze.evidence.phrases import (
     access_verb,
@@ -36,6 +36,7 @@ from pytracer.analyze.evidence.phrases import (
 from pytracer.analyze.evidence.reached_row import ReachedRow, reached_row
 from pytracer.analyze.evidence.row_words import row_advice, row_evidence, row_headline, shaped_name
 from pytracer.analyze.evidence.runs import ran_on
+from pytracer.analyze.evidence.sparse_source import sparse_advice, sparse_source
 from pytracer.analyze.evidence.variables import line_words, variable_of
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, cannot_decide, not_found
@@ -73,7 +74,7 @@ class RunawayAccess(MemoryFaultRule[Overrun | Run]):
         asked = found.span_bytes + found.left_bytes if found.left_bytes is not None else None
         length = f" of {size_words(asked)} that were asked for" if asked is not None else ""
         way = reached_row(view) if asked is None else None
-        leads = row_headline(way) if way is not None else None
+        leads = row_headline(view, way) if way is not None else None
         where = f"{in_function(view)}: it ran on for {size_words(found.span_bytes)}{length}"
         if way is not None and way.index is not None:
             words = f"out of bounds{in_function(view)}: {leads}"
@@ -215,6 +216,10 @@ def _advice(view: ProcessView, found: Overrun, name: str, asked: int | None, way
     by_row = row_advice(view, way)
     if by_row is not None:
         return by_row
+    operator = find_operator(view)
+    source = sparse_source(view) if operator is not None and is_sparse(operator) else None
+    if source is not None:
+        return sparse_advice(view, source)
     general = (
         f"Check the lengths, counts and offsets that {line} passes for {name}: one of them is negative or too large. "
         "`pytracer run --guard` stops at the first byte outside of the tensor."

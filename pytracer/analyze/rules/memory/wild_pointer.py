@@ -13,6 +13,9 @@ one integer tensor too large to be read, and the address is a whole number of ro
 or where the line passes a small tensor with a large one, and the address is behind the small one by less than the size
 of the other.
 
+Where the handler found the heap behind a live tensor overwritten, the pointer was most likely overwritten with it: the
+class is heap-corruption, and the tensor is named.
+
 A register that held the lower 32 bits of a live storage's address shows that the address was passed as an int. A small
 number that a function called by ctypes used as a pointer shows that its declaration in Python does not fit.
 
@@ -37,6 +40,7 @@ from pytracer._text import count_words, hex_addr, size_words
 from pytracer.analyze.address_space.null_pointer import null_confidence, null_sibling
 from pytracer.analyze.address_space.referrers import STATE_REGISTERS, stack_words
 from pytracer.analyze.address_space.stack_bounds import beside_stack, ran_over
+from pytracer.analyze.evidence.behind_storage import Overwritten, overwritten
 from pytracer.analyze.evidence.ctypes_call import declaration_advice, number_as_pointer
 from pytracer.analyze.evidence.far_index import FarIndex, far_index
 from pytracer.analyze.evidence.heap import heap_damage
@@ -63,6 +67,7 @@ from pytracer.analyze.evidence.phrases import (
 )
 from pytracer.analyze.evidence.pointer_content import numbers_in_pointer
 from pytracer.analyze.evidence.runs import ran_on
+from pytracer.analyze.evidence.suspect_argument import suspect_argument
 from pytracer.analyze.evidence.truncated_address import TruncatedAddress, truncated_address
 from pytracer.analyze.evidence.unmapping import unmapping_of
 from pytracer.analyze.evidence.unread_index import UnreadIndex, unread_index
@@ -101,6 +106,7 @@ class _Wild:
     cut: TruncatedAddress | None = None
     unread: UnreadIndex | None = None
     small: SmallArgument | None = None
+    behind: Overwritten | None = None
 
     @property
     def is_index(self) -> bool:
@@ -122,31 +128,40 @@ class WildPointer(MemoryFaultRule[_Wild]):
         jump = wild_jump(view)
         known = known_crash(view, "wild-pointer")
         if jump is not None:
-            found = _Wild(jump, known, None)
+            found = _Wild(jump, known, None, behind=overwritten(view))
         else:
             far, cut = far_index(view), truncated_address(view)
             indexed = far is None and cut is None and _may_be_indexed(view)
             unread = unread_index(view) if indexed else None
             small = small_argument(view) if indexed and unread is None else None
-            found = _Wild(jump, known, far, cut, unread, small)
+            behind = overwritten(view) if far is None and cut is None else None
+            found = (
+                _Wild(jump, known, far, cut, unread, small)
+                if behind is None
+                else _Wild(jump, known, None, None, behind=behind)
+            )
         class_: VerdictClass = "out-of-bounds" if found.is_index else "wild-pointer"
+        if found.behind is not None and known is None:
+            class_ = "heap-corruption"  # an object on the heap, or what it points at, was overwritten
         return Judgement(class_, _confidence(view, found), (view,), found)
 
     def describe(self, job: JobView, judgement: Judgement[_Wild]) -> Description:
         """See MemoryFaultRule."""
         view = judgement.views[0]
         known, jump, cut = judgement.found.known, judgement.found.jump, judgement.found.cut
+        behind = judgement.found.behind if known is None else None
         access = f"{access_verb(view)} out of bounds" if judgement.found.is_index else _access_words(view)
-        tensor = never_made(view) if jump is None and not judgement.found.is_index else None
+        tensor = never_made(view) if jump is None and not judgement.found.is_index and behind is None else None
         if tensor is not None:
             access = f"{tensor.summary},"
-        explained = jump is not None or cut is not None or judgement.found.is_index or known is not None
-        unfit = "" if explained else unfit_clause(view)
+        explained = any((jump, cut, judgement.found.is_index, known, behind))
+        suspect = None if explained else suspect_argument(view)
+        unfit = "" if explained or suspect is not None else unfit_clause(view)
         return Description(
             f"{introduction(judgement.views)} {_jump_words(jump) if jump else access}"
             f"{_where(view, jump)}{_far_words(judgement.found.far)}{_cut_words(view, cut)}"
             f"{_unread_words(judgement.found.unread)}{_small_words(judgement.found.small)}"
-            f"{unfit or _number_words(view, explained)}.",
+            f"{f': {behind.summary}' if behind is not None else unfit or _number_words(view, explained)}.",
             [
                 _branch(jump) if jump and jump.refused else fault_evidence(view),
                 _far_evidence(judgement.found.far),
@@ -154,10 +169,17 @@ class WildPointer(MemoryFaultRule[_Wild]):
                 _unread_evidence(judgement.found.unread),
                 _why_jump(jump) if jump else _not_null(view),
                 known.evidence if known else None,
+                behind.evidence if behind is not None else None,
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],
-            known.advice if known else _BY_JUMP[jump.how] if jump else _advice(view, judgement.found),
+            known.advice
+            if known
+            else behind.advice
+            if behind is not None
+            else _BY_JUMP[jump.how]
+            if jump
+            else _advice(view, judgement.found),
             [
                 missing_operands(view),
                 "storages: none were recorded"
@@ -286,7 +308,9 @@ def _advice(view: ProcessView, found: _Wild) -> str:
             f"Check the number and the shapes of the tensors that {line_words(view)} passes: the function takes more "
             "from an array or list of them than it has."
         )
-    unequal, number = unequal_tensors(view), number_as_pointer(view)
+    unequal, number, suspect = unequal_tensors(view), number_as_pointer(view), suspect_argument(view)
+    if suspect is not None:
+        return f"{suspect.advice} {_SANITIZER.format(line_words(view))}"
     if unequal is not None:
         return shapes_advice(unequal, line_words(view))
     if number is not None:
@@ -346,6 +370,8 @@ def _confidence(view: ProcessView, found: _Wild) -> Confidence:
     jump = found.jump
     if found.known is not None and found.known.confidence == "certain":
         return "certain"
+    if found.behind is not None:
+        return "likely"
     if jump is not None:
         return "certain" if jump.mapping is not None or jump.refused else "likely"
     if found.far is not None or found.cut is not None:

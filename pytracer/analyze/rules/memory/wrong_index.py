@@ -28,6 +28,7 @@ from dataclasses import dataclass
 
 from pytracer._text import count_words, hex_addr, size_words
 from pytracer.analyze.address_space.address_info import Formation
+from pytracer.analyze.evidence.behind_storage import overwritten
 from pytracer.analyze.evidence.index_origins import index_advice
 from pytracer.analyze.evidence.jumps import wild_jump
 from pytracer.analyze.evidence.name_origins import passed_words
@@ -36,6 +37,7 @@ from pytracer.analyze.evidence.operator import (
     OperatorTensor,
     OutOfRange,
     find_operator,
+    out_of_compressed,
     out_of_range,
     shape_words,
     tensor_with,
@@ -51,8 +53,11 @@ from pytracer.analyze.evidence.phrases import (
     python_evidence,
 )
 from pytracer.analyze.evidence.reached_row import ReachedRow, is_close, reached_row, row_in_range
-from pytracer.analyze.evidence.row_words import row_advice, row_evidence, row_headline
+from pytracer.analyze.evidence.row_words import row_advice, row_evidence, row_headline, shaped_name
+from pytracer.analyze.evidence.sparse_source import sparse_advice, sparse_source
+from pytracer.analyze.evidence.state_sizes import small_state
 from pytracer.analyze.evidence.variables import line_words, variable_of
+from pytracer.analyze.evidence.where_made import made_words
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.rules.base import Description, Judgement
 from pytracer.analyze.rules.fault import StorageFaultRule
@@ -61,6 +66,7 @@ from pytracer.decode.types.snapshot import Storage
 from pytracer.report.job import Confidence, Evidence
 
 _EXPLAINED = ("null", "near-null", "in-storage", "stack-guard", "stack")  # by other rules, whatever the arguments are
+_NO_INDEX = 1 << 47  # so large is what was a pointer, or two other numbers
 _CERTAIN_BYTES = 1 << 32  # no two numbers of a process happen to differ by so much
 
 
@@ -88,13 +94,14 @@ class WrongIndex(StorageFaultRule[_Index]):
         if view.place is None or wild_jump(view) is not None:
             return None
         operator = find_operator(view)
-        outside = out_of_range(operator) if view.place.kind not in _EXPLAINED else None
+        not_explained = view.place.kind not in _EXPLAINED
+        outside = out_of_range(operator) if not_explained else None
         formation = view.place.formation
         cause: Formation | OutOfRange | ReachedRow | None = outside
         if formation is not None and not _led(outside, formation, operator):
             cause = formation
         elif outside is None:
-            cause = row_in_range(view)
+            cause = row_in_range(view) or (out_of_compressed(operator) if not_explained else None)
         if cause is None:
             return None
         return Judgement("out-of-bounds", _confidence(cause), (view,), _Index(cause, operator, formation))
@@ -106,14 +113,17 @@ class WrongIndex(StorageFaultRule[_Index]):
             return _describe_range(judgement.views, found, judgement.found.formation)
         if isinstance(found, ReachedRow):
             return _describe_row(judgement.views, found)
-        way = reached_row(view)
-        leads = row_headline(way) if way is not None else None
+        way, state = reached_row(view), small_state(view)
+        behind = overwritten(view) if abs(found.index) >= _NO_INDEX else None
+        leads = state or (row_headline(view, way) if way is not None else None)
         of = f" of {_tensor(view, found.index_storage.base)}" if found.index_storage is not None else ""
         storage = view.storage
         return Description(
             f"{introduction(judgement.views)} {access_verb(view)} out of bounds{in_function(view)}: "
             + (
-                f"{leads}."
+                f"{behind.summary}."
+                if behind is not None
+                else f"{leads}."
                 if leads is not None
                 else _of_two(view, found, found.twin)
                 if found.twin is not None
@@ -123,14 +133,17 @@ class WrongIndex(StorageFaultRule[_Index]):
             [
                 fault_evidence(view),
                 _sum(found),
+                behind.evidence if behind is not None else None,
                 *_origin(view, found),
                 *_argument(operator, found),
-                row_evidence(way),
+                row_evidence(way) if state is None else None,
                 allocation_evidence(storage),
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],
-            index_advice(operator, found.index) or row_advice(view, way) or _advice(view, found),
+            behind.advice
+            if behind is not None
+            else index_advice(operator, found.index) or row_advice(view, way) or _advice(view, found),
             [None if found.index_storage is not None or leads is not None else "the tensor that the index came from"],
         )
 
@@ -164,9 +177,23 @@ def _tensor(view: ProcessView, base: int) -> str:
 
 def _describe_range(views: Sequence[ProcessView], outside: OutOfRange, way: Formation | None) -> Description:
     view, name = views[0], _argument_name(outside.tensor)
+    source = sparse_source(view) if outside.tensor.name is None else None
+    if source is not None:
+        leads = (
+            f"an index of `{source.name}` is {outside.value}, more than any size of the call's dense tensors, such as "
+            f"{shaped_name(outside.data)}"
+        )
+        advice = sparse_advice(view, source)
+    else:
+        leads = (
+            f"{name}, an argument of {outside.operator}, holds {outside.value}, which leads out of all of its tensors"
+        )
+        advice = (
+            f"Check the values of {name} before {line_words(view)} passes it: {outside.value} must not be among them "
+            f"(min(), max()). {_where_from(view, outside.tensor)}"
+        )
     return Description(
-        f"{introduction(views)} {access_verb(view)} out of bounds{in_function(view)}: {name}, an argument of "
-        f"{outside.operator}, holds {outside.value}, which leads out of all of its tensors.",
+        f"{introduction(views)} {access_verb(view)} out of bounds{in_function(view)}: {leads}.",
         [
             fault_evidence(view),
             Evidence(
@@ -186,17 +213,21 @@ def _describe_range(views: Sequence[ProcessView], outside: OutOfRange, way: Form
             python_evidence(view),
             collective_evidence(views),
         ],
-        f"Check the values of {name} before {line_words(view)} passes it: {outside.value} must not be among them "
-        "(min(), max()). Find out where it was computed; the function uses it unchecked.",
+        advice,
         [None if way is not None else "which access it was: no register held a part of the address"],
     )
+
+
+def _where_from(view: ProcessView, item: OperatorTensor) -> str:
+    made = made_words(view, item.item.base, f"`{item.name}`") if item.name else None
+    return f"{made or 'Find out where it was computed.'} The function does not check it."
 
 
 def _describe_row(views: Sequence[ProcessView], way: ReachedRow) -> Description:
     """By the values of an index tensor alone."""
     view = views[0]
     return Description(
-        f"{introduction(views)} {access_verb(view)} out of bounds{in_function(view)}: {row_headline(way)}.",
+        f"{introduction(views)} {access_verb(view)} out of bounds{in_function(view)}: {row_headline(view, way)}.",
         [fault_evidence(view), row_evidence(way), python_evidence(view), collective_evidence(views)],
         row_advice(view, way) or "",
         ["which access it was: no register held a part of the address"],
@@ -283,10 +314,11 @@ def _advice(view: ProcessView, found: Formation) -> str:
     if found.index_storage is not None:
         name = _tensor(view, found.index_storage.base)
         unnamed = variable_of(view, found.index_storage.base) is None
+        made = made_words(view, found.index_storage.base, name) if not unnamed else None
         passed = passed_words(view.process.snapshot, view.python_frame) if unnamed else None
         uses = f" The line uses {passed}." if passed is not None else ""
         return (
             f"Check the values of {name} before {line} passes it: {found.index} must not be among them (min(), max()). "
-            f"Find out where it was computed; the function uses it unchecked.{uses}"
+            f"{made or 'Find out where it was computed.'} The function does not check it.{uses}"
         )
     return computed_advice(view, found.index, "the other tensor")

@@ -20,6 +20,7 @@ from pytracer._text import hex_addr, list_words
 from pytracer.analyze.evidence.native_stack import memory_word
 from pytracer.analyze.evidence.operator import find_operator
 from pytracer.analyze.evidence.phrases import collective_evidence, in_function, python_evidence
+from pytracer.analyze.evidence.suspect_argument import suspect_argument
 from pytracer.analyze.evidence.variables import line_words, tensors_without_memory
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.platform.division import Division, decode_division
@@ -162,7 +163,8 @@ def _advice(view: ProcessView, code: int, division: Division | None) -> str:
     if code in _FLOAT:
         return _TRAPS
     if division is None or not division.is_minus_one:
-        return _SIZES.format(line_words(view))
+        zero = suspect_argument(view, zero=True) if division is None or division.divisor in (None, 0) else None
+        return f"{zero.advice if zero is not None else ''} {_SIZES.format(line_words(view))}".strip()
     return f"{_extremes(view, division)}{_OVERFLOW}"
 
 

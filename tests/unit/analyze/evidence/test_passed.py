@@ -100,7 +100,7 @@ def test_a_tensor_that_is_smaller_than_another_argument(addr: int, found: bool, 
 def test_a_state_of_another_size_than_its_parameter(nbytes: int, differs: bool) -> None:
     """One of the same size is in order, and one that may only be of another type."""
     state = SimpleNamespace(name="exp_avg of table.weight", role="optimizer state", nbytes=64)
-    parameter = SimpleNamespace(name="parameter table.weight", role="parameter", nbytes=nbytes)
+    parameter = SimpleNamespace(name="parameter table.weight", role="parameter", nbytes=nbytes, base=2)
     named = SimpleNamespace(
         of_storage=lambda storage, addr: ([state], []),
         with_name=lambda name: [parameter] if name == parameter.name else [],
@@ -110,6 +110,35 @@ def test_a_state_of_another_size_than_its_parameter(nbytes: int, differs: bool) 
     found = state_sizes.state_size(view)
     assert (found is not None) == differs
     assert found is None or (found.state, found.parameter, found.parameter_nbytes) == ("exp_avg", "table.weight", 4096)
+
+
+@pytest.mark.parametrize(("parameter_ns", "replaced"), [(9, True), (3, False)])
+def test_a_parameter_whose_memory_is_newer_than_the_state(
+    parameter_ns: int, replaced: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The line that gave it new memory is named; a state that was made later was loaded."""
+    live = {
+        1: SimpleNamespace(base=1, older=False, allocated=SimpleNamespace(mono_ns=5)),
+        2: SimpleNamespace(base=2, older=False, allocated=SimpleNamespace(mono_ns=parameter_ns)),
+    }
+    view: Any = SimpleNamespace(space=SimpleNamespace(live_around=live.get))
+    monkeypatch.setattr(state_sizes, "_loading_line", lambda view: None)
+    monkeypatch.setattr(state_sizes, "line_that_made", lambda view, base, also_failing: "line 26 in resize")
+    size = state_sizes.StateSize("exp_avg", "table.weight", 64, 4096, (1, 2))
+    says = state_sizes.state_advice(view, size)
+    assert says.startswith("Make a new optimizer after line 26 in resize, where table.weight got memory") == replaced
+
+
+@pytest.mark.parametrize(("nbytes", "named"), [(4096, True), (32, False)])
+def test_only_a_state_that_is_smaller_is_the_reason(nbytes: int, named: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An access past the end of a larger one is not explained by its size."""
+    size = state_sizes.StateSize("exp_avg", "table.weight", 64, nbytes)
+    monkeypatch.setattr(state_sizes, "state_size", lambda view: size)
+    monkeypatch.setattr(state_sizes, "find_operator", lambda view: None)
+    view: Any = SimpleNamespace()
+    says = state_sizes.small_state(view)
+    assert (says is not None) == named
+    assert says in (None, "`exp_avg` of table.weight (64 bytes) is smaller than the parameter (4096 bytes)")
 
 
 @pytest.mark.parametrize(

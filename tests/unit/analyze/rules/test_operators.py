@@ -278,3 +278,15 @@ def test_index_that_two_neighbours_of_32_bits_make_is_told(dtype: str, highest: 
 def test_index_that_the_processor_makes_of_nan_is_told(count: int, number: bool, run: Path) -> None:
     """The look-alike is one beside it."""
     assert ("isfinite()" in advice(indexed(run, count))) != number
+
+
+@needs_capstone
+@pytest.mark.parametrize(("highest", "certain"), [(9_000_000, True), (9, False)])
+def test_plain_indices_of_a_compressed_tensor(highest: int, certain: bool, run: Path) -> None:
+    """Larger than every size of the dense tensors; the row pointers that count them are no indices."""
+    stack = [(image, (name or "").replace("gather", "sparse_sampled_addmm")) for image, name in GATHER]
+    pointers = tensor(INDEX, 4, dtype="int64", minimum=0, maximum=30)
+    plain = tensor(INDEX + 0x100, 30, dtype="int64", minimum=0, maximum=highest)
+    report = crashed(run, tensor(TABLE, 10, 4), pointers, plain, stack_of=stack)
+    assert (verdict(report)[0] == "out-of-bounds") == certain
+    assert ("holds 9000000" in summary(report)) == certain

@@ -32,6 +32,7 @@ LOAD = bytes.fromhex("c5fa1002")  # vmovss xmm0, dword ptr [rdx]
 STORE = bytes.fromhex("41880408")  # mov byte ptr [r8 + rcx], al
 PYTHON = (s.PYTHON, "_PyEval_EvalFrameDefault")
 STEP = PythonFrame("step", s.SCRIPT, 41)
+OUTER = PythonFrame("main", s.SCRIPT, 90)
 ROW = 7_000_123
 
 
@@ -89,6 +90,18 @@ def test_row_that_the_values_of_the_index_reach_is_likely_where_few_addresses_fi
     report = crashed(run, tensor(TABLE, 1000, 16), index(0, 9_000_000), addr=TABLE + 64 * ROW)
     assert verdict(report) == ("out-of-bounds", "likely")
     assert summary(report).endswith(f"index {ROW}, which `rows` (0..9000000) reaches, leads out of `table` [1000, 16].")
+
+
+def test_variable_that_the_operator_was_not_given_is_no_index(run: Path) -> None:
+    """A word of it is left on the stack of the kernel; the operator's caller does not refer to it."""
+    how: dict[str, Any] = {"addr": TABLE + 64 * ROW, "holders": ()}
+    holders = (Holder("local", "table", TABLE, STEP, True), Holder("local", "old", INDEX, OUTER, True))
+    stale = index(0, 9_000_000, outer_frame=0)
+    report = crashed(run, tensor(TABLE, 1000, 16), stale, **{**how, "holders": holders})
+    assert "`old`" not in summary(report)
+    assert "`old`" not in advice(report)
+    given = crashed(run / "given", tensor(TABLE, 1000, 16), index(0, 9_000_000), **{**how, "holders": holders})
+    assert "which `old` (0..9000000) reaches, leads out of `table`" in summary(given)
 
 
 @pytest.mark.parametrize(
