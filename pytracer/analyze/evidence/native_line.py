@@ -35,7 +35,7 @@ def with_native_line(view: ProcessView, advice: str) -> str:
     frames = program_frames(view)
     if not frames:
         return advice
-    number = _number_in_register(view, frames)
+    number = _number_in_register(view, frames) if "`" not in advice else None  # a culprit is named
     told = f"which line {frames[0].line} passes" in advice  # with the values
     passed = None if told else _passed(view, frames, advice)
     return " ".join(filter(None, (number, advice, passed)))

@@ -36,7 +36,7 @@ class Passed:
     """`numbers`: `` `count` = 8000000 ``; `tensors`: `` `pixels` (256 elements, 1.0 KiB) ``.
 
     `lengths`: whether a number is passed: None where that is not known. `values`: of the numbers; `bases`: where the
-    storages of the tensors begin.
+    storages of the tensors begin. `zeros`: the variables that hold 0.
     """
 
     line: int
@@ -45,6 +45,7 @@ class Passed:
     lengths: bool | None
     values: tuple[int, ...] = ()
     bases: tuple[int, ...] = ()
+    zeros: tuple[str, ...] = ()
 
     @property
     def words(self) -> str:
@@ -68,7 +69,8 @@ def passed(view: ProcessView) -> Passed | None:
     lengths = True if True in answers else None if None in answers else False
     found = dict(_tensors(view, frame, names_of_line(tree, line)))
     values = tuple(value for expression, value in held.items() if _ITEM.sub("", expression) in names)
-    return Passed(line, numbers, tuple(found), lengths, values, tuple(found.values()))
+    zeros = tuple(name for name in names if held.get(name) == 0)
+    return Passed(line, numbers, tuple(found), lengths, values, tuple(found.values()), zeros)
 
 
 def _program_line(view: ProcessView) -> tuple[PythonFrame, int, ast.Module] | None:

@@ -25,10 +25,10 @@ def place_of(view: ProcessView, file: str | None, line: int | None) -> str:
     return f"line {line}" if own is not None and own.file == file else f"{short_file(file)}:{line}"
 
 
-def line_that_made(view: ProcessView, base: int, *, also_failing: bool = False) -> str | None:
+def line_that_made(view: ProcessView, base: int, *, also_failing: bool = False, quote: bool = True) -> str | None:
     """`` line 11 in prune (`mapping = torch.full(...)`) ``; None where that is not known.
 
-    `also_failing`: also where it is the line that fails.
+    `also_failing`: also where it is the line that fails. `quote`: with its text.
     """
     storage = view.space.live_around(base)
     frame = _own_line(storage.allocated_by) if storage is not None and not storage.older else None
@@ -37,7 +37,7 @@ def line_that_made(view: ProcessView, base: int, *, also_failing: bool = False) 
         return None
     if not also_failing and failing is not None and (frame.file, frame.line) == (failing.file, failing.line):
         return None
-    text = line_text(view.process.snapshot, python_frame(frame))
+    text = line_text(view.process.snapshot, python_frame(frame)) if quote else None
     quoted = f" (`{shortened(text, _QUOTED)}`)" if text else ""
     return f"{place_of(view, frame.file, frame.line)} in {frame.function}{quoted}"
 

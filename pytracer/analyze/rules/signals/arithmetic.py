@@ -21,6 +21,7 @@ from pytracer.analyze.evidence.native_stack import memory_word
 from pytracer.analyze.evidence.operator import find_operator
 from pytracer.analyze.evidence.phrases import collective_evidence, in_function, python_evidence
 from pytracer.analyze.evidence.variables import line_words, tensors_without_memory
+from pytracer.analyze.evidence.zero_divisor import zero_divisor
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.platform.division import Division, decode_division
 from pytracer.analyze.platform.signals import SIGFPE
@@ -66,9 +67,11 @@ class Arithmetic(FaultRule[Division | None]):
         code = view.crash.code if view.crash else 0
         signal = view.signal
         empty = tensors_without_memory(view) if code == FPE_INTDIV else []
+        zero = zero_divisor(view) if not empty and _is_by_zero(code, division) else None
         text = f": {view.instruction.text}" if view.instruction else ""
+        named = f": `{zero.name}`, which line {zero.line} passes, is 0" if zero is not None else _empty_words(empty)
         return Description(
-            f"{introduction(judgement.views)} {_what(code, division)}{in_function(view)}{_empty_words(empty)}.",
+            f"{introduction(judgement.views)} {_what(code, division)}{in_function(view)}{named}.",
             [
                 Evidence(
                     "signal",
@@ -82,7 +85,7 @@ class Arithmetic(FaultRule[Division | None]):
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],
-            _advice(view, code, division) + _empty_advice(empty),
+            zero.advice if zero is not None else _advice(view, code, division) + _empty_advice(empty),
             ["the divisor"] if code == FPE_INTDIV and (division is None or division.divisor is None) else [],
         )
 
@@ -126,6 +129,10 @@ def _what(code: int, division: Division | None) -> str:
     if division.divisor == 0:
         return "divided an integer by zero"
     return "divided the smallest integer by -1" if division.is_minus_one else "had a quotient that does not fit"
+
+
+def _is_by_zero(code: int, division: Division | None) -> bool:
+    return code == FPE_INTDIV and division is not None and division.divisor == 0
 
 
 def _operand(division: Division | None) -> Evidence | None:
