@@ -17,6 +17,7 @@ from pytracer.analyze.evidence.fault_function import own_function
 from pytracer.analyze.evidence.line_tensors import line_tensors
 from pytracer.analyze.evidence.operator import find_operator, is_of_torch, shape_words
 from pytracer.analyze.evidence.program_syntax import names_of_line, scope_of, second_parameter, variable
+from pytracer.analyze.evidence.sparse_source import sparse_operator_advice
 from pytracer.analyze.evidence.variables import line_words, program_frames, variable_name
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -285,7 +286,9 @@ def shapes_advice(unequal: str, line: str) -> str:
 
 def computed_advice(view: ProcessView, number: int, inside: str) -> str:
     """Of an index that is in no tensor of the call: from sizes that do not fit, or from values that were passed."""
-    line, unequal = line_words(view), unequal_tensors(view)
+    line, unequal, sparse = line_words(view), unequal_tensors(view), sparse_operator_advice(view)
+    if sparse is not None:
+        return sparse
     if unequal is not None:
         return shapes_advice(unequal, line)
     tensors = line_tensors(view)
@@ -304,6 +307,9 @@ def computed_advice(view: ProcessView, number: int, inside: str) -> str:
 def length_advice(view: ProcessView, general: str, of: str = "", *, data: str = "the data") -> str:
     """`general`, or what is known of the numbers that the line passes. `of`: `` for `pixels` ``."""
     found, unequal, sample = passed(view), unequal_tensors(view), _sample(view)
+    sparse = sparse_operator_advice(view)
+    if sparse is not None:
+        return sparse
     if found is None:
         return general
     if unequal is not None and not found.numbers:

@@ -40,11 +40,19 @@ from pytracer.analyze.address_space.stack_bounds import beside_stack, ran_over
 from pytracer.analyze.evidence.ctypes_call import declaration_advice, number_as_pointer
 from pytracer.analyze.evidence.far_index import FarIndex, far_index
 from pytracer.analyze.evidence.heap import heap_damage
+from pytracer.analyze.evidence.in_backward import backward, changed_advice, saved_advice
 from pytracer.analyze.evidence.jumps import Jump, wild_jump
 from pytracer.analyze.evidence.known_crashes import KnownCrash, known_crash
 from pytracer.analyze.evidence.native_stack import below_function
 from pytracer.analyze.evidence.never_made import never_made
-from pytracer.analyze.evidence.operator import OperatorTensor, shape_words, tensor_words
+from pytracer.analyze.evidence.operator import (
+    OperatorTensor,
+    find_operator,
+    is_of_torch,
+    shape_words,
+    tensor_with,
+    tensor_words,
+)
 from pytracer.analyze.evidence.passed import (
     SmallArgument,
     passed,
@@ -63,10 +71,12 @@ from pytracer.analyze.evidence.phrases import (
 )
 from pytracer.analyze.evidence.pointer_content import numbers_in_pointer
 from pytracer.analyze.evidence.runs import ran_on
+from pytracer.analyze.evidence.sparse_source import sparse_operator_advice
 from pytracer.analyze.evidence.truncated_address import TruncatedAddress, truncated_address
 from pytracer.analyze.evidence.unmapping import unmapping_of
 from pytracer.analyze.evidence.unread_index import UnreadIndex, unread_index
 from pytracer.analyze.evidence.variables import line_words, variable_of
+from pytracer.analyze.evidence.where_made import made_words
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.platform.addresses import why_none
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
@@ -144,7 +154,7 @@ class WildPointer(MemoryFaultRule[_Wild]):
         unfit = "" if explained else unfit_clause(view)
         return Description(
             f"{introduction(judgement.views)} {_jump_words(jump) if jump else access}"
-            f"{_where(view, jump)}{_far_words(judgement.found.far)}{_cut_words(view, cut)}"
+            f"{_where(view, jump)}{_far_words(view, judgement.found.far)}{_cut_words(view, cut)}"
             f"{_unread_words(judgement.found.unread)}{_small_words(judgement.found.small)}"
             f"{unfit or _number_words(view, explained)}.",
             [
@@ -172,11 +182,13 @@ class WildPointer(MemoryFaultRule[_Wild]):
         return not_found("every fault address belonged to something known")
 
 
-def _far_words(far: FarIndex | None) -> str:
+def _far_words(view: ProcessView, far: FarIndex | None) -> str:
     if far is None:
         return ""
     where = "on its stack" if far.stack else "in its memory"
-    return f": index {far.value} leads out of an array {where}"
+    index = tensor_with(find_operator(view), far.value)
+    of = f" of {_tensor_name(index)}" if index is not None else ""
+    return f": index {far.value}{of} leads out of an array {where}"
 
 
 def _far_evidence(far: FarIndex | None) -> Evidence | None:
@@ -277,10 +289,10 @@ def _advice(view: ProcessView, found: _Wild) -> str:
             "under AddressSanitizer."
         )
     if far is not None:
-        return (
-            f"Check the numbers that {line_words(view)} passes: an argument, such as a dimension or an index, is "
-            f"{far.value} or leads to that number, and the function uses it unchecked."
-        )
+        return _far_advice(view, far)
+    sparse = sparse_operator_advice(view)
+    if sparse is not None:
+        return sparse
     if _is_block_size(view):
         return (
             f"Check the number and the shapes of the tensors that {line_words(view)} passes: the function takes more "
@@ -307,6 +319,9 @@ def _advice(view: ProcessView, found: _Wild) -> str:
     given, tensor = passed(view), never_made(view)
     if tensor is not None:
         return tensor.advice(given)
+    operator, saved = find_operator(view), backward(view)
+    if saved is not None and operator is not None and is_of_torch(operator):
+        return changed_advice(saved)
     if given is not None and given.numbers:
         return (
             f"Check {given.words}, which line {given.line} passes to native code: it uses them unchecked. If they are "
@@ -314,6 +329,22 @@ def _advice(view: ProcessView, found: _Wild) -> str:
             "tensor."
         )
     return _SANITIZER.format(line_words(view))
+
+
+def _far_advice(view: ProcessView, far: FarIndex) -> str:
+    index, saved, line = tensor_with(find_operator(view), far.value), backward(view), line_words(view)
+    if index is None:
+        return (
+            f"Check the numbers that {line} passes: an argument, such as a dimension or an index, is {far.value} or "
+            "leads to that number, and the function uses it unchecked."
+        )
+    if saved is not None:
+        return saved_advice(view, saved, index)
+    made = made_words(view, index.item.base, _tensor_name(index)) if index.name else None
+    return (
+        f"Check the values of {_tensor_name(index)} before {line} passes it: {far.value} must not be among them "
+        f"(min(), max()). {made or 'Find out where it was computed.'} The function does not check it."
+    )
 
 
 def _is_block_size(view: ProcessView) -> bool:

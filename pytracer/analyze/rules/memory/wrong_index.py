@@ -28,6 +28,7 @@ from dataclasses import dataclass
 
 from pytracer._text import count_words, hex_addr, size_words
 from pytracer.analyze.address_space.address_info import Formation
+from pytracer.analyze.evidence.in_backward import backward
 from pytracer.analyze.evidence.index_origins import index_advice
 from pytracer.analyze.evidence.jumps import wild_jump
 from pytracer.analyze.evidence.name_origins import passed_words
@@ -56,7 +57,7 @@ from pytracer.analyze.evidence.row_words import row_advice, row_evidence, row_he
 from pytracer.analyze.evidence.sparse_source import sparse_advice, sparse_source
 from pytracer.analyze.evidence.state_sizes import small_state
 from pytracer.analyze.evidence.variables import line_words, variable_of
-from pytracer.analyze.evidence.where_made import made_words
+from pytracer.analyze.evidence.where_made import made_briefly, made_words
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.rules.base import Description, Judgement
 from pytracer.analyze.rules.fault import StorageFaultRule
@@ -164,7 +165,8 @@ def _tensor(view: ProcessView, base: int) -> str:
     storage = view.space.live_around(base)
     size = size_words(storage.nbytes) if storage is not None else "unknown size"
     name = view.space.uses.names_of(storage, base)[1][:1] if storage is not None else ()
-    return variable_of(view, base) or next(iter(name), None) or f"a tensor of {size}"
+    named = variable_of(view, base) or next(iter(name), None)
+    return named or f"a tensor of {size}{made_briefly(view, base)}"
 
 
 def _describe_range(views: Sequence[ProcessView], outside: OutOfRange, way: Formation | None) -> Description:
@@ -285,18 +287,17 @@ def _of_two(view: ProcessView, found: Formation, twin: Storage) -> str:
     return f"row {found.index} of {small}, which has {found.room} of {count_words(found.scale, 'byte')}, as in {large}."
 
 
-def _opener(view: ProcessView) -> list[str]:
-    """The native functions of the crashed thread and of the main one, which may have opened its parallel region."""
-    crash = view.crash
-    stacks = [crash.native_stack, *(item.native_stack for item in crash.threads)] if crash is not None else []
-    return [frame.function for stack in stacks for frame in stack if frame.function]
-
-
 def _advice(view: ProcessView, found: Formation) -> str:
     line = line_words(view)
     if found.twin is not None:
         names = f"{_tensor(view, found.storage.base)} and {_tensor(view, found.twin.base)}"
-        if any("torch::autograd::Engine" in name for name in _opener(view)):
+        saved = backward(view)
+        if saved is not None and saved.unpack is not None:
+            return (
+                f"Compare the shapes of {names}: the backward function takes them row by row. {saved.unpack} must "
+                "return what the forward saved."
+            )
+        if saved is not None:
             return (
                 f"Compare the shapes of {names}: the backward function takes them row by row. A tensor that the "
                 "forward saved may have another shape now: saved_tensors_hooks that return another tensor, or "
