@@ -11,7 +11,8 @@ An index far too large for an array on the stack or the heap gives such an addre
 of the sum, the index is named, and the class is out-of-bounds. So it is, as *possible*, where the running operator has
 one integer tensor too large to be read, and the address is a whole number of rows away from another one of its tensors;
 or where the line passes a small tensor with a large one, and the address is behind the small one by less than the size
-of the other.
+of the other. Where a variable's tensor has a storage that ends before the address, which its sizes reach, that is
+*likely*.
 
 A register that held the lower 32 bits of a live storage's address shows that the address was passed as an int. A small
 number that a function called by ctypes used as a pointer shows that its declaration in Python does not fit.
@@ -37,6 +38,7 @@ from pytracer._text import count_words, hex_addr, size_words
 from pytracer.analyze.address_space.null_pointer import null_confidence, null_sibling
 from pytracer.analyze.address_space.referrers import STATE_REGISTERS, stack_words
 from pytracer.analyze.address_space.stack_bounds import beside_stack, ran_over
+from pytracer.analyze.evidence.beyond_storage import BeyondStorage, beyond_advice, beyond_storage
 from pytracer.analyze.evidence.ctypes_call import declaration_advice, number_as_pointer
 from pytracer.analyze.evidence.far_index import FarIndex, far_index
 from pytracer.analyze.evidence.heap import heap_damage
@@ -111,12 +113,13 @@ class _Wild:
     cut: TruncatedAddress | None = None
     unread: UnreadIndex | None = None
     small: SmallArgument | None = None
+    beyond: BeyondStorage | None = None
 
     @property
     def is_index(self) -> bool:
         """Whether it is an index that leads out of something, as far as is known."""
         sure = self.known is not None and self.known.confidence == "certain"
-        return not sure and (self.far is not None or self.unread is not None or self.small is not None)
+        return not sure and any((self.far, self.unread, self.small, self.beyond))
 
 
 class WildPointer(MemoryFaultRule[_Wild]):
@@ -134,11 +137,11 @@ class WildPointer(MemoryFaultRule[_Wild]):
         if jump is not None:
             found = _Wild(jump, known, None)
         else:
-            far, cut = far_index(view), truncated_address(view)
-            indexed = far is None and cut is None and _may_be_indexed(view)
+            far, cut, beyond = far_index(view), truncated_address(view), _in_missing_memory(view)
+            indexed = far is None and cut is None and beyond is None and _may_be_indexed(view)
             unread = unread_index(view) if indexed else None
             small = small_argument(view) if indexed and unread is None else None
-            found = _Wild(jump, known, far, cut, unread, small)
+            found = _Wild(jump, known, None if beyond is not None else far, cut, unread, small, beyond)
         class_: VerdictClass = "out-of-bounds" if found.is_index else "wild-pointer"
         return Judgement(class_, _confidence(view, found), (view,), found)
 
@@ -156,6 +159,7 @@ class WildPointer(MemoryFaultRule[_Wild]):
             f"{introduction(judgement.views)} {_jump_words(jump) if jump else access}"
             f"{_where(view, jump)}{_far_words(view, judgement.found.far)}{_cut_words(view, cut)}"
             f"{_unread_words(judgement.found.unread)}{_small_words(judgement.found.small)}"
+            f"{f': {judgement.found.beyond.summary}' if judgement.found.beyond is not None else ''}"
             f"{unfit or _number_words(view, explained)}.",
             [
                 _branch(jump) if jump and jump.refused else fault_evidence(view),
@@ -277,6 +281,8 @@ def _advice(view: ProcessView, found: _Wild) -> str:
             "function's argtypes (and restype) are set; wrap it in ctypes.c_void_p(...). In C, an int or a missing "
             "prototype does the same."
         )
+    if found.beyond is not None:
+        return beyond_advice(view, found.beyond)
     if found.small is not None:
         return (
             f"Compare the shapes of {found.small.small} and {found.small.large}, which {line_words(view)} passes "
@@ -331,6 +337,15 @@ def _advice(view: ProcessView, found: _Wild) -> str:
     return _SANITIZER.format(line_words(view))
 
 
+def _in_missing_memory(view: ProcessView) -> BeyondStorage | None:
+    """A tensor whose storage ends before the address, which its sizes reach."""
+    place, beyond = view.place, beyond_storage(view)
+    if place is None or beyond is None:
+        return None
+    reach = range(beyond.tensor.base + beyond.nbytes, beyond.tensor.base + beyond.needed)
+    return beyond if place.addr in reach else None
+
+
 def _far_advice(view: ProcessView, far: FarIndex) -> str:
     index, saved, line = tensor_with(find_operator(view), far.value), backward(view), line_words(view)
     if index is None:
@@ -379,7 +394,7 @@ def _confidence(view: ProcessView, found: _Wild) -> Confidence:
         return "certain"
     if jump is not None:
         return "certain" if jump.mapping is not None or jump.refused else "likely"
-    if found.far is not None or found.cut is not None:
+    if found.far is not None or found.cut is not None or found.beyond is not None:
         return "likely"
     if _may_be_indexed(view) or _was_large_block(view):
         return "possible"

@@ -3,9 +3,11 @@
 What: the fault address is, to the bit, the sum of a pointer into a live storage and a multiple of a number that was in
 a register, on the stack, or in the memory of another tensor; the instruction shows only the finished sum. Or the
 operator that was running has an index tensor with a value that none of its other tensors is large enough for, or whose
-values lead to the address from the first byte of just one of them. Where both hold and the sum's number is none of a
-tensor's, it is how far a loop had come that the tensor's value began. A sum is also told as a row of its tensor, with
-the tensor of the same call that has so many rows, or the index tensor whose values reach so far.
+values lead to the address from the first byte of just one of them. So it is where the plain indices of a compressed
+sparse tensor, known by the row pointers that count them, are larger than each size of the dense ones. Where both hold
+and the sum's number is none of a tensor's, it is how far a loop had come that the tensor's value began. A sum is also
+told as a row of its tensor, with the tensor of the same call that has so many rows, or the index tensor whose values
+reach so far.
 
 Why it happens: native code uses the values of an index tensor without checking them (`check_invariants=False`,
 indices of pooling backward, targets of a loss, offsets of embedding bags), or computes an offset from wrong sizes.

@@ -6,7 +6,8 @@ divided by -1); the divisor's register is read. Floating-point operations raise 
 Why it happens: a size, a stride, a group or a step of 0 reached native code; or feenableexcept() and the like
 are on, so that a division by zero or an overflow of floats ends the process.
 
-What to do: check the sizes that the Python line passes. Where traps are on, find who enabled them: torch never does.
+What to do: check the sizes that the Python line passes; where just one variable of it is 0, that is named, with the
+line that made it so. Where traps are on, find who enabled them: torch never does.
 
 How it can be wrong: hardly. When the divisor lies in memory and that was not kept, both kinds of integer division are
 named.
