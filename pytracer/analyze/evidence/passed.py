@@ -18,6 +18,7 @@ from pytracer.analyze.evidence.line_tensors import line_tensors
 from pytracer.analyze.evidence.operator import find_operator, is_of_torch, shape_words
 from pytracer.analyze.evidence.program_syntax import names_of_line, scope_of, second_parameter, variable
 from pytracer.analyze.evidence.sparse_source import sparse_operator_advice
+from pytracer.analyze.evidence.state_sizes import small_state
 from pytracer.analyze.evidence.variables import line_words, program_frames, variable_name
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -271,7 +272,13 @@ def small_argument(view: ProcessView) -> SmallArgument | None:
 
 
 def unfit_clause(view: ProcessView) -> str:
-    """`: `mean` [8, 1] and `x` [300, 2], which it takes together, do not fit`; nothing where all do."""
+    """`: `mean` [8, 1] and `x` [300, 2], which it takes together, do not fit`; nothing where all do.
+
+    Of a fused optimizer, the state or gradient that is smaller than its parameter.
+    """
+    state = small_state(view)
+    if state is not None:
+        return f": {state}"
     unequal = unequal_tensors(view)
     return f": {unequal}, which it takes together, do not fit" if unequal is not None else ""
 

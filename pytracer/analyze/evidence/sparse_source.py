@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pytracer._text import shortened
 from pytracer.analyze.evidence.backward_slice import Made, Slice, Spot
 from pytracer.analyze.evidence.name_origins import follow
-from pytracer.analyze.evidence.operator import find_operator, is_of_torch, is_sparse
+from pytracer.analyze.evidence.operator import find_operator, is_of_torch
 from pytracer.analyze.evidence.program_syntax import called_name, names_of_line
 from pytracer.analyze.evidence.variables import program_frames, variable_name
 from pytracer.analyze.evidence.where_made import place_of
@@ -124,9 +124,9 @@ def sparse_advice(view: ProcessView, source: SparseSource) -> str:
 
 
 def sparse_operator_advice(view: ProcessView) -> str | None:
-    """The same where nothing but the operator, one of torch's on sparse tensors, and the line are known."""
+    """The same where nothing but the operator, one of torch's, and the line are known."""
     operator = find_operator(view)
-    if operator is None or not is_of_torch(operator) or not is_sparse(operator):
+    if operator is None or not is_of_torch(operator):
         return None
     source = sparse_source(view)
     return sparse_advice(view, source) if source is not None else None

@@ -17,8 +17,10 @@ from pytracer.analyze.evidence.where_made import line_that_made
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
+from pytracer.decode.types.snapshot import Storage
 
 _OF = " of "
+_FUSED = "aten::_fused_"
 _OF_OTHER_TYPES = {1, 2, 4, 8}  # states of float32 for parameters of bfloat16, of 8 bits for float32, ...
 
 
@@ -39,10 +41,23 @@ class StateSize:
 
 
 def state_size(view: ProcessView) -> StateSize | None:
-    """None where the storage at the fault is no state, or is as large as its parameter."""
+    """Of the storage at the fault; where that is none, of the tensors of a fused operator.
+
+    None where it is no state, or is as large as its parameter.
+    """
     storage = view.place.storage if view.place is not None else None
-    if storage is None:
+    if storage is not None:
+        return _of_storage(view, storage)
+    operator = find_operator(view)
+    if operator is None or not operator.name.startswith(_FUSED):
         return None
+    bases = dict.fromkeys(item.item.base for item in operator.tensors if item.item.base)
+    live = (view.space.live_around(base) for base in bases)
+    found = (item for storage in live if storage is not None and (item := _of_storage(view, storage)) is not None)
+    return next((item for item in found if item.nbytes < item.parameter_nbytes), None)
+
+
+def _of_storage(view: ProcessView, storage: Storage) -> StateSize | None:
     named = view.space.uses.named
     for item in named.of_storage(storage, storage.base)[0]:
         state, of, parameter = item.name.partition(_OF)

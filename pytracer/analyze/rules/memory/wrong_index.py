@@ -30,7 +30,7 @@ from dataclasses import dataclass
 
 from pytracer._text import count_words, hex_addr, size_words
 from pytracer.analyze.address_space.address_info import Formation
-from pytracer.analyze.evidence.in_backward import backward
+from pytracer.analyze.evidence.in_backward import backward, saved_advice
 from pytracer.analyze.evidence.index_origins import index_advice
 from pytracer.analyze.evidence.jumps import wild_jump
 from pytracer.analyze.evidence.name_origins import passed_words
@@ -181,12 +181,15 @@ def _describe_range(views: Sequence[ProcessView], outside: OutOfRange, way: Form
         )
         advice = sparse_advice(view, source)
     else:
+        saved = backward(view)
         leads = (
             f"{name}, an argument of {outside.operator}, holds {outside.value}, which leads out of all of its tensors"
         )
         advice = (
             f"Check the values of {name} before {line_words(view)} passes it: {outside.value} must not be among them "
             f"(min(), max()). {_where_from(view, outside.tensor)}"
+            if saved is None
+            else saved_advice(view, saved, outside.tensor)
         )
     return Description(
         f"{introduction(views)} {access_verb(view)} out of bounds{in_function(view)}: {leads}.",
