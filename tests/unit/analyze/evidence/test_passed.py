@@ -130,6 +130,19 @@ def test_a_gradient_that_was_made_smaller(nbytes: int, differs: bool, monkeypatc
         assert says.startswith("Give the gradient of table.weight, which line 17 in compress made, the shape of")
 
 
+@pytest.mark.parametrize(("name", "found"), [("aten::_fused_adam_", True), ("aten::add", False)])
+def test_state_of_a_fused_operator_whose_loop_ran_far(name: str, found: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The address is in nothing known; another operator does not take a state with its parameter."""
+    state = SimpleNamespace(name="exp_avg of table.weight", role="optimizer state", nbytes=64)
+    parameter = SimpleNamespace(role="parameter", nbytes=4096, base=2)
+    named = SimpleNamespace(of_storage=lambda storage, addr: ([state], []), with_name=lambda name: [parameter])
+    space = SimpleNamespace(uses=SimpleNamespace(named=named), live_around={1: SimpleNamespace(base=1, nbytes=64)}.get)
+    view: Any = SimpleNamespace(place=SimpleNamespace(storage=None), space=space)
+    operator = SimpleNamespace(name=name, tensors=(SimpleNamespace(item=SimpleNamespace(base=1)),))
+    monkeypatch.setattr(state_sizes, "find_operator", lambda view: operator)
+    assert (state_sizes.state_size(view) is not None) == found
+
+
 @pytest.mark.parametrize(("parameter_ns", "replaced"), [(9, True), (3, False)])
 def test_a_parameter_whose_memory_is_newer_than_the_state(
     parameter_ns: int, replaced: bool, monkeypatch: pytest.MonkeyPatch
