@@ -29,6 +29,7 @@ _HELPERS = re.compile(
     r"^(std::|__gnu_cxx::|c10::|pybind11::|pytracer::|at::internal::|at::parallel_for|at::Tensor(Base)?::|operator |"
     r"at::impl::|at::detail::|_Unwind|__cxa_|__clang_call_terminate)"
 )
+_SCRIPT_OPERATOR, _INTERPRETER = "torch::jit::(anonymous", "torch::jit::InterpreterState"
 _HEADERS = re.compile(r"^/usr/include/|^/usr/lib/gcc/|/torch/include/")
 _KERNEL = re.compile(r"^at::(native|functorch|sparse|quantized|cpu)::|^torch::(csrc|jit|nn)")
 
@@ -53,6 +54,8 @@ def fault_function(view: ProcessView) -> NativeFunction | None:
     first = frames[0] if frames else None
     if first is None:
         return None
+    if (first.function or "").startswith(_SCRIPT_OPERATOR) and runs_torchscript(view):
+        return NativeFunction("TorchScript's interpreter", own=False)  # its operators on numbers have no names
     own = next((frame for frame in frames if is_own_frame(frame)), None)
     if own is not None and (own is first or all(_is_helper(frame) for frame in frames[: frames.index(own)])):
         return _of(own)
@@ -84,6 +87,11 @@ def _of_torch(view: ProcessView, frames: list[NativeFrame]) -> NativeFunction | 
     if named is None or (named is not frames[0] and frames[0].function is None):
         return None
     return NativeFunction(function_words(named.function or ""), own=False)
+
+
+def runs_torchscript(view: ProcessView) -> bool:
+    """Whether the innermost Python code called a scripted function, in which it failed."""
+    return any((frame.function or "").startswith(_INTERPRETER) for frame in _called_by_python(view))
 
 
 def _called_by_python(view: ProcessView) -> Iterator[NativeFrame]:

@@ -136,7 +136,7 @@ def _told(view: ProcessView, source: SparseSource, text: str, *, quoted: bool = 
     """`` `col` (0..399811; line 31: `crow, col = ...`) ``."""
     known = []
     item = _held(view, text)
-    if item is not None:
+    if item is not None and item.minimum != item.maximum and not _may_be_overwritten(view):
         known.append(f"{item.minimum}..{item.maximum}")
     origin = _origin(view, source, text)
     if origin is not None:
@@ -144,6 +144,11 @@ def _told(view: ProcessView, source: SparseSource, text: str, *, quoted: bool = 
     short = shortened(text, _QUOTED)
     words = f"`{short}`" if quoted or known else short
     return f"{words} ({'; '.join(known)})" if known else words
+
+
+def _may_be_overwritten(view: ProcessView) -> bool:
+    """Whether the access was a write: those before it, which went through, may have changed the indices themselves."""
+    return view.fault is None or view.fault.access == "write"
 
 
 def _held(view: ProcessView, name: str) -> Argument | None:

@@ -74,6 +74,7 @@ from pytracer.analyze.evidence.phrases import (
 from pytracer.analyze.evidence.pointer_content import numbers_in_pointer
 from pytracer.analyze.evidence.runs import ran_on
 from pytracer.analyze.evidence.sparse_source import sparse_operator_advice
+from pytracer.analyze.evidence.state_sizes import small_state
 from pytracer.analyze.evidence.truncated_address import TruncatedAddress, truncated_address
 from pytracer.analyze.evidence.unmapping import unmapping_of
 from pytracer.analyze.evidence.unread_index import UnreadIndex, unread_index
@@ -155,6 +156,8 @@ class WildPointer(MemoryFaultRule[_Wild]):
             access = f"{tensor.summary},"
         explained = jump is not None or cut is not None or judgement.found.is_index or known is not None
         unfit = "" if explained else unfit_clause(view)
+        state = small_state(view) if jump is not None else None  # what was written over the object
+        unfit = f"; {state}" if state is not None else unfit
         return Description(
             f"{introduction(judgement.views)} {_jump_words(jump) if jump else access}"
             f"{_where(view, jump)}{_far_words(view, judgement.found.far)}{_cut_words(view, cut)}"

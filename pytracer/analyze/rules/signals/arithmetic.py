@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytracer._text import hex_addr, list_words
+from pytracer.analyze.evidence.fault_function import runs_torchscript
 from pytracer.analyze.evidence.native_stack import memory_word
 from pytracer.analyze.evidence.operator import find_operator
 from pytracer.analyze.evidence.phrases import collective_evidence, in_function, python_evidence
@@ -43,6 +44,10 @@ _FLOAT = {
 }
 _SIZES = (
     "Check the sizes, strides and counts that {} passes to native code: one of them is 0, or is made so by a division."
+)
+_SCRIPTED = (
+    "Check the divisors of % and // in the scripted code that {} runs: one of them is 0, an argument, an attribute or "
+    "a division of its own; TorchScript's interpreter does not check it."
 )
 _OVERFLOW = (
     "The smallest integer, often a marker for missing values (torch.iinfo(dtype).min), has no quotient by -1: mask or "
@@ -169,6 +174,8 @@ def _dividend(view: ProcessView, division: Division | None) -> Evidence | None:
 def _advice(view: ProcessView, code: int, division: Division | None) -> str:
     if code in _FLOAT:
         return _TRAPS
+    if _is_by_zero(code, division) and runs_torchscript(view):
+        return _SCRIPTED.format(line_words(view))
     if division is None or not division.is_minus_one:
         return _SIZES.format(line_words(view))
     return f"{_extremes(view, division)}{_OVERFLOW}"
