@@ -21,6 +21,7 @@ from pytracer.analyze.tensors.origins import is_borrowed, lost_storages
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Argument, Crash, NativeFrame, Storage
+from pytracer.decode.types.snapshot import PythonFrame as SnapshotFrame
 from pytracer.report.job import PythonFrame
 
 _RESIZES = ("resize_", "resize_as_")
@@ -116,16 +117,28 @@ def beyond_advice(view: ProcessView, found: BeyondStorage) -> str:
             f"{begins} Look at {_line(at, file)} (`{shortened(text, _QUOTED)}`): memory of others cannot be resized, "
             "resize_() raises an error and leaves the new shape. Make a new tensor (torch.empty(...)) instead."
         )
+    made = _maker(found)
+    if len(resizes) == 1 and made is not None and (resizes[0][0].file, resizes[0][0].line) == (made.file, made.line):
+        at, text = resizes[0]
+        return (
+            f"{begins} Look at {_line(at, file)} (`{shortened(text, _QUOTED)}`): a storage that is made smaller leaves "
+            "the shape as it was. Make a new tensor of the part that stays instead."
+        )
     return (
         f"{begins} Look for what changed its shape: a resize_() whose error was caught, set_(), or a storage that was "
         "made smaller. Make a new tensor instead."
     )
 
 
+def _maker(found: BeyondStorage) -> SnapshotFrame | None:
+    """The program's line that allocated its memory."""
+    site = found.storage.allocated_by
+    return next((item for item in (site.python, site.caller) if item and not is_library_file(item.file)), None)
+
+
 def _made(found: BeyondStorage, file: str | None) -> str:
     """` (from_numpy() at line 10)`."""
-    site = found.storage.allocated_by
-    made = next((item for item in (site.python, site.caller) if item and not is_library_file(item.file)), None)
+    made = _maker(found)
     by = MADE_BY.get(found.storage.origin or "")
     at = f"at {_line(python_frame(made), file)}" if made is not None else ""
     words = " ".join(filter(None, (by or ("made" if at else ""), at)))

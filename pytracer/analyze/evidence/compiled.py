@@ -26,6 +26,13 @@ class CompiledCall:
     caller: PythonFrame | None
 
 
+def runs_compiled(view: ProcessView) -> bool:
+    """Whether code that inductor made runs below the program's innermost line."""
+    stack = view.python_stack or view.region_python or ()
+    place = next((place for place, frame in enumerate(stack) if not is_library_file(frame.file)), 0)
+    return any(_MADE.search(frame.file or "") for frame in stack[:place])
+
+
 def compiled_call(view: ProcessView) -> CompiledCall | None:
     """None where the innermost code of the program was not compiled, or where its line may be the one that runs."""
     stack = view.python_stack or view.region_python or ()

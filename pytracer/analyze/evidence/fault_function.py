@@ -33,6 +33,7 @@ _HELPERS = re.compile(
 _LIBC_COPY = re.compile(
     r"^__(?P<name>(?:mem|str|stp|wcs|wmem|raw)[a-z]+)_(?:avx|sse|ssse|evex|erms|generic|sve|asimd)\w*$"
 )
+_SCRIPT_OPERATOR, _INTERPRETER = "torch::jit::(anonymous", "torch::jit::InterpreterState"
 _HEADERS = re.compile(r"^/usr/include/|^/usr/lib/gcc/|/torch/include/")
 # What torch.compile makes: its folder, files named by hashes (torch 2.13, _inductor/codecache.py), functions.
 _GENERATED = re.compile(r"/torchinductor_[^/]+/|(?:^|/)c[a-z2-7]{51}\.[\w.]+$")
@@ -63,6 +64,8 @@ def fault_function(view: ProcessView) -> NativeFunction | None:
     generated = next((frame for frame in frames if not _is_helper(frame)), None)
     if generated is not None and is_generated(generated):
         return _of_generated(generated)
+    if (first.function or "").startswith(_SCRIPT_OPERATOR) and runs_torchscript(view):
+        return NativeFunction("TorchScript's interpreter", own=False)  # its operators on numbers have no names
     own = next((frame for frame in frames if is_own_frame(frame)), None)
     if own is not None and (own is first or all(_is_helper(frame) for frame in frames[: frames.index(own)])):
         return _of(own)
@@ -95,6 +98,11 @@ def _of_torch(view: ProcessView, frames: list[NativeFrame]) -> NativeFunction | 
         return None
     copy = _LIBC_COPY.match(named.function or "")
     return NativeFunction(f"{copy['name']}()" if copy else function_words(named.function or ""), own=False)
+
+
+def runs_torchscript(view: ProcessView) -> bool:
+    """Whether the innermost Python code called a scripted function, in which it failed."""
+    return any((frame.function or "").startswith(_INTERPRETER) for frame in _called_by_python(view))
 
 
 def _called_by_python(view: ProcessView) -> Iterator[NativeFrame]:

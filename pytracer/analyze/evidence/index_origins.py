@@ -10,6 +10,8 @@ from pytracer.analyze.evidence.operator import Operator, OperatorTensor
 _HALF = 1 << 32
 _NO_NUMBERS = (-(1 << 31), -(1 << 63))  # what x86-64 makes of NaN, and of a float that does not fit
 _INTEGERS = ("int32", "uint32")
+_NARROW = {"int8": 8, "int16": 16, "int32": 32}
+_NEARLY = 32  # values of random order come as close to both ends
 
 
 def pair_of(operator: Operator | None, index: int) -> OperatorTensor | None:
@@ -37,6 +39,19 @@ def _row_elements(tensors: tuple[OperatorTensor, ...]) -> Iterator[int]:
 def is_no_number(index: int) -> bool:
     """Whether it is what the processor makes of NaN, of infinity, or of a float that is too large for the type."""
     return index in _NO_NUMBERS
+
+
+def narrow_words(item: OperatorTensor) -> str:
+    """`, the range of int16`: where the values fill that of a narrower type, of both signs, through which they went."""
+    low, high = item.item.minimum, item.item.maximum
+    if low is None or high is None:
+        return ""
+    for dtype, bits in _NARROW.items():
+        edge = 1 << (bits - 1)
+        nearly = edge - edge // _NEARLY
+        if item.item.dtype != dtype and -edge <= low <= -nearly and nearly <= high < edge:
+            return f", the range of {dtype}"
+    return ""
 
 
 def index_advice(operator: Operator | None, index: int) -> str | None:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from pytracer._text import shortened
 from pytracer.analyze.address_space.referrers import STATE_REGISTERS
+from pytracer.analyze.evidence.in_backward import backward
 from pytracer.analyze.evidence.name_origins import NameOrigin, follow
 from pytracer.analyze.evidence.operator import find_operator, shape_words
 from pytracer.analyze.evidence.program_syntax import called_name, names_of_line, variable
@@ -35,8 +36,10 @@ def with_native_line(view: ProcessView, advice: str) -> str:
     frames = program_frames(view)
     if not frames:
         return advice
-    number = _number_in_register(view, frames)
-    told = f"which line {frames[0].line} passes" in advice  # with the values
+    number = _number_in_register(view, frames) if "`" not in advice else None  # a culprit is named
+    told = (
+        backward(view) is not None or f"which line {frames[0].line} passes" in advice
+    )  # with the values; backward works on what the forward saved
     passed = None if told else _passed(view, frames, advice)
     return " ".join(filter(None, (number, advice, passed)))
 

@@ -97,7 +97,7 @@ def find_operator(view: ProcessView) -> Operator | None:
     crash = view.crash
     if crash is None:
         return None
-    frames = _below_python(crash.native_stack)
+    frames = below_python(crash.native_stack)
     named = _opener_frames(view, crash) or frames
     entries = [(place, found.group(1)) for place, name in enumerate(named) if (found := _ENTRY.search(name))]
     if entries:
@@ -234,7 +234,7 @@ def shape_words(tensor: Argument) -> str:
     return f"[{', '.join(map(str, tensor.sizes))}{more}]"
 
 
-def _below_python(stack: Sequence[NativeFrame]) -> list[str]:
+def below_python(stack: Sequence[NativeFrame]) -> list[str]:
     """The functions that the innermost Python code called, innermost first; unknown ones are empty."""
     names = []
     for frame in stack:
@@ -258,7 +258,7 @@ def _opener_frames(view: ProcessView, crash: Crash) -> list[str]:
     """The functions of the thread that opened the parallel region; a worker's own stack does not have the operator."""
     opener = view.region_opener
     stacks = (item.native_stack for item in crash.threads if opener is not None and item.tid == opener.tid)
-    return _below_python(next(stacks, ()))
+    return below_python(next(stacks, ()))
 
 
 def _recorded(view: ProcessView) -> str | None:

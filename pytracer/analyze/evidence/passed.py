@@ -17,6 +17,8 @@ from pytracer.analyze.evidence.fault_function import own_function
 from pytracer.analyze.evidence.line_tensors import line_tensors
 from pytracer.analyze.evidence.operator import find_operator, is_of_torch, shape_words
 from pytracer.analyze.evidence.program_syntax import names_of_line, scope_of, second_parameter, variable
+from pytracer.analyze.evidence.sparse_source import sparse_operator_advice
+from pytracer.analyze.evidence.state_sizes import small_state
 from pytracer.analyze.evidence.variables import line_words, program_frames, variable_name
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -36,7 +38,7 @@ class Passed:
     """`numbers`: `` `count` = 8000000 ``; `tensors`: `` `pixels` (256 elements, 1.0 KiB) ``.
 
     `lengths`: whether a number is passed: None where that is not known. `values`: of the numbers; `bases`: where the
-    storages of the tensors begin.
+    storages of the tensors begin. `zeros`: the variables that hold 0.
     """
 
     line: int
@@ -45,6 +47,7 @@ class Passed:
     lengths: bool | None
     values: tuple[int, ...] = ()
     bases: tuple[int, ...] = ()
+    zeros: tuple[str, ...] = ()
 
     @property
     def words(self) -> str:
@@ -68,7 +71,8 @@ def passed(view: ProcessView) -> Passed | None:
     lengths = True if True in answers else None if None in answers else False
     found = dict(_tensors(view, frame, names_of_line(tree, line)))
     values = tuple(value for expression, value in held.items() if _ITEM.sub("", expression) in names)
-    return Passed(line, numbers, tuple(found), lengths, values, tuple(found.values()))
+    zeros = tuple(name for name in names if held.get(name) == 0)
+    return Passed(line, numbers, tuple(found), lengths, values, tuple(found.values()), zeros)
 
 
 def _program_line(view: ProcessView) -> tuple[PythonFrame, int, ast.Module] | None:
@@ -275,7 +279,13 @@ def small_argument(view: ProcessView) -> SmallArgument | None:
 
 
 def unfit_clause(view: ProcessView) -> str:
-    """`: `mean` [8, 1] and `x` [300, 2], which it takes together, do not fit`; nothing where all do."""
+    """`: `mean` [8, 1] and `x` [300, 2], which it takes together, do not fit`; nothing where all do.
+
+    Of a fused optimizer, the state or gradient that is smaller than its parameter.
+    """
+    state = small_state(view)
+    if state is not None:
+        return f": {state}"
     unequal = unequal_tensors(view)
     return f": {unequal}, which it takes together, do not fit" if unequal is not None else ""
 
@@ -290,7 +300,9 @@ def shapes_advice(unequal: str, line: str) -> str:
 
 def computed_advice(view: ProcessView, number: int, inside: str) -> str:
     """Of an index that is in no tensor of the call: from sizes that do not fit, or from values that were passed."""
-    line, unequal = line_words(view), unequal_tensors(view)
+    line, unequal, sparse = line_words(view), unequal_tensors(view), sparse_operator_advice(view)
+    if sparse is not None:
+        return sparse
     if unequal is not None:
         return shapes_advice(unequal, line)
     tensors = line_tensors(view)
@@ -309,6 +321,9 @@ def computed_advice(view: ProcessView, number: int, inside: str) -> str:
 def length_advice(view: ProcessView, general: str, of: str = "", *, data: str = "the data") -> str:
     """`general`, or what is known of the numbers that the line passes. `of`: `` for `pixels` ``."""
     found, unequal, sample = passed(view), unequal_tensors(view), _sample(view)
+    sparse = sparse_operator_advice(view)
+    if sparse is not None:
+        return sparse
     if found is None:
         return general
     if unequal is not None and not found.numbers:

@@ -15,6 +15,7 @@ from pytracer.analyze.evidence.line_tensors import line_tensors
 from pytracer.analyze.evidence.operator import OperatorTensor, counts_in, find_operator
 from pytracer.analyze.platform.instruction import signed
 from pytracer.analyze.view import ProcessView
+from pytracer.decode.types.snapshot import Argument
 
 _MEANT = ("register", "computed", "exact")  # Place.found
 _LEAST_ROW_BYTES = 64  # fewer are a multiple of which any address of a vector instruction is
@@ -202,9 +203,17 @@ def _outgrown(way: ReachedRow, tensors: Sequence[OperatorTensor]) -> ReachedRow:
         if other.item.base != item.base
         and other.item.elements >= _LEAST_FACTOR * item.elements
         and 0 <= way.row < _most_rows(other)
+        and not _is_along_inner(other, item)
     ]
     best = max(large, key=lambda other: (other.name is not None, other.item.elements), default=None)
     return replace(way, larger=best)
+
+
+def _is_along_inner(large: OperatorTensor, small: Argument) -> bool:
+    """Whether the rows of the large tensor belong to an inner dimension of the small one: packed weights [n, k] and
+    their scales [groups, n, 2].
+    """
+    return bool(large.item.sizes) and large.item.sizes[0] > 1 and large.item.sizes[0] in small.sizes[1:]
 
 
 def _most_rows(item: OperatorTensor) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pytracer._text import count_words
 from pytracer.analyze.evidence.compiled import compiled_call
+from pytracer.analyze.evidence.in_backward import backward, saved_advice
+from pytracer.analyze.evidence.index_origins import narrow_words
 from pytracer.analyze.evidence.operator import OperatorTensor, find_operator, is_sparse, shape_words
 from pytracer.analyze.evidence.passed import shapes_advice
 from pytracer.analyze.evidence.reached_row import ReachedRow
@@ -60,6 +62,9 @@ def row_advice(view: ProcessView, way: ReachedRow | None) -> str | None:
     source = sparse_source(view) if way.index is None or way.index.name is None else None
     if source is not None and way.larger is None:
         return sparse_advice(view, source)
+    saved = backward(view) if way.index is not None else None
+    if saved is not None and way.index is not None:
+        return saved_advice(view, saved, way.index)
     if way.index is not None:
         return f"{_what_to_check(view, way, way.index, line)} {_how_to_see(view, way.index)}"
     if way.larger is None:
@@ -76,7 +81,8 @@ def _what_to_check(view: ProcessView, way: ReachedRow, index: OperatorTensor, li
         return (
             f"Check the indices of the sparse tensor that {line} passes: they reach {_most(way, index)}, and {limit}."
         )
-    values = f"{_range(index)} " if index.item.minimum is not None else ""
+    narrow = narrow_words(index)
+    values = f"{_range(index)[:-1]}{narrow}) " if index.item.minimum is not None else ""
     return f"Check the values of {name} {values}before {line} passes it: {limit}."
 
 

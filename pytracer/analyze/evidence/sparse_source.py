@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pytracer._text import shortened
 from pytracer.analyze.evidence.backward_slice import Made, Slice, Spot
 from pytracer.analyze.evidence.name_origins import follow
-from pytracer.analyze.evidence.operator import find_operator
+from pytracer.analyze.evidence.operator import find_operator, is_of_torch
 from pytracer.analyze.evidence.program_syntax import called_name, names_of_line
 from pytracer.analyze.evidence.variables import program_frames, variable_name
 from pytracer.analyze.evidence.where_made import place_of
@@ -129,11 +129,20 @@ def sparse_advice(view: ProcessView, source: SparseSource) -> str:
     )
 
 
+def sparse_operator_advice(view: ProcessView) -> str | None:
+    """The same where nothing but the operator, one of torch's, and the line are known."""
+    operator = find_operator(view)
+    if operator is None or not is_of_torch(operator):
+        return None
+    source = sparse_source(view)
+    return sparse_advice(view, source) if source is not None else None
+
+
 def _told(view: ProcessView, source: SparseSource, text: str, *, quoted: bool = True) -> str:
     """`` `col` (0..399811; line 31: `crow, col = ...`) ``."""
     known = []
     item = _held(view, text)
-    if item is not None:
+    if item is not None and item.minimum != item.maximum and not _may_be_overwritten(view):
         known.append(f"{item.minimum}..{item.maximum}")
     origin = _origin(view, source, text)
     if origin is not None:
@@ -141,6 +150,11 @@ def _told(view: ProcessView, source: SparseSource, text: str, *, quoted: bool = 
     short = shortened(text, _QUOTED)
     words = f"`{short}`" if quoted or known else short
     return f"{words} ({'; '.join(known)})" if known else words
+
+
+def _may_be_overwritten(view: ProcessView) -> bool:
+    """Whether the access was a write: those before it, which went through, may have changed the indices themselves."""
+    return view.fault is None or view.fault.access == "write"
 
 
 def _held(view: ProcessView, name: str) -> Argument | None:

@@ -12,13 +12,15 @@ from dataclasses import dataclass
 
 from pytracer._text import size_words
 from pytracer.analyze.evidence.operator import find_operator, shape_words
-from pytracer.analyze.evidence.variables import program_frames
+from pytracer.analyze.evidence.variables import line_words, program_frames
 from pytracer.analyze.evidence.where_made import line_that_made
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
+from pytracer.decode.types.snapshot import Storage
 
 _OF = " of "
+_FUSED = "aten::_fused_"
 _OF_OTHER_TYPES = {1, 2, 4, 8}  # states of float32 for parameters of bfloat16, of 8 bits for float32, ...
 
 
@@ -32,20 +34,41 @@ class StateSize:
     parameter_nbytes: int
     bases: tuple[int, int] = (0, 0)  # of their storages
 
+    @property
+    def is_gradient(self) -> bool:
+        """Whether it is the gradient, which a program may replace by `.grad.data = ...`."""
+        return self.state == "gradient"
+
 
 def state_size(view: ProcessView) -> StateSize | None:
-    """None where the storage at the fault is no state, or is as large as its parameter."""
+    """Of the storage at the fault; where that is none, of the tensors of a fused operator.
+
+    None where it is no state, or is as large as its parameter.
+    """
     storage = view.place.storage if view.place is not None else None
-    if storage is None:
+    if storage is not None:
+        return _of_storage(view, storage)
+    operator = find_operator(view)
+    if operator is None or not operator.name.startswith(_FUSED):
         return None
+    bases = dict.fromkeys(item.item.base for item in operator.tensors if item.item.base)
+    live = (view.space.live_around(base) for base in bases)
+    found = (item for storage in live if storage is not None and (item := _of_storage(view, storage)) is not None)
+    return next((item for item in found if item.nbytes < item.parameter_nbytes), None)
+
+
+def _of_storage(view: ProcessView, storage: Storage) -> StateSize | None:
     named = view.space.uses.named
     for item in named.of_storage(storage, storage.base)[0]:
         state, of, parameter = item.name.partition(_OF)
-        if item.role != "optimizer state" or not of:
+        if item.role not in ("optimizer state", "gradient") or not of:
             continue
         alike = [other for other in named.with_name(f"parameter {parameter}") if other.role == "parameter"]
-        if len({other.nbytes for other in alike}) == 1 and not _alike(item.nbytes, alike[0].nbytes):
-            return StateSize(state, parameter, item.nbytes, alike[0].nbytes, (storage.base, alike[0].base))
+        nbytes = item.nbytes
+        if item.role == "gradient":  # recorded with the size of the parameter; a bucket of DDP is larger
+            nbytes = min(nbytes, storage.nbytes)
+        if len({other.nbytes for other in alike}) == 1 and not _alike(nbytes, alike[0].nbytes):
+            return StateSize(state, parameter, nbytes, alike[0].nbytes, (storage.base, alike[0].base))
     return None
 
 
@@ -61,7 +84,8 @@ def small_state(view: ProcessView) -> str | None:
     if found is None or found.nbytes >= found.parameter_nbytes:
         return None
     state, parameter = (_sized(view, base, nbytes) for base, nbytes in zip(found.bases, _both(found), strict=True))
-    return f"`{found.state}` of {found.parameter} {state} is smaller than the parameter {parameter}"
+    name = "the gradient" if found.is_gradient else f"`{found.state}`"
+    return f"{name} of {found.parameter} {state} is smaller than the parameter {parameter}"
 
 
 def _both(found: StateSize) -> tuple[int, int]:
@@ -95,6 +119,14 @@ def _replaced(view: ProcessView, found: StateSize) -> str | None:
 
 def state_advice(view: ProcessView, found: StateSize) -> str:
     """What to do about it, with the program's line that loaded the states."""
+    if found.is_gradient:
+        made = line_that_made(view, found.bases[0], also_failing=True)
+        since = f", which {made} made," if made is not None else ""
+        return (
+            f"Give the gradient of {found.parameter}{since} the shape of the parameter before {line_words(view)}: it "
+            f"has {size_words(found.nbytes)}, the parameter {size_words(found.parameter_nbytes)}, and the operator "
+            "takes both to be alike."
+        )
     at = _loading_line(view)
     sizes = (
         f"`{found.state}` of {found.parameter} has {size_words(found.nbytes)}, the parameter "

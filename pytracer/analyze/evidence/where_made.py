@@ -25,10 +25,10 @@ def place_of(view: ProcessView, file: str | None, line: int | None) -> str:
     return f"line {line}" if own is not None and own.file == file else f"{short_file(file)}:{line}"
 
 
-def line_that_made(view: ProcessView, base: int, *, also_failing: bool = False) -> str | None:
+def line_that_made(view: ProcessView, base: int, *, also_failing: bool = False, quote: bool = True) -> str | None:
     """`` line 11 in prune (`mapping = torch.full(...)`) ``; None where that is not known.
 
-    `also_failing`: also where it is the line that fails.
+    `also_failing`: also where it is the line that fails. `quote`: with its text.
     """
     storage = view.space.live_around(base)
     frame = _own_line(storage.allocated_by) if storage is not None and not storage.older else None
@@ -37,7 +37,7 @@ def line_that_made(view: ProcessView, base: int, *, also_failing: bool = False) 
         return None
     if not also_failing and failing is not None and (frame.file, frame.line) == (failing.file, failing.line):
         return None
-    text = line_text(view.process.snapshot, python_frame(frame))
+    text = line_text(view.process.snapshot, python_frame(frame)) if quote else None
     quoted = f" (`{shortened(text, _QUOTED)}`)" if text else ""
     return f"{place_of(view, frame.file, frame.line)} in {frame.function}{quoted}"
 
@@ -51,6 +51,15 @@ def made_words(view: ProcessView, base: int, name: str) -> str | None:
     if owner is None:
         return f"The memory of {name} was allocated at {line}."
     return f"{name} has the memory of {owner} since {line}: whatever writes there changes the tensor, unseen by torch."
+
+
+def made_briefly(view: ProcessView, base: int) -> str:
+    """`, made at line 25 in unpack` or `, made by SelectBackward0`, of a storage without a name; else nothing."""
+    storage, line = view.space.live_around(base), line_that_made(view, base, quote=False)
+    if line is not None:
+        return f", made at {line}"
+    node = storage.allocated_by.node if storage is not None and not storage.older else None
+    return f", made by {node}" if node else ""
 
 
 def is_shared_with_others(view: ProcessView, base: int) -> bool:

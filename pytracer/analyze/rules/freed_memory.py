@@ -7,6 +7,7 @@ from pytracer.analyze.address_space.description import offset_words
 from pytracer.analyze.address_space.freed_neighbor import FreedNeighbor, freed_neighbor, may_be_counted_from_elsewhere
 from pytracer.analyze.address_space.guard_pool import FOUND
 from pytracer.analyze.evidence.guard_mode import guard_confidence, guard_evidence
+from pytracer.analyze.evidence.operator import find_operator, out_of_compressed, out_of_range
 from pytracer.analyze.evidence.phrases import (
     access_verb,
     allocation_evidence,
@@ -83,11 +84,17 @@ def _confidence(view: ProcessView) -> Confidence:
         return "possible"
     if earlier_unit(view) is not None:
         return "likely"  # FSDP's addresses come back in every step: the pointer may be one of those
-    if _neighbor(view) is not None:
+    if _neighbor(view) is not None or _may_be_indexed(view):
         return "possible"
     unmapped = view.signal is not None and view.signal.code == "SEGV_MAPERR"
     seen = unmapped and place.found in ("exact", "register")
     return "certain" if seen and not _counted_from_elsewhere(view) else "likely"
+
+
+def _may_be_indexed(view: ProcessView) -> bool:
+    """Whether the running operator has an index that leads out of its tensors: the address may be that of one."""
+    operator = find_operator(view)
+    return out_of_range(operator) is not None or out_of_compressed(operator) is not None
 
 
 def _where(view: ProcessView) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from heapq import heapify, heappop
@@ -121,6 +121,13 @@ class StorageTable(Sequence[Storage]):
         while sizes:
             _, number, slot = heappop(sizes)
             yield self._parts[number].decode(slot)
+
+    def freed_of(self, sizes: Collection[int]) -> Iterator[Storage]:
+        """Those on the CPU that were freed and had one of these sizes; no other one is decoded."""
+        for part in self._parts:
+            for size, live, slot in zip(part.sizes, part.live, part.slots, strict=True):
+                if part.on_cpu and not live and size in sizes:
+                    yield part.decode(slot)
 
     def on_devices(self) -> Iterator[Storage]:
         """Blocks of devices' allocators."""

@@ -9,9 +9,9 @@ in ctypes code, a missing `argtypes`/`restype` or a Python None passed as a poin
 What to do: look at the native function and at the Python line that called it; check that what it is given exists.
 
 A tensor with 0 elements, or whose storage was resized to 0, has no memory: its data pointer is null, and index -1 leads
-to an address below it. If a variable of
-the innermost frame has such a tensor, and the function is torch's or takes tensors, it is named; else an argument of
-the running operator that has none, or is undefined.
+to an address below it. If a variable of the innermost frame has such a tensor, and the function is torch's, takes
+tensors, or was made by torch.compile, it is named, with the line that took its memory away; else an argument of the
+running operator that has none, or is undefined.
 
 How it can be wrong: without capstone the operands are unknown, so that a garbage pointer with a small value can
 look like null plus an offset; the confidence is lower then. A pointer to a member of a null object was already
@@ -25,6 +25,8 @@ from dataclasses import dataclass
 
 from pytracer._text import hex_addr, list_words
 from pytracer.analyze.address_space.null_pointer import has_constant_address, null_confidence, null_sibling
+from pytracer.analyze.evidence.compiled import runs_compiled
+from pytracer.analyze.evidence.emptied import emptied_at
 from pytracer.analyze.evidence.native_stack import below_function, calls_python_by_ctypes
 from pytracer.analyze.evidence.native_stack import calls_python_without_gil as without_gil
 from pytracer.analyze.evidence.never_made import never_made
@@ -43,7 +45,13 @@ from pytracer.analyze.evidence.phrases import (
     missing_operands,
     python_evidence,
 )
-from pytracer.analyze.evidence.variables import line_words, python_frames, tensors_without_memory, without_memory_words
+from pytracer.analyze.evidence.variables import (
+    line_words,
+    plain_expression,
+    python_frames,
+    tensors_without_memory,
+    without_memory_words,
+)
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.platform.instruction import signed
@@ -90,6 +98,8 @@ class NullDereference(MemoryFaultRule[_Null]):
         operator = find_operator(view)
         with_tensors = operator is not None or (view.function or "").startswith(_IN_TORCH) or _by_torch_ops(view)
         empty = tuple(tensors_without_memory(view)) if with_tensors else ()
+        if not with_tensors and runs_compiled(view):  # its kernels read what has elements alone
+            empty = tuple(item for item in tensors_without_memory(view) if item.elements)
         arguments = tuple(without_memory(operator)) if not empty else ()
         by_ctypes = calls_python_by_ctypes(view)
         found = _Null(empty, arguments, operator, null_sibling(view), by_ctypes or without_gil(view), by_ctypes)
@@ -217,6 +227,9 @@ def _advice(view: ProcessView, found: _Null) -> str:
             f"Check what {line_words(view)} passes to {found.operator.name}: it was given {which}, and uses the memory "
             "that such a tensor does not have."
         )
+    emptied = _emptied(view, empty)
+    if emptied is not None:
+        return emptied
     if empty:
         names = list_words([f"`{item.expression}`" for item in empty])
         what = "resized" if all(item.elements for item in empty) else "empty"
@@ -226,6 +239,21 @@ def _advice(view: ProcessView, found: _Null) -> str:
         )
     what = f"what {line_words(view)} passes to native code" if view.python_frame else "what the native code is given"
     return f"Check {what}: something is null (never made, already destroyed, or the result of a failed call)."
+
+
+def _emptied(view: ProcessView, empty: tuple[Holder, ...]) -> str | None:
+    """Of one tensor whose storage a line of the program resized to 0."""
+    own = [item for item in empty if item.frame is not None and not is_library_file(item.frame.file)]
+    names = {plain_expression(item.expression) for item in own}
+    elements = {item.elements for item in own}
+    at = emptied_at(view, elements.pop()) if len(elements) == 1 and names else None
+    if at is None:
+        return None
+    name = list_words([f"`{item}`" for item in sorted(names)])
+    return (
+        f"Give {name} its memory back before {line_words(view)} (resize_() of its storage to the old size, then copy_()"
+        f"), or use it before {at} takes the memory away."
+    )
 
 
 def _verb(view: ProcessView) -> str:

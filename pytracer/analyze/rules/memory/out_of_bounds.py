@@ -29,7 +29,7 @@ from pytracer.analyze.evidence.guard_mode import guard_confidence, guard_evidenc
 from pytracer.analyze.evidence.index_origins import index_advice
 from pytracer.analyze.evidence.jumps import wild_jump
 from pytracer.analyze.evidence.native_stack import image_name
-from pytracer.analyze.evidence.operator import find_operator, tensor_with, tensor_words
+from pytracer.analyze.evidence.operator import find_operator, is_of_torch, shape_words, tensor_with, tensor_words
 from pytracer.analyze.evidence.passed import computed_advice, layout_advice, length_advice, unfit_clause
 from pytracer.analyze.evidence.phrases import (
     access_verb,
@@ -43,9 +43,10 @@ from pytracer.analyze.evidence.phrases import (
     storage_evidence,
 )
 from pytracer.analyze.evidence.reached_row import ReachedRow, reached_row
-from pytracer.analyze.evidence.row_words import row_advice, row_evidence, row_headline
+from pytracer.analyze.evidence.row_words import row_advice, row_evidence, row_headline, shaped_name
 from pytracer.analyze.evidence.state_sizes import small_state
 from pytracer.analyze.evidence.variables import line_words, variable_name
+from pytracer.analyze.evidence.where_made import line_that_made
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.platform.instruction import signed
 from pytracer.analyze.rules.base import Description, Judgement
@@ -130,7 +131,7 @@ def _advice(view: ProcessView, way: ReachedRow | None) -> str:
     if by_row is not None and (count is None or index_advice(find_operator(view), count) is None):
         return by_row
     if count is None or (view.place is not None and (view.place.distance_bytes or 0) < _FAR_BYTES):
-        return layout_advice(view) or length_advice(view, _ADVICE)
+        return layout_advice(view) or length_advice(view, _of_operator(view, way) or _ADVICE)
     operator = find_operator(view)
     origin = index_advice(operator, count)
     if origin is not None:
@@ -142,6 +143,19 @@ def _advice(view: ProcessView, way: ReachedRow | None) -> str:
             "(min(), max()). The function uses them unchecked."
         )
     return computed_advice(view, count, "this tensor")
+
+
+def _of_operator(view: ProcessView, way: ReachedRow | None) -> str | None:
+    """Of a named tensor of one of torch's operators: its shape, against what the other arguments say."""
+    operator = find_operator(view)
+    if way is None or way.data.name is None or operator is None or not is_of_torch(operator):
+        return None
+    made = line_that_made(view, way.data.item.base, quote=False)
+    allocated = f" (allocated at {made})" if made is not None else ""
+    return (
+        f"Compare the shape of {shaped_name(way.data)}{allocated} with what the other arguments of {line_words(view)} "
+        "ask for: the function goes past its end."
+    )
 
 
 def _confidence(view: ProcessView) -> Confidence:
@@ -284,4 +298,6 @@ def _where(view: ProcessView) -> str:
     size = size_words(place.storage.nbytes)
     held = variable_name(view, place.storage.base)
     name = place.names[0] if place.names else f"`{held}` ({size})" if held else f"a storage of {size}"
+    way = reached_row(view) if place.names else None
+    name += f" {shape_words(way.data.item)}" if way is not None and way.data.name == place.names[0] else ""
     return f"{offset_words(place)} {name}"

@@ -11,7 +11,8 @@ An index far too large for an array on the stack or the heap gives such an addre
 of the sum, the index is named, and the class is out-of-bounds. So it is, as *possible*, where the running operator has
 one integer tensor too large to be read, and the address is a whole number of rows away from another one of its tensors;
 or where the line passes a small tensor with a large one, and the address is behind the small one by less than the size
-of the other.
+of the other. Where a variable's tensor has a storage that ends before the address, which its sizes reach, that is
+*likely*.
 
 Where the handler found the heap behind a live tensor overwritten, the pointer was most likely overwritten with it: the
 class is heap-corruption, and the tensor is named.
@@ -41,14 +42,23 @@ from pytracer.analyze.address_space.null_pointer import null_confidence, null_si
 from pytracer.analyze.address_space.referrers import STATE_REGISTERS, stack_words
 from pytracer.analyze.address_space.stack_bounds import beside_stack, ran_over
 from pytracer.analyze.evidence.behind_storage import Overwritten, overwritten
+from pytracer.analyze.evidence.beyond_storage import BeyondStorage, beyond_advice, beyond_storage
 from pytracer.analyze.evidence.ctypes_call import declaration_advice, number_as_pointer
 from pytracer.analyze.evidence.far_index import FarIndex, far_index
 from pytracer.analyze.evidence.heap import heap_damage
+from pytracer.analyze.evidence.in_backward import backward, changed_advice, saved_advice
 from pytracer.analyze.evidence.jumps import Jump, wild_jump
 from pytracer.analyze.evidence.known_crashes import KnownCrash, known_crash
 from pytracer.analyze.evidence.native_stack import below_function
 from pytracer.analyze.evidence.never_made import never_made
-from pytracer.analyze.evidence.operator import OperatorTensor, shape_words, tensor_words
+from pytracer.analyze.evidence.operator import (
+    OperatorTensor,
+    find_operator,
+    is_of_torch,
+    shape_words,
+    tensor_with,
+    tensor_words,
+)
 from pytracer.analyze.evidence.passed import (
     SmallArgument,
     passed,
@@ -67,11 +77,14 @@ from pytracer.analyze.evidence.phrases import (
 )
 from pytracer.analyze.evidence.pointer_content import numbers_in_pointer
 from pytracer.analyze.evidence.runs import ran_on
+from pytracer.analyze.evidence.sparse_source import sparse_operator_advice
+from pytracer.analyze.evidence.state_sizes import small_state
 from pytracer.analyze.evidence.suspect_argument import suspect_argument
 from pytracer.analyze.evidence.truncated_address import TruncatedAddress, truncated_address
 from pytracer.analyze.evidence.unmapping import unmapping_of
 from pytracer.analyze.evidence.unread_index import UnreadIndex, unread_index
 from pytracer.analyze.evidence.variables import line_words, variable_of
+from pytracer.analyze.evidence.where_made import made_words
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.platform.addresses import why_none
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
@@ -107,12 +120,13 @@ class _Wild:
     unread: UnreadIndex | None = None
     small: SmallArgument | None = None
     behind: Overwritten | None = None
+    beyond: BeyondStorage | None = None
 
     @property
     def is_index(self) -> bool:
         """Whether it is an index that leads out of something, as far as is known."""
         sure = self.known is not None and self.known.confidence == "certain"
-        return not sure and (self.far is not None or self.unread is not None or self.small is not None)
+        return not sure and any((self.far, self.unread, self.small, self.beyond))
 
 
 class WildPointer(MemoryFaultRule[_Wild]):
@@ -130,13 +144,13 @@ class WildPointer(MemoryFaultRule[_Wild]):
         if jump is not None:
             found = _Wild(jump, known, None, behind=overwritten(view))
         else:
-            far, cut = far_index(view), truncated_address(view)
-            indexed = far is None and cut is None and _may_be_indexed(view)
+            far, cut, beyond = far_index(view), truncated_address(view), _in_missing_memory(view)
+            indexed = far is None and cut is None and beyond is None and _may_be_indexed(view)
             unread = unread_index(view) if indexed else None
             small = small_argument(view) if indexed and unread is None else None
-            behind = overwritten(view) if far is None and cut is None else None
+            behind = overwritten(view) if far is None and cut is None and beyond is None else None
             found = (
-                _Wild(jump, known, far, cut, unread, small)
+                _Wild(jump, known, None if beyond is not None else far, cut, unread, small, beyond=beyond)
                 if behind is None
                 else _Wild(jump, known, None, None, behind=behind)
             )
@@ -155,12 +169,14 @@ class WildPointer(MemoryFaultRule[_Wild]):
         if tensor is not None:
             access = f"{tensor.summary},"
         explained = any((jump, cut, judgement.found.is_index, known, behind))
-        suspect = None if explained else suspect_argument(view)
-        unfit = "" if explained or suspect is not None else unfit_clause(view)
+        state = small_state(view) if jump is not None else None  # what was written over the object
+        unfit = "" if explained or suspect_argument(view) is not None else unfit_clause(view)
+        unfit = f"; {state}" if state is not None else unfit
         return Description(
             f"{introduction(judgement.views)} {_jump_words(jump) if jump else access}"
-            f"{_where(view, jump)}{_far_words(judgement.found.far)}{_cut_words(view, cut)}"
+            f"{_where(view, jump)}{_far_words(view, judgement.found.far)}{_cut_words(view, cut)}"
             f"{_unread_words(judgement.found.unread)}{_small_words(judgement.found.small)}"
+            f"{f': {judgement.found.beyond.summary}' if judgement.found.beyond is not None else ''}"
             f"{f': {behind.summary}' if behind is not None else unfit or _number_words(view, explained)}.",
             [
                 _branch(jump) if jump and jump.refused else fault_evidence(view),
@@ -194,11 +210,13 @@ class WildPointer(MemoryFaultRule[_Wild]):
         return not_found("every fault address belonged to something known")
 
 
-def _far_words(far: FarIndex | None) -> str:
+def _far_words(view: ProcessView, far: FarIndex | None) -> str:
     if far is None:
         return ""
     where = "on its stack" if far.stack else "in its memory"
-    return f": index {far.value} leads out of an array {where}"
+    index = tensor_with(find_operator(view), far.value)
+    of = f" of {_tensor_name(index)}" if index is not None else ""
+    return f": index {far.value}{of} leads out of an array {where}"
 
 
 def _far_evidence(far: FarIndex | None) -> Evidence | None:
@@ -287,6 +305,8 @@ def _advice(view: ProcessView, found: _Wild) -> str:
             "function's argtypes (and restype) are set; wrap it in ctypes.c_void_p(...). In C, an int or a missing "
             "prototype does the same."
         )
+    if found.beyond is not None:
+        return beyond_advice(view, found.beyond)
     if found.small is not None:
         return (
             f"Compare the shapes of {found.small.small} and {found.small.large}, which {line_words(view)} passes "
@@ -299,10 +319,10 @@ def _advice(view: ProcessView, found: _Wild) -> str:
             "under AddressSanitizer."
         )
     if far is not None:
-        return (
-            f"Check the numbers that {line_words(view)} passes: an argument, such as a dimension or an index, is "
-            f"{far.value} or leads to that number, and the function uses it unchecked."
-        )
+        return _far_advice(view, far)
+    sparse = sparse_operator_advice(view)
+    if sparse is not None:
+        return sparse
     if _is_block_size(view):
         return (
             f"Check the number and the shapes of the tensors that {line_words(view)} passes: the function takes more "
@@ -331,6 +351,9 @@ def _advice(view: ProcessView, found: _Wild) -> str:
     given, tensor = passed(view), never_made(view)
     if tensor is not None:
         return tensor.advice(given)
+    operator, saved = find_operator(view), backward(view)
+    if saved is not None and operator is not None and is_of_torch(operator):
+        return changed_advice(saved)
     if given is not None and given.numbers:
         return (
             f"Check {given.words}, which line {given.line} passes to native code: it uses them unchecked. If they are "
@@ -338,6 +361,31 @@ def _advice(view: ProcessView, found: _Wild) -> str:
             "tensor."
         )
     return _SANITIZER.format(line_words(view))
+
+
+def _in_missing_memory(view: ProcessView) -> BeyondStorage | None:
+    """A tensor whose storage ends before the address, which its sizes reach."""
+    place, beyond = view.place, beyond_storage(view)
+    if place is None or beyond is None:
+        return None
+    reach = range(beyond.tensor.base + beyond.nbytes, beyond.tensor.base + beyond.needed)
+    return beyond if place.addr in reach else None
+
+
+def _far_advice(view: ProcessView, far: FarIndex) -> str:
+    index, saved, line = tensor_with(find_operator(view), far.value), backward(view), line_words(view)
+    if index is None:
+        return (
+            f"Check the numbers that {line} passes: an argument, such as a dimension or an index, is {far.value} or "
+            "leads to that number, and the function uses it unchecked."
+        )
+    if saved is not None:
+        return saved_advice(view, saved, index)
+    made = made_words(view, index.item.base, _tensor_name(index)) if index.name else None
+    return (
+        f"Check the values of {_tensor_name(index)} before {line} passes it: {far.value} must not be among them "
+        f"(min(), max()). {made or 'Find out where it was computed.'} The function does not check it."
+    )
 
 
 def _is_block_size(view: ProcessView) -> bool:
@@ -374,7 +422,7 @@ def _confidence(view: ProcessView, found: _Wild) -> Confidence:
         return "likely"
     if jump is not None:
         return "certain" if jump.mapping is not None or jump.refused else "likely"
-    if found.far is not None or found.cut is not None:
+    if found.far is not None or found.cut is not None or found.beyond is not None:
         return "likely"
     if _may_be_indexed(view) or _was_large_block(view):
         return "possible"

@@ -3,9 +3,11 @@
 What: the fault address is, to the bit, the sum of a pointer into a live storage and a multiple of a number that was in
 a register, on the stack, or in the memory of another tensor; the instruction shows only the finished sum. Or the
 operator that was running has an index tensor with a value that none of its other tensors is large enough for, or whose
-values lead to the address from the first byte of just one of them. Where both hold and the sum's number is none of a
-tensor's, it is how far a loop had come that the tensor's value began. A sum is also told as a row of its tensor, with
-the tensor of the same call that has so many rows, or the index tensor whose values reach so far.
+values lead to the address from the first byte of just one of them. So it is where the plain indices of a compressed
+sparse tensor, known by the row pointers that count them, are larger than each size of the dense ones. Where both hold
+and the sum's number is none of a tensor's, it is how far a loop had come that the tensor's value began. A sum is also
+told as a row of its tensor, with the tensor of the same call that has so many rows, or the index tensor whose values
+reach so far.
 
 Why it happens: native code uses the values of an index tensor without checking them (`check_invariants=False`,
 indices of pooling backward, targets of a loss, offsets of embedding bags), or computes an offset from wrong sizes.
@@ -29,6 +31,7 @@ from dataclasses import dataclass
 from pytracer._text import count_words, hex_addr, size_words
 from pytracer.analyze.address_space.address_info import Formation
 from pytracer.analyze.evidence.behind_storage import overwritten
+from pytracer.analyze.evidence.in_backward import backward, saved_advice
 from pytracer.analyze.evidence.index_origins import index_advice
 from pytracer.analyze.evidence.jumps import wild_jump
 from pytracer.analyze.evidence.name_origins import passed_words
@@ -57,7 +60,7 @@ from pytracer.analyze.evidence.row_words import row_advice, row_evidence, row_he
 from pytracer.analyze.evidence.sparse_source import sparse_advice, sparse_source
 from pytracer.analyze.evidence.state_sizes import small_state
 from pytracer.analyze.evidence.variables import line_words, variable_of
-from pytracer.analyze.evidence.where_made import made_words
+from pytracer.analyze.evidence.where_made import made_briefly, made_words
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.rules.base import Description, Judgement
 from pytracer.analyze.rules.fault import StorageFaultRule
@@ -172,7 +175,8 @@ def _tensor(view: ProcessView, base: int) -> str:
     storage = view.space.live_around(base)
     size = size_words(storage.nbytes) if storage is not None else "unknown size"
     name = view.space.uses.names_of(storage, base)[1][:1] if storage is not None else ()
-    return variable_of(view, base) or next(iter(name), None) or f"a tensor of {size}"
+    named = variable_of(view, base) or next(iter(name), None)
+    return named or f"a tensor of {size}{made_briefly(view, base)}"
 
 
 def _describe_range(views: Sequence[ProcessView], outside: OutOfRange, way: Formation | None) -> Description:
@@ -185,12 +189,15 @@ def _describe_range(views: Sequence[ProcessView], outside: OutOfRange, way: Form
         )
         advice = sparse_advice(view, source)
     else:
+        saved = backward(view)
         leads = (
             f"{name}, an argument of {outside.operator}, holds {outside.value}, which leads out of all of its tensors"
         )
         advice = (
             f"Check the values of {name} before {line_words(view)} passes it: {outside.value} must not be among them "
             f"(min(), max()). {_where_from(view, outside.tensor)}"
+            if saved is None
+            else saved_advice(view, saved, outside.tensor)
         )
     return Description(
         f"{introduction(views)} {access_verb(view)} out of bounds{in_function(view)}: {leads}.",
@@ -293,18 +300,17 @@ def _of_two(view: ProcessView, found: Formation, twin: Storage) -> str:
     return f"row {found.index} of {small}, which has {found.room} of {count_words(found.scale, 'byte')}, as in {large}."
 
 
-def _opener(view: ProcessView) -> list[str]:
-    """The native functions of the crashed thread and of the main one, which may have opened its parallel region."""
-    crash = view.crash
-    stacks = [crash.native_stack, *(item.native_stack for item in crash.threads)] if crash is not None else []
-    return [frame.function for stack in stacks for frame in stack if frame.function]
-
-
 def _advice(view: ProcessView, found: Formation) -> str:
     line = line_words(view)
     if found.twin is not None:
         names = f"{_tensor(view, found.storage.base)} and {_tensor(view, found.twin.base)}"
-        if any("torch::autograd::Engine" in name for name in _opener(view)):
+        saved = backward(view)
+        if saved is not None and saved.unpack is not None:
+            return (
+                f"Compare the shapes of {names}: the backward function takes them row by row. {saved.unpack} must "
+                "return what the forward saved."
+            )
+        if saved is not None:
             return (
                 f"Compare the shapes of {names}: the backward function takes them row by row. A tensor that the "
                 "forward saved may have another shape now: saved_tensors_hooks that return another tensor, or "

@@ -6,7 +6,8 @@ divided by -1); the divisor's register is read. Floating-point operations raise 
 Why it happens: a size, a stride, a group or a step of 0 reached native code; or feenableexcept() and the like
 are on, so that a division by zero or an overflow of floats ends the process.
 
-What to do: check the sizes that the Python line passes. Where traps are on, find who enabled them: torch never does.
+What to do: check the sizes that the Python line passes; where just one variable of it is 0, that is named, with the
+line that made it so. Where traps are on, find who enabled them: torch never does.
 
 How it can be wrong: hardly. When the divisor lies in memory and that was not kept, both kinds of integer division are
 named.
@@ -17,11 +18,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytracer._text import hex_addr, list_words
+from pytracer.analyze.evidence.fault_function import runs_torchscript
 from pytracer.analyze.evidence.native_stack import memory_word
 from pytracer.analyze.evidence.operator import find_operator
 from pytracer.analyze.evidence.phrases import collective_evidence, in_function, python_evidence
 from pytracer.analyze.evidence.suspect_argument import suspect_argument
 from pytracer.analyze.evidence.variables import line_words, tensors_without_memory
+from pytracer.analyze.evidence.zero_divisor import zero_divisor
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.platform.division import Division, decode_division
 from pytracer.analyze.platform.signals import SIGFPE
@@ -42,6 +45,10 @@ _FLOAT = {
 }
 _SIZES = (
     "Check the sizes, strides and counts that {} passes to native code: one of them is 0, or is made so by a division."
+)
+_SCRIPTED = (
+    "Check the divisors of % and // in the scripted code that {} runs: one of them is 0, an argument, an attribute or "
+    "a division of its own; TorchScript's interpreter does not check it."
 )
 _OVERFLOW = (
     "The smallest integer, often a marker for missing values (torch.iinfo(dtype).min), has no quotient by -1: mask or "
@@ -67,9 +74,11 @@ class Arithmetic(FaultRule[Division | None]):
         code = view.crash.code if view.crash else 0
         signal = view.signal
         empty = tensors_without_memory(view) if code == FPE_INTDIV else []
+        zero = zero_divisor(view) if not empty and _is_by_zero(code, division) else None
         text = f": {view.instruction.text}" if view.instruction else ""
+        named = f": `{zero.name}`, which line {zero.line} passes, is 0" if zero is not None else _empty_words(empty)
         return Description(
-            f"{introduction(judgement.views)} {_what(code, division)}{in_function(view)}{_empty_words(empty)}.",
+            f"{introduction(judgement.views)} {_what(code, division)}{in_function(view)}{named}.",
             [
                 Evidence(
                     "signal",
@@ -83,7 +92,7 @@ class Arithmetic(FaultRule[Division | None]):
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],
-            _advice(view, code, division) + _empty_advice(empty),
+            zero.advice if zero is not None else _advice(view, code, division) + _empty_advice(empty),
             ["the divisor"] if code == FPE_INTDIV and (division is None or division.divisor is None) else [],
         )
 
@@ -129,6 +138,10 @@ def _what(code: int, division: Division | None) -> str:
     return "divided the smallest integer by -1" if division.is_minus_one else "had a quotient that does not fit"
 
 
+def _is_by_zero(code: int, division: Division | None) -> bool:
+    return code == FPE_INTDIV and division is not None and division.divisor == 0
+
+
 def _operand(division: Division | None) -> Evidence | None:
     if division is None or division.divisor is None:
         return None
@@ -162,6 +175,8 @@ def _dividend(view: ProcessView, division: Division | None) -> Evidence | None:
 def _advice(view: ProcessView, code: int, division: Division | None) -> str:
     if code in _FLOAT:
         return _TRAPS
+    if _is_by_zero(code, division) and runs_torchscript(view):
+        return _SCRIPTED.format(line_words(view))
     if division is None or not division.is_minus_one:
         zero = suspect_argument(view, zero=True) if division is None or division.divisor in (None, 0) else None
         return f"{zero.advice if zero is not None else ''} {_SIZES.format(line_words(view))}".strip()

@@ -17,6 +17,8 @@ MEMMOVE = (LIBC, "__memmove_avx512_unaligned_erms")
 RUNNER = (TORCH, "at::internal::invoke_parallel<at::parallel_for<void>>(long, long)")
 KERNEL = (TORCH, "at::native::(anonymous namespace)::fused_adam_kernel(at::Tensor const&)")
 CALL = (TORCH, "at::_ops::_fused_adam_::redispatch(c10::DispatchKeySet)")
+SCRIPTED = (TORCH, "torch::jit::(anonymous namespace)::opGenArgs::{lambda(std::vector<c10::IValue>&)#45}")
+SCRIPT = (TORCH, "torch::jit::InterpreterStateImpl::runTemplate<true>(std::vector<c10::IValue>&)")
 POOLED = (OWN, "pooled(at::Tensor, std::string)")
 HASH = "czz3tn2xhkcggyp6whnnkkzeuuiw2hmwjp5gbqa36xufmles5vha"
 GENERATED = (f"/tmp/torchinductor_user/cz/{HASH}.main.so", "kernel._omp_fn.0")
@@ -40,6 +42,8 @@ def _operator(monkeypatch: pytest.MonkeyPatch) -> None:
     ("frames", "named"),
     [
         ((MEMMOVE, POOLED, EVALUATE), "pooled"),
+        ((SCRIPTED, SCRIPT, EVALUATE), "TorchScript's interpreter"),
+        ((KERNEL, SCRIPT, EVALUATE), "at::native::(anonymous)::fused_adam_kernel"),
         ((RUNNER, KERNEL, CALL, EVALUATE), "at::native::(anonymous)::fused_adam_kernel"),
         ((RUNNER, CALL, EVALUATE), "aten::_fused_adam_"),
         (((OWN, None), EVALUATE), "ops.so"),

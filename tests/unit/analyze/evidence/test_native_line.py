@@ -26,6 +26,7 @@ def view_of(folder: Path, source: str, line: int, *, function: str = "step", **r
 @pytest.fixture(autouse=True)
 def _no_operator(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native_line, "find_operator", lambda view: None)
+    monkeypatch.setattr(native_line, "backward", lambda view: None)
 
 
 @pytest.mark.parametrize("number", ["500_000_000", "5 * 10**8"])
@@ -121,3 +122,13 @@ def test_of_a_line_whose_culprit_is_named_the_others_are_not(tmp_path: Path) -> 
     named = "Check the size of `rows` before line 3."
     assert native_line.with_native_line(view, named) == named
     assert "Line 3 passes" in native_line.with_native_line(view, "Check the size of `other` before line 3.")
+
+
+def test_a_line_that_runs_backward_passes_nothing_of_interest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The functions work on what the forward saved."""
+    view = view_of(tmp_path, "loss = step(batch)\nloss.backward()\n", 2)
+    assert native_line.with_native_line(view, "Check it.").endswith(
+        "Line 2 passes `loss` (line 1: `loss = step(batch)`)."
+    )
+    monkeypatch.setattr(native_line, "backward", lambda view: object())
+    assert native_line.with_native_line(view, "Check it.") == "Check it."

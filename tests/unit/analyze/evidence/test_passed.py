@@ -50,6 +50,7 @@ def view_of(
 @pytest.fixture(autouse=True)
 def _no_operator(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "find_operator", lambda view: None)
+    monkeypatch.setattr(module, "sparse_operator_advice", lambda view: None)
     monkeypatch.setattr(module, "own_function", lambda view: SimpleNamespace(name="decode"))
 
 
@@ -110,6 +111,36 @@ def test_a_state_of_another_size_than_its_parameter(nbytes: int, differs: bool) 
     found = state_sizes.state_size(view)
     assert (found is not None) == differs
     assert found is None or (found.state, found.parameter, found.parameter_nbytes) == ("exp_avg", "table.weight", 4096)
+
+
+@pytest.mark.parametrize(("nbytes", "differs"), [(64, True), (4096, False), (1 << 20, False)])
+def test_a_gradient_that_was_made_smaller(nbytes: int, differs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its storage; one in a larger bucket is in order."""
+    gradient = SimpleNamespace(name="gradient of table.weight", role="gradient", nbytes=4096)
+    parameter = SimpleNamespace(role="parameter", nbytes=4096, base=2)
+    named = SimpleNamespace(of_storage=lambda storage, addr: ([gradient], []), with_name=lambda name: [parameter])
+    place = SimpleNamespace(storage=SimpleNamespace(base=1, nbytes=nbytes))
+    view: Any = SimpleNamespace(place=place, space=SimpleNamespace(uses=SimpleNamespace(named=named)))
+    found = state_sizes.state_size(view)
+    assert (found is not None) == differs
+    if found is not None:
+        monkeypatch.setattr(state_sizes, "line_that_made", lambda view, base, also_failing: "line 17 in compress")
+        monkeypatch.setattr(state_sizes, "line_words", lambda view: "line 23")
+        says = state_sizes.state_advice(view, found)
+        assert says.startswith("Give the gradient of table.weight, which line 17 in compress made, the shape of")
+
+
+@pytest.mark.parametrize(("name", "found"), [("aten::_fused_adam_", True), ("aten::add", False)])
+def test_state_of_a_fused_operator_whose_loop_ran_far(name: str, found: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The address is in nothing known; another operator does not take a state with its parameter."""
+    state = SimpleNamespace(name="exp_avg of table.weight", role="optimizer state", nbytes=64)
+    parameter = SimpleNamespace(role="parameter", nbytes=4096, base=2)
+    named = SimpleNamespace(of_storage=lambda storage, addr: ([state], []), with_name=lambda name: [parameter])
+    space = SimpleNamespace(uses=SimpleNamespace(named=named), live_around={1: SimpleNamespace(base=1, nbytes=64)}.get)
+    view: Any = SimpleNamespace(place=SimpleNamespace(storage=None), space=space)
+    operator = SimpleNamespace(name=name, tensors=(SimpleNamespace(item=SimpleNamespace(base=1)),))
+    monkeypatch.setattr(state_sizes, "find_operator", lambda view: operator)
+    assert (state_sizes.state_size(view) is not None) == found
 
 
 @pytest.mark.parametrize(("parameter_ns", "replaced"), [(9, True), (3, False)])

@@ -94,14 +94,18 @@ def test_no_constructor_is_named(source: str, line: int, tmp_path: Path) -> None
     assert sparse.sparse_source(view_of(tmp_path, source, line)) is None
 
 
-def test_advice_names_the_indices_and_the_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the lines that made them, and the range where it was read."""
+@pytest.mark.parametrize(("access", "values"), [("read", "3..999; "), ("write", "")])
+def test_advice_names_the_indices_and_the_size(
+    access: str, values: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the lines that made them, and the range where nothing was written over it."""
     source = f"col = hashes(words)\nn, m = 4, 8\nadj = {CSR}\nout = adj @ x\n"
     view = view_of(tmp_path, source, 4)
+    view.fault = SimpleNamespace(access=access)
     item = SimpleNamespace(name="col", item=SimpleNamespace(minimum=3, maximum=999))
     monkeypatch.setattr(sparse, "find_operator", lambda view: SimpleNamespace(tensors=(item,)))
     found = sparse.sparse_source(view)
     assert found is not None
     says = sparse.sparse_advice(view, found)
-    assert says.startswith("Compare max() of `col` (3..999; line 1: `col = hashes(words)`) with the size `(n, m)`")
+    assert says.startswith(f"Compare max() of `col` ({values}line 1: `col = hashes(words)`) with the size `(n, m)`")
     assert "at line 3, where torch.sparse_csr_tensor() makes `adj` and does not check them" in says

@@ -31,6 +31,8 @@ def decode(frames):
     frames.zero_()
     other()
 """
+LOAD = bytes.fromhex("c5fa1002")  # vmovss xmm0, dword ptr [rdx]
+COMPILED = [("/tmp/kernels/main.so", "kernel"), (s.PYTHON, "_PyEval_EvalFrameDefault")]
 REALLOC = [(LIBC_SO, "abort"), (LIBC_SO, "malloc_printerr"), (LIBC_SO, "realloc"), ("/lib64/ld.so", "_dl_resize_dtv")]
 ABORT: dict[str, Any] = {"signal": 6, "code": -6, "sender_pid": 101, "abort_text": "realloc(): invalid pointer\n"}
 OF_HEAP = "Process 101 (train.py) aborted because the C library found its heap damaged"
@@ -173,3 +175,15 @@ def test_fault_behind_the_storage_of_a_larger_tensor_has_the_same_advice(larger:
     )  # fmt: skip
     assert finding(report, "heap-corruption") is None
     assert advice(report).startswith("`frames` is larger than its memory") == larger
+
+
+@needs_capstone
+@pytest.mark.parametrize(("offset", "named"), [(20_000_000, True), (900_000_000, False)])
+def test_address_that_only_the_sizes_reach_is_out_of_bounds(offset: int, named: bool, run: Path) -> None:
+    """The storage ends before it; one behind the tensor's last element is not explained."""
+    addr = BASE + offset
+    wild: dict[str, Any] = {"signal": 11, "code": 1, "addr": addr, "registers": {"rdx": addr}, "code_bytes": LOAD}
+    wild["stack_of"] = COMPILED
+    report = crashed(run, LARGER, sender_pid=0, abort_text=None, **wild)
+    assert ("needs 24.4 MiB, and has 250.0 KiB of memory" in summary(report)) == named
+    assert (verdict(report)[0] == "out-of-bounds") == named

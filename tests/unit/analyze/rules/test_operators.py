@@ -290,3 +290,17 @@ def test_plain_indices_of_a_compressed_tensor(highest: int, certain: bool, run: 
     report = crashed(run, tensor(TABLE, 10, 4), pointers, plain, stack_of=stack)
     assert (verdict(report)[0] == "out-of-bounds") == certain
     assert ("holds 9000000" in summary(report)) == certain
+
+
+@needs_capstone
+@pytest.mark.parametrize(("highest", "class_"), [(9_000_000, "out-of-bounds"), (9, "use-after-free")])
+def test_index_that_leads_out_makes_a_use_after_free_possible_only(highest: int, class_: str, run: Path) -> None:
+    """The address lies in a freed storage by chance; where no index leads out, it was used."""
+    freed, addr = 0x7F00_0000_0000, 0x7F00_0000_8000
+    box = Box(pid=101).alloc(TABLE, 400).alloc(INDEX, 64).alloc(freed, 1 << 20).free(freed)
+    arguments = (tensor(TABLE, 10, 4), index(0, highest))
+    report = died(
+        run, box=box, addr=addr, arguments=arguments, stack_of=GATHER, python=IN_STEP, registers={"rdx": addr},
+        code_bytes=LOAD, mappings=[PROGRAM, HEAP],
+    )  # fmt: skip
+    assert verdict(report)[0] == class_
