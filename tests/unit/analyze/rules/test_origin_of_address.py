@@ -297,7 +297,7 @@ def test_misaligned_access_at_the_beginning_of_a_page_has_not_run_there(run: Pat
     aligned = bytes.fromhex("c5fd6f02")  # vmovdqa ymm0, ymmword ptr [rdx]
     how: dict[str, Any] = {"registers": {"rdx": HEAP[1] + 6}, "code_bytes": aligned, "code": 0x80}
     report = faulted(run, Box(pid=101).alloc(BASE, 64), HEAP[1] + 6, mappings=[PROGRAM, HEAP, behind], **how)
-    assert verdict(report) == ("unknown", "unknown")
+    assert verdict(report) == ("misaligned-access", "certain")
 
 
 @needs_capstone
