@@ -11,8 +11,8 @@ from pytracer._text import capital, function_words, list_words, shortened
 from pytracer.analyze.evidence.freed_twice import freed_twice
 from pytracer.analyze.evidence.native_stack import image_name, own_frames
 from pytracer.analyze.evidence.operator import find_operator, is_sparse
-from pytracer.analyze.evidence.own_libraries import OwnCall, OwnLibraries, own_libraries, program_files
 from pytracer.analyze.evidence.overwritten import unchecked_calls
+from pytracer.analyze.evidence.own_libraries import OwnCall, OwnLibraries, own_libraries, program_files
 from pytracer.analyze.evidence.program_syntax import binding, called_name, scope_of
 from pytracer.analyze.evidence.variables import line_words, program_frames
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree

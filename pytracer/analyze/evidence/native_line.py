@@ -38,7 +38,7 @@ def with_native_line(view: ProcessView, advice: str) -> str:
         return advice
     memory = memory_advice(view)
     if memory is not None:
-        return f"{memory} {advice}"
+        return f"{memory} If it is not that: {advice[0].lower()}{advice[1:]}"
     number = _number_in_register(view, frames)
     told = f"which line {frames[0].line} passes" in advice  # with the values
     passed = None if told else _passed(view, frames, advice)

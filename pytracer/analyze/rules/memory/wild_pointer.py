@@ -38,6 +38,7 @@ from pytracer.analyze.address_space.null_pointer import null_confidence, null_si
 from pytracer.analyze.address_space.referrers import STATE_REGISTERS, stack_words
 from pytracer.analyze.address_space.stack_bounds import beside_stack, ran_over
 from pytracer.analyze.evidence.ctypes_call import declaration_advice, number_as_pointer
+from pytracer.analyze.evidence.cut_handle import CutHandle, cut_handle
 from pytracer.analyze.evidence.far_index import FarIndex, far_index
 from pytracer.analyze.evidence.heap import heap_damage
 from pytracer.analyze.evidence.jumps import Jump, wild_jump
@@ -101,11 +102,14 @@ class _Wild:
     cut: TruncatedAddress | None = None
     unread: UnreadIndex | None = None
     small: SmallArgument | None = None
+    handle: CutHandle | None = None
 
     @property
     def is_index(self) -> bool:
         """Whether it is an index that leads out of something, as far as is known."""
         sure = self.known is not None and self.known.confidence == "certain"
+        if self.handle is not None:
+            return False
         return not sure and (self.far is not None or self.unread is not None or self.small is not None)
 
 
@@ -128,7 +132,8 @@ class WildPointer(MemoryFaultRule[_Wild]):
             indexed = far is None and cut is None and _may_be_indexed(view)
             unread = unread_index(view) if indexed else None
             small = small_argument(view) if indexed and unread is None else None
-            found = _Wild(jump, known, far, cut, unread, small)
+            handle = cut_handle(view) if far is None and cut is None else None
+            found = _Wild(jump, known, far, cut, unread, small, handle)
         class_: VerdictClass = "out-of-bounds" if found.is_index else "wild-pointer"
         return Judgement(class_, _confidence(view, found), (view,), found)
 
@@ -140,11 +145,16 @@ class WildPointer(MemoryFaultRule[_Wild]):
         tensor = never_made(view) if jump is None and not judgement.found.is_index else None
         if tensor is not None:
             access = f"{tensor.summary},"
-        explained = jump is not None or cut is not None or judgement.found.is_index or known is not None
+        handle = judgement.found.handle
+        if handle is not None:
+            access = f"{access_verb(view)} memory through a wild pointer, {_address(view)},"
+        explained = (
+            jump is not None or cut is not None or handle is not None or judgement.found.is_index or known is not None
+        )
         unfit = "" if explained else unfit_clause(view)
         return Description(
             f"{introduction(judgement.views)} {_jump_words(jump) if jump else access}"
-            f"{_where(view, jump)}{_far_words(judgement.found.far)}{_cut_words(view, cut)}"
+            f"{_where(view, jump)}{_far_words(judgement.found.far)}{_cut_words(view, cut)}{_handle_words(handle)}"
             f"{_unread_words(judgement.found.unread)}{_small_words(judgement.found.small)}"
             f"{unfit or _number_words(view, explained)}.",
             [
@@ -229,6 +239,10 @@ def _number_words(view: ProcessView, explained: bool) -> str:
     return f": {number.summary}" if number is not None else ""
 
 
+def _handle_words(handle: CutHandle | None) -> str:
+    return f": {handle.words}" if handle is not None else ""
+
+
 def _missing_values(unread: UnreadIndex | None) -> str | None:
     if unread is None:
         return None
@@ -265,6 +279,8 @@ def _advice(view: ProcessView, found: _Wild) -> str:
             "function's argtypes (and restype) are set; wrap it in ctypes.c_void_p(...). In C, an int or a missing "
             "prototype does the same."
         )
+    if found.handle is not None:
+        return found.handle.advice(line_words(view))
     if found.small is not None:
         return (
             f"Compare the shapes of {found.small.small} and {found.small.large}, which {line_words(view)} passes "
@@ -348,7 +364,7 @@ def _confidence(view: ProcessView, found: _Wild) -> Confidence:
         return "certain"
     if jump is not None:
         return "certain" if jump.mapping is not None or jump.refused else "likely"
-    if found.far is not None or found.cut is not None:
+    if found.far is not None or found.cut is not None or found.handle is not None:
         return "likely"
     if _may_be_indexed(view) or _was_large_block(view):
         return "possible"

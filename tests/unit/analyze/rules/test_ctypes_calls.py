@@ -86,3 +86,45 @@ def test_other_pointers_do_not_mean_that(how: dict[str, Any], run: Path) -> None
     report = crashed(run, value, **more, **how)
     assert "was used as a pointer" not in summary(report)
     assert "the C struct" not in advice(report) and "argtypes" not in advice(report)
+
+
+HANDLE = """import ctypes
+
+
+class Index:
+    def __init__(self, lib):
+        self.handle = {}
+
+    def draw(self, library):
+        library.sample(self.handle)
+{}
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "below", "says"),
+    [
+        ("lib.create(4)", "", "Set `lib.create.restype = ctypes.c_void_p` before line 6 (`self.handle = lib.c"),
+        ("lib.create(4)", "\nlib.create.restype = ctypes.c_void_p", None),
+        ("find()", "", "Look where `self.handle`, which line 9 passes, was made: where a C function returned it"),
+    ],
+    ids=["no restype", "with restype", "not known"],
+)
+def test_an_address_that_was_cut_to_32_bits_names_the_function_that_returned_it(
+    made: str, below: str, says: str | None, run: Path
+) -> None:
+    """It is in an attribute that the line passes; it is no overwritten pointer, whatever number its bits are."""
+    value = 0x3CE3_0EA0
+    numbers: dict[str, Any] = {"numbers": {"self.handle": value}, "registers": {"rax": value, "rcx": 8}}
+    report = crashed(run, value + 8, HANDLE.format(made, below), **numbers)
+    cut = "the number 1021513376 of `self.handle` was used as a pointer" in summary(report)
+    assert cut == (says is not None)
+    assert advice(report).startswith(says) if says is not None else "restype" not in advice(report)
+    assert says is None or ("float32" not in summary(report) and verdict(report) == ("wild-pointer", "likely"))
+
+
+def test_a_number_that_no_register_held_is_no_cut_address(run: Path) -> None:
+    """The look-alike: the pointer is another one."""
+    numbers: dict[str, Any] = {"numbers": {"self.handle": 0x3CE3_0EA0}, "registers": {"rax": 0x4CE3_0EA0, "rcx": 8}}
+    report = crashed(run, 0x4CE3_0EA8, HANDLE.format("lib.create(4)", ""), **numbers)
+    assert "was used as a pointer" not in summary(report)

@@ -1,4 +1,4 @@
-"""torch's own check failed: with a memory error behind it, something wrote over its objects; alone, it is an exception."""
+"""torch's own check failed: with a memory error behind it, something wrote over its objects; else it is a bug."""
 
 from __future__ import annotations
 

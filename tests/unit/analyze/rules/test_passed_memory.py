@@ -1,4 +1,4 @@
-"""Memory that a line passes to C by its address: not in a row, not aligned, or a temporary's; and what only looks so."""
+"""Memory that a line passes to C by its address: not in a row, not aligned, a temporary's; and what only looks so."""
 
 from __future__ import annotations
 
@@ -48,17 +48,17 @@ def tensor(sizes: tuple[int, ...], strides: tuple[int, ...], offset: int = 0) ->
 
 
 def crashed(
-    run: Path, *, line: str = "pass", last: str = "mix(y, 3)", pointer: str = "data_ptr()", item: Argument | None = None,
-    text: str | None = None, **how: Any,
+    run: Path, *, line: str = "pass", last: str = "mix(y, 3)", pointer: str = "data_ptr()",
+    item: Argument | None = None, **how: Any,
 ) -> Report:  # fmt: skip
     file = run / "mix.py"
-    file.write_text(text or SOURCE.format(line, pointer, last), encoding="utf-8")
+    file.write_text(SOURCE.format(line, pointer, last), encoding="utf-8")
     os.utime(file, (0, 0))  # before the recorded process began
     at = PythonFrame("mix", str(file), 6)
     held = (Holder("local", "x", BASE, at, True, elements=item.elements),) if item is not None else ()
     how = {
-        "addr": ARENA[1], "registers": {"rax": ARENA[1], "rcx": 0, "rdi": ARENA[1]}, "code_bytes": LOAD, "holders": held,
-        "stack_of": BY_CTYPES, "python": [("mix", str(file), 6), ("<module>", str(file), 9)],
+        "addr": ARENA[1], "registers": {"rax": ARENA[1], "rcx": 0, "rdi": ARENA[1]}, "code_bytes": LOAD,
+        "holders": held, "stack_of": BY_CTYPES, "python": [("mix", str(file), 6), ("<module>", str(file), 9)],
         "mappings": [PROGRAM, ARENA], "arguments": (item,) if item is not None else (), **how,
     }  # fmt: skip
     return died(run, box=Box(pid=101).alloc(BASE, NBYTES), **how)
