@@ -88,9 +88,7 @@ def own_libraries(view: ProcessView) -> OwnLibraries | None:
     own = tuple(
         path
         for path in paths
-        if ".so" in path
-        and not _OF_SYSTEM.match(path)
-        and not _OF_OTHERS.search(path)
+        if is_own_path(path)
         and not any(path.startswith(f"{prefix}/") for prefix in prefixes)
         and is_own_frame(NativeFrame(image=path))
     )
@@ -100,6 +98,11 @@ def own_libraries(view: ProcessView) -> OwnLibraries | None:
     frames = program_frames(view)
     calls = tuple(_calls(view, frames, {name.split(".")[0] for name in names}))
     return OwnLibraries(names, calls, frames[0].file if frames else None)
+
+
+def is_own_path(path: str | None) -> bool:
+    """A library that is neither of the system nor of an installed package, by its path."""
+    return path is not None and ".so" in path and not _OF_SYSTEM.match(path) and not _OF_OTHERS.search(path)
 
 
 def _calls(view: ProcessView, frames: list[PythonFrame], stems: set[str]) -> Iterator[OwnCall]:
