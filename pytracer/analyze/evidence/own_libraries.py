@@ -118,7 +118,7 @@ def _calls(view: ProcessView, frames: list[PythonFrame], stems: set[str]) -> Ite
         for line, node in sorted(found.items()):
             at = PythonFrame(function=None, file=file, line=line)
             name = called_name(node) or ""
-            yield OwnCall(at, line_text(view.process.snapshot, at) or "", name, tuple(dict.fromkeys(_passes(node))))
+            yield OwnCall(at, line_text(view.process.snapshot, at) or "", name, tuple(dict.fromkeys(passed_by(node))))
 
 
 def program_files(view: ProcessView, frames: list[PythonFrame]) -> dict[str, ast.Module]:
@@ -156,7 +156,7 @@ def _loaded(tree: ast.Module) -> Iterator[str]:
                 yield from (ast.unparse(item) for item in node.targets)
 
 
-def _passes(call: ast.Call) -> Iterator[str]:
+def passed_by(call: ast.Call) -> Iterator[str]:
     """Variables whose address, or which as tensors, a call is given."""
     given = [*call.args, *(word.value for word in call.keywords)]
     made = [held for item in given for node in ast.walk(item) if (held := _holder_of(node)) is not None]

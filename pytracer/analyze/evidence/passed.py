@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pytracer._text import list_words, size_words
 from pytracer.analyze.evidence.fault_function import own_function
 from pytracer.analyze.evidence.line_tensors import line_tensors
+from pytracer.analyze.evidence.narrow_indices import two_indices
 from pytracer.analyze.evidence.operator import find_operator, is_of_torch, shape_words
 from pytracer.analyze.evidence.program_syntax import names_of_line, scope_of, second_parameter, variable
 from pytracer.analyze.evidence.variables import line_words, program_frames, variable_name
@@ -283,6 +284,9 @@ def shapes_advice(unequal: str, line: str) -> str:
 
 def computed_advice(view: ProcessView, number: int, inside: str) -> str:
     """Of an index that is in no tensor of the call: from sizes that do not fit, or from values that were passed."""
+    halves = two_indices(view, number)
+    if halves is not None:
+        return halves.advice
     line, unequal = line_words(view), unequal_tensors(view)
     if unequal is not None:
         return shapes_advice(unequal, line)

@@ -43,6 +43,7 @@ from pytracer.analyze.evidence.phrases import (
     python_evidence,
     torchscript_error,
 )
+from pytracer.analyze.evidence.smashed_stack import smashed_advice
 from pytracer.analyze.evidence.variables import line_words
 from pytracer.analyze.naming import introduction, place_words
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
@@ -147,7 +148,8 @@ class Abort:
         view = judgement.views[0]
         way = _way(view)
         caller = function_words(name) if (name := abort_caller(view)) else None
-        general = _of_script(view) or way.advice.replace("{function}", caller or _OWN)
+        smashed = smashed_advice(view) if way is _STACK else None
+        general = smashed or _of_script(view) or way.advice.replace("{function}", caller or _OWN)
         below = f", below {caller}" if caller and caller != way.function else ""
         summary = f"{introduction(judgement.views)} aborted: {way.what}{below}."
         return Description(

@@ -24,7 +24,8 @@ def advised(run: Path, frames: list[Any], source: str = "f(x)\n", line: int = 1,
     how = {"python": [("<module>", str(file), line)], **how}
     report = died(
         run, addr=LOW - 8, code=2, stack=(LOW, HIGH), mappings=[PROGRAM, STACK], error_code=6,
-        registers={"rsp": LOW + 16, "trapno": 14}, sp=LOW + 16, stack_of=[*(frames * 100), PYTHON], native_total=90_000, **how,
+        registers={"rsp": LOW + 16, "trapno": 14}, sp=LOW + 16, stack_of=[*(frames * 100), PYTHON],
+        native_total=90_000, **how,
     )  # fmt: skip
     assert verdict(report)[0] == "stack-overflow"
     return advice(report)
