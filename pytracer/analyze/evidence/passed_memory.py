@@ -1,4 +1,4 @@
-"""What is wrong with the memory that a line passes to native code by its address: a view with gaps, or a temporary.
+"""What is wrong with what a line passes to native code: memory that is a view with gaps, or a temporary; a callback.
 
 C code that is given an address and sizes reads elements in a row. A tensor that is expanded, transposed or taken in
 steps is not in a row, and the address of a flipped NumPy array is that of its last one. Tensors are read from the
@@ -84,6 +84,9 @@ def memory_advice(view: ProcessView) -> str | None:
     """The first sentence that applies; None where ctypes called nothing, or nothing is known to be wrong."""
     if not called_by_ctypes(view) or _passes_strides(view):
         return None
+    callback = dropped_callback(view)
+    if callback is not None:
+        return callback
     gaps = tensor_with_gaps(view)
     if gaps is not None:
         return gaps
@@ -101,12 +104,11 @@ def called_by_ctypes(view: ProcessView) -> bool:
     """Whether the program's own line called C by ctypes or cffi, at the end."""
     frames = own_frames(view)
     names = [image_name(frame.image) for frame in frames]
-    place = next((at for at, name in enumerate(names) if name.startswith(("libffi.", "_cffi_backend."))), None)
-    if place is None:
+    places = [at for at, name in enumerate(names) if name.startswith(("libffi.", "_cffi_backend."))]
+    if not places:
         return any(name.startswith("_ctypes.") for name in names)
-    return place > 0 and any(
-        name.startswith(("_ctypes.", "_cffi_backend.")) for name in names[place : place + _BETWEEN]
-    )
+    callers = ("_ctypes.", "_cffi_backend.")
+    return any(at > 0 and any(name.startswith(callers) for name in names[at : at + _BETWEEN]) for at in places)
 
 
 def pointers(view: ProcessView) -> list[tuple[str, bool, ast.expr]]:
@@ -309,3 +311,36 @@ def temporary(view: ProcessView) -> str | None:
 _MAKES = frozenset(
     {"astype", "copy", "clone", "tensor", "array", "zeros", "ones", "empty", "full", "rand", "randn", "arange"}
 )
+
+
+def dropped_callback(view: ProcessView) -> str | None:
+    """A callback that an earlier line gave to C, and that nothing keeps: it is freed when that call returns."""
+    frames = program_frames(view)
+    spot = Slice(view.process.snapshot, frames).spot(0)
+    if spot is None:
+        return None
+    nodes = [*ast.walk(spot.tree)]
+    types = {
+        name
+        for node in nodes
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and called_name(node.value) in _PROTOTYPES
+        for target in node.targets
+        if (name := variable(target)) is not None
+    }
+    here = {frame.line for frame in frames if frame.file == spot.file}
+    for node in nodes:
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.lineno in here:
+            continue
+        if ast.unparse(node.func.value) == "self":
+            continue  # a method may keep it
+        made = [item for item in node.args if isinstance(item, ast.Call) and ast.unparse(item.func) in types]
+        if made:
+            text = shortened(ast.unparse(made[0]), _QUOTED)
+            return (
+                f"Keep the `{text}` of line {node.lineno} in a variable or attribute for as long as C may call it: it "
+                "owns the code that C calls, nothing else holds it, and it is freed when the call of that line returns."
+            )
+    return None
+
+
+_PROTOTYPES = ("CFUNCTYPE", "PYFUNCTYPE", "WINFUNCTYPE")

@@ -43,6 +43,7 @@ from pytracer.analyze.evidence.phrases import (
     python_evidence,
     torchscript_error,
 )
+from pytracer.analyze.evidence.range_check import range_advice
 from pytracer.analyze.evidence.smashed_stack import smashed_advice
 from pytracer.analyze.evidence.variables import line_words
 from pytracer.analyze.naming import introduction, place_words
@@ -149,7 +150,7 @@ class Abort:
         way = _way(view)
         caller = function_words(name) if (name := abort_caller(view)) else None
         smashed = smashed_advice(view) if way is _STACK else None
-        general = smashed or _of_script(view) or way.advice.replace("{function}", caller or _OWN)
+        general = smashed or range_advice(view) or _of_script(view) or way.advice.replace("{function}", caller or _OWN)
         below = f", below {caller}" if caller and caller != way.function else ""
         summary = f"{introduction(judgement.views)} aborted: {way.what}{below}."
         return Description(

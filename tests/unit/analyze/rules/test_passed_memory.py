@@ -187,3 +187,24 @@ def test_an_aligned_address_is_no_misaligned_access(run: Path) -> None:
     registers = {"rdi": 0x7FFF_1234_5678_0000}
     report = crashed(run, addr=0, code=128, code_bytes=ALIGNED, registers=registers)
     assert verdict(report)[0] != "misaligned-access"
+
+
+@pytest.mark.parametrize(
+    ("last", "named"),
+    [
+        ("CB = ctypes.CFUNCTYPE(None)\nlib.register(CB(report))", True),
+        ("CB = ctypes.CFUNCTYPE(None)\nkept = CB(report)\nlib.register(kept)", False),
+        ("CB = ctypes.CFUNCTYPE(None)\nself.keep(CB(report))", False),
+        ("CB = Callback\nlib.register(CB(report))", False),
+    ],
+    ids=["dropped", "kept", "a method may keep it", "another class"],
+)
+def test_a_callback_that_only_c_has_is_named(last: str, named: bool, run: Path) -> None:
+    said = advice(crashed(run, last=last, python=[("mix", str(run / "mix.py"), 6)]))
+    assert ("Keep the `CB(report)` of line 10 in a variable" in said) == named
+
+
+def test_a_callback_for_the_running_call_is_kept_by_it(run: Path) -> None:
+    """The look-alike: ctypes holds its arguments until the function returns."""
+    said = advice(crashed(run, pointer="data_ptr()), CB(report", last="CB = ctypes.CFUNCTYPE(None)"))
+    assert "in a variable or attribute" not in said

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from pytracer.decode.types.journal import CppException
 from pytracer.decode.types.snapshot import Argument, Holder, NativeFrame, PythonFrame, SourceLine
 from tests.conditions import needs_capstone
 from tests.support import scenarios as s
-from tests.support.deaths import LIBC_SO, advice, died, verdict
+from tests.support.deaths import LIBC_SO, STDCPP, advice, died, verdict
 from tests.support.synth import Box
 
 BASE, TABLE = 0x5581_0000_1000, 0x5581_0010_0000
@@ -25,15 +26,17 @@ lib.load({})
 """
 
 
-def tensor(base: int, sizes: tuple[int, ...], dtype: str = "float32") -> Argument:
+def tensor(
+    base: int, sizes: tuple[int, ...], dtype: str = "float32", values: tuple[int, int] | None = None
+) -> Argument:
     steps: list[int] = []
     elements = 1
     for size in reversed(sizes):
         steps.insert(0, elements)
         elements *= size
     return Argument(
-        0x10, base, elements, 0, sizes, len(sizes), dtype, "cpu", None, None, None, None, None, "held",
-        strides=tuple(steps),
+        0x10, base, elements, 0, sizes, len(sizes), dtype, "cpu", values and values[0], values and values[1], None,
+        None, None, "held", strides=tuple(steps),
     )  # fmt: skip
 
 
@@ -45,7 +48,8 @@ def crashed(run: Path, passes: str, *tensors: tuple[str, Argument], **how: Any) 
     holders = tuple(Holder("global", name, item.base, at, True, elements=item.elements) for name, item in tensors)
     box = Box(pid=101).alloc(BASE, 4096).alloc(TABLE, 5000 * 48 * 4)
     how = {
-        "python": [("<module>", str(file), 3)], "holders": holders, "arguments": tuple(item for _, item in tensors), **how,
+        "python": [("<module>", str(file), 3)], "holders": holders,
+        "arguments": tuple(item for _, item in tensors), **how,
     }  # fmt: skip
     return died(run, box=box, **how)
 
@@ -101,3 +105,25 @@ def test_two_indices_that_were_read_as_one_are_told_by_their_halves(
     words = f"Check the type of `ids`, which line 3 passes: the index {low + (high << 32)} is {low} + {high} * 2**32"
     assert (words in advice(report)) == named
     assert named or "2**32" not in advice(report)
+
+
+@pytest.mark.parametrize(
+    ("what", "says"),
+    [
+        ("vector::_M_range_check: __n (which is 256) >= this->size() (which is 256)", "The index 256 is outside of a "),
+        (
+            "vector::_M_range_check: __n (which is 9) >= this->size() (which is 4)",
+            "The index 9 is outside of a container",
+        ),
+        ("map::at", None),
+    ],
+    ids=["in a tensor", "in none", "another check"],
+)
+def test_an_index_that_a_container_refused_is_looked_for_in_the_line(what: str, says: str | None, run: Path) -> None:
+    stack = [(LIBC_SO, "abort"), (STDCPP, "std::terminate()"), (STDCPP, "__cxa_throw"), (s.VICTIM, "decode")]
+    report = crashed(
+        run, "codes.data_ptr(), 3", ("codes", tensor(BASE, (4, 8), "int64", (0, 256))), signal=6, code=-6,
+        sender_pid=101, stack_of=stack, cpp_exceptions=[CppException(tid=101, type="std::out_of_range", what=what)],
+    )  # fmt: skip
+    assert says in advice(report) if says is not None else "container" not in advice(report)
+    assert ("`codes` [4, 8] has values from 0 to 256, which line 3 passes" in advice(report)) == ("256" in what)
