@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pytracer._text import hex_addr
+from pytracer.analyze.evidence.arrays import array_at, array_words
 from pytracer.analyze.evidence.fault_function import own_function
 from pytracer.analyze.evidence.line_tensors import line_tensors
 from pytracer.analyze.evidence.operator import OperatorTensor, shape_words
@@ -60,7 +61,10 @@ def unaligned(view: ProcessView, nbytes: int) -> Unaligned:
         if made is not None
         else "A slice, an array over a buffer with an offset, and a block of malloc() may begin at another address."
     )
+    array = array_at(view, addr)
     what = f"memory at {hex_addr(addr)}"
+    if array is not None:
+        what = f"{f'byte {addr - array.data} of ' if addr != array.data else ''}{array_words(array)}"
     return _elsewhere(nbytes, addr, what, f"{use}. {begins}" if use is not None else begins)
 
 

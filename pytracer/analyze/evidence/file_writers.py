@@ -24,6 +24,7 @@ from pytracer.report.job import PythonFrame
 _QUOTED = 44
 _LEAST_NAME, _LEAST_PREFIX = 3, 6  # characters; shorter names mean anything
 _HOPS = 3
+_LOOPS = (ast.For, ast.AsyncFor, ast.While)
 # Where the path is among the arguments, of calls that shorten a file that is there.
 _PATHS = {
     "open": 0, "memmap": 0, "open_memmap": 0, "File": 0, "truncate": 0, "tofile": 0, "save": 0, "savez": 0,
@@ -102,8 +103,18 @@ def _doubt(tree: ast.Module, node: ast.Call) -> int:
     around = [item for item in ast.walk(tree) if hasattr(item, "body") and _spans(item, node.lineno)]
     if any(isinstance(item, ast.If) and "exists" in ast.unparse(item.test) for item in around):
         return 2
+    scope = scope_of(tree, node.lineno)
+    mapped = [item.lineno for item in own_nodes(scope) if isinstance(item, ast.Call) and _maps(item)]
+    if any(line > node.lineno for line in mapped) and not any(isinstance(item, _LOOPS) for item in around):
+        return 2  # it makes the file that is mapped then
     inside = any(isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef, ast.For, ast.While)) for item in around)
     return 0 if inside else 1
+
+
+def _maps(call: ast.Call) -> bool:
+    name = called_name(call)
+    given = {item.arg for item in call.keywords}
+    return name in ("memmap", "from_file") or (name == "load" and bool(given & {"mmap_mode", "mmap"}))
 
 
 def _spans(node: ast.AST, line: int) -> bool:

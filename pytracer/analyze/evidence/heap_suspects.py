@@ -67,11 +67,19 @@ def heap_advice(view: ProcessView, user: str | None, *, frees: bool, freed: bool
     if libraries is not None and sparse:
         return f"First suspects are {_SPARSE} and {libraries.words}. {_BEFORE} {_TOOLS}"
     if libraries is not None:
-        return " ".join(filter(None, (_own(view, libraries), _negative(view, libraries), _TOOLS)))
+        return suspect_words(view) or _TOOLS
     by_hand = unchecked_calls(view, program_frames(view))
     if by_hand and not sparse:
         return f"First suspects are {list_words(by_hand)}. {_BEFORE} {_TOOLS}"
     return f"{_BEFORE} First suspects are {_UNCHECKED if sparse is False else _SPARSE} and {_EXTENSIONS}. {_TOOLS}"
+
+
+def suspect_words(view: ProcessView) -> str | None:
+    """What of the program's own native code may have overwritten memory before; None where it brought none."""
+    libraries = own_libraries(view)
+    if libraries is None:
+        return None
+    return " ".join(filter(None, (_own(view, libraries), _negative(view, libraries), _TOOLS)))
 
 
 def _own(view: ProcessView, libraries: OwnLibraries) -> str:

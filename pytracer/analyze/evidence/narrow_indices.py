@@ -9,6 +9,7 @@ import ast
 import math
 from dataclasses import dataclass
 
+from pytracer.analyze.evidence.arrays import held_array
 from pytracer.analyze.evidence.own_libraries import passed_by
 from pytracer.analyze.evidence.passed_memory import held_tensor
 from pytracer.analyze.evidence.variables import line_words, program_frames
@@ -67,7 +68,9 @@ def _array(view: ProcessView) -> str | None:
     spans = [node for node in calls if node.lineno <= frame.line <= (node.end_lineno or 0)]
     names = list(dict.fromkeys(name for node in spans for name in passed_by(node)))
     tensors = {name: item for name in names if (item := held_tensor(view, name)) is not None}
-    narrow = [name for name, item in tensors.items() if item.dtype == "int32"]
-    others = [name for name in names if name not in tensors]
+    arrays = {name: array for name in names if (array := held_array(view, name)) is not None}
+    dtypes = {name: item.dtype for name, item in tensors.items()} | {name: item.dtype for name, item in arrays.items()}
+    narrow = [name for name, dtype in dtypes.items() if dtype in ("int32", "uint32")]
+    others = [name for name in names if name not in dtypes]
     found = narrow or others
     return found[0] if len(found) == 1 else None

@@ -166,6 +166,8 @@ def passed_by(call: ast.Call) -> Iterator[str]:
     for item in given:
         helper = isinstance(item, ast.Call) and isinstance(item.func, ast.Name) and len(item.args) == 1
         name = variable(item.args[0] if isinstance(item, ast.Call) and helper else item)
+        if name is None and isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute):  # x.contiguous()
+            name = _root(item) or ast.unparse(item.func.value)
         if name is not None and not name.isupper() and called_name_or_none(item) not in _COUNTS:
             yield name
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pytracer._text import list_words, size_words
+from pytracer.analyze.evidence.arrays import array_words, held_array
 from pytracer.analyze.evidence.fault_function import own_function
 from pytracer.analyze.evidence.line_tensors import line_tensors
 from pytracer.analyze.evidence.narrow_indices import two_indices
@@ -132,6 +133,10 @@ def _tensors(view: ProcessView, frame: PythonFrame, names: list[str]) -> Iterato
     for name in names:
         if name in shapes:
             yield f"`{name}` {shape_words(shapes[name])}", shapes[name].base
+            continue
+        array = held_array(view, name)
+        if array is not None:
+            yield array_words(array), array.data
             continue
         for item in view.crash.holders if view.crash is not None else ():
             at = item.frame

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 from pytracer._text import shortened, size_words
+from pytracer.analyze.evidence.arrays import array_words, held_array
 from pytracer.analyze.evidence.backward_slice import Slice, Spot
 from pytracer.analyze.evidence.native_stack import image_name, own_frames
 from pytracer.analyze.evidence.operator import shape_words
@@ -87,7 +88,7 @@ def memory_advice(view: ProcessView) -> str | None:
     callback = dropped_callback(view)
     if callback is not None:
         return callback
-    gaps = tensor_with_gaps(view)
+    gaps = tensor_with_gaps(view) or array_with_gaps(view)
     if gaps is not None:
         return gaps
     made = made_view(view)
@@ -143,6 +144,24 @@ def tensor_with_gaps(view: ProcessView) -> str | None:
     return None
 
 
+def array_with_gaps(view: ProcessView) -> str | None:
+    """A recorded array of the line that is not in a row, with the line that may have made it so."""
+    for name, numpy, _ in pointers(view):
+        array = held_array(view, name) if numpy else None
+        if array is None or array.in_a_row is not False:
+            continue
+        strides = ", ".join(map(str, array.strides))
+        row = f"{array_words(array)} has strides of ({strides}) bytes"
+        if min(array.strides) < 0:
+            row += ": it is flipped, and its address is near the end of its memory"
+        else:
+            row += ", so its elements are not in a row"
+        made = made_view(view, GAPS, known=True)
+        origin = f" ({made.place}: `{shortened(made.text, _QUOTED)}`)" if made is not None and made.name == name else ""
+        return f"{row}{origin}. {_KEEP.format(f'np.ascontiguousarray({name})')}"
+    return None
+
+
 def held_tensor(view: ProcessView, name: str) -> Argument | None:
     """The tensor of a variable of the crashed line; None where several of its memory may be meant."""
     crash, frame = view.crash, next(iter(program_frames(view)), None)
@@ -172,12 +191,13 @@ def _has_gaps(tensor: Argument) -> bool:
 # ---- by the source
 
 
-def made_view(view: ProcessView, kinds: Collection[str] = GAPS) -> MadeView | None:
-    """An array that may be such a view, by a line of the program that leads to it."""
+def made_view(view: ProcessView, kinds: Collection[str] = GAPS, *, known: bool = False) -> MadeView | None:
+    """An array that may be such a view, by a line of the program that leads to it. `known`: also of recorded ones."""
     search = Slice(view.process.snapshot, program_frames(view))
     spot = search.spot(0)
     for name, numpy, node in pointers(view) if spot is not None else ():
-        if spot is None or (not numpy and held_tensor(view, name) is not None):
+        recorded = held_array(view, name) if numpy else held_tensor(view, name)
+        if spot is None or (recorded is not None and kinds == GAPS and not known):
             continue
         found = next((item for item in _Views(search).of(node, spot) if item[0] in kinds), None)
         if found is not None:

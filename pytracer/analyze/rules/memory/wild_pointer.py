@@ -40,7 +40,9 @@ from pytracer.analyze.address_space.stack_bounds import beside_stack, ran_over
 from pytracer.analyze.evidence.ctypes_call import declaration_advice, number_as_pointer
 from pytracer.analyze.evidence.cut_handle import CutHandle, cut_handle
 from pytracer.analyze.evidence.far_index import FarIndex, far_index
+from pytracer.analyze.evidence.fault_function import own_function
 from pytracer.analyze.evidence.heap import heap_damage
+from pytracer.analyze.evidence.heap_suspects import suspect_words
 from pytracer.analyze.evidence.jumps import Jump, wild_jump
 from pytracer.analyze.evidence.known_crashes import KnownCrash, known_crash
 from pytracer.analyze.evidence.native_stack import below_function
@@ -78,6 +80,10 @@ from pytracer.report.job import Confidence, Evidence, VerdictClass
 _SANITIZER = (
     "Check the sizes, counts and offsets that {} passes to native code, which uses them unchecked. If they are right, "
     "a pointer was overwritten before: `pytracer run --guard` stops at the first byte outside of a tensor."
+)
+_GUARD = (
+    "`pytracer run --guard` stops at the first byte written behind a tensor; compare the sizes of what was passed to "
+    "native code there with what it assumes."
 )
 _NEAR_BYTES = 1 << 20
 _SAME_PART_BYTES = 1 << 32
@@ -309,10 +315,11 @@ def _advice(view: ProcessView, found: _Wild) -> str:
         return declaration_advice(view, number)
     numbers = numbers_in_pointer(view)
     if numbers is not None:
+        suspects = suspect_words(view) if own_function(view) is None else None
+        wrote = "may have written" if "may be" in numbers else "wrote"
         return (
-            f"The pointer holds {numbers}: native code wrote an array over the object that {line_words(view)} uses, in "
-            "this call or one before. `pytracer run --guard` stops at the first byte written behind a tensor; compare "
-            "the sizes of what was passed to native code there with what it assumes."
+            f"The pointer holds {numbers}: native code {wrote} an array over the object that {line_words(view)} uses, "
+            f"in this call or one before. {suspects or _GUARD}"
         )
     if _was_large_block(view):
         return (
