@@ -3,6 +3,7 @@
 import ctypes
 
 import numpy as np
+import torch
 
 
 class Table(np.ndarray):
@@ -23,6 +24,5 @@ def crash(image, keeper, address):
     return flipped, turned, table, nothing
 
 
-import torch  # noqa: E402, F401: what is recorded of locals needs its layout
-
+torch.zeros(1)  # what is recorded of locals needs torch's layout
 crash(np.zeros((40, 30), dtype=np.float32), Keeper(), 8)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 import time
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from pytracer.decode.types.snapshot import HeldNumber, PythonFrame
 from pytracer.report.job import Report
 from tests.conditions import needs_capstone
 from tests.support import scenarios as s
-from tests.support.deaths import advice, died, summary, verdict
+from tests.support.deaths import advice, died, image, summary, verdict
 
 pytestmark = needs_capstone
 
@@ -128,3 +129,23 @@ def test_a_number_that_no_register_held_is_no_cut_address(run: Path) -> None:
     numbers: dict[str, Any] = {"numbers": {"self.handle": 0x3CE3_0EA0}, "registers": {"rax": 0x4CE3_0EA0, "rcx": 8}}
     report = crashed(run, 0x4CE3_0EA8, HANDLE.format("lib.create(4)", ""), **numbers)
     assert "was used as a pointer" not in summary(report)
+
+
+def test_a_pointer_that_holds_numbers_suspects_the_programs_own_call(run: Path) -> None:
+    """It was overwritten before, by the library that the program brought; where that is running itself, nobody else."""
+    value = struct.unpack("<Q", struct.pack("<ff", 0.25, 0.75))[0]
+    source = "import ctypes\nlib = ctypes.CDLL(p)\n\nlib.fill(x.ctypes.data, 3)\n\n\n\n\nstep(y)\n"
+    torch = [(s.TORCH_CPU, "at::native::empty_strided_cpu(c10::ArrayRef<long>)"), PYTHON]
+    how: dict[str, Any] = {"code": 128, "images": (image("/home/user/job/libfill.so"),), "registers": {"rax": value}}
+    how["code_bytes"] = bytes.fromhex("488b00")  # mov rax, qword ptr [rax]
+    said = advice(crashed(run, 0, source, stack_of=torch, **how))
+    assert said.startswith("The pointer holds two float32 numbers, 0.25 and 0.75: native code wrote an array over")
+    assert "First suspect is fill() of libfill.so, to which line 4 passes `x`" in said
+    assert "First suspect" not in advice(crashed(run, 0, source, **how))
+
+
+def test_an_index_may_hold_the_numbers_of_an_overwritten_pointer(run: Path) -> None:
+    value = struct.unpack("<Q", struct.pack("<ff", 0.25, 0.75))[0]
+    registers = {"rax": value, "rcx": 0x5581_0000_1000}
+    report = crashed(run, 0, code=128, registers=registers, code_bytes=bytes.fromhex("8b0401"))  # [rcx + rax]
+    assert "which holds two float32 numbers, 0.25 and 0.75, in its index" in summary(report)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytracer.decode.types.snapshot import Argument, Holder, PythonFrame
+from pytracer.decode.types.snapshot import Argument, HeldArray, Holder, PythonFrame
 from pytracer.report.job import Report
 from tests.conditions import needs_capstone
 from tests.support import scenarios as s
@@ -208,3 +208,48 @@ def test_a_callback_for_the_running_call_is_kept_by_it(run: Path) -> None:
     """The look-alike: ctypes holds its arguments until the function returns."""
     said = advice(crashed(run, pointer="data_ptr()), CB(report", last="CB = ctypes.CFUNCTYPE(None)"))
     assert "in a variable or attribute" not in said
+
+
+# ---- arrays that were recorded
+
+
+def array(run: Path, shape: tuple[int, ...], strides: tuple[int, ...], data: int = BASE) -> dict[str, Any]:
+    at = PythonFrame("mix", str(run / "mix.py"), 6)
+    return {"arrays": (HeldArray("x", data, "float32", shape, strides, at, 0),), "pointer": "ctypes.data"}
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides", "says"),
+    [
+        (
+            (40, 30),
+            (-120, 4),
+            "`x` [40, 30] float32 has strides of (-120, 4) bytes: it is flipped, and its address is near",
+        ),
+        ((40, 30), (4, 160), "`x` [40, 30] float32 has strides of (4, 160) bytes, so its elements are not in a row"),
+        ((40, 30), (120, 4), None),
+    ],
+    ids=["flipped", "transposed", "in a row"],
+)
+def test_a_recorded_array_that_is_not_in_a_row_is_named(
+    shape: tuple[int, ...], strides: tuple[int, ...], says: str | None, run: Path
+) -> None:
+    """One that is in a row is no view with gaps, whatever the source would allow."""
+    said = advice(crashed(run, line="x = x[::-1]", **array(run, shape, strides)))
+    assert said.startswith(says) if says is not None else "flipped" not in said and "in a row" not in said
+    assert ("(line 5: `x = x[::-1]`). Where C is given no strides" in said) == (says is not None)
+
+
+def test_a_loop_that_left_the_only_array_before_the_fault_names_it(run: Path) -> None:
+    """The look-alike lies behind the fault."""
+    end = ARENA[1]
+    ran: dict[str, Any] = {"addr": end, "registers": {"rax": end, "rcx": 0}}
+    before = crashed(run, **array(run, (40, 30), (120, 4), end - 8000), **ran)
+    assert "perhaps past the end of `x` [40, 30] float32" in summary(before)
+    behind = crashed(run, **array(run, (40, 30), (120, 4), end + 8000), **ran)
+    assert "past the end of `x`" not in summary(behind)
+
+
+def test_an_array_that_is_not_aligned_is_named(run: Path) -> None:
+    report = misaligned(run, BASE + 8, **array(run, (64,), (4,), BASE + 8))
+    assert "read `x` [64] float32 in mix by an instruction for addresses that are multiples of 32" in summary(report)

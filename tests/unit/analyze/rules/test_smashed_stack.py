@@ -127,3 +127,20 @@ def test_an_index_that_a_container_refused_is_looked_for_in_the_line(what: str, 
     )  # fmt: skip
     assert says in advice(report) if says is not None else "container" not in advice(report)
     assert ("`codes` [4, 8] has values from 0 to 256, which line 3 passes" in advice(report)) == ("256" in what)
+
+
+@pytest.mark.parametrize("by_ctypes", [True, False])
+def test_an_exception_that_left_c_code_of_ctypes_is_to_be_caught_there(by_ctypes: bool, run: Path) -> None:
+    """The look-alike left a thread of the library."""
+    ffi = [
+        ("/usr/lib/libffi.so.8", "ffi_call"),
+        ("/usr/lib/python3.11/lib-dynload/_ctypes.cpython-311-x86_64-linux-gnu.so", "_ctypes_callproc"),
+        (s.PYTHON, "_PyEval_EvalFrameDefault"),
+    ]
+    stack = [(LIBC_SO, "abort"), (STDCPP, "std::terminate()"), (STDCPP, "__cxa_throw"), (s.VICTIM, "read_block")]
+    report = crashed(
+        run, "path", signal=6, code=-6, sender_pid=101, stack_of=[*stack, *(ffi if by_ctypes else ())],
+        cpp_exceptions=[CppException(tid=101, type="std::runtime_error", what="short read")],
+    )  # fmt: skip
+    caught = "ctypes cannot hand exceptions on: catch them in the function that it calls" in advice(report)
+    assert caught == by_ctypes
