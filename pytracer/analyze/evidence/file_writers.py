@@ -8,13 +8,21 @@ also to those of a process or thread that runs it. Lines are only named where a 
 from __future__ import annotations
 
 import ast
+import fnmatch
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.own_libraries import program_files
-from pytracer.analyze.evidence.program_syntax import called_name, class_around, own_nodes, scope_of, variable
+from pytracer.analyze.evidence.program_syntax import (
+    called_name,
+    class_around,
+    function_named,
+    own_nodes,
+    scope_of,
+    variable,
+)
 from pytracer.analyze.evidence.variables import program_frames
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.tensors.source_lines import line_text
@@ -198,6 +206,10 @@ def _texts(tree: ast.Module, line: int, given: list[ast.expr]) -> tuple[set[str]
         for part in ast.walk(node):
             if isinstance(part, ast.Constant) and isinstance(part.value, str):
                 texts.add(part.value)
+            if isinstance(part, ast.JoinedStr):
+                texts.add(_pattern(part))
+            if isinstance(part, ast.Call) and hops < _HOPS:
+                waiting += [(value, hops + 1) for value in _returned(tree, part)]
             name = variable(part)
             if name is None or name in names or hops == _HOPS:
                 continue
@@ -218,12 +230,27 @@ def _values(scope: ast.AST, name: str) -> Iterator[ast.expr]:
             yield item.iter
 
 
+def _pattern(node: ast.JoinedStr) -> str:
+    """`*/shard-*.bin` of `f"{root}/shard-{i:02d}.bin"`."""
+    return "".join(str(item.value) if isinstance(item, ast.Constant) else "*" for item in node.values)
+
+
+def _returned(tree: ast.Module, call: ast.Call) -> Iterator[ast.expr]:
+    """What the program's own function of that name returns, where there is one."""
+    found = function_named(tree, called_name(call) or "")
+    for item in own_nodes(found) if found is not None else ():
+        if isinstance(item, ast.Return) and item.value is not None:
+            yield item.value
+
+
 def _hit(texts: set[str], path: str) -> tuple[str, str | None] | None:
     """Whether one of them is the file's name, with or without its suffix or folder, or what its path begins with."""
     base = os.path.basename(path)
     whole = {base, base.partition(".")[0], os.path.splitext(base)[0], path}
     for text in texts:
         if len(text) >= _LEAST_NAME and (text in whole or os.path.basename(text) == base):
+            return text, None
+        if "*" in text and len(text.replace("*", "")) >= _LEAST_PREFIX and fnmatch.fnmatchcase(path, f"*{text}"):
             return text, None
     begins = [text for text in texts if len(text) >= _LEAST_PREFIX and path.startswith(text) and os.sep in text[1:]]
     return (max(begins, key=len), max(begins, key=len)) if begins else None

@@ -9,6 +9,7 @@ from pytracer._text import shortened
 from pytracer.analyze.evidence.program_syntax import class_around, own_nodes, scope_of
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.parts import python_frame
+from pytracer.analyze.tensors.origins import is_borrowed
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
@@ -31,7 +32,7 @@ class OwnerObject:
         """What to keep."""
         return (
             f"Keep the {self.owner} that made it for as long as the tensor, or clone() the tensor: the tensor does not "
-            f"keep that object alive, and {self.owner}.{self.method}() (line {self.line}: "
+            f"keep that object alive, and {self.owner}.{self.method}() ({self.line}: "
             f"`{shortened(self.text, _QUOTED)}`) may have freed the memory."
         )
 
@@ -39,7 +40,9 @@ class OwnerObject:
 def owner_object(view: ProcessView) -> OwnerObject | None:
     """None where no method of a class of the program made the tensor, or the class frees nothing when it ends."""
     storage = view.place.storage if view.place is not None else None
-    frame = (storage.allocated_by.caller or storage.allocated_by.python) if storage is not None else None
+    if storage is None or not is_borrowed(storage):
+        return None  # torch frees its own itself
+    frame = storage.allocated_by.caller or storage.allocated_by.python
     made = python_frame(frame) if frame is not None else None
     tree = syntax_tree(view.process.snapshot, made)
     if tree is None or made is None or made.line is None:
@@ -53,7 +56,7 @@ def owner_object(view: ProcessView) -> OwnerObject | None:
         if call is not None:
             at = PythonFrame(function=None, file=made.file, line=call.lineno)
             text = line_text(view.process.snapshot, at) or ""
-            place = str(call.lineno) if _is_here(view, made) else f"{short_file(made.file)}:{call.lineno}"
+            place = f"line {call.lineno}" if _is_here(view, made) else f"{short_file(made.file)}:{call.lineno}"
             return OwnerObject(owner.name, name, place, text)
     return None
 

@@ -47,6 +47,8 @@ _TEXTS = (
     (r"malloc_consolidate\(\): invalid chunk size", "the size of a freed block is impossible"),
     (r"malloc_consolidate\(\):", _LIST),
     (r"tcache_thread_shutdown\(\):", _LIST),
+    (r".*malloc assertion failure in sysmalloc:", _TOP),
+    (r".*malloc assertion failure in ", _NOTES),
     (r".*malloc\.c:\d+:? \(?sysmalloc\)?: [Aa]ssertion", _TOP),
     (r".*(malloc|arena)\.c:\d+:? .*[Aa]ssertion", _NOTES),
     (r"break adjusted to free malloc space|invalid fastbin entry|top chunk is corrupted", _NOTES),

@@ -37,6 +37,7 @@ from pytracer._text import count_words, hex_addr, size_words
 from pytracer.analyze.address_space.null_pointer import null_confidence, null_sibling
 from pytracer.analyze.address_space.referrers import STATE_REGISTERS, stack_words
 from pytracer.analyze.address_space.stack_bounds import beside_stack, ran_over
+from pytracer.analyze.evidence.closed_handle import ClosedHandle, closed_handle
 from pytracer.analyze.evidence.ctypes_call import declaration_advice, number_as_pointer
 from pytracer.analyze.evidence.cut_handle import CutHandle, cut_handle
 from pytracer.analyze.evidence.far_index import FarIndex, far_index
@@ -109,12 +110,13 @@ class _Wild:
     unread: UnreadIndex | None = None
     small: SmallArgument | None = None
     handle: CutHandle | None = None
+    closed: ClosedHandle | None = None
 
     @property
     def is_index(self) -> bool:
         """Whether it is an index that leads out of something, as far as is known."""
         sure = self.known is not None and self.known.confidence == "certain"
-        if self.handle is not None:
+        if self.handle is not None or self.closed is not None:
             return False
         return not sure and (self.far is not None or self.unread is not None or self.small is not None)
 
@@ -139,7 +141,8 @@ class WildPointer(MemoryFaultRule[_Wild]):
             unread = unread_index(view) if indexed else None
             small = small_argument(view) if indexed and unread is None else None
             handle = cut_handle(view) if far is None and cut is None else None
-            found = _Wild(jump, known, far, cut, unread, small, handle)
+            closed = closed_handle(view) if far is None and cut is None and handle is None else None
+            found = _Wild(jump, known, far, cut, unread, small, handle, closed)
         class_: VerdictClass = "out-of-bounds" if found.is_index else "wild-pointer"
         return Judgement(class_, _confidence(view, found), (view,), found)
 
@@ -160,7 +163,8 @@ class WildPointer(MemoryFaultRule[_Wild]):
         unfit = "" if explained else unfit_clause(view)
         return Description(
             f"{introduction(judgement.views)} {_jump_words(jump) if jump else access}"
-            f"{_where(view, jump)}{_far_words(judgement.found.far)}{_cut_words(view, cut)}{_handle_words(handle)}"
+            f"{_where(view, jump)}{_far_words(judgement.found.far)}{_cut_words(view, cut)}"
+            f"{_handle_words(handle)}{_closed_words(judgement.found.closed)}"
             f"{_unread_words(judgement.found.unread)}{_small_words(judgement.found.small)}"
             f"{unfit or _number_words(view, explained)}.",
             [
@@ -249,6 +253,10 @@ def _handle_words(handle: CutHandle | None) -> str:
     return f": {handle.words}" if handle is not None else ""
 
 
+def _closed_words(closed: ClosedHandle | None) -> str:
+    return f": {closed.words}" if closed is not None else ""
+
+
 def _missing_values(unread: UnreadIndex | None) -> str | None:
     if unread is None:
         return None
@@ -287,6 +295,8 @@ def _advice(view: ProcessView, found: _Wild) -> str:
         )
     if found.handle is not None:
         return found.handle.advice(line_words(view))
+    if found.closed is not None:
+        return found.closed.advice(line_words(view))
     if found.small is not None:
         return (
             f"Compare the shapes of {found.small.small} and {found.small.large}, which {line_words(view)} passes "

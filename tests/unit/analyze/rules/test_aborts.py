@@ -252,6 +252,11 @@ TEXTS = [
     ("realloc(): invalid next size", "size of the reallocated block"),
     ("tcache_thread_shutdown(): unaligned tcache chunk detected", "a link in its lists"),
     ("malloc.c:2401: sysmalloc: Assertion `(old_top == initial_top (av)' failed.", "unused rest of the heap"),
+    (
+        "Fatal glibc error: malloc assertion failure in sysmalloc: (old_top == initial_top (av)",
+        "unused rest of the heap",
+    ),
+    ("Fatal glibc error: malloc assertion failure in tcache_get: x", "its own notes"),
     ("Fatal glibc error: malloc.c:2599 (sysmalloc): assertion failed: (old_top", "unused rest of the heap"),
     ("Fatal glibc error: malloc.c:4104 (_int_malloc): assertion failed: x", "its own notes"),
 ]

@@ -149,3 +149,43 @@ def test_an_index_may_hold_the_numbers_of_an_overwritten_pointer(run: Path) -> N
     registers = {"rax": value, "rcx": 0x5581_0000_1000}
     report = crashed(run, 0, code=128, registers=registers, code_bytes=bytes.fromhex("8b0401"))  # [rcx + rax]
     assert "which holds two float32 numbers, 0.25 and 0.75, in its index" in summary(report)
+
+
+CLOSED = """class Index:
+    def nearest(self, query):
+        return lib.sample(self.handle, query)
+
+    def close(self):
+        lib.{}(self.handle)
+
+
+index.close()
+"""
+
+
+@pytest.mark.parametrize(
+    ("function", "value", "told"),
+    [
+        ("index_close", 0x7FA7_ED51_2010, True),
+        ("index_size", 0x7FA7_ED51_2010, False),
+        ("index_close", 0x1000_0000, False),
+    ],
+    ids=["closed", "nothing frees", "another number"],
+)
+def test_an_object_that_was_given_back_is_told_by_the_number_that_the_line_passes(
+    function: str, value: int, told: bool, run: Path
+) -> None:
+    file = str(run / "draw.py")
+    addr = 0x7FA7_ED51_2010
+    numbers = (HeldNumber("self.handle", value, PythonFrame("Index.nearest", file, 3), 0),)
+    source = CLOSED.format(function)
+    (run / "draw.py").write_text(source, encoding="utf-8")
+    os.utime(run / "draw.py", (0, 0))
+    report = died(
+        run, addr=addr, stack_of=BY_CTYPES, python=[("Index.nearest", file, 3)], registers={"rax": addr, "rcx": 0},
+        code_bytes=LOAD, numbers=numbers,
+    )  # fmt: skip
+    assert ("the address is what `self.handle` holds" in summary(report)) == told
+    said = "`self.handle`, which line 3 passes, may have been freed before, by Index.close() (line 6: `lib.index_close("
+    assert advice(report).startswith(said) == told
+    assert ("which line 9 calls: use no Index behind that" in advice(report)) == told

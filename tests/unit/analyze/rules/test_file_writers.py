@@ -93,3 +93,21 @@ def test_files_of_a_prefix_are_named_by_it_and_shared_memory_is_torchs(run: Path
     assert "begins with /dev/shm/torch_, which line 6 (`Process(target=sweep, args=(" in said
     assert "torch makes its shared memory with its full size" in said
     assert advised(run, SWEEP.format("'/var/tmp/'"), segment).startswith("torch makes its shared memory")
+
+
+SHARDS = """x = a
+def shard_path(i):
+    return f"{root}/{}-{{i:02d}}.f32"
+
+def write(i):
+    with open(shard_path(i), "wb") as out:
+        out.write(x)
+"""
+
+
+def test_a_name_with_a_number_in_it_is_matched_by_its_pattern(run: Path) -> None:
+    """The function that makes it is followed; the look-alike makes other names."""
+    said = advised(run, SHARDS.replace("{}", "features").replace("{{", "{").replace("}}", "}"), "/data/features-07.f32")
+    assert said.startswith('Look at line 6 (`with open(shard_path(i), "wb") as out:`): it may write or truncate')
+    said = advised(run, SHARDS.replace("{}", "labels").replace("{{", "{").replace("}}", "}"), "/data/features-07.f32")
+    assert said.startswith("Find out who truncated")
