@@ -101,14 +101,14 @@ def _made(view: ProcessView, tree: ast.Module, line: int, name: str) -> Made | N
 
 def _has_restype(view: ProcessView, function: str) -> bool:
     trees = program_files(view, program_frames(view)).values()
-    return any(
-        isinstance(node, ast.Attribute)
-        and node.attr == "restype"
-        and isinstance(node.value, ast.Attribute)
-        and node.value.attr == function
+    set_of = [
+        node.value
         for tree in trees
         for node in ast.walk(tree)
-    )
+        if isinstance(node, ast.Attribute) and node.attr == "restype"
+    ]
+    # Of `f.restype` and `getattr(lib, name).restype` the function is not known.
+    return any(not isinstance(item, ast.Attribute) or item.attr == function for item in set_of)
 
 
 def _is_half(value: int) -> bool:

@@ -110,10 +110,13 @@ def _calls(view: ProcessView, frames: list[PythonFrame], stems: set[str]) -> Ite
     for file, tree in program_files(view, frames).items():
         imported, foreign = _imported(tree)
         modules = {name for name, module in imported.items() if module.rpartition(".")[2] in stems}
-        modules |= {*_loaded(tree)}
+        loaded = dict(_loaded(tree))
+        modules |= {name for name, of_system in loaded.items() if not of_system}
         found: dict[int, ast.Call] = {}
         for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and _is_foreign(node, modules, passes=foreign and not modules):
+            if not isinstance(node, ast.Call) or loaded.get(ast.unparse(node.func).rpartition(".")[0], False):
+                continue
+            if _is_foreign(node, modules, passes=foreign and not modules):
                 found.setdefault(node.lineno, node)
         for line, node in sorted(found.items()):
             at = PythonFrame(function=None, file=file, line=line)
@@ -146,14 +149,14 @@ def _modules(tree: ast.Module) -> Iterator[str]:
             yield from ([node.module] if node.module else [item.name for item in node.names])
 
 
-def _loaded(tree: ast.Module) -> Iterator[str]:
-    """`ops` of `ops = load_inline(...)`; not what only loads a library of the system."""
+def _loaded(tree: ast.Module) -> Iterator[tuple[str, bool]]:
+    """`ops` of `ops = load_inline(...)`; each with whether that loads a library of the system."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and called_name(node.value) in _LOADS:
             first = node.value.args[0] if node.value.args else None
             named = first.value if isinstance(first, ast.Constant) else ""
-            if named is not None and not (isinstance(named, str) and _SYSTEM_NAME.search(named)):
-                yield from (ast.unparse(item) for item in node.targets)
+            of_system = named is None or (isinstance(named, str) and _SYSTEM_NAME.search(named) is not None)
+            yield from ((ast.unparse(item), of_system) for item in node.targets)
 
 
 def passed_by(call: ast.Call) -> Iterator[str]:

@@ -358,7 +358,7 @@ def dropped_callback(view: ProcessView) -> str | None:
             text = shortened(ast.unparse(made[0]), _QUOTED)
             return (
                 f"Keep the `{text}` of line {node.lineno} in a variable or attribute for as long as C may call it: it "
-                "owns the code that C calls, nothing else holds it, and it is freed when the call of that line returns."
+                "owns the code that C calls, and is freed when the call of that line returns, unless it is held."
             )
     return None
 
