@@ -22,6 +22,7 @@ BUGS = frozenset(
         *("freed-meanwhile", "memory-not-inherited"),
         *("out-of-bounds", "wrong-index", "runaway-access", "guard-damage", "oversized-tensor"),
         *("null-dereference", "wild-pointer", "stack-overflow", "read-only-memory", "device-pointer-on-host"),
+        "misaligned-access",
         *("arithmetic", "forbidden-system-call", "cuda-graph-input-freed"),
         *("collective-mismatch", "group-mismatch", "conditional-collective", "point-to-point-unmatched"),
         *("collective-wait", "sampler-before-process-group", "unused-parameters"),

@@ -1272,7 +1272,8 @@ NAME_SLOT = Struct(
 HOLDER = Struct(
     "Holder",
     48,
-    "A tensor that a Python variable or an autograd node held at the crash, or a whole number of a variable.",
+    "A tensor that a Python variable or an autograd node held at the crash, or a whole number of a variable. An array of NumPy is several "
+    "numbers, under Python's expressions for them: x.ctypes.data first, then x.dtype.num, x.shape[0], x.strides[0] ...",
     (
         _f("kind", "u32", "see HolderKind"),
         _f("frame", "u32", "LOCAL, CELL, GLOBAL, NUMBER: index in PYTHON_FRAMES; SAVED: 1 when text names a Python class"),

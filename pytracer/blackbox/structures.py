@@ -765,7 +765,7 @@ class NameSlot(msgspec.Struct, frozen=True, gc=False):
 
 
 class Holder(msgspec.Struct, frozen=True, gc=False):
-    """A tensor that a Python variable or an autograd node held at the crash, or a whole number of a variable."""
+    """A tensor that a Python variable or an autograd node held at the crash, or a whole number of a variable. An array of NumPy is several numbers, under Python's expressions for them: x.ctypes.data first, then x.dtype.num, x.shape[0], x.strides[0] ..."""
 
     kind: int
     frame: int

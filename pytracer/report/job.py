@@ -76,6 +76,7 @@ VerdictClass = Literal[
     "trap",
     "forbidden-system-call",
     "read-only-write",
+    "misaligned-access",
     "hardware-error",
     "oom-kill",
     "external-kill",

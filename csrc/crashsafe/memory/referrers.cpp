@@ -3,6 +3,7 @@
 #include "crashsafe/file/black_box.h"
 #include "crashsafe/memory/reference_path.h"
 #include "crashsafe/platform/large.h"
+#include "crashsafe/python/arrays.h"
 #include "crashsafe/python/python_objects.h"
 #include "crashsafe/torch/saved_tensors.h"
 #include "crashsafe/torch/torch_objects.h"
@@ -15,7 +16,7 @@ namespace {
 using namespace blackbox;
 
 constexpr uint32_t kLocals = 256, kItems = 64, kAttributes = 192, kGlobals = 4096, kModules = 32, kTypes = 64, kObjects = 60'000, kClasses = 64;
-constexpr uint32_t kMostNumbers = 128, kNumberFrames = 8, kNumberItems = 8;
+constexpr uint32_t kMostNumbers = 128, kNumberFrames = 8, kNumberItems = 8, kMostArrays = 16, kNoIndex = ~0u;
 constexpr uint32_t kLongestText = 160, kLeastRoom = 4096, kSavedShare = 4, kMostEmpty = 64;
 
 uint64_t running_node = 0;
@@ -26,13 +27,13 @@ struct Search {
   uint32_t frame, looked_at, kind;
   bool graph;   // tensors found now are where the walk of the graph begins
   bool counts;  // whole numbers are kept as well: of the crashed thread's innermost frames
-  uint32_t numbers;
+  uint32_t numbers, arrays;
   uint32_t empty;  // tensors without memory that were kept
   uint64_t modules[kModules];
   uint32_t module_count;
   struct {
     uint64_t type;
-    bool tensor;
+    bool tensor, looked, array;
   } types[kTypes];
   struct {
     uint64_t key;
@@ -51,10 +52,18 @@ Holder* next_referrer(uint32_t reserved) {
   return &g_box.referrers.data[crash.holder_count];
 }
 
-bool is_tensor(uint64_t type) {
+auto& known_type(uint64_t type) {
   auto& slot = search.types[(type >> 4 ^ type >> 10) % kTypes];
-  if (slot.type != type) slot = {type, derives_from(type, torch_offsets()->tensor_type)};
-  return slot.tensor;
+  if (slot.type != type) slot = {type, derives_from(type, torch_offsets()->tensor_type), false, false};
+  return slot;
+}
+
+// Only where arrays are kept: it reads names.
+bool is_array(uint64_t type) {
+  auto& slot = known_type(type);
+  if (!slot.looked) slot.array = is_array_type(type);
+  slot.looked = true;
+  return slot.array;
 }
 
 // A tensor without memory is kept as well: what is given its data pointer is given null.
@@ -73,18 +82,43 @@ void keep(uint64_t object) {
   crash.holder_count++;
 }
 
+// A number under the expression by which Python has it: the path and what follows it, with an index.
+bool write_number(uint64_t object, uint64_t value, const char* behind = "", uint32_t index = kNoIndex) {
+  Holder* holder = next_referrer(g_box.referrers.items / kSavedShare);
+  if (holder == nullptr) return false;
+  CrashHeader& crash = *g_box.crash.data;
+  *holder = {static_cast<uint32_t>(HolderKind::kNumber), search.frame, 0, object, crash.arena_used, 0, value, 0, 0};
+  char* text = g_box.arena.data + crash.arena_used;
+  uint32_t nbytes = search.path.write(text, kLongestText);
+  for (; *behind != 0 && nbytes < kLongestText; behind++) text[nbytes++] = *behind;
+  if (index != kNoIndex && nbytes + 3 <= kLongestText) {
+    text[nbytes++] = '[';
+    text[nbytes++] = static_cast<char>('0' + index);
+    text[nbytes++] = ']';
+  }
+  holder->text_nbytes = nbytes;
+  crash.arena_used += nbytes;
+  crash.holder_count++;
+  return true;
+}
+
 // What a line passes to native code is as often a number as a tensor.
 void keep_number(uint64_t object) {
   int64_t value = 0;
   if (!search.counts || search.numbers >= kMostNumbers || !whole_number(object, value)) return;
-  Holder* holder = next_referrer(g_box.referrers.items / kSavedShare);
-  if (holder == nullptr) return;
-  CrashHeader& crash = *g_box.crash.data;
-  *holder = {static_cast<uint32_t>(HolderKind::kNumber), search.frame, 0, object, crash.arena_used, 0, static_cast<uint64_t>(value), 0, 0};
-  holder->text_nbytes = search.path.write(g_box.arena.data + crash.arena_used, kLongestText);
-  crash.arena_used += holder->text_nbytes;
-  crash.holder_count++;
-  search.numbers++;
+  if (write_number(object, static_cast<uint64_t>(value))) search.numbers++;
+}
+
+// Or an array of NumPy: where it begins, what it is made of, and how far its elements lie apart.
+void keep_array(uint64_t object) {
+  ArrayView array{};
+  if (!search.counts || search.arrays >= kMostArrays || !look_at_array(object, array)) return;
+  search.arrays++;
+  if (!write_number(object, array.data, ".ctypes.data") || !write_number(object, static_cast<uint64_t>(array.type_number), ".dtype.num")) return;
+  for (uint32_t i = 0; i < array.dimensions && i < ArrayView::kMost; i++)
+    if (!write_number(object, static_cast<uint64_t>(array.shape[i]), ".shape", i) ||
+        !write_number(object, static_cast<uint64_t>(array.strides[i]), ".strides", i))
+      return;
 }
 
 void look_into(uint64_t object);
@@ -111,7 +145,8 @@ void look_into(uint64_t object) {
   const PythonTypes& types = python_types();
   if (type == types.integer) return keep_number(object);
   if (type == 0 || type == types.text) return;
-  if (is_tensor(type)) return keep(object);
+  if (known_type(type).tensor) return keep(object);
+  if (search.counts && is_array(type)) return keep_array(object);
   if (search.path.full() || type == types.type || type == types.module) return;
   Table table{};
   if (items_of(object, first, count)) {

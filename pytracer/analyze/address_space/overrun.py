@@ -25,6 +25,7 @@ PAGE_BYTES = 4096
 _ARENA_BYTES = 64 << 20  # glibc, malloc/arena.c: HEAP_MAX_SIZE
 _LARGEST_ACCESS_BYTES = 64
 _LEAST_STRIDE_BYTES, _MOST_STRIDE_BYTES, _LEAST_STEPS = 16, PAGE_BYTES, 64  # fewer steps may be an accident
+_HALF, _SLACK_BYTES = 1 << 63, 256  # a compiler may count from a few elements before
 _RECORDING = ".blackbox"
 _STRING = re.compile(r"^rep\w* (stos|movs|lods|scas|cmps)([bwdq])")
 _UNIT_BYTES = {"b": 1, "w": 2, "d": 4, "q": 8}
@@ -103,6 +104,8 @@ def _by_beginnings(
     if most == second:  # nothing, or no clear maximum
         return None
     register, storage = next((name, storage) for at, name, storage in found if at == start)
+    if _counts_from_elsewhere(space, run, instruction, storage):
+        return None
     closer = _closer_of_line(space, crash, run, addr, storage) if access == "write" and storage is not None else None
     if closer is not None and not _is_counted_from(space, instruction, storage):
         majority = _by_a_number(crash, instruction, closer) and not _by_a_number(crash, instruction, storage)
@@ -147,6 +150,21 @@ def _is_counted_from(space: AddressSpace, instruction: Instruction | None, stora
     """Whether the instruction itself counts from that storage."""
     parts = (instruction.base_value, instruction.index_value) if instruction is not None else ()
     return any(value is not None and space.live_around(value) == storage for value in parts)
+
+
+def _counts_from_elsewhere(
+    space: AddressSpace, run: Run, instruction: Instruction | None, storage: Storage | None
+) -> bool:
+    """Whether the instruction counts upwards from memory of the same run in front of the storage, which is no tensor's.
+
+    Then the loop walks another array, such as one of NumPy or of C, and only passed through the tensor on its way.
+    """
+    if instruction is None or storage is None or run.downwards:
+        return False
+    base, index = instruction.base_value, instruction.index_value
+    if base is None or index is None or not 0 < index < _HALF or not run.low <= base < storage.base - _SLACK_BYTES:
+        return False
+    return space.live_around(base) is None
 
 
 def _by_a_number(crash: Crash, instruction: Instruction | None, storage: Storage | None) -> bool:

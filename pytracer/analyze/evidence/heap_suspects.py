@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import ast
+import re
 
-from pytracer._text import function_words
+from msgspec.structs import replace
+
+from pytracer._text import capital, function_words, list_words, shortened
+from pytracer.analyze.evidence.freed_twice import freed_twice
 from pytracer.analyze.evidence.native_stack import image_name, own_frames
 from pytracer.analyze.evidence.operator import find_operator, is_of_torch, is_sparse
-from pytracer.analyze.evidence.own_libraries import own_libraries
+from pytracer.analyze.evidence.overwritten import unchecked_calls
+from pytracer.analyze.evidence.own_libraries import OwnCall, OwnLibraries, own_libraries, program_files
+from pytracer.analyze.evidence.program_syntax import binding, called_name, scope_of
 from pytracer.analyze.evidence.sparse_source import sparse_advice, sparse_source
 from pytracer.analyze.evidence.variables import line_words, program_frames
-from pytracer.analyze.tensors.source_lines import syntax_tree
+from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
 from pytracer.analyze.view import ProcessView
+from pytracer.report.job import PythonFrame
 
+_TOOLS = "`pytracer run --guard` finds writes beside tensors, AddressSanitizer or valgrind beside every block."
 _BEFORE = (
-    "The damage was done before, in this call or long ago: `pytracer run --guard` stops at the first byte written "
-    "behind a tensor; MALLOC_CHECK_=3, AddressSanitizer or valgrind find it behind any block."
+    "Something wrote outside of a block of memory, or into a freed one, in this call or long before: the stack shows "
+    "only who noticed."
 )
 _SPARSE = "indices that are not checked (sparse tensors: check_invariants=True)"
 _UNCHECKED = "sizes and indices that native code does not check,"
@@ -26,22 +34,27 @@ _FREES = (
     "MALLOC_CHECK_=3, under AddressSanitizer or valgrind."
 )
 _OF_ARRAY = (
-    "Look first at {}: native code must not free(), realloc() or write past the end of memory that the program owns, "
+    "Look first at {}: native code must not free(), realloc() or write outside of memory that the program owns, "
     "such as a NumPy array's, which was damaged or freed when NumPy came to free it. AddressSanitizer or valgrind "
     "names the moment; --guard watches tensors only."
 )
 _NUMPY = ("array_dealloc", "array_data_free", "npy_free_cache", "PyDataMem_UserFREE")
+_MOST_GIVEN, _QUOTED = 4, 44
+_WHOLE = re.compile(r"\b(int|long|int32|int64|argmax|argsort|randint|nonzero|floor|round|multinomial|ids?|idx|index)\b")
+_NEGATIVE = re.compile(r"-\d+$")
+_EMPTY = re.compile(r"\b(zeros|empty|full|ones)(_like)?\(")
 _FOREIGN_CALLS = ("libffi.", "_ctypes.", "_cffi_backend.")
 _OF_SPARSE = ("sparse", "csr", "csc", "coo", "bsr", "bsc")
 
 
-def heap_advice(view: ProcessView, user: str | None, *, frees: bool) -> str:
+def heap_advice(view: ProcessView, user: str | None, *, frees: bool, freed: bool = False) -> str:
     """What to look at first.
 
     Args:
         view: The process that died of a damaged heap.
         user: The function that called the allocator.
         frees: Whether the address itself that it freed may be wrong.
+        freed: Whether it was freed before.
     """
     source = sparse_source(view) if running_conversion(view) is not None else None
     if source is not None:
@@ -49,15 +62,84 @@ def heap_advice(view: ProcessView, user: str | None, *, frees: bool) -> str:
     libraries = own_libraries(view)
     if libraries is not None and user in _NUMPY:
         return _OF_ARRAY.format(libraries.words)
+    twice = freed_twice(view) if libraries is not None and freed and user not in _NUMPY else None
+    if twice is not None:
+        return twice.advice
     if frees and user is not None and user not in _NUMPY:
         return _FREES.format(f"{line_words(view)}" if _calls_foreign(view) else function_words(user))
     sparse = _uses_sparse(view)
     if libraries is not None and sparse:
-        return f"{_BEFORE} First suspects are {_SPARSE} and {libraries.words}."
+        return f"First suspects are {_SPARSE} and {libraries.words}. {_BEFORE} {_TOOLS}"
     if libraries is not None:
+        return suspect_words(view) or _TOOLS
+    by_hand = unchecked_calls(view, program_frames(view))
+    if by_hand and not sparse:
+        return f"First suspects are {list_words(by_hand)}. {_BEFORE} {_TOOLS}"
+    return f"{_BEFORE} First suspects are {_UNCHECKED if sparse is False else _SPARSE} and {_EXTENSIONS}. {_TOOLS}"
+
+
+def suspect_words(view: ProcessView) -> str | None:
+    """What of the program's own native code may have overwritten memory before; None where it brought none."""
+    libraries = own_libraries(view)
+    if libraries is None:
+        return None
+    return " ".join(filter(None, (_own(view, libraries), _negative(view, libraries), _TOOLS)))
+
+
+def _own(view: ProcessView, libraries: OwnLibraries) -> str:
+    """`` First suspect is vote() of libhough.so, to which line 25 passes the memory of `cells` and `grid`: ... ``"""
+    call = libraries.only_call
+    if call is None or len(libraries.names) > 1:
         suspects = "suspect is" if len(libraries.names) == 1 else "suspects are"
-        return f"{_BEFORE} First {suspects} {libraries.words}: check the sizes and addresses that are passed."
-    return f"{_BEFORE} First suspects are {_UNCHECKED if sparse is False else _SPARSE} and {_EXTENSIONS}."
+        return (
+            f"First {suspects} {libraries.words}: an index or count that is negative or too large writes outside of a "
+            "block, and so does a type of another size."
+        )
+    given = list_words([f"`{name}`{_made(view, call, name)}" for name in call.passes], _MOST_GIVEN)
+    function, line = f"{call.function}() of {libraries.names[0]}", libraries.line(call.at)
+    return (
+        f"First suspect is {function}, to which {line} passes {given}: an index or count "
+        "that is negative or too large writes outside of a block."
+    )
+
+
+def _made(view: ProcessView, call: OwnCall, name: str) -> str:
+    """`` (line 24: `cells = ...`) ``, of what was made an integer: it may be an index."""
+    tree = syntax_tree(view.process.snapshot, call.at)
+    if tree is None or call.at.line is None:
+        return ""
+    bound = binding(tree, scope_of(tree, call.at.line), name, call.at.line)
+    text = line_text(view.process.snapshot, replace(call.at, line=bound[0])) if bound is not None else None
+    if bound is None or text is None or not _WHOLE.search(text) or _EMPTY.search(text):
+        return ""
+    return f" (line {bound[0]}: `{shortened(text, _QUOTED)}`)"
+
+
+def _negative(view: ProcessView, libraries: OwnLibraries) -> str | None:
+    """`` Line 47 (`label[:, -8:] = -1`) makes negative numbers. ``: of one line that does."""
+    files = program_files(view, program_frames(view))
+    found = {(file, line) for file, tree in files.items() for line in negative_lines(tree)}
+    if len(found) != 1:
+        return None
+    file, line = next(iter(found))
+    at = PythonFrame(function=None, file=file, line=line)
+    text = shortened(line_text(view.process.snapshot, at) or "", _QUOTED)
+    return f"{capital(libraries.line(at))} (`{text}`) makes negative numbers: none may get there as an index."
+
+
+def negative_lines(tree: ast.Module) -> list[int]:
+    """Lines that fill part of a tensor with a negative whole number, as labels to ignore and missing ids are."""
+    lines = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and any(isinstance(item, ast.Subscript) for item in node.targets):
+            value: ast.expr | None = node.value
+        elif isinstance(node, ast.Call) and called_name(node) in ("masked_fill", "masked_fill_", "full", "fill_"):
+            value = node.args[-1] if node.args else None
+        else:
+            continue
+        if value is not None and _NEGATIVE.match(ast.unparse(value)):
+            lines.add(node.lineno)
+    return sorted(lines)
 
 
 def running_conversion(view: ProcessView) -> str | None:

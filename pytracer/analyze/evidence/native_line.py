@@ -15,6 +15,7 @@ from pytracer.analyze.address_space.referrers import STATE_REGISTERS
 from pytracer.analyze.evidence.in_backward import backward
 from pytracer.analyze.evidence.name_origins import NameOrigin, follow
 from pytracer.analyze.evidence.operator import find_operator, shape_words
+from pytracer.analyze.evidence.passed_memory import memory_advice
 from pytracer.analyze.evidence.program_syntax import called_name, names_of_line, variable
 from pytracer.analyze.evidence.variables import program_frames
 from pytracer.analyze.platform.instruction import signed
@@ -36,6 +37,9 @@ def with_native_line(view: ProcessView, advice: str) -> str:
     frames = program_frames(view)
     if not frames:
         return advice
+    memory = memory_advice(view)
+    if memory is not None:
+        return f"{memory} If it is not that: {advice[0].lower()}{advice[1:]}"
     number = _number_in_register(view, frames) if "`" not in advice else None  # a culprit is named
     told = (
         backward(view) is not None or f"which line {frames[0].line} passes" in advice

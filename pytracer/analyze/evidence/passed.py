@@ -13,8 +13,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pytracer._text import list_words, size_words
+from pytracer.analyze.evidence.arrays import array_words, held_array
 from pytracer.analyze.evidence.fault_function import own_function
 from pytracer.analyze.evidence.line_tensors import line_tensors
+from pytracer.analyze.evidence.narrow_indices import two_indices
 from pytracer.analyze.evidence.operator import find_operator, is_of_torch, shape_words
 from pytracer.analyze.evidence.program_syntax import names_of_line, scope_of, second_parameter, variable
 from pytracer.analyze.evidence.sparse_source import sparse_operator_advice
@@ -135,6 +137,10 @@ def _tensors(view: ProcessView, frame: PythonFrame, names: list[str]) -> Iterato
     for name in names:
         if name in shapes:
             yield f"`{name}` {shape_words(shapes[name])}", shapes[name].base
+            continue
+        array = held_array(view, name)
+        if array is not None:
+            yield array_words(array), array.data
             continue
         for item in view.crash.holders if view.crash is not None else ():
             at = item.frame
@@ -300,6 +306,9 @@ def shapes_advice(unequal: str, line: str) -> str:
 
 def computed_advice(view: ProcessView, number: int, inside: str) -> str:
     """Of an index that is in no tensor of the call: from sizes that do not fit, or from values that were passed."""
+    halves = two_indices(view, number)
+    if halves is not None:
+        return halves.advice
     line, unequal, sparse = line_words(view), unequal_tensors(view), sparse_operator_advice(view)
     if sparse is not None:
         return sparse

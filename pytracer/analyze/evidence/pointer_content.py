@@ -15,12 +15,16 @@ _MAPPED = ((0x5500, 0x5700), (0x7000, 0x8000))  # upper halves of addresses in u
 _LEAST_USUAL, _MOST_USUAL = 1e-2, 1e2  # addresses of 1,010 to 1,104 MiB, where programs have nothing
 _LEAST = 1 << 47  # of addresses on x86-64 and aarch64 with 48 bits, those that no program has begin here
 _PLAIN_STEP = 1 << 16  # of the bits of a float32: 7 are left for the number
+_NEGATIVE = 1 << 63
 _SHOWN = 4  # significant digits
 
 
 def numbers_in_pointer(view: ProcessView) -> str | None:
     """`two float32 numbers, 1 and 0.9999`, `the float64 number 0.5` and the like; None for anything else."""
-    value = _pointer(view)
+    value, index = _pointer(view), _wild_index(view)
+    if index is not None:
+        held = numbers_in_word(index)
+        return f"{held}, in its index" if held is not None else None
     return numbers_in_word(value) if value is not None else None
 
 
@@ -59,6 +63,15 @@ def _maybe(value: int) -> str | None:
     (number,) = struct.unpack("<f", low.to_bytes(4, "little"))
     usual = math.isfinite(number) and _LEAST_USUAL <= number <= _MOST_USUAL
     return f"what may be the float32 number {number:.{_SHOWN}g}" if high == 0 and usual else None
+
+
+def _wild_index(view: ProcessView) -> int | None:
+    """The index, where no process can have that as an address, and the base could be one: one of two pointers."""
+    instruction = view.instruction
+    if instruction is None or instruction.scale != 1 or instruction.base_value is None:
+        return None
+    index = instruction.index_value
+    return index if index is not None and 0 < instruction.base_value < _LEAST <= index < _NEGATIVE else None
 
 
 def _pointer(view: ProcessView) -> int | None:

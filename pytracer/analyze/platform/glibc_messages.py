@@ -1,13 +1,19 @@
-"""What glibc prints when it finds its heap damaged, each text in one sentence (malloc/malloc.c, glibc 2.17 to 2.41)."""
+"""What glibc prints when it finds its heap damaged, each text in one sentence (malloc/malloc.c, glibc 2.17 to 2.41).
+
+A sentence has what glibc compared, and no more: the same note is overwritten from either side, by a write behind the
+end of the block before it, before the beginning of the one after it, or into a block that was freed.
+"""
 
 from __future__ import annotations
 
 import re
 
-_AFTER_FREE = "the list of freed blocks was overwritten: a write to memory after it was freed"
-_PAST_LAST = "the end of the heap was overwritten: a write past the end of its last block"
-_NOT_MALLOCS = "was given an address that malloc() never gave out"
-_NOTES = "the allocator found its own notes overwritten"
+_LIST = "a link in its lists of free blocks is wrong"
+_TOP = "the size of the unused rest of the heap is impossible"
+_FREE_SIZE = "the size of a free block is impossible, or differs from the copy at its end"
+_COPIES = "the size of a free block and the copy at its end differ"
+_NOT_MALLOCS = "was given an address that malloc() never gave out, or the bytes before the block were overwritten"
+_NOTES = "the allocator found its own notes wrong"
 # The first pattern that a text begins with counts.
 _TEXTS = (
     (r"free\(\): double free detected in tcache", "the same block was freed twice"),
@@ -16,46 +22,34 @@ _TEXTS = (
         r"double free or corruption",
         "a block was freed twice, or the size that is noted beside it was overwritten",
     ),
-    (
-        r"free\(\): invalid pointer",
-        f"free() {_NOT_MALLOCS}, or the bytes before the block were overwritten",
-    ),
+    (r"free\(\): invalid pointer", f"free() {_NOT_MALLOCS}"),
     (
         r"free\(\): invalid next size",
-        "the size of the block behind the freed one was overwritten: a write past the end of a block",
+        "the size of the block behind the freed one is impossible, or the freed one's own, which leads there, is wrong",
     ),
     (
         r"free\(\): invalid size",
         "the size before the freed block was overwritten, or the address is not the beginning of a block",
     ),
-    (r"free\(\): (too many|unaligned) chunks? detected in tcache", _AFTER_FREE),
-    (r"free\(\): corrupted unsorted chunks", _AFTER_FREE),
-    (r"munmap_chunk\(\): invalid pointer", f"free() {_NOT_MALLOCS}, or one inside a block"),
+    (r"free\(\): (too many|unaligned) chunks? detected in tcache", _LIST),
+    (r"free\(\): corrupted unsorted chunks", _LIST),
+    (r"munmap_chunk\(\): invalid pointer", f"free() {_NOT_MALLOCS}"),
     (r"(mremap_chunk|realloc)\(\): invalid pointer", f"realloc() {_NOT_MALLOCS}"),
     (
         r"realloc\(\): invalid (old|next) size",
-        "the sizes around the reallocated block were overwritten: a write past the end of a block",
+        "the size of the reallocated block, or of the one behind it, is impossible",
     ),
-    (
-        r"corrupted size vs\. prev_size",
-        "two neighbouring blocks disagree about a size: a write past the end of a block",
-    ),
-    (r"corrupted double-linked list", _AFTER_FREE),
-    (r"malloc\(\): corrupted top size", _PAST_LAST),
-    (
-        r"malloc\(\): (invalid|mismatching)",
-        "the size of a free block was overwritten: a write past the end of its neighbour",
-    ),
-    (r"malloc\(\): (unaligned|unsorted|corrupted|smallbin|largebin|memory corruption)", _AFTER_FREE),
-    (
-        r"malloc_consolidate\(\):",
-        "a freed block was overwritten: a write after it was freed, or past the end of its neighbour",
-    ),
-    (
-        r"tcache_thread_shutdown\(\):",
-        _AFTER_FREE,
-    ),
-    (r".*malloc\.c:\d+:? \(?sysmalloc\)?: [Aa]ssertion", _PAST_LAST),
+    (r"corrupted size vs\. prev_size", _COPIES),
+    (r"corrupted double-linked list", _LIST),
+    (r"malloc\(\): corrupted top size", _TOP),
+    (r"malloc\(\): (invalid|mismatching|memory corruption)", _FREE_SIZE),
+    (r"malloc\(\): (unaligned|unsorted|corrupted|smallbin|largebin)", _LIST),
+    (r"malloc_consolidate\(\): invalid chunk size", "the size of a freed block is impossible"),
+    (r"malloc_consolidate\(\):", _LIST),
+    (r"tcache_thread_shutdown\(\):", _LIST),
+    (r".*malloc assertion failure in sysmalloc:", _TOP),
+    (r".*malloc assertion failure in ", _NOTES),
+    (r".*malloc\.c:\d+:? \(?sysmalloc\)?: [Aa]ssertion", _TOP),
     (r".*(malloc|arena)\.c:\d+:? .*[Aa]ssertion", _NOTES),
     (r"break adjusted to free malloc space|invalid fastbin entry|top chunk is corrupted", _NOTES),
 )

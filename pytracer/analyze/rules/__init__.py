@@ -43,6 +43,7 @@ from pytracer.analyze.rules.memory.guard_damage import GuardDamage
 from pytracer.analyze.rules.memory.heap_corruption import HeapCorruption
 from pytracer.analyze.rules.memory.memory_hardware_error import MemoryHardwareError
 from pytracer.analyze.rules.memory.memory_not_inherited import MemoryNotInherited
+from pytracer.analyze.rules.memory.misaligned_access import MisalignedAccess
 from pytracer.analyze.rules.memory.null_dereference import NullDereference
 from pytracer.analyze.rules.memory.out_of_bounds import OutOfBounds
 from pytracer.analyze.rules.memory.oversized_tensor import OversizedTensor
@@ -69,6 +70,7 @@ from pytracer.analyze.rules.signals.trap import Trap
 RULES: tuple[AnyRule, ...] = (
     MemoryHardwareError(),
     StackOverflow(),
+    MisalignedAccess(),
     StaleGrad(),
     StorageSwapped(),
     UseAfterFree(),

@@ -12,6 +12,7 @@ from pytracer.blackbox.schema import ArgumentHow, CrashState, HolderKind, Region
 from pytracer.decode.recording.crash_images import FOUND, Places, parse_maps
 from pytracer.decode.recording.crash_threads import in_order, read_threads, threads_how
 from pytracer.decode.recording.file import BoxFile
+from pytracer.decode.recording.held_arrays import split_arrays
 from pytracer.decode.recording.journal import NO_SEQUENCE_NR, Journal, text_of_kind
 from pytracer.decode.recording.storages import Storages
 from pytracer.decode.recording.torch_numbers import DEVICES, DTYPES
@@ -112,6 +113,7 @@ class CrashReader:
         frames = self._python_frames()
         threads = self._python_threads(frames)
         memory = tuple(self._memory())
+        numbers, arrays = split_arrays(self._numbers(threads))
         node = head.node_name if head.node_found else None
         shown = head.native_count + head.native_tail
         return Crash(
@@ -160,7 +162,8 @@ class CrashReader:
             threads_total=head.threads_total,
             helper_error=head.helper_error or None,
             holders=tuple(self._holders(threads)),
-            numbers=tuple(self._numbers(threads)),
+            numbers=numbers,
+            arrays=arrays,
             holders_truncated=bool(head.holders_truncated),
             arguments=tuple(self._arguments()),
             arguments_truncated=bool(head.arguments_truncated),

@@ -50,6 +50,7 @@ _ELEMENT_BYTES = {
     **dict.fromkeys(("float64", "int64", "complex64"), 8),
     "complex128": 16,
 }
+_UNSIGNED_BYTES = {"uint16": 2, "uint32": 4, "uint64": 8}
 
 FrameFound = Literal["exact", "unwound", "frame-pointer", "scanned", "unknown"]
 HolderKindName = Literal["local", "cell", "global", "saved"]
@@ -132,6 +133,55 @@ class HeldNumber:
     value: int
     frame: PythonFrame
     depth: int
+
+
+@dataclass(frozen=True)
+class HeldArray:
+    """An array of NumPy that a local variable of the crashed thread held; `expression` as in Python: `self.rows`.
+
+    `data` is the address of its first element, which is not its lowest one where a stride is negative. `strides` are in
+    bytes; of the first four dimensions. `dtype` is None of a type that is no plain number.
+    """
+
+    expression: str
+    data: int
+    dtype: str | None
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    frame: PythonFrame
+    depth: int
+
+    @property
+    def element_bytes(self) -> int | None:
+        """Bytes of an element; None where that is not known."""
+        return _ELEMENT_BYTES.get(self.dtype or "") or _UNSIGNED_BYTES.get(self.dtype or "")
+
+    @property
+    def extent(self) -> tuple[int, int] | None:
+        """Its lowest byte and the end of its highest one; None of one without elements, or of an unknown type."""
+        nbytes = self.element_bytes
+        if nbytes is None or len(self.shape) != len(self.strides) or min(self.shape, default=1) <= 0:
+            return None
+        steps = [(size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True)]
+        low, high = sum(step for step in steps if step < 0), sum(step for step in steps if step > 0)
+        return self.data + low, self.data + high + nbytes
+
+    @property
+    def row_strides(self) -> tuple[int, ...] | None:
+        """The strides of an array of that shape without gaps."""
+        nbytes = self.element_bytes
+        if nbytes is None:
+            return None
+        return tuple(nbytes * math.prod(self.shape[at + 1 :]) for at in range(len(self.shape)))
+
+    @property
+    def in_a_row(self) -> bool | None:
+        """Whether its elements lie one behind the other, in order; None where that is not known."""
+        rows = self.row_strides
+        if rows is None or len(self.shape) != len(self.strides):
+            return None
+        pairs = zip(self.shape, self.strides, rows, strict=True)
+        return all(stride == row for size, stride, row in pairs if size != 1)
 
 
 @dataclass(frozen=True)
@@ -513,6 +563,7 @@ class Crash:
     threads_how: str | None = None  # "helper" (ptrace) | "signal"
     threads_total: int = 0  # threads that were alive beside the crashed one, also those without an entry
     helper_error: int | None = None  # errno when the launcher's helper refused
+    arrays: tuple[HeldArray, ...] = ()  # of the same frames
     numbers: tuple[HeldNumber, ...] = ()  # of the crashed thread's innermost frames, which come first
     holders: tuple[Holder, ...] = ()  # in the order of the search: innermost frames first
     holders_truncated: bool = False  # the search reached one of its limits

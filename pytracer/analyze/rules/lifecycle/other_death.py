@@ -19,11 +19,10 @@ from __future__ import annotations
 from typing import Literal
 
 from pytracer._printable import shell_word
-from pytracer._text import hex_addr, time_words
+from pytracer._text import time_words
 from pytracer.analyze.address_space.address_info import Place
 from pytracer.analyze.address_space.mapped_file import mapped_file
 from pytracer.analyze.deaths.order import is_interrupt
-from pytracer.analyze.evidence.alignment import needed_alignment
 from pytracer.analyze.evidence.busy import Busy, busy_at
 from pytracer.analyze.evidence.ended_threads import ended_thread_evidence, thread_behind
 from pytracer.analyze.evidence.exit_requests import READ_ARGUMENTS, exit_words, handled_error
@@ -75,10 +74,6 @@ from pytracer.analyze.tensors.fsdp_words import unit_evidence
 from pytracer.analyze.view import JobView, ProcessView, death_signature
 from pytracer.report.job import Confidence, VerdictClass
 
-_ALIGN = (
-    "Check the offset and the dtype of the tensors that the Python line passes: a slice or view begins at an address "
-    "that the kernel cannot load at once. clone() of the view is aligned."
-)
 _BUS_ADRALN = 1
 _WENT_ON_NS = 1_000_000_000
 _OUTSIDE = (SIGTERM, SIGHUP, SIGINT, SIGQUIT)
@@ -390,13 +385,6 @@ def _fault(view: ProcessView) -> _Words:
     crash, place = view.crash, view.place
     if crash is not None and crash.signal == SIGBUS:
         return _bus_error(view, crash.code)
-    alignment = needed_alignment(view)
-    if alignment is not None and place is not None:
-        says = (
-            f"{access_verb(view)} memory at {hex_addr(place.addr)}{in_function(view)}, which is not a multiple of "
-            f"{alignment}: the instruction needs that"
-        )
-        return says, _ALIGN, None
     kind = place.kind if place else "none"
     where = {
         "in-storage": f"in {_live_storage(place)}, whose memory was not accessible",

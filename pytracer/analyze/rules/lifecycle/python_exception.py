@@ -6,7 +6,8 @@ Why it happens: by the exception's message. Among ranks the first one counts: th
 connection.
 
 What to do: read the exception and its innermost line outside torch. Where torch, Ray or a pool of processes raised an
-exception of another process again, a text with it has the traceback of the first one: that line counts.
+exception of another process again, a text with it has the traceback of the first one: that line counts. Where a check
+of torch's own data failed and the process then died of a memory error, look for what wrote over that data.
 
 How it can be wrong: an exception that speaks of a lost or silent peer is a consequence of something that happened
 on that peer. When nothing is recorded there, it is shown as the cause, with lower confidence. A signal after the
@@ -35,6 +36,7 @@ from pytracer.analyze.evidence.memory_holders import (
 )
 from pytracer.analyze.evidence.name_origins import meant_words, origin_words, sample_number
 from pytracer.analyze.evidence.other_end import other_end_words
+from pytracer.analyze.evidence.overwritten import overwritten, overwritten_advice
 from pytracer.analyze.evidence.phrases import collective_evidence, error_at_words, torchscript_error
 from pytracer.analyze.evidence.reraised import Reraised, reraised
 from pytracer.analyze.evidence.waits import LET_THREAD_END, ProcessWait, kept_by_thread
@@ -84,12 +86,14 @@ class PythonException:
         view, lost = judgement.found.view, judgement.found.lost
         frame, first = view.python_frame, reraised(view.exception)
         again = f" by {name_words([view])}" if view.index != judgement.views[0].index else ""
-        circumstances = (
-            f"{_meant(job, view, first)}{_piled(view)}{_thread(view)}{other_end_words(job, view)}{_kept_words(view)}"
-        )
+        waited = f"{_thread(view)}{other_end_words(job, view)}{_kept_words(view)}"
+        circumstances = f"{_meant(job, view, first)}{_piled(view)}{waited}"
+        if overwritten(view):
+            circumstances += "; memory may have been overwritten before"
         raised = f"{_words(view, first)}{_at(frame, first, again)}{circumstances}"
         explanation = Explanation() if failed_allocation(view) else _explained(job, view, first)
         fact = explanation.words
+        own_frames = [frame for frame in view.exception_stack if not is_library_file(frame.file)]
         return Description(
             f"{introduction(judgement.views)} raised {raised}.",
             [
@@ -114,6 +118,8 @@ class PythonException:
             if lost
             else f"{NO_MEMORY}{holder_advice(view)}"
             if failed_allocation(view)
+            else overwritten_advice(view, own_frames)
+            if overwritten(view)
             else _read_it(job, view, first),
             ["why the peer was gone: no other rank's death explains it" if lost else None, explanation.failure],
             explained=fact is not None,

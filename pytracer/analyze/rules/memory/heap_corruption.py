@@ -6,12 +6,14 @@ vs. prev_size" ...) and aborted, or a fault happened inside malloc() or free(). 
 A variable's tensor that needs more memory than its storage has is named as what reaches past the end of a block; so is
 a live tensor behind which no size of a block is left, as the handler found it (glibc's malloc() only).
 
-Why it happens: native code wrote past the end of a block or into one that was freed, freed a block twice, or freed
-memory of another allocator. An extension that was built against another torch, NumPy or C++ ABI does all of these.
+Why it happens: native code wrote past the end of a block, before its beginning or into one that was freed, freed a
+block twice, or freed memory of another allocator. An extension that was built against another torch, NumPy or C++ ABI
+does all of these.
 
-What to do: the damage was done before, in this call or long ago. Run it with MALLOC_CHECK_=3 (and
-libc_malloc_debug.so.0 in LD_PRELOAD since glibc 2.34), under AddressSanitizer or valgrind; rebuild extensions against
-the torch in use. The program's own libraries that are loaded are named, with the lines that call them.
+What to do: the damage was done before, in this call or long ago. The program's own libraries that are loaded are
+named, with the lines that call them and the tensors and arrays that these pass; so is a line that frees one object
+twice. Run it with --guard, with MALLOC_CHECK_=3 (and libc_malloc_debug.so.0 in LD_PRELOAD since glibc 2.34), under
+AddressSanitizer or valgrind; rebuild extensions against the torch in use.
 
 How it can be wrong: a fault inside free() also follows from one bad argument with the heap in order. The stack shows
 who noticed, not who did it.
@@ -34,6 +36,7 @@ from pytracer.report.job import Evidence
 
 _TWICE = "double free or corruption (fasttop)"  # the other texts that begin so may mean the size beside a block
 _FREES = ("free", "cfree", "__libc_free", "__GI___libc_free", "munmap_chunk")  # they look at the address itself
+_FREED_BEFORE = ("free(): double free", "double free or corruption")
 _BY_ITS_CALLER = ("free(): invalid pointer", "munmap_chunk(): invalid pointer", "free(): double free", _TWICE)
 
 
@@ -111,7 +114,7 @@ def _missing(deleter: Deleter | None, beyond: BeyondStorage | None) -> str:
 def _advice(view: ProcessView, user: str | None, damage: HeapDamage, deleter: Deleter | None) -> str:
     if deleter is not None:
         return owners_words(deleter)
-    return heap_advice(view, user, frees=_is_callers(damage))
+    return heap_advice(view, user, frees=_is_callers(damage), freed=(damage.text or "").startswith(_FREED_BEFORE))
 
 
 def _is_callers(damage: HeapDamage) -> bool:

@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from pytracer._text import hex_addr, size_words
 from pytracer.analyze.address_space.address_info import Overrun
 from pytracer.analyze.address_space.overrun import Run
+from pytracer.analyze.evidence.arrays import array_words, left_array
 from pytracer.analyze.evidence.jumps import wild_jump
 from pytracer.analyze.evidence.operator import find_operator, is_sparse
 from pytracer.analyze.evidence.passed import length_advice, unequal_tensors, unfit_clause
@@ -123,9 +124,11 @@ def _from_anywhere(judgement: Judgement[Overrun | Run], run: Run) -> Description
     view = judgement.views[0]
     edge = "beginning" if run.downwards else "end"
     unfit = unfit_clause(view)
+    array = left_array(view, run.low) if not run.downwards else None
+    whose = f", perhaps past the end of {array_words(array)}" if array is not None else ""
     return Description(
-        f"{introduction(judgement.views)} {access_verb(view)} over the {edge} of accessible memory{in_function(view)}: "
-        f"a loop or copy that ran on is refused there{unfit}.",
+        f"{introduction(judgement.views)} {access_verb(view)} over the {edge} of accessible memory{in_function(view)}"
+        f"{whose}: a loop or copy that ran on is refused there{unfit}.",
         [
             fault_evidence(view),
             Evidence(

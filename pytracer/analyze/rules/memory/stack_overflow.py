@@ -7,7 +7,8 @@ Why it happens: endless or very deep recursion, in Python through C functions (r
 native code (destructors of long chains, recursive descents); a function with a very large frame; a thread with a
 small stack.
 
-What to do: end the recursion or turn it into a loop. Where the depth is meant, give the thread more: `ulimit -s`
+What to do: end the recursion or turn it into a loop; make the data flat that a parser, pickle or a destructor walks
+through (the line that nests it in a loop is named). Where the depth is meant, give the thread more: `ulimit -s`
 before the start for the main thread, `threading.stack_size()` for Python threads, OMP_STACKSIZE for OpenMP's.
 
 How it can be wrong: without the recorded bounds of the stack they are taken from the memory map. Only the innermost
@@ -22,14 +23,17 @@ from dataclasses import dataclass
 from pytracer._text import count_words, hex_addr, list_words, size_words
 from pytracer.analyze.address_space.stack_bounds import GUARD_BYTES, is_proven, ran_over, stack_bounds
 from pytracer.analyze.evidence.native_stack import frame_words, image_name, own_frames
+from pytracer.analyze.evidence.nesting import Nesting, nesting_advice, of_native, of_python
+from pytracer.analyze.evidence.own_libraries import is_own_path
 from pytracer.analyze.evidence.phrases import fault_evidence, in_function, python_evidence
 from pytracer.analyze.evidence.recursion import Cycle, find_cycle
+from pytracer.analyze.evidence.variables import line_words
 from pytracer.analyze.naming import introduction, place_words
 from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.rules.fault import MemoryFaultRule
 from pytracer.analyze.view import JobView, ProcessView
-from pytracer.report.job import Confidence, Evidence, PythonFrame, StackCycle
+from pytracer.report.job import Confidence, Evidence, NativeFrame, PythonFrame, StackCycle
 
 DEEP_FRAMES = 500
 SMALL_STACK_BYTES = 1 << 20
@@ -87,22 +91,6 @@ class StackOverflow(MemoryFaultRule[_Cycles]):
         return not_found("no fault address lay at the end of its thread's stack together with the stack pointer")
 
 
-# Functions of CPython that call themselves for what is inside an object.
-_ITERATORS = (
-    "Iterators are put around each other, again and again: map(), zip(), filter(), chain() or a generator in a loop, "
-    "each around the last one. Make a list in between, or apply the steps in one loop"
-)
-_DEALLOC = (
-    "An object holds an object, and so on: freeing the first one frees them all, each below the last. Cut the chain "
-    "(history, parents, linked nodes), for example by a loop that drops the links, or keep them in a list"
-)
-_NESTED = (
-    *((name, _ITERATORS) for name in ("map_next", "filter_next", "zip_next", "chain_next", "islice_next")),
-    *((name, _ITERATORS) for name in ("starmap_next", "enum_next", "takewhile_next", "dropwhile_next")),
-    ("subtype_dealloc", _DEALLOC),
-    ("_Py_Dealloc", _DEALLOC),
-    *((name, "Containers lie in each other: make the data flat") for name in ("list_repr", "dict_repr", "tuplehash")),
-)
 _REGEX = "std::__detail::_Executor<"  # libstdc++'s matcher
 
 
@@ -113,7 +101,11 @@ def _python_cycle(view: ProcessView) -> Cycle[PythonFrame] | None:
 
 def _runs_python(cycle: StackCycle | None) -> bool:
     frames = (cycle.frames if cycle else None) or []
-    return any((frame.function or "").startswith(_EVALUATORS) for frame in frames)
+    return any(_runs_python_frame(frame) for frame in frames)
+
+
+def _runs_python_frame(frame: NativeFrame) -> bool:
+    return (frame.function or "").startswith(_EVALUATORS)
 
 
 def _is_of_python(cycle: StackCycle | None, python: Cycle[PythonFrame] | None) -> bool:
@@ -213,24 +205,32 @@ def _ends(view: ProcessView) -> Evidence | None:
     return Evidence("native-stack", words, frames=[*inner, *outer], count=_depth(view))
 
 
-def _nested(cycle: StackCycle | None) -> str | None:
-    """What an object of Python's is that makes the interpreter's own function call itself."""
-    name = (cycle.frames[0].function or "") if cycle is not None and cycle.frames else ""
-    return next((words for part, words in _NESTED if name.startswith(part)), None)
+def _nested(cycle: StackCycle | None, python: Cycle[PythonFrame] | None) -> Nesting | None:
+    """What walks through something nested: a function of a library, none of the program's own."""
+    if python is not None and _is_of_python(cycle, python):
+        own = any(not is_library_file(frame.file) for frame in python.frames)
+        return None if own else of_python(python.frames)
+    return of_native(cycle.frames) if cycle is not None and cycle.frames else None
 
 
 def _advice(view: ProcessView, cycle: StackCycle | None, python: Cycle[PythonFrame] | None) -> str:
+    nested = _nested(cycle, python)
+    if nested is not None:
+        return nesting_advice(view, nested)
     if python is not None and _is_of_python(cycle, python):
         size = _stack_bytes(view)
         raised = size is None or size >= SMALL_STACK_BYTES
         first = f"End the recursion at {place_words(_own(view, python))}" + (
             ", and do not raise sys.setrecursionlimit() so far." if raised else "."
         )
-    elif (nested := _nested(cycle)) is not None:
-        return f"{nested}. `ulimit -s` helps only a little."
     elif cycle is not None and cycle.frames:
         image = image_name(cycle.frames[0].image)
         first = f"End the recursion of {frame_words(cycle.frames[0])}{f' ({image})' if image else ''}."
+        if not any(is_own_path(frame.image) or _runs_python_frame(frame) for frame in cycle.frames):
+            first = (
+                f"{frame_words(cycle.frames[0])} of {image or 'a library'} calls itself: look for something nested, or "
+                f"that refers to itself, in what {line_words(view)} passes, and make it flat."
+            )
         if any(_REGEX in (frame.function or "") for frame in cycle.frames):
             first = (
                 "std::regex of libstdc++ recurs for each character that a repetition matches: give it shorter texts, "

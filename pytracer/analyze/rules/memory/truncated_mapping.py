@@ -6,8 +6,8 @@ was mapped, the size at the crash and the size now are named.
 Why it happens: the file was truncated or rewritten in place while it was mapped (np.memmap, torch.from_file,
 torch.load(mmap=True), safetensors), a download or a writer had not finished, or more was mapped than the file held.
 
-What to do: find who writes to the file. Write a new file aside and rename it over the old one: mappings of the old
-one then stay whole.
+What to do: find who writes to the file; lines of the program that write or truncate one of its name are named. Write
+a new file aside and rename it over the old one: mappings of the old one then stay whole.
 
 How it can be wrong: where the size at the crash is not known, the size now is taken, and the file may have changed in
 between. The rest of the last, partial page can be read and does not fault.
@@ -19,6 +19,7 @@ from collections.abc import Sequence
 
 from pytracer._text import count_words
 from pytracer.analyze.address_space.mapped_file import MappedFile, mapped_file, truncation_confidence
+from pytracer.analyze.evidence.file_writers import file_writer
 from pytracer.analyze.evidence.phrases import (
     access_verb,
     fault_evidence,
@@ -64,8 +65,7 @@ class TruncatedMapping(MemoryFaultRule[MappedFile]):
                 storage_evidence(view) if view.place is not None and view.place.kind == "in-storage" else None,
                 python_evidence(view),
             ],
-            "Find out who truncated or rewrote the file while it was mapped, or why it is shorter than expected; "
-            "write files aside and rename them.",
+            _advice(view, file),
             [None if file.then_bytes is not None else "the size of the file at the crash"],
         )
 
@@ -75,6 +75,29 @@ class TruncatedMapping(MemoryFaultRule[MappedFile]):
         if any(file.then_bytes is None and file.now_bytes is None for file in files):
             return cannot_decide("the size of the mapped file is known neither at the crash nor now")
         return not_found("no fault address lay behind the end of a mapped file")
+
+
+_ASIDE = (
+    "A file that is mapped must not be shortened: write a new one and rename it over the old one (os.replace()), or "
+    "use another name."
+)
+_OF_TORCH = "/dev/shm/torch_"
+
+
+def _advice(view: ProcessView, file: MappedFile) -> str:
+    writer = file_writer(view, file.path)
+    if file.path.startswith(_OF_TORCH):
+        owner = (
+            "torch makes its shared memory with its full size and never shortens it: something else truncated it while "
+            "tensors in it lived. To clean up, use os.unlink(), which leaves mappings whole, once its users have ended."
+        )
+        return f"{writer.words} {owner}" if writer is not None else owner
+    if writer is not None:
+        return f"{writer.words} {_ASIDE}"
+    return (
+        "Find out who truncated or rewrote the file while it was mapped, or why it is shorter than expected; "
+        "write files aside and rename them."
+    )
 
 
 def _bytes(count: int | None) -> str:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from pytracer.analyze.address_space.overrun import begins_there, oversized_bytes
 from pytracer.analyze.evidence.inherited_memory import was_left_behind
+from pytracer.analyze.evidence.owner_object import owner_object
 from pytracer.analyze.evidence.phrases import (
     access_verb,
     allocation_evidence,
@@ -82,6 +83,9 @@ def _by_words(view: ProcessView) -> str:
 
 def _advice(view: ProcessView) -> str:
     unmapping = unmapping_of(view)
+    owner = owner_object(view)
+    if unmapping is None and owner is not None:
+        return owner.advice
     if unmapping is None:
         return (
             "Keep what owns the memory - the mapping, the array, the library's object - for as long as the tensor, or "

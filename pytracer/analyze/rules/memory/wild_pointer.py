@@ -43,9 +43,13 @@ from pytracer.analyze.address_space.referrers import STATE_REGISTERS, stack_word
 from pytracer.analyze.address_space.stack_bounds import beside_stack, ran_over
 from pytracer.analyze.evidence.behind_storage import Overwritten, overwritten
 from pytracer.analyze.evidence.beyond_storage import BeyondStorage, beyond_advice, beyond_storage
+from pytracer.analyze.evidence.closed_handle import ClosedHandle, closed_handle
 from pytracer.analyze.evidence.ctypes_call import declaration_advice, number_as_pointer
+from pytracer.analyze.evidence.cut_handle import CutHandle, cut_handle
 from pytracer.analyze.evidence.far_index import FarIndex, far_index
+from pytracer.analyze.evidence.fault_function import own_function
 from pytracer.analyze.evidence.heap import heap_damage
+from pytracer.analyze.evidence.heap_suspects import suspect_words
 from pytracer.analyze.evidence.in_backward import backward, changed_advice, saved_advice
 from pytracer.analyze.evidence.jumps import Jump, wild_jump
 from pytracer.analyze.evidence.known_crashes import KnownCrash, known_crash
@@ -96,6 +100,10 @@ _SANITIZER = (
     "Check the sizes, counts and offsets that {} passes to native code, which uses them unchecked. If they are right, "
     "a pointer was overwritten before: `pytracer run --guard` stops at the first byte outside of a tensor."
 )
+_GUARD = (
+    "`pytracer run --guard` stops at the first byte written behind a tensor; compare the sizes of what was passed to "
+    "native code there with what it assumes."
+)
 _NEAR_BYTES = 1 << 20
 _SAME_PART_BYTES = 1 << 32
 _PAGE_BYTES, _CHUNK_HEADER_BYTES = 4096, 16
@@ -121,11 +129,15 @@ class _Wild:
     small: SmallArgument | None = None
     behind: Overwritten | None = None
     beyond: BeyondStorage | None = None
+    handle: CutHandle | None = None
+    closed: ClosedHandle | None = None
 
     @property
     def is_index(self) -> bool:
         """Whether it is an index that leads out of something, as far as is known."""
         sure = self.known is not None and self.known.confidence == "certain"
+        if self.handle is not None or self.closed is not None:
+            return False
         return not sure and any((self.far, self.unread, self.small, self.beyond))
 
 
@@ -148,9 +160,22 @@ class WildPointer(MemoryFaultRule[_Wild]):
             indexed = far is None and cut is None and beyond is None and _may_be_indexed(view)
             unread = unread_index(view) if indexed else None
             small = small_argument(view) if indexed and unread is None else None
-            behind = overwritten(view) if far is None and cut is None and beyond is None else None
+            known_sum = far is not None or cut is not None or beyond is not None
+            handle = cut_handle(view) if not known_sum else None
+            closed = closed_handle(view) if not known_sum and handle is None else None
+            behind = overwritten(view) if not known_sum and handle is None and closed is None else None
             found = (
-                _Wild(jump, known, None if beyond is not None else far, cut, unread, small, beyond=beyond)
+                _Wild(
+                    jump,
+                    known,
+                    None if beyond is not None else far,
+                    cut,
+                    unread,
+                    small,
+                    beyond=beyond,
+                    handle=handle,
+                    closed=closed,
+                )
                 if behind is None
                 else _Wild(jump, known, None, None, behind=behind)
             )
@@ -168,13 +193,17 @@ class WildPointer(MemoryFaultRule[_Wild]):
         tensor = never_made(view) if jump is None and not judgement.found.is_index and behind is None else None
         if tensor is not None:
             access = f"{tensor.summary},"
-        explained = any((jump, cut, judgement.found.is_index, known, behind))
+        handle = judgement.found.handle
+        if handle is not None:
+            access = f"{access_verb(view)} memory through a wild pointer, {_address(view)},"
+        explained = any((jump, cut, handle, judgement.found.is_index, known, behind))
         state = small_state(view) if jump is not None else None  # what was written over the object
         unfit = "" if explained or suspect_argument(view) is not None else unfit_clause(view)
         unfit = f"; {state}" if state is not None else unfit
         return Description(
             f"{introduction(judgement.views)} {_jump_words(jump) if jump else access}"
             f"{_where(view, jump)}{_far_words(view, judgement.found.far)}{_cut_words(view, cut)}"
+            f"{_handle_words(handle)}{_closed_words(judgement.found.closed)}"
             f"{_unread_words(judgement.found.unread)}{_small_words(judgement.found.small)}"
             f"{f': {judgement.found.beyond.summary}' if judgement.found.beyond is not None else ''}"
             f"{f': {behind.summary}' if behind is not None else unfit or _number_words(view, explained)}.",
@@ -269,6 +298,14 @@ def _number_words(view: ProcessView, explained: bool) -> str:
     return f": {number.summary}" if number is not None else ""
 
 
+def _handle_words(handle: CutHandle | None) -> str:
+    return f": {handle.words}" if handle is not None else ""
+
+
+def _closed_words(closed: ClosedHandle | None) -> str:
+    return f": {closed.words}" if closed is not None else ""
+
+
 def _missing_values(unread: UnreadIndex | None) -> str | None:
     if unread is None:
         return None
@@ -307,6 +344,10 @@ def _advice(view: ProcessView, found: _Wild) -> str:
         )
     if found.beyond is not None:
         return beyond_advice(view, found.beyond)
+    if found.handle is not None:
+        return found.handle.advice(line_words(view))
+    if found.closed is not None:
+        return found.closed.advice(line_words(view))
     if found.small is not None:
         return (
             f"Compare the shapes of {found.small.small} and {found.small.large}, which {line_words(view)} passes "
@@ -337,10 +378,11 @@ def _advice(view: ProcessView, found: _Wild) -> str:
         return declaration_advice(view, number)
     numbers = numbers_in_pointer(view)
     if numbers is not None:
+        suspects = suspect_words(view) if own_function(view) is None else None
+        wrote = "may have written" if "may be" in numbers else "wrote"
         return (
-            f"The pointer holds {numbers}: native code wrote an array over the object that {line_words(view)} uses, in "
-            "this call or one before. `pytracer run --guard` stops at the first byte written behind a tensor; compare "
-            "the sizes of what was passed to native code there with what it assumes."
+            f"The pointer holds {numbers}: native code {wrote} an array over the object that {line_words(view)} uses, "
+            f"in this call or one before. {suspects or _GUARD}"
         )
     if _was_large_block(view):
         return (
@@ -422,7 +464,7 @@ def _confidence(view: ProcessView, found: _Wild) -> Confidence:
         return "likely"
     if jump is not None:
         return "certain" if jump.mapping is not None or jump.refused else "likely"
-    if found.far is not None or found.cut is not None or found.beyond is not None:
+    if found.far is not None or found.cut is not None or found.beyond is not None or found.handle is not None:
         return "likely"
     if _may_be_indexed(view) or _was_large_block(view):
         return "possible"

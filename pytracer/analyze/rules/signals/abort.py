@@ -30,12 +30,14 @@ from pytracer.analyze.evidence.aborts import (
     printed,
     terminated_without_exception,
 )
+from pytracer.analyze.evidence.fault_function import own_function
 from pytracer.analyze.evidence.heap import heap_damage
 from pytracer.analyze.evidence.index_check import failed_check
 from pytracer.analyze.evidence.known_crashes import known_crash
 from pytracer.analyze.evidence.memory_holders import NO_MEMORY, failed_allocation, holder_advice, holder_evidence
 from pytracer.analyze.evidence.name_origins import passed_words
 from pytracer.analyze.evidence.native_stack import functions
+from pytracer.analyze.evidence.passed_memory import called_by_ctypes
 from pytracer.analyze.evidence.phrases import (
     abort_evidence,
     collective_evidence,
@@ -43,6 +45,8 @@ from pytracer.analyze.evidence.phrases import (
     python_evidence,
     torchscript_error,
 )
+from pytracer.analyze.evidence.range_check import range_advice
+from pytracer.analyze.evidence.smashed_stack import smashed_advice
 from pytracer.analyze.evidence.variables import line_words
 from pytracer.analyze.naming import introduction, place_words
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
@@ -147,7 +151,15 @@ class Abort:
         view = judgement.views[0]
         way = _way(view)
         caller = function_words(name) if (name := abort_caller(view)) else None
-        general = _of_script(view) or way.advice.replace("{function}", caller or _OWN)
+        smashed = smashed_advice(view) if way is _STACK else None
+        thrown = _into_ctypes(view) if way.advice == _EXCEPTION.advice else None
+        general = (
+            smashed
+            or range_advice(view)
+            or _of_script(view)
+            or thrown
+            or way.advice.replace("{function}", caller or _OWN)
+        )
         below = f", below {caller}" if caller and caller != way.function else ""
         summary = f"{introduction(judgement.views)} aborted: {way.what}{below}."
         return Description(
@@ -176,6 +188,17 @@ def _of_script(view: ProcessView) -> str | None:
     return (
         f"Call the model in Python first, with each of the inputs that {line_words(view)} passes: it raises this error "
         "there, with its lines. On a thread of native code nothing can catch it."
+    )
+
+
+def _into_ctypes(view: ProcessView) -> str | None:
+    """Of an exception that left C code which ctypes called."""
+    function = own_function(view)
+    if function is None or not called_by_ctypes(view):
+        return None
+    return (
+        f"What was thrown is the reason: look for it below {function.words}, in what {line_words(view)} passes. ctypes "
+        "cannot hand exceptions on: catch them in the function that it calls, and return an error."
     )
 
 

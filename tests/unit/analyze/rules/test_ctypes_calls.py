@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 import time
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from pytracer.decode.types.snapshot import HeldNumber, PythonFrame
 from pytracer.report.job import Report
 from tests.conditions import needs_capstone
 from tests.support import scenarios as s
-from tests.support.deaths import advice, died, summary, verdict
+from tests.support.deaths import advice, died, image, summary, verdict
 
 pytestmark = needs_capstone
 
@@ -86,3 +87,105 @@ def test_other_pointers_do_not_mean_that(how: dict[str, Any], run: Path) -> None
     report = crashed(run, value, **more, **how)
     assert "was used as a pointer" not in summary(report)
     assert "the C struct" not in advice(report) and "argtypes" not in advice(report)
+
+
+HANDLE = """import ctypes
+
+
+class Index:
+    def __init__(self, lib):
+        self.handle = {}
+
+    def draw(self, library):
+        library.sample(self.handle)
+{}
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "below", "says"),
+    [
+        ("lib.create(4)", "", "Set `lib.create.restype = ctypes.c_void_p` before line 6 (`self.handle = lib.c"),
+        ("lib.create(4)", "\nlib.create.restype = ctypes.c_void_p", None),
+        ("find()", "", "Look where `self.handle`, which line 9 passes, was made: where a C function returned it"),
+    ],
+    ids=["no restype", "with restype", "not known"],
+)
+def test_an_address_that_was_cut_to_32_bits_names_the_function_that_returned_it(
+    made: str, below: str, says: str | None, run: Path
+) -> None:
+    """It is in an attribute that the line passes; it is no overwritten pointer, whatever number its bits are."""
+    value = 0x3CE3_0EA0
+    numbers: dict[str, Any] = {"numbers": {"self.handle": value}, "registers": {"rax": value, "rcx": 8}}
+    report = crashed(run, value + 8, HANDLE.format(made, below), **numbers)
+    cut = "the number 1021513376 of `self.handle` was used as a pointer" in summary(report)
+    assert cut == (says is not None)
+    assert advice(report).startswith(says) if says is not None else "restype" not in advice(report)
+    assert says is None or ("float32" not in summary(report) and verdict(report) == ("wild-pointer", "likely"))
+
+
+def test_a_number_that_no_register_held_is_no_cut_address(run: Path) -> None:
+    """The look-alike: the pointer is another one."""
+    numbers: dict[str, Any] = {"numbers": {"self.handle": 0x3CE3_0EA0}, "registers": {"rax": 0x4CE3_0EA0, "rcx": 8}}
+    report = crashed(run, 0x4CE3_0EA8, HANDLE.format("lib.create(4)", ""), **numbers)
+    assert "was used as a pointer" not in summary(report)
+
+
+def test_a_pointer_that_holds_numbers_suspects_the_programs_own_call(run: Path) -> None:
+    """It was overwritten before, by the library that the program brought; where that is running itself, nobody else."""
+    value = struct.unpack("<Q", struct.pack("<ff", 0.25, 0.75))[0]
+    source = "import ctypes\nlib = ctypes.CDLL(p)\n\nlib.fill(x.ctypes.data, 3)\n\n\n\n\nstep(y)\n"
+    torch = [(s.TORCH_CPU, "at::native::empty_strided_cpu(c10::ArrayRef<long>)"), PYTHON]
+    how: dict[str, Any] = {"code": 128, "images": (image("/home/user/job/libfill.so"),), "registers": {"rax": value}}
+    how["code_bytes"] = bytes.fromhex("488b00")  # mov rax, qword ptr [rax]
+    said = advice(crashed(run, 0, source, stack_of=torch, **how))
+    assert said.startswith("The pointer holds two float32 numbers, 0.25 and 0.75: native code wrote an array over")
+    assert "First suspect is fill() of libfill.so, to which line 4 passes `x`" in said
+    assert "First suspect" not in advice(crashed(run, 0, source, **how))
+
+
+def test_an_index_may_hold_the_numbers_of_an_overwritten_pointer(run: Path) -> None:
+    value = struct.unpack("<Q", struct.pack("<ff", 0.25, 0.75))[0]
+    registers = {"rax": value, "rcx": 0x5581_0000_1000}
+    report = crashed(run, 0, code=128, registers=registers, code_bytes=bytes.fromhex("8b0401"))  # [rcx + rax]
+    assert "which holds two float32 numbers, 0.25 and 0.75, in its index" in summary(report)
+
+
+CLOSED = """class Index:
+    def nearest(self, query):
+        return lib.sample(self.handle, query)
+
+    def close(self):
+        lib.{}(self.handle)
+
+
+index.close()
+"""
+
+
+@pytest.mark.parametrize(
+    ("function", "value", "told"),
+    [
+        ("index_close", 0x7FA7_ED51_2010, True),
+        ("index_size", 0x7FA7_ED51_2010, False),
+        ("index_close", 0x1000_0000, False),
+    ],
+    ids=["closed", "nothing frees", "another number"],
+)
+def test_an_object_that_was_given_back_is_told_by_the_number_that_the_line_passes(
+    function: str, value: int, told: bool, run: Path
+) -> None:
+    file = str(run / "draw.py")
+    addr = 0x7FA7_ED51_2010
+    numbers = (HeldNumber("self.handle", value, PythonFrame("Index.nearest", file, 3), 0),)
+    source = CLOSED.format(function)
+    (run / "draw.py").write_text(source, encoding="utf-8")
+    os.utime(run / "draw.py", (0, 0))
+    report = died(
+        run, addr=addr, stack_of=BY_CTYPES, python=[("Index.nearest", file, 3)], registers={"rax": addr, "rcx": 0},
+        code_bytes=LOAD, numbers=numbers,
+    )  # fmt: skip
+    assert ("the address is what `self.handle` holds" in summary(report)) == told
+    said = "`self.handle`, which line 3 passes, may have been freed before, by Index.close() (line 6: `lib.index_close("
+    assert advice(report).startswith(said) == told
+    assert ("which line 9 calls: use no Index behind that" in advice(report)) == told

@@ -61,7 +61,11 @@ def test_stack_overflow_names_the_native_cycle_depth_and_both_ends(run: Path) ->
 
 @pytest.mark.parametrize(
     ("function", "words"),
-    [("map_next", "Iterators are put around"), ("subtype_dealloc", "An object holds an object"), ("visit", "End the")],
+    [
+        ("map_next", "The interpreter calls itself for each map(), zip()"),
+        ("subtype_dealloc", "The interpreter calls itself for each object that is freed"),
+        ("visit", "visit of python3.11 calls itself: look for something nested"),
+    ],
 )
 def test_recursion_of_the_interpreter_says_what_is_nested(function: str, words: str, run: Path) -> None:
     """The reader's program has no map_next: an object of it is as deep."""

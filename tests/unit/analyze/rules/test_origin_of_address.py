@@ -197,6 +197,19 @@ def test_tensor_beside_what_was_meant_is_not_blamed(base: int, run: Path) -> Non
 
 
 @needs_capstone
+@pytest.mark.parametrize(("base", "named"), [(BASE - 0x800, False), (BASE - 16, True), (BASE + 480, True)])
+def test_loop_that_counts_from_other_memory_did_not_begin_at_a_tensor_on_its_way(
+    base: int, named: bool, run: Path
+) -> None:
+    """What another register points at was only passed: a copy reads one array and writes the other."""
+    registers = {"rax": base, "rbx": (HEAP[1] - base) // 4, "rdi": BASE + 8}
+    code = {"code_bytes": STORE_INDEXED, "error_code": 7}
+    report = faulted(run, Box(pid=101).alloc(BASE, 480), HEAP[1], registers=registers, **code)
+    assert ("tensor of 480 bytes" in summary(report)) == named
+    assert verdict(report)[0] == "out-of-bounds"
+
+
+@needs_capstone
 @pytest.mark.parametrize("ahead", [-1, 0, 1])
 def test_loop_over_rows_is_told_by_its_stride_and_its_counter(ahead: int, run: Path) -> None:
     """Of two storages that registers point at, the equation decides; it stopped one part of a row behind the heap."""
@@ -297,7 +310,7 @@ def test_misaligned_access_at_the_beginning_of_a_page_has_not_run_there(run: Pat
     aligned = bytes.fromhex("c5fd6f02")  # vmovdqa ymm0, ymmword ptr [rdx]
     how: dict[str, Any] = {"registers": {"rdx": HEAP[1] + 6}, "code_bytes": aligned, "code": 0x80}
     report = faulted(run, Box(pid=101).alloc(BASE, 64), HEAP[1] + 6, mappings=[PROGRAM, HEAP, behind], **how)
-    assert verdict(report) == ("unknown", "unknown")
+    assert verdict(report) == ("misaligned-access", "certain")
 
 
 @needs_capstone

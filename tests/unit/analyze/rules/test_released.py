@@ -277,6 +277,48 @@ def test_owner_of_the_memory_decides_how_sure_that_is(
     assert report.verdict is not None and report.verdict.confidence == confidence
 
 
+ENGINE = """class Engine:
+    def weights(self):
+        return torch.from_numpy(as_array(lib.weights(self.handle)))
+
+    def {}(self):
+        lib.engine_free({})
+"""
+
+
+@pytest.mark.parametrize(
+    ("method", "passed", "origin", "told_of"),
+    [
+        ("__del__", "self.handle", "NUMPY", True),
+        ("close", "self.handle", "NUMPY", True),
+        ("other", "self.handle", "NUMPY", False),
+        ("__del__", "handle", "NUMPY", False),
+        ("__del__", "self.handle", "CPU_ALLOCATOR", False),
+    ],
+    ids=["__del__", "close", "another method", "not its own", "memory of torch"],
+)
+def test_the_object_that_made_a_tensor_and_frees_its_memory_is_to_be_kept(
+    tmp_path: Path, method: str, passed: str, origin: str, told_of: bool
+) -> None:
+    """The tensor refers to the array, not to the object of the program behind it."""
+    file = tmp_path / "engine.py"
+    file.write_text(ENGINE.format(method, passed), encoding="utf-8")
+    os.utime(file, (0, 0))  # before the recorded process began
+    box = Box(pid=101).alloc(BASE, BYTES, ("Engine.weights", str(file), 3))
+    maps = [(0x7FFC_0000_0000, 0x7FFC_0000_1000, "rw-p", 0, "[stack]")]
+    job = s.load(tmp_path, box.at(500).crash(addr=BASE + 64, native=s.NATIVE[:1], mappings=maps))
+    snapshot = job.processes[0].snapshot
+    assert snapshot.crash is not None
+    storage = replace(snapshot.storages[0], origin=origin, foreign=origin == "NUMPY")
+    crash = replace(snapshot.crash, hits=(StorageHit("covering", storage),))
+    snapshot = replace(snapshot, storages=StorageTable.of(storage), crash=crash)
+    report = build_report(replace(job, processes=(replace(job.processes[0], snapshot=snapshot),)))
+    assert told(report)[0] == "unmapped-storage"
+    advice = (report.verdict.advice if report.verdict is not None else None) or ""
+    assert advice.startswith("Keep the Engine that made it for as long as the tensor") == told_of
+    assert (f"Engine.{method}() (engine.py:6: `lib.engine_free(self.handle)`) may have freed" in advice) == told_of
+
+
 @pytest.mark.parametrize(
     ("maps", "found", "confidence"),
     [

@@ -1,0 +1,117 @@
+"""An address that C returned, and that ctypes cut to 32 bits: the function's `restype` was not set.
+
+The program holds the number - in a variable or an attribute - and passes it on; the register that C used as a pointer
+has the same 32 bits.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from pytracer._text import shortened
+from pytracer.analyze.address_space.referrers import STATE_REGISTERS
+from pytracer.analyze.evidence.backward_slice import Made, Slice
+from pytracer.analyze.evidence.own_libraries import program_files
+from pytracer.analyze.evidence.passed_memory import called_by_ctypes
+from pytracer.analyze.evidence.program_syntax import names_of_line, variable
+from pytracer.analyze.evidence.variables import program_frames
+from pytracer.analyze.naming import short_file
+from pytracer.analyze.platform.instruction import signed
+from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
+from pytracer.analyze.view import ProcessView
+from pytracer.report.job import PythonFrame
+
+_HALF = 1 << 32
+_LEAST = 1 << 20  # below, a number may be anything
+_NEAR_BYTES = 4096  # where a function begins to read
+_QUOTED = 44
+
+
+@dataclass(frozen=True)
+class CutHandle:
+    """`name` held `value`, which `register` had as a pointer; `function` returned it at `place`, as far as is known."""
+
+    name: str
+    value: int
+    register: str
+    function: str | None
+    place: str | None
+
+    @property
+    def words(self) -> str:
+        """For the headline."""
+        return f"the number {self.value} of `{self.name}` was used as a pointer, which has 64 bits"
+
+    def advice(self, line: str) -> str:
+        """What to set."""
+        if self.function is not None:
+            return (
+                f"Set `{self.function}.restype = ctypes.c_void_p` before {self.place}: without it ctypes takes what "
+                f"the function returns for a C int, and keeps 32 bits of the address, {self.value}, which {line} "
+                "passes. Wrap it in ctypes.c_void_p(...) there, or set argtypes: an int is passed in 32 bits, too."
+            )
+        return (
+            f"Look where `{self.name}`, which {line} passes, was made: where a C function returned it, set its restype "
+            "to ctypes.c_void_p, else ctypes keeps 32 bits of an address. So it is with argtypes where it is passed."
+        )
+
+
+def cut_handle(view: ProcessView) -> CutHandle | None:
+    """None where no register near the fault address has a number of 32 bits that the line passes by ctypes."""
+    crash, place, frame = view.crash, view.place, next(iter(program_frames(view)), None)
+    tree = syntax_tree(view.process.snapshot, frame)
+    if crash is None or place is None or tree is None or frame is None or frame.line is None:
+        return None
+    if not called_by_ctypes(view):
+        return None
+    names = names_of_line(tree, frame.line)
+    held = {
+        item.value % _HALF: item
+        for item in crash.numbers
+        if item.expression in names and _is_half(item.value)
+        if (item.frame.file, item.frame.line) == (frame.file, frame.line)
+    }
+    for register, value in crash.registers.items():
+        found = held.get(value % _HALF)
+        near = register not in STATE_REGISTERS and abs(signed(place.addr - value)) < _NEAR_BYTES
+        if found is not None and near and _is_half(value):
+            made = _made(view, tree, frame.line, found.expression)
+            called = made.node if made is not None and isinstance(made.node, ast.Call) else None
+            if made is None or called is None or not isinstance(called.func, ast.Attribute):
+                return CutHandle(found.expression, found.value, register, None, None)
+            if _has_restype(view, called.func.attr):
+                return None
+            at = PythonFrame(function=None, file=made.spot.file, line=called.lineno)
+            text = shortened(line_text(view.process.snapshot, at) or "", _QUOTED)
+            where = f"line {at.line}" if at.file == frame.file else f"{short_file(at.file)}:{at.line}"
+            function = ast.unparse(called.func)
+            return CutHandle(found.expression, found.value, register, function, f"{where} (`{text}`)")
+    return None
+
+
+def _made(view: ProcessView, tree: ast.Module, line: int, name: str) -> Made | None:
+    search = Slice(view.process.snapshot, program_frames(view))
+    spot = search.spot(0)
+    for node in ast.walk(tree):
+        if variable(node) == name and getattr(node, "lineno", 0) == line and isinstance(node, ast.expr) and spot:
+            return search.made(node, spot, calls=False)
+    return None
+
+
+def _has_restype(view: ProcessView, function: str) -> bool:
+    trees = program_files(view, program_frames(view)).values()
+    set_of = [
+        node.value
+        for tree in trees
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and node.attr == "restype"
+    ]
+    # Of `f.restype` and `getattr(lib, name).restype` the function is not known.
+    return any(not isinstance(item, ast.Attribute) or item.attr == function for item in set_of)
+
+
+def _is_half(value: int) -> bool:
+    """Whether a number fits into 32 bits, or is negative and does."""
+    number = signed(value % (1 << 64))
+    return abs(number) >= _LEAST and -(_HALF >> 1) <= number < _HALF

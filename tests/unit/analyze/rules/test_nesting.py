@@ -1,0 +1,100 @@
+"""What walks through something nested: the line that nests it is named, and no reader is to end torch's recursion."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import scenarios as s
+from tests.support.deaths import PROGRAM, advice, died, verdict
+
+LOW, HIGH = 0x7FFC_0000_0000, 0x7FFC_0080_0000
+STACK = (LOW, HIGH, "rw-p", 0, "[stack]")
+PICKLE = "/usr/lib/python3.11/lib-dynload/_pickle.cpython-311-x86_64-linux-gnu.so"
+PYTHON = (s.PYTHON, "_PyEval_EvalFrameDefault")
+
+
+def advised(run: Path, frames: list[Any], source: str = "f(x)\n", line: int = 1, **how: Any) -> str:
+    file = run / "train.py"
+    file.write_text(source, encoding="utf-8")
+    os.utime(file, (0, 0))  # before the recorded process began
+    how = {"python": [("<module>", str(file), line)], **how}
+    report = died(
+        run, addr=LOW - 8, code=2, stack=(LOW, HIGH), mappings=[PROGRAM, STACK], error_code=6,
+        registers={"rsp": LOW + 16, "trapno": 14}, sp=LOW + 16, stack_of=[*(frames * 100), PYTHON],
+        native_total=90_000, **how,
+    )  # fmt: skip
+    assert verdict(report)[0] == "stack-overflow"
+    return advice(report)
+
+
+@pytest.mark.parametrize(
+    ("image", "function", "says"),
+    [
+        (
+            s.TORCH_CPU,
+            "torch::jit::ParserImpl::parseBaseExp()",
+            "TorchScript's parser calls itself for each level of nes",
+        ),
+        (PICKLE, "save.constprop.0", "pickle calls itself for each object that an object holds"),
+        (
+            PICKLE.replace("pickle", "json"),
+            "encoder_listencode_obj",
+            "json calls itself for each container inside a cont",
+        ),
+        (s.PYTHON, "compiler_visit_expr1", "Python's compiler calls itself for each level of nesting in the source"),
+        (s.PYTHON, "list_richcompare", "The comparison calls itself for each container inside a container"),
+        (
+            "/usr/lib/libxml2.so.2",
+            "xmlParseNode",
+            "xmlParseNode of libxml2.so.2 calls itself: look for something nested",
+        ),
+        (s.VICTIM, "save", "End the recursion of save (libvictim.so)"),
+    ],
+)
+def test_each_walker_says_what_is_nested(image: str, function: str, says: str, run: Path) -> None:
+    """The look-alike at the end is a function of the program's own library, which can be changed."""
+    assert advised(run, [(image, function)]).startswith(says)
+
+
+WRAPS = [
+    ("node = Node(value, node)", True),
+    ("text = '(%s * x)' % text", True),
+    ("text = f'({text} + 1)'", True),
+    ("child.text = op % ((child.text, 2) if two else child.text)", True),
+    ("tree = [tree, leaf]", True),
+    ("data = {'next': data}", True),
+    ("items = map(step, items)", True),
+    ("h = layer(h)", False),
+    ("h = Layer(h)", False),
+    ("n = n + 1", False),
+    ("node = Node(value, other)", False),
+]
+CLASSES = "class Node:\n    pass\nclass Layer(nn.Module):\n    pass\n"
+
+
+@pytest.mark.parametrize(("line", "named"), WRAPS)
+def test_the_line_that_puts_a_variable_around_itself_in_a_loop_is_named(line: str, named: bool, run: Path) -> None:
+    looped = f"{CLASSES}for i in range(n):\n    {line}\npickle.dumps(node)\n"
+    said = advised(run, [(PICKLE, "save")], looped, line=7)
+    assert (f"line 6 (`{line[:20]}" in said) == named
+    assert ("may add one in each round of a loop" in said) == named
+    once = f"{CLASSES}if n:\n    {line}\npickle.dumps(node)\n"
+    assert "round of a loop" not in advised(run, [(PICKLE, "save")], once, line=7)
+
+
+def test_without_such_a_line_what_is_passed_is_named(run: Path) -> None:
+    said = advised(run, [(PICKLE, "save")], "best = search(net)\npickle.dumps(best)\n", line=2)
+    assert "too many in `best` (line 1: `best = search(net)`), which line 2 passes" in said
+
+
+def test_deepcopy_is_pythons_own_recursion(run: Path) -> None:
+    """Of a function of the program's the recursion is to be ended."""
+    deep = [("deepcopy", "/usr/lib/python3.11/copy.py", 146), ("_reconstruct", "/usr/lib/python3.11/copy.py", 271)] * 30
+    said = advised(run, [PYTHON, (s.PYTHON, "object_call")], python=[*deep, ("<module>", str(run / "train.py"), 1)])
+    assert said.startswith("copy.deepcopy() calls itself for each object that an object holds")
+    own = [("visit", str(run / "train.py"), 1)] * 60
+    assert advised(run, [PYTHON, (s.PYTHON, "object_call")], python=own).startswith("End the recursion at train.py:1")
