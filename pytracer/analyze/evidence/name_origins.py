@@ -34,6 +34,7 @@ _NUMBER = re.compile(r"(?<![\w.])-?\d+(?![\w.])")
 _NOT_FINITE = re.compile(r"(?:^|\s)-?(?:nan|inf)$")
 _EMPTY = re.compile(r"^\w+ of 0$|\[(?:\d+, )*0[,\]]")
 _LOOK_UP = re.compile(r"\b(?:Key|Index)Error$")
+USED_UP = ", used up"  # as the recorder writes of an iterator
 _SMALL = 2  # 0 and 1 are in every message and shape
 
 
@@ -115,6 +116,8 @@ def _value_words(value: str) -> str:
     number = re.match(r"\[\] (\w+) (\S+)$", value)
     if number is not None:
         return f"{number[2]} ({number[1]})"
+    if value.endswith(USED_UP):
+        return f"a {value.removesuffix(USED_UP)} object that is used up"
     if value.endswith(" of 0"):
         return f"an empty {value.removesuffix(' of 0')}"
     return f"a {value}" if " of " in value else value
@@ -150,7 +153,7 @@ def _meant(message: str, names: Sequence[str], values: dict[str, str]) -> list[s
             return False
         if value == "None":
             return "None" in message
-        if f"'{value.split(' of ')[0]}' object" in message:
+        if value.endswith(USED_UP) or f"'{value.split(' of ')[0]}' object" in message:
             return True
         return bool(_EMPTY.search(value) or _NOT_FINITE.search(value) or numbers & {*_NUMBER.findall(value)})
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import FrameType
 from typing import Any
 
+from pytracer.record.torch.object_words import kind_words
+
 _MOST_GROUPS = 8
 _MOST_LEVELS = 6
 _SEVERAL = (list, tuple)
@@ -43,22 +45,14 @@ def _samples(frames: list[FrameType]) -> list[dict[str, str]]:
     if not batches:
         return []
     first = batches[-1][0]
-    other = next((n for n, item in enumerate(batches[-1]) if _kind(item) != _kind(first)), None)
-    found = [(f"batch[{n}]", _kind(batches[-1][n])) for n in ((0,) if other is None else (0, other))]
+    other = next((n for n, item in enumerate(batches[-1]) if kind_words(item) != kind_words(first)), None)
+    found = [(f"batch[{n}]", kind_words(batches[-1][n])) for n in ((0,) if other is None else (0, other))]
     place = _place(batches[0][0], [item[0] for item in batches[1:]])
     return [{"name": name, "value": value} for name, value in [*found, ("place", place)] if value]
 
 
 def _is_batch(value: object) -> bool:
     return type(value) in _SEVERAL and len(value) > 0  # type: ignore[arg-type]
-
-
-def _kind(value: object) -> str:
-    kind = type(value)
-    if kind in (list, tuple, dict):
-        return f"{kind.__name__} of {len(value)}"  # type: ignore[arg-type]
-    shape = value.shape if kind.__module__ in ("torch", "numpy") and hasattr(value, "shape") else None
-    return kind.__name__ if shape is None else f"[{', '.join(str(int(size)) for size in shape)}]"
 
 
 def _place(sample: object, parts: list[Any]) -> str:

@@ -105,7 +105,7 @@ def write(box: Core, error: BaseException, trace: TracebackType | None, *, on_it
                 "thread": threading.current_thread().name,
                 "python_stack": _stack(trace),
                 "context": [_handled(item) for item in _contexts(error)],
-                "variables": _variables(trace),
+                "variables": [*_variables(trace), *_gradients(error, trace)],
                 **_near_names(error, trace),
                 **_remote_traceback(error),
                 **({"on_its_way": on_its_way} if on_its_way else {}),
@@ -122,6 +122,15 @@ def _variables(trace: TracebackType | None) -> list[dict[str, str]]:
 
         return variables_of(trace)
     except Exception:  # an object that is not what its type says
+        return []
+
+
+def _gradients(error: BaseException, trace: TracebackType | None) -> list[dict[str, str]]:
+    try:
+        from pytracer.record.torch.gradient_state import gradient_state
+
+        return gradient_state(error, trace)
+    except Exception:  # torch itself may have failed to import
         return []
 
 

@@ -21,6 +21,7 @@ from pytracer.analyze.evidence.failing.calls import (
     values_to_unpack,
     wrong_kind,
 )
+from pytracer.analyze.evidence.failing.consumed import nothing_left
 from pytracer.analyze.evidence.failing.dtypes import types_that_differ
 from pytracer.analyze.evidence.failing.empties import nothing_there
 from pytracer.analyze.evidence.failing.equations import unequal_letters
@@ -63,6 +64,7 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     values_to_unpack,
     no_length,
     wrong_kind,
+    nothing_left,
     called_in_order,
     plain_layers,
     endless_lookup,

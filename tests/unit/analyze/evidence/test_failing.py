@@ -13,6 +13,7 @@ import pytest
 
 from pytracer.analyze.evidence.failing.explained import Explanation, explained
 from pytracer.record.torch.frame_variables import failing_columns, outer_variables, variables_of
+from pytracer.record.torch.gradient_state import gradient_state
 from pytracer.record.torch.near_names import near_names
 from pytracer.report.job import ExceptionReport, NearNamesReport, OuterFrameReport, PythonFrame, VariableReport
 
@@ -30,6 +31,8 @@ def of_program(folder: Path, source: str) -> str | None:
         exec(compile(file.read_text(encoding="utf-8"), str(file), "exec"), names)  # noqa: S102
     except Exception as error:
         return _explained(error)
+    finally:
+        torch.set_grad_enabled(True)
     raise AssertionError("the program did not fail")
 
 
@@ -39,10 +42,11 @@ def _explained(error: Exception) -> str | None:
     trace = trace.tb_next  # without the test's own frame
     frames = traceback.extract_tb(trace)[::-1]
     stack = [PythonFrame(function=item.name, file=item.filename, line=item.lineno) for item in frames]
+    held = [*variables_of(trace), *gradient_state(error, trace)]
     report = ExceptionReport(
         type=type(error).__name__,
         message=str(error),
-        variables=[VariableReport(name=item["name"], value=item["value"]) for item in variables_of(trace)],
+        variables=[VariableReport(name=item["name"], value=item["value"]) for item in held],
         columns=failing_columns(trace) or None,
         outer=[_outer(item) for item in outer_variables(trace)],
         near=[NearNamesReport(**item) for item in near_names(error, trace)],  # type: ignore[arg-type]
