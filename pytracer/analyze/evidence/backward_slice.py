@@ -19,6 +19,7 @@ from pytracer.analyze.evidence.program_syntax import (
     called_name,
     class_around,
     own_nodes,
+    registered,
     scope_of,
     variable,
 )
@@ -306,7 +307,7 @@ class Slice:
                     owner, names = self._class_of(func, spot), _MADE_ON_CALL
             else:
                 owner, names = self._class_of(func.value, spot), (func.attr,)
-        elif isinstance(func, ast.Name):
+        elif isinstance(func, (ast.Name, ast.Call)):  # `Net()(x)`
             owner = self._class_of(func, spot)
         method = _method(owner[0], names) if owner is not None and isinstance(owner[0], ast.ClassDef) else None
         return (method, owner[1]) if method is not None and owner is not None else None
@@ -408,6 +409,8 @@ def _bindings(scope: ast.AST, name: str) -> Iterator[tuple[int, ast.AST | None, 
         elif isinstance(node, (ast.For, ast.AsyncFor, ast.AugAssign)):
             if any(_is(item, name) for item in ast.walk(node.target)):
                 yield node.lineno, None, None
+        elif (held := registered(node)) is not None and held[0] == name and isinstance(node, ast.Call):
+            yield node.lineno, held[1], None
         elif isinstance(node, ast.withitem) and node.optional_vars is not None and _holds(node.optional_vars, name):
             yield node.optional_vars.lineno, None, None
 

@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from pytracer.analyze.evidence.failing.asked import more_than_there_is
 from pytracer.analyze.evidence.failing.calls import (
     arguments_that_differ,
     endless_lookup,
@@ -28,10 +29,11 @@ from pytracer.analyze.evidence.failing.equations import unequal_letters
 from pytracer.analyze.evidence.failing.expected import expected_size
 from pytracer.analyze.evidence.failing.files import missing_file
 from pytracer.analyze.evidence.failing.graphs import autograd_line
-from pytracer.analyze.evidence.failing.line import FailingLine, failing_line, names_in
+from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
 from pytracer.analyze.evidence.failing.lookups import missing_attribute, missing_key, unexpected_keyword
 from pytracer.analyze.evidence.failing.nones import none_sample, none_value
 from pytracer.analyze.evidence.failing.not_finite import first_not_finite
+from pytracer.analyze.evidence.failing.operands import involved as involved_operands
 from pytracer.analyze.evidence.failing.order import called_in_order
 from pytracer.analyze.evidence.failing.samples import empty_sequence, not_json, unequal_samples
 from pytracer.analyze.evidence.failing.settings import refused_setting
@@ -46,7 +48,6 @@ from pytracer.analyze.evidence.failing.states import (
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import ExceptionReport, PythonFrame
 
-_MOST_INVOLVED = 3
 _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     environment_variable,
     loaded_state,
@@ -77,6 +78,7 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     nothing_there,
     index_of_list,
     sizes_that_differ,
+    more_than_there_is,
     unequal_letters,
     expected_size,
     types_that_differ,
@@ -120,19 +122,10 @@ def explained(
 def involved(snapshot: Snapshot, exception: ExceptionReport | None, stack: Sequence[PythonFrame]) -> str | None:
     """What the failing expression works on, each with its value and the line that made it; None for none, or many."""
     at = failing_line(snapshot, exception, stack)
-    if at is None or at.node is None:
-        return None
     try:
-        names = [name for name in names_in(at.node) if name in at.values]
-        told = [f"`{name}`, {at.values[name]}{at.came(name)}" for name in names]
+        return involved_operands(at) if at is not None else None
     except Exception:  # as above; what is said otherwise is enough
         return None
-    if not 0 < len(told) <= _MOST_INVOLVED:
-        return None
-    return (
-        f"Line {at.line} works on {', and on '.join(told)}: find which of them is not what the message asks for, and "
-        "correct it where it is made."
-    )
 
 
 def _first(at: FailingLine, dataset: str | None) -> str | None:

@@ -6,7 +6,7 @@ import ast
 import re
 
 from pytracer.analyze.evidence.failing.line import FailingLine, names_in, source
-from pytracer.analyze.evidence.program_syntax import called_name, own_nodes, variable
+from pytracer.analyze.evidence.program_syntax import bound_value, called_name, function_named, own_nodes, variable
 
 _NO_GRAPH = "does not require grad and does not have a grad_fn"
 _TWICE = "backward through the graph a second time"
@@ -14,6 +14,7 @@ _IN_PLACE = "modified by an inplace operation"
 _CUTS = re.compile(
     r"requires_grad_?\s*(?:=|\()\s*\(?False|no_grad\(|inference_mode|\.detach\(|\.item\(|\.numpy\(|torch\.tensor\(|\.data\b|argmax\("
 )
+_HOOK = re.compile(r"hook '([\w.]+)' has changed the (?:size|type) of value")
 _WEIGHT = re.compile(r"output 0 of (?:T|AsStrided|Transpose|Permute|Accumulate)(?:Backward0|Grad)?,")
 _FREEZES = re.compile(r"requires_grad_?\s*(?:=|\()\s*\(?False")
 _NONE_TRAINED = re.compile(r"0 of ([1-9]\d*) require a gradient$")
@@ -34,7 +35,27 @@ def autograd_line(at: FailingLine) -> str | None:
         return _carried(at)
     if _IN_PLACE in at.message:
         return _changed(at)
-    return None
+    hook = _HOOK.search(at.message)
+    return _returned(at, hook[1]) if hook is not None else None
+
+
+def _returned(at: FailingLine, name: str) -> str | None:
+    """What a hook of the program returns in place of a gradient."""
+    plain = name.rpartition(".")[2]
+    own = function_named(at.tree, plain)
+    returns = (
+        [item for item in own_nodes(own) if isinstance(item, ast.Return) and item.value] if own is not None else []
+    )
+    if own is None or len(returns) != 1 or returns[0].value is None:
+        return None
+    value = returns[0].value
+    bound = bound_value(own, variable(value) or "", returns[0].lineno)
+    made = f" (line {bound[0]}: `{source(bound[1])}`)" if bound is not None and bound[1] is not None else ""
+    return (
+        f"{plain}() (line {own.lineno}) returns `{source(value)}`{made} at line {returns[0].lineno}, and what a hook "
+        "returns replaces the gradient, which must keep its shape and type. Return nothing from a hook that only "
+        "looks, or a tensor like the gradient that it is given."
+    )
 
 
 def _statements(tree: ast.Module) -> list[ast.stmt]:

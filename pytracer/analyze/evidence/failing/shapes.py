@@ -46,6 +46,7 @@ _EXPANDED = re.compile(
     r"expanded size of the tensor \((\d+)\) must match the existing size \((\d+)\) at non-singleton dimension (\d+)"
 )
 _NO_DIMENSION = re.compile(r"Dimension out of range \(expected to be in range of \[-?\d+, (-?\d+)\], but got (-?\d+)\)")
+_LAYERS = 4
 _NEAR = 3  # what rounding at a pooling layer leaves
 
 
@@ -153,13 +154,13 @@ def _unequal(at: FailingLine, found: re.Match[str]) -> str | None:
     if len(fixed) == 1 and isinstance(both[fixed[0]], ast.Attribute):
         size = (first, second)[fixed[0]]
         return (
-            f"{unequal}{made[fixed[0]]}, made for {size}{_made_for(at, both[fixed[0]], size)}: cut or pad the input "
+            f"{unequal}{made[fixed[0]]}, made for {size}{made_for(at, both[fixed[0]], size)}: cut or pad the input "
             f"to {size}, or make it for {(second, first)[fixed[0]]} and slice it to the input (`[:, :n]`)."
         )
     return f"{unequal}{made[0]}{made[1]}. Only a dimension of 1 is broadcast: correct the one that has the wrong size."
 
 
-def _made_for(at: FailingLine, node: ast.AST, made_for: int) -> str:
+def made_for(at: FailingLine, node: ast.AST, made_for: int) -> str:
     """The constants that the shape of a table was computed from."""
     found = at.made(node, calls=False)
     if found is None:
@@ -244,7 +245,7 @@ def _expanded(at: FailingLine, found: re.Match[str]) -> str | None:
         return None
     name = variable(owner)
     table = f"`{source(owner)}` {shape.words}{at.came(name or '')}"
-    has = f"Dimension {last} of {table} is {size}{_made_for(at, owner, size)}"
+    has = f"Dimension {last} of {table} is {size}{made_for(at, owner, size)}"
     asks = call.args[place] if called_name(call) == "expand" and place < len(call.args) else call.args[0]
     by = f"`{source(asks)}`{at.came(variable(asks) or '')}"
     return (
@@ -500,7 +501,7 @@ def _label(at: FailingLine, label: int) -> str | None:
     if output is None or classes is None:
         return None
     values = _VALUES.search(at.values[goal]) if goal is not None else None
-    counted = _last_layer(at, output)
+    counted = last_layer(at, output)
     has = f"`{output}`{counted} has {classes} classes, 0 to {classes - 1}, and the target has {label}"
     if goal is not None and values is not None:
         told = f"`{goal}`{at.came(goal)} is {values[1]} to {values[2]}"
@@ -513,15 +514,22 @@ def _label(at: FailingLine, label: int) -> str | None:
     return f"{has}: give the last layer {label + 1} outputs, or map the labels to 0 .. {classes - 1}."
 
 
-def _last_layer(at: FailingLine, output: str) -> str:
-    """`` (line 26: `model = nn.Linear(8, classes)`) ``, of what gave the output."""
-    made = at.made(output, calls=False)
-    call = made.node if made is not None else None
-    if made is None or not isinstance(call, ast.Call):
-        return ""
-    found = at.slice.made(call.func, made.spot, calls=True)
-    plain = isinstance(found.node, ast.Call) and re.match(r"(?:torch\.)?nn\.Linear\(", ast.unparse(found.node))
-    return f" ({at.shown(found)})" if plain else ""
+def last_layer(at: FailingLine, output: str) -> str:
+    """`` (line 26: `model = nn.Linear(8, classes)`) ``, of what gave the output; of nn.Sequential its last layer."""
+    found = at.made(output)
+    for _ in range(_LAYERS):
+        node = found.node if found is not None else None
+        if found is None or not isinstance(node, ast.Call):
+            return ""
+        if re.match(r"(?:torch\.)?nn\.Linear\(", ast.unparse(node)):
+            return f" ({at.shown(found)})"
+        inner = node.func
+        if called_name(node) == "Sequential":
+            if not node.args or isinstance(node.args[-1], ast.Starred):
+                return ""
+            inner = node.args[-1]
+        found = at.slice.made(inner, found.spot, calls=True)
+    return ""
 
 
 def _read(at: FailingLine) -> list[str]:

@@ -300,7 +300,9 @@ def _by_message(
     raised = first if first is not None else view.exception
     stack = view.exception_stack if first is None else []
     own = text if stack and stack[0] == frame else None  # below a function of a library its line looks nothing up
-    known = exception_advice(raised.type, raised.message, place, own) if raised is not None else None
+    known = None
+    if raised is not None:
+        known = exception_advice(raised.type, raised.message, place, own, general=given is None)
     return (
         known
         or given
