@@ -1,4 +1,4 @@
-"""More items, or other parts, than a tensor has: topk(), split()."""
+"""Values that a call cannot take: more items or other parts than a tensor has, parameters out of their range."""
 
 from __future__ import annotations
 
@@ -16,6 +16,17 @@ _PARTS = re.compile(
     r"split_sizes to sum exactly to (\d+) \(input tensor's size at dimension (-?\d+)\), "
     r"but got split_sizes=\[([\d, ]*)\]"
 )
+
+_CONSTRAINT = re.compile(
+    r"^Expected parameter (\w+) \(\w+ of shape [^)]*\)\) of distribution (\w+)\(.*?"
+    r"to satisfy the constraint (\w+)\(([^)]*)\), but found invalid values:(.*)", re.DOTALL
+)  # fmt: skip
+_BOUND = {
+    "GreaterThan": "F.softplus(x) + 1e-4, or exp() of its logarithm",
+    "GreaterThanEq": "F.softplus(x), or a clamp(min=...)",
+    "Interval": "torch.sigmoid(x), or pass logits= instead of probs=",
+    "Simplex": "torch.softmax(x, -1), or pass logits= instead of probs=",
+}
 
 
 def more_than_there_is(at: FailingLine) -> str | None:
@@ -75,4 +86,22 @@ def _other_sum(at: FailingLine, found: re.Match[str]) -> str | None:
         f"`{name}` {shape.words}{made} has {size} in dimension {place % len(shape.sizes)}, and {asked} the parts "
         f"{found[3]}, {sum(parts)} in all, {abs(sum(parts) - size)} too {'many' if sum(parts) > size else 'few'}: make "
         "both from one list of sizes (`sum(sizes)` outputs)."
+    )
+
+
+def out_of_constraint(at: FailingLine) -> str | None:
+    """A distribution's parameter that nothing bounds; NaN has causes of its own."""
+    found, call = _CONSTRAINT.search(at.message), at.only(ast.Call)
+    if found is None or call is None or re.search(r"\b(?:nan|inf)\b", found[5]) or found[3] not in _BOUND:
+        return None
+    named = next((item.value for item in call.keywords if item.arg == found[1]), None)
+    places = {"loc": 0, "scale": 1, "probs": 0, "rate": 0, "concentration": 0, "low": 0, "high": 1}
+    place = places.get(found[1], len(call.args))
+    given = named if named is not None else call.args[place] if place < len(call.args) else None
+    if given is None:
+        return None
+    made = last_layer(at, source(given)) or whence(at, given)
+    return (
+        f"`{source(given)}`{made} is {found[1]}= of {found[2]}, which must satisfy {found[3]}({found[4]}), and has "
+        f"values that do not: bound it where it is made, by {_BOUND[found[3]]}."
     )

@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from pytracer.analyze.evidence.failing.asked import more_than_there_is
+from pytracer.analyze.evidence.failing.asked import more_than_there_is, out_of_constraint
 from pytracer.analyze.evidence.failing.calls import (
     arguments_that_differ,
     endless_lookup,
@@ -29,7 +29,10 @@ from pytracer.analyze.evidence.failing.equations import unequal_letters
 from pytracer.analyze.evidence.failing.expected import expected_size
 from pytracer.analyze.evidence.failing.files import missing_file
 from pytracer.analyze.evidence.failing.graphs import autograd_line
+from pytracer.analyze.evidence.failing.joined import joined_sizes
+from pytracer.analyze.evidence.failing.library_checks import refused_argument, schedule_too_short
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
+from pytracer.analyze.evidence.failing.loaders import last_batch_of_one
 from pytracer.analyze.evidence.failing.lookups import missing_attribute, missing_key, unexpected_keyword
 from pytracer.analyze.evidence.failing.nones import none_sample, none_value
 from pytracer.analyze.evidence.failing.not_finite import first_not_finite
@@ -74,15 +77,19 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     refused_setting,
     empty_sequence,
     not_json,
+    out_of_constraint,
     first_not_finite,
     nothing_there,
     index_of_list,
+    last_batch_of_one,
+    joined_sizes,
     sizes_that_differ,
     more_than_there_is,
     unequal_letters,
     expected_size,
     types_that_differ,
     autograd_line,
+    schedule_too_short,
 )
 
 
@@ -123,7 +130,7 @@ def involved(snapshot: Snapshot, exception: ExceptionReport | None, stack: Seque
     """What the failing expression works on, each with its value and the line that made it; None for none, or many."""
     at = failing_line(snapshot, exception, stack)
     try:
-        return involved_operands(at) if at is not None else None
+        return refused_argument(at) or involved_operands(at) if at is not None else None
     except Exception:  # as above; what is said otherwise is enough
         return None
 

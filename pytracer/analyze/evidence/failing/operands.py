@@ -37,7 +37,7 @@ def involved(at: FailingLine) -> str | None:
         return None
     words = ", and on ".join(f"`{item.text}`, {item.value}{item.came}" for item in told)
     numbers = _of_message(at, told)
-    if len(numbers) == _PAIR and len({item.text for item, _, _ in numbers}) == _PAIR:
+    if len(numbers) == _PAIR and len({item.text for item, _ in numbers}) == _PAIR:
         return f"Line {at.line} works on {words}: {_unequal(at, numbers)}"
     if len(told) == 1 and told[0].computed:
         return _refused(at, told[0])
@@ -119,20 +119,20 @@ def _value(at: FailingLine, node: ast.expr) -> str | None:
     return f"{number:.6g}" if isinstance(number, float) else str(number) if number is not None else None
 
 
-def _of_message(at: FailingLine, told: list[_Operand]) -> list[tuple[_Operand, int, int]]:
-    """Numbers of the message that are a size of one operand only: with that, and the dimension."""
+def _of_message(at: FailingLine, told: list[_Operand]) -> list[tuple[_Operand, int]]:
+    """Numbers of the message that are a size of one operand only, with that."""
     found = []
     for number in dict.fromkeys(int(text) for text in _INTEGER.findall(at.message)):
         shapes = [(item, shape) for item in told if (shape := shape_of(item.value)) is not None]
-        having = [(item, shape.sizes.index(number)) for item, shape in shapes if number in shape.sizes]
+        having = [item for item, shape in shapes if number in shape.sizes]
         if number >= _SMALL and len(having) == 1:
-            found.append((having[0][0], number, having[0][1]))
+            found.append((having[0], number))
     return found
 
 
-def _unequal(at: FailingLine, numbers: list[tuple[_Operand, int, int]]) -> str:
-    parts = []
-    for item, number, place in numbers:
-        by = made_for(at, item.node, number)
-        parts.append(f"the {number} of the message is dimension {place} of `{item.text}`{by}")
-    return f"{parts[0]}, and {parts[1]}. Make both from one number."
+def _unequal(at: FailingLine, numbers: list[tuple[_Operand, int]]) -> str:
+    one, other = (f"`{item.text}`{made_for(at, item.node, number)}" for item, number in numbers)
+    return (
+        f"the {numbers[0][1]} of the message is a size of {one}, and the {numbers[1][1]} one of {other}. Correct the "
+        "one that is not meant."
+    )

@@ -16,10 +16,6 @@ _MATRICES = re.compile(r"mat1 and mat2 shapes cannot be multiplied \((\d+)x(\d+)
 _UNEQUAL = re.compile(
     r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\) at non-singleton dimension (-?\d+)"
 )
-_CAT = re.compile(
-    r"Sizes of tensors must match except in dimension (\d+)\. "
-    r"Expected size (\d+) but got size (\d+) for tensor number (\d+)"
-)
 _VIEW = re.compile(r"shape '\[([-\d, ]*)\]' is invalid for input of size (\d+)")
 _PAIR = re.compile(
     r"[Tt]arget size \(torch\.Size\((\[[\d, ]*\])\)\) "
@@ -47,7 +43,6 @@ _EXPANDED = re.compile(
 )
 _NO_DIMENSION = re.compile(r"Dimension out of range \(expected to be in range of \[-?\d+, (-?\d+)\], but got (-?\d+)\)")
 _LAYERS = 4
-_NEAR = 3  # what rounding at a pooling layer leaves
 
 
 def sizes_that_differ(at: FailingLine) -> str | None:
@@ -88,10 +83,10 @@ def _matrices(at: FailingLine, found: re.Match[str]) -> str | None:
     left, right = source(both[0]), source(both[1])
     one = f"`{left}` has {inner} columns and `{right}` {expected} rows, which must be equal"
     if inner == columns:
-        return f"{one}: `{right}` is transposed, write `{right}.T` at line {at.line}{_made(at, both[1])}."
+        return f"{one}: `{right}` is transposed, write `{right}.T` at line {at.line}{made_words(at, both[1])}."
     if rows == expected:
-        return f"{one}: `{left}` is transposed, write `{left}.T` at line {at.line}{_made(at, both[0])}."
-    return f"{one}{_made(at, both[0])}{_made(at, both[1])}. Change the one that was made with the wrong size."
+        return f"{one}: `{left}` is transposed, write `{left}.T` at line {at.line}{made_words(at, both[0])}."
+    return f"{one}{made_words(at, both[0])}{made_words(at, both[1])}. Change the one that was made with the wrong size."
 
 
 def _made_from(at: FailingLine, node: ast.AST) -> tuple[str, Origin] | None:
@@ -102,7 +97,8 @@ def _made_from(at: FailingLine, node: ast.AST) -> tuple[str, Origin] | None:
     return (name, origin) if name is not None and origin is not None else None
 
 
-def _made(at: FailingLine, node: ast.AST) -> str:
+def made_words(at: FailingLine, node: ast.AST) -> str:
+    """``; `x` is from line 3: `x = f()` ``, or nothing."""
     found = _made_from(at, node)
     return f"; `{found[0]}` is from {found[1].place}: `{found[1].text}`" if found is not None else ""
 
@@ -146,7 +142,7 @@ def _unequal(at: FailingLine, found: re.Match[str]) -> str | None:
     missing = _missing_dimension(one, other, left, right)
     if missing is not None:
         return missing
-    made = [_made(at, item) for item in both]
+    made = [made_words(at, item) for item in both]
     place = dimension % max(len(one.sizes), len(other.sizes))
     unequal = f"Dimension {place} is {first} in {left} {one.words} and {second} in {right} {other.words}"
     origins = [_made_from(at, item) for item in both]
@@ -268,30 +264,6 @@ def _missing_dimension(one: Shape, other: Shape, left: str, right: str) -> str |
                 f"`{name.strip('`')}.unsqueeze({place})`."
             )
     return None
-
-
-def _joined(at: FailingLine, found: re.Match[str]) -> str | None:
-    along, first, second, number = (int(item) for item in found.groups())
-    lists = (
-        [item for item in ast.walk(at.node) if isinstance(item, (ast.List, ast.Tuple))] if at.node is not None else []
-    )
-    if len(lists) != 1 or number >= len(lists[0].elts):
-        return None
-    left, right = lists[0].elts[0], lists[0].elts[number]
-    one, other = at.shape(left), at.shape(right)
-    if one is None or other is None:
-        return None
-    differ = [
-        n for n, pair in enumerate(zip(one.sizes, other.sizes, strict=False)) if pair[0] != pair[1] and n != along
-    ]
-    names = f"`{source(left)}` {one.words} and `{source(right)}` {other.words}"
-    place = f"dimension {differ[0]}" if len(differ) == 1 else f"dimensions {', '.join(map(str, differ))}"
-    if 0 < abs(first - second) <= _NEAR and len(one.sizes) > 2:
-        return (
-            f"{names} differ in {place} ({first} and {second}): halving an odd size and doubling it again loses one. "
-            "Pad or crop one to the other (F.interpolate(x, size=...), F.pad), or use input sizes that divide evenly."
-        )
-    return f"{names} differ in {place}, and only dimension {along} may{_made(at, left)}{_made(at, right)}."
 
 
 def _viewed(at: FailingLine, found: re.Match[str]) -> str | None:
@@ -582,7 +554,6 @@ def _masked(at: FailingLine, found: re.Match[str]) -> str | None:
 _EXPLAINED: tuple[tuple[re.Pattern[str], Callable[[FailingLine, re.Match[str]], str | None]], ...] = (
     (_MATRICES, _matrices),
     (_UNEQUAL, _unequal),
-    (_CAT, _joined),
     (_VIEW, _viewed),
     (_PAIR, _pair),
     (_BATCH, _batches),

@@ -55,6 +55,7 @@ _SAMPLE = (
     "num_workers=0 under a debugger."
 )
 _NUMBER = "with sample {0}: `dataset[{0}]` in one process repeats it."
+_WORKER = re.compile(r"DataLoader worker process (\d+)$")
 _QUOTED = 80  # characters of a line of the program
 _ENFORCE = re.compile(r"^\[enforce fail at [\w./]+:\d+\] [^.]{0,40}\. ")  # of torch's allocator
 
@@ -141,11 +142,13 @@ def _raiser(job: JobView, view: ProcessView, first: Reraised | None) -> _Raiser 
         return None
     if first is None:
         return _Raiser(view.process.snapshot, exception, view.exception_stack)
-    own = view.process.snapshot
+    own, number = view.process.snapshot, _WORKER.search(first.where)
     for worker in job.views:
         theirs = worker.process.snapshot
         if worker.process.role != "dataloader-worker" or (theirs.boot_id, theirs.ppid) != (own.boot_id, own.pid):
             continue
+        if number is not None and theirs.worker is not None and theirs.worker.worker_id not in (None, int(number[1])):
+            continue  # another one fails at the same line with a sample of its own
         for fact in theirs.recorded(UncaughtException):
             report = exception_report(fact.data)
             frames = report.python_stack or []
