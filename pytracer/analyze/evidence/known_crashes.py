@@ -110,6 +110,8 @@ def _was_so(facts: Facts, view: ProcessView) -> bool:
         return False
     if facts.finalizing is not None and facts.finalizing != _finalizing(view):
         return False
+    if facts.gradients_off is not None and facts.gradients_off != _gradients_off(view):
+        return False
     variables = snapshot.environment
     return all(re.search(value, variables.get(name, "")) for name, value in facts.environment.items())
 
@@ -122,6 +124,11 @@ def _process_group(process: Process) -> str | None:
     if snapshot.groups or snapshot.collectives or (snapshot.rank is not None and snapshot.rank.backend):
         return "present"
     return "none" if snapshot.versions.torch else None
+
+
+def _gradients_off(view: ProcessView) -> bool:
+    variables = (view.exception.variables or ()) if view.exception is not None else ()
+    return any(item.name == "torch.is_grad_enabled()" and item.value == "False" for item in variables)
 
 
 def _finalizing(view: ProcessView) -> bool:

@@ -9,6 +9,7 @@ import ast
 from collections.abc import Iterator, Sequence
 
 _FILLS = frozenset({"append", "extend", "add", "update", "insert", "setdefault", "appendleft", "put"})
+_REGISTERS = frozenset({"register_buffer", "register_parameter", "register_module", "add_module"})
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 Scope = Function | ast.Module
@@ -155,7 +156,11 @@ def binding(tree: ast.Module, scope: Scope, name: str, line: int) -> tuple[int, 
         return _attribute(tree, scope, name)
     bound = lines_that_bind(scope, name)
     if not bound and not is_parameter(scope, name):
-        scope, bound = tree, lines_that_bind(tree, name)
+        if any(isinstance(item, ast.Global) and name in item.names for item in ast.walk(tree)):
+            return None  # a function may have set it
+        inside, scope, bound = scope, tree, lines_that_bind(tree, name)
+        if inside is not tree and len(bound) > 1:
+            return None  # which of them the function met is not known
     if not bound:
         return None
     above = [item for item in bound if item[0] < line]
@@ -244,8 +249,25 @@ def _attribute(tree: ast.Module, scope: Scope, name: str) -> tuple[int, str | No
     return (later[0], None) if len(later) == 1 else None
 
 
+def registered(node: ast.AST) -> tuple[str, ast.expr] | None:
+    """`self.mask` and its value, of `self.register_buffer("mask", value)` and `setattr(self, "mask", value)`."""
+    if not isinstance(node, ast.Call):
+        return None
+    if isinstance(node.func, ast.Attribute) and variable(node.func) is not None and node.func.attr in _REGISTERS:
+        given = node.args
+    elif called_name(node) == "setattr" and node.args and variable(node.args[0]) == "self":
+        given = node.args[1:]
+    else:
+        return None
+    name = given[0].value if given and isinstance(given[0], ast.Constant) else None
+    return (f"self.{name}", given[1]) if isinstance(name, str) and len(given) > 1 else None
+
+
 def _lines_that_set(method: ast.AST, name: str) -> Iterator[int]:
     for node in ast.walk(method):
+        held = registered(node)
+        if held is not None and held[0] == name and isinstance(node, ast.Call):
+            yield node.lineno
         if isinstance(node, ast.Assign):
             targets = node.targets
         elif isinstance(node, ast.AnnAssign) and node.value is not None:

@@ -22,6 +22,7 @@ _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 class ExceptionEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`type`: names without modules; `message`: a regular expression, whose groups `advice` may name.
 
+    `general`: it knows no more than what several messages have in common; operands with their values say more.
     `source`: a regular expression for the text of the program's line; an entry with one needs that text.
     """
 
@@ -30,6 +31,7 @@ class ExceptionEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     type: tuple[str, ...] = ()
     message: str | None = None
     source: str | None = None
+    general: bool = False
     source_example: str = ""
 
 
@@ -43,7 +45,9 @@ def exception_entries() -> tuple[ExceptionEntry, ...]:
     return msgspec.toml.decode(_FILE.read_bytes(), type=_File).advice
 
 
-def exception_advice(kind: str | None, message: str | None, line: str, source: str | None = None) -> str | None:
+def exception_advice(
+    kind: str | None, message: str | None, line: str, source: str | None = None, *, general: bool = True
+) -> str | None:
     """The advice of the first entry that matches.
 
     Args:
@@ -51,6 +55,7 @@ def exception_advice(kind: str | None, message: str | None, line: str, source: s
         message: Its message.
         line: What its line in the program is called.
         source: The text of that line, if it is known.
+        general: Also an entry that is only general; without it, None where the first is one.
     """
     name, text = re.split(r"\.|::", kind or "")[-1], (message or "")[:_MESSAGE_CHARACTERS]
     for entry in exception_entries():
@@ -60,6 +65,8 @@ def exception_advice(kind: str | None, message: str | None, line: str, source: s
             continue
         found = re.search(entry.message, text) if entry.message is not None else None
         if found is not None or entry.message is None:
+            if entry.general and not general:
+                return None
             return _filled(entry.advice, {**(found.groupdict() if found is not None else {}), "line": line})
     return None
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 from types import FrameType
 from typing import Any
 
+from pytracer.record.torch.object_words import kind_words
+
 _MOST_GROUPS = 8
 _MOST_LEVELS = 6
+_NEAR_COPY = 3  # frames below copy.deepcopy() that may be torch's
+_PATH_CHARACTERS = 60
 _SEVERAL = (list, tuple)
 
 
@@ -19,7 +23,20 @@ def compared(frames: list[FrameType]) -> list[dict[str, str]]:
         return _groups(frames[-1])
     if code.co_filename.endswith("torch/utils/data/_utils/collate.py"):
         return _samples([item for item in frames if item.f_code.co_filename == code.co_filename])
-    return []
+    return _copied(frames)
+
+
+def _copied(frames: list[FrameType]) -> list[dict[str, str]]:
+    """Of copy.deepcopy(), the innermost keys and attributes that are texts, and the class that has the last one."""
+    own = [item for item in frames if item.f_code.co_filename.endswith("/copy.py")]
+    keys = [item.f_locals.get("key") for item in own if item.f_code.co_name == "_deepcopy_dict"]
+    made = [item.f_locals.get("x") for item in own if item.f_code.co_name == "deepcopy"]
+    owners = [type(item).__name__ for item in made if type(item) not in (dict, list, tuple) and item is not None]
+    if not keys or type(keys[-1]) is not str or not own or frames.index(own[-1]) < len(frames) - _NEAR_COPY:
+        return []
+    path = ".".join(key for key in keys if type(key) is str)
+    told = [("copied", path[:_PATH_CHARACTERS]), ("copied of", owners[0] if owners else "")]
+    return [{"name": name, "value": value} for name, value in told if value]
 
 
 def _groups(frame: FrameType) -> list[dict[str, str]]:
@@ -43,22 +60,14 @@ def _samples(frames: list[FrameType]) -> list[dict[str, str]]:
     if not batches:
         return []
     first = batches[-1][0]
-    other = next((n for n, item in enumerate(batches[-1]) if _kind(item) != _kind(first)), None)
-    found = [(f"batch[{n}]", _kind(batches[-1][n])) for n in ((0,) if other is None else (0, other))]
+    other = next((n for n, item in enumerate(batches[-1]) if kind_words(item) != kind_words(first)), None)
+    found = [(f"batch[{n}]", kind_words(batches[-1][n])) for n in ((0,) if other is None else (0, other))]
     place = _place(batches[0][0], [item[0] for item in batches[1:]])
     return [{"name": name, "value": value} for name, value in [*found, ("place", place)] if value]
 
 
 def _is_batch(value: object) -> bool:
     return type(value) in _SEVERAL and len(value) > 0  # type: ignore[arg-type]
-
-
-def _kind(value: object) -> str:
-    kind = type(value)
-    if kind in (list, tuple, dict):
-        return f"{kind.__name__} of {len(value)}"  # type: ignore[arg-type]
-    shape = value.shape if kind.__module__ in ("torch", "numpy") and hasattr(value, "shape") else None
-    return kind.__name__ if shape is None else f"[{', '.join(str(int(size)) for size in shape)}]"
 
 
 def _place(sample: object, parts: list[Any]) -> str:

@@ -13,12 +13,13 @@ import math
 import re
 import sys
 from collections.abc import Iterator
-from types import FrameType, FunctionType, GeneratorType, ModuleType, TracebackType
+from types import FrameType, FunctionType, ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 from pytracer.record.config import records_values
 from pytracer.record.torch.compared import compared
 from pytracer.record.torch.near_names import TABLES, attributes_of
+from pytracer.record.torch.object_words import iterator_words, loader_words, unequal_items
 from pytracer.record.torch.tensor_numbers import numbers_of
 
 if TYPE_CHECKING:
@@ -32,17 +33,17 @@ _DIMENSIONS = 8
 _LARGEST = 1 << 63
 _LIBRARY = re.compile(r"/(?:site-packages|dist-packages|lib/python3\.\d+|pytracer/record)/|^<frozen")
 _CONTAINERS = (list, tuple, dict, set, str, bytes, collections.deque, *TABLES)
-_READ_ONCE = (GeneratorType, filter, map, zip)
 _LAYER_CHARACTERS = 120
 _MOST_INSIDE = 12
+_MOST_UNEQUAL = 4
 _MOST_OUTER = 6  # callers
 _MOST_OF_OUTER = 16
 
 
 def variables_of(trace: TracebackType | None) -> list[dict[str, str]]:
     """Those of the innermost frame of the program, in the order in which they were made: `name` and `value`."""
-    own = _of_program(trace)
-    with _without_modes():
+    own = of_program(trace)
+    with without_modes():
         return [*_of_frame(own.tb_frame), *_of_layer(own)] if own is not None else []
 
 
@@ -51,19 +52,19 @@ def outer_variables(trace: TracebackType | None) -> list[dict[str, object]]:
 
     `frame`: its place in the stack, innermost first.
     """
-    chain, own = [], _of_program(trace)
+    chain, own = [], of_program(trace)
     while trace is not None:
         chain.append(trace)
         trace = trace.tb_next
     outer = [item for item in chain if item is not own and not _LIBRARY.search(item.tb_frame.f_code.co_filename)]
-    with _without_modes():
+    with without_modes():
         found = {id(item): _of_frame(item.tb_frame)[:_MOST_OF_OUTER] for item in outer[-_MOST_OUTER:]}
         found |= {id(item): facts for item in chain[-1:] if (facts := compared([held.tb_frame for held in chain]))}
     places = {id(item): len(chain) - 1 - n for n, item in enumerate(chain)}
     return [{"frame": places[key], "variables": held} for key, held in found.items() if held]
 
 
-def _without_modes() -> contextlib.AbstractContextManager[object]:
+def without_modes() -> contextlib.AbstractContextManager[object]:
     """A program's own TorchFunctionMode would see the reading of shapes."""
     torch = sys.modules.get("torch._C")
     disabled = getattr(torch, "DisableTorchFunction", None)
@@ -72,7 +73,7 @@ def _without_modes() -> contextlib.AbstractContextManager[object]:
 
 def failing_columns(trace: TracebackType | None) -> list[int]:
     """Line, column, last line and its end, in bytes, of the expression that failed there; since CPython 3.11."""
-    own = _of_program(trace)
+    own = of_program(trace)
     if own is None or own.tb_lasti < 0 or not hasattr(own.tb_frame.f_code, "co_positions"):
         return []
     places = own.tb_frame.f_code.co_positions()
@@ -82,7 +83,7 @@ def failing_columns(trace: TracebackType | None) -> list[int]:
     return [line, column, last, end]
 
 
-def _of_program(trace: TracebackType | None) -> TracebackType | None:
+def of_program(trace: TracebackType | None) -> TracebackType | None:
     """The innermost part of the traceback that is not a library's."""
     found = None
     while trace is not None:
@@ -103,7 +104,15 @@ def _of_frame(frame: FrameType) -> list[dict[str, str]]:
         if words is not None:
             found.append({"name": name[:_NAME_CHARACTERS], "value": words})
     inside = itertools.islice(_inside(frame), _MOST_INSIDE)
-    return [*found[: _MOST - _MOST_OF_SELF], *_of_self(frame)[:_MOST_OF_SELF], *inside]
+    unequal = itertools.islice(_unequal(frame, used), _MOST_UNEQUAL)
+    return [*found[: _MOST - _MOST_OF_SELF], *_of_self(frame)[:_MOST_OF_SELF], *inside, *unequal]
+
+
+def _unequal(frame: FrameType, used: set[str] | None) -> Iterator[dict[str, str]]:
+    """Lists whose items are of different kinds or sizes."""
+    for name, value in itertools.islice(frame.f_locals.items(), _LOOKED_AT):
+        if not name.startswith("__") and (used is None or name in used):
+            yield from unequal_items(name[:_NAME_CHARACTERS], value)
 
 
 def _inside(frame: FrameType) -> Iterator[dict[str, str]]:
@@ -181,7 +190,8 @@ def _of_layer(own: TracebackType) -> list[dict[str, str]]:
 def _path(frame: FrameType, chain: list[object]) -> str | None:
     """`self.net.0` or `model.0`: from a variable of the frame down to the last of the modules."""
     layers = attributes_of(frame.f_locals.get("self")).get("_modules", {})
-    names = [*((f"self.{name}", item) for name, item in layers.items()), *frame.f_locals.items()]
+    module = ((name, frame.f_globals[name]) for name in frame.f_code.co_names if name in frame.f_globals)
+    names = [*((f"self.{name}", item) for name, item in layers.items()), *frame.f_locals.items(), *module]
     path = next((name for name, item in names if item is chain[0] and name != "self"), None)
     for outer, inner in itertools.pairwise(chain):
         layers = attributes_of(outer).get("_modules", {})
@@ -197,13 +207,11 @@ def words_of(value: object) -> str | None:
     kind = type(value)
     if value is None:
         return "None"
-    if kind in _READ_ONCE:
-        return kind.__name__
     if kind in _CONTAINERS:
         return f"{kind.__name__} of {len(value)}"  # type: ignore[arg-type]
     if kind is int or kind is float or kind is bool:
         return repr(value) if records_values() and abs(value) < _LARGEST else None  # type: ignore[arg-type]
-    return _array_words(kind, value)
+    return _array_words(kind, value) or iterator_words(value) or loader_words(value)
 
 
 def _array_words(kind: type, value: object) -> str | None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-import re
 
 from pytracer.analyze.evidence.failing.line import FailingLine, names_in, shape_of, source, walk_in_order
+from pytracer.analyze.evidence.name_origins import EMPTY_MESSAGE
 from pytracer.analyze.evidence.program_syntax import (
     Scope,
     bound_value,
@@ -18,11 +18,6 @@ from pytracer.analyze.evidence.program_syntax import (
     variable,
 )
 
-_EMPTY_MESSAGE = re.compile(
-    r"pop from (?:an )?empty|popitem\(\): dictionary is empty|empty sequence|iterable argument is empty|empty range"
-    r"|non-empty (?:list|TensorList)|zero-size array|no elements|input\.numel\(\) == 0|non-zero size"
-    r"|with size 0\b|num_samples=0|at least one array|at least one data point|from an empty"
-)
 _FILES = {"glob", "rglob", "iglob", "listdir", "iterdir", "scandir", "walk"}
 _TAKES = {"pop", "popleft", "popitem"}
 _HOPS = 3
@@ -37,8 +32,8 @@ def is_empty(value: str | None) -> bool:
 def nothing_there(at: FailingLine) -> str | None:
     """An index, reduction, division or pop that met nothing."""
     if at.kind == "ZeroDivisionError":
-        return _zero(at)
-    if not _EMPTY_MESSAGE.search(at.message) and at.kind != "IndexError":
+        return _zero(at) if at.own else None
+    if not EMPTY_MESSAGE.search(at.message) and at.kind != "IndexError":
         return None
     node = at.node
     if node is None:
@@ -48,7 +43,7 @@ def nothing_there(at: FailingLine) -> str | None:
         return taken
     if "num_samples=0" in at.message:
         return _empty_dataset(at, node)
-    if at.kind == "IndexError" and at.own and not _EMPTY_MESSAGE.search(at.message):
+    if at.kind == "IndexError" and at.own and not EMPTY_MESSAGE.search(at.message):
         node = getattr(at.only(ast.Subscript), "value", None)
         if node is None:
             return None

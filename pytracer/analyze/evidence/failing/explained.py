@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from pytracer.analyze.evidence.failing.asked import more_than_there_is, out_of_constraint
 from pytracer.analyze.evidence.failing.calls import (
     arguments_that_differ,
     endless_lookup,
@@ -21,16 +22,29 @@ from pytracer.analyze.evidence.failing.calls import (
     values_to_unpack,
     wrong_kind,
 )
+from pytracer.analyze.evidence.failing.consumed import nothing_left
 from pytracer.analyze.evidence.failing.dtypes import types_that_differ
 from pytracer.analyze.evidence.failing.empties import nothing_there
 from pytracer.analyze.evidence.failing.equations import unequal_letters
 from pytracer.analyze.evidence.failing.expected import expected_size
 from pytracer.analyze.evidence.failing.files import missing_file
 from pytracer.analyze.evidence.failing.graphs import autograd_line
-from pytracer.analyze.evidence.failing.line import FailingLine, failing_line, names_in
-from pytracer.analyze.evidence.failing.lookups import missing_attribute, missing_key, unexpected_keyword
+from pytracer.analyze.evidence.failing.joined import joined_sizes
+from pytracer.analyze.evidence.failing.kinds import (
+    not_a_whole_number,
+    plain_tensor,
+    unequal_items,
+    unformatted,
+    wrong_argument,
+)
+from pytracer.analyze.evidence.failing.library_checks import refused_argument, schedule_too_short
+from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
+from pytracer.analyze.evidence.failing.loaders import last_batch_of_one
+from pytracer.analyze.evidence.failing.lookups import missing_attribute, missing_item, missing_key, unexpected_keyword
+from pytracer.analyze.evidence.failing.loops import changed_in_loop, stacked_list
 from pytracer.analyze.evidence.failing.nones import none_sample, none_value
 from pytracer.analyze.evidence.failing.not_finite import first_not_finite
+from pytracer.analyze.evidence.failing.operands import involved as involved_operands
 from pytracer.analyze.evidence.failing.order import called_in_order
 from pytracer.analyze.evidence.failing.samples import empty_sequence, not_json, unequal_samples
 from pytracer.analyze.evidence.failing.settings import refused_setting
@@ -45,7 +59,6 @@ from pytracer.analyze.evidence.failing.states import (
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import ExceptionReport, PythonFrame
 
-_MOST_INVOLVED = 3
 _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     environment_variable,
     loaded_state,
@@ -54,6 +67,7 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     missing_file,
     not_picklable,
     missing_key,
+    missing_item,
     missing_attribute,
     unexpected_keyword,
     one_input_only,
@@ -62,23 +76,36 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     unset_name,
     values_to_unpack,
     no_length,
+    wrong_argument,
+    plain_tensor,
+    not_a_whole_number,
+    unformatted,
     wrong_kind,
+    nothing_left,
     called_in_order,
     plain_layers,
     endless_lookup,
     repeated_calls,
     none_value,
     refused_setting,
+    stacked_list,
+    unequal_items,
     empty_sequence,
     not_json,
+    out_of_constraint,
     first_not_finite,
     nothing_there,
     index_of_list,
+    last_batch_of_one,
+    changed_in_loop,
+    joined_sizes,
     sizes_that_differ,
+    more_than_there_is,
     unequal_letters,
     expected_size,
     types_that_differ,
     autograd_line,
+    schedule_too_short,
 )
 
 
@@ -118,19 +145,10 @@ def explained(
 def involved(snapshot: Snapshot, exception: ExceptionReport | None, stack: Sequence[PythonFrame]) -> str | None:
     """What the failing expression works on, each with its value and the line that made it; None for none, or many."""
     at = failing_line(snapshot, exception, stack)
-    if at is None or at.node is None:
-        return None
     try:
-        names = [name for name in names_in(at.node) if name in at.values]
-        told = [f"`{name}`, {at.values[name]}{at.came(name)}" for name in names]
+        return refused_argument(at) or involved_operands(at) if at is not None else None
     except Exception:  # as above; what is said otherwise is enough
         return None
-    if not 0 < len(told) <= _MOST_INVOLVED:
-        return None
-    return (
-        f"Line {at.line} works on {', and on '.join(told)}: find which of them is not what the message asks for, and "
-        "correct it where it is made."
-    )
 
 
 def _first(at: FailingLine, dataset: str | None) -> str | None:

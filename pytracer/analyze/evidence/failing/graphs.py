@@ -6,20 +6,26 @@ import ast
 import re
 
 from pytracer.analyze.evidence.failing.line import FailingLine, names_in, source
-from pytracer.analyze.evidence.program_syntax import own_nodes, variable
+from pytracer.analyze.evidence.program_syntax import bound_value, called_name, function_named, own_nodes, variable
 
 _NO_GRAPH = "does not require grad and does not have a grad_fn"
 _TWICE = "backward through the graph a second time"
 _IN_PLACE = "modified by an inplace operation"
 _CUTS = re.compile(
-    r"requires_grad_?\s*(?:=|\()\s*\(?False|no_grad\(|inference_mode|\.detach\(|\.item\(|\.numpy\(|torch\.tensor\(|\.data\b|argmax\("
+    r"requires_grad_?\s*(?:=|\()\s*\(?False|no_grad\b|inference_mode|\.detach\(|\.item\(|\.numpy\(|torch\.tensor\(|\.data\b|argmax\("
 )
+_UNUSED = "appears to not have been used in the graph"
+_HOOK = re.compile(r"hook '([\w.]+)' has changed the (?:size|type) of value")
 _WEIGHT = re.compile(r"output 0 of (?:T|AsStrided|Transpose|Permute|Accumulate)(?:Backward0|Grad)?,")
+_FREEZES = re.compile(r"requires_grad_?\s*(?:=|\()\s*\(?False")
+_NONE_TRAINED = re.compile(r"0 of ([1-9]\d*) require a gradient$")
+_SWITCH = re.compile(r"set_grad_enabled\(|(?:no_grad|inference_mode)\(.*__enter__\(")
 # What has no graph: data, and tensors that are filled.
 _LEAF = re.compile(
     r"torch\.(?:\w*rand\w*|zeros|ones|tensor|full|empty|arange|linspace|load|from_numpy)\(|next\(|\.to\(|\bin\b"
 )
 _MOST = 2
+_HOPS = 6
 
 
 def autograd_line(at: FailingLine) -> str | None:
@@ -30,7 +36,51 @@ def autograd_line(at: FailingLine) -> str | None:
         return _carried(at)
     if _IN_PLACE in at.message:
         return _changed(at)
-    return None
+    if _UNUSED in at.message:
+        return _independent(at)
+    hook = _HOOK.search(at.message)
+    return _returned(at, hook[1]) if hook is not None else None
+
+
+def _independent(at: FailingLine) -> str | None:
+    """torch.autograd.grad() of a result by what it does not depend on."""
+    call = at.only(ast.Call)
+    if call is None or called_name(call) != "grad" or len(call.args) < _MOST:
+        return None
+    result, by = call.args[0], call.args[1]
+    way = _lines_of_functions(at, [result])
+    name = variable(result)
+    way |= _on_the_way(at, name) if name is not None else set()
+    found = {
+        item.lineno: f"line {item.lineno} (`{_head(item) if isinstance(item, ast.With) else source(item)}`)"
+        for item in _statements(at.tree)
+        if _CUTS.search(_head(item)) and not _FREEZES.search(_head(item)) and item.lineno in way
+    }
+    if len(found) != 1:
+        return None
+    return (
+        f"`{source(result)}` does not depend on `{source(by)}`{at.came(variable(by) or '')} in the graph: on the way "
+        f"{next(iter(found.values()))} can cut it. Take that away, or pass allow_unused=True if it shall not depend."
+    )
+
+
+def _returned(at: FailingLine, name: str) -> str | None:
+    """What a hook of the program returns in place of a gradient."""
+    plain = name.rpartition(".")[2]
+    own = function_named(at.tree, plain)
+    returns = (
+        [item for item in own_nodes(own) if isinstance(item, ast.Return) and item.value] if own is not None else []
+    )
+    if own is None or len(returns) != 1 or returns[0].value is None:
+        return None
+    value = returns[0].value
+    bound = bound_value(own, variable(value) or "", returns[0].lineno)
+    made = f" (line {bound[0]}: `{source(bound[1])}`)" if bound is not None and bound[1] is not None else ""
+    return (
+        f"{plain}() (line {own.lineno}) returns `{source(value)}`{made} at line {returns[0].lineno}, and what a hook "
+        "returns replaces the gradient, which must keep its shape and type. Return nothing from a hook that only "
+        "looks, or a tensor like the gradient that it is given."
+    )
 
 
 def _statements(tree: ast.Module) -> list[ast.stmt]:
@@ -40,19 +90,148 @@ def _statements(tree: ast.Module) -> list[ast.stmt]:
 
 
 def _cut(at: FailingLine) -> str | None:
-    found = {}
-    for item in _statements(at.tree):
-        text = ast.unparse(item) if not isinstance(item, ast.With) else ast.unparse(item.items[0])
-        if _CUTS.search(text):
-            found[item.lineno] = f"line {item.lineno} (`{source(item) if not isinstance(item, ast.With) else text}`)"
+    if at.values.get("torch.is_grad_enabled()") == "False":
+        return switched_off(at)
+    loss = next(iter(names_in(at.node)), "the loss") if at.node is not None else "the loss"
+    return _frozen(at, loss) or _graph_lost(at, loss) or _cutting_lines(at, loss)
+
+
+def _frozen(at: FailingLine, loss: str) -> str | None:
+    """Every parameter of a module of the frame."""
+    none = {name: found[1] for name, value in at.values.items()
+            if (found := _NONE_TRAINED.match(value)) is not None and name.startswith("parameters of ")}  # fmt: skip
+    some = any(value.endswith("require a gradient") and not _NONE_TRAINED.match(value) for value in at.values.values())
+    if len(none) != 1 or some:
+        return None
+    name = next(iter(none)).removeprefix("parameters of ")
+    lines = {item.lineno: source(item) for item in _statements(at.tree) if _FREEZES.search(_head(item))}
+    by = " or ".join(f"line {number} (`{lines[number]}`)" for number in sorted(lines)) if len(lines) <= _MOST else ""
+    return (
+        f"None of the {none[f'parameters of {name}']} parameters of `{name}` requires a "
+        f"gradient{f', as {by} freezes them' if by else ''}, so that `{loss}`{at.came(loss)} has no graph. Leave those "
+        "that shall be trained with requires_grad=True, and give the optimizer these."
+    )
+
+
+def _graph_lost(at: FailingLine, loss: str) -> str | None:
+    """A tensor with a graph that the loss was computed from."""
+    found = at.made(loss, calls=False)
+    if found is None or at.values.get(f"{loss}.requires_grad") != "False" or found.spot.depth != 0:
+        return None
+    with_graph = [name for name in names_in(found.node) if at.values.get(f"{name}.requires_grad") == "True"]
+    if not with_graph or found.line == at.line:
+        return None
+    around = [
+        item
+        for item in own_nodes(found.spot.scope)
+        if isinstance(item, (ast.With, ast.AsyncWith)) and item.lineno < found.line <= (item.end_lineno or 0)
+        if _CUTS.search(_head(item))
+    ]
+    words = f"`{with_graph[0]}` requires a gradient, and `{loss}` ({at.shown(found)}), made of it, does not"
+    if around:
+        return f"{words}: line {around[-1].lineno} (`{_head(around[-1])}`) cuts the graph. Compute it outside of that."
+    return (
+        f"{words}: something at that line cuts the graph. Compute it by torch's differentiable operations alone there "
+        "(no argmax, .item(), .detach(), torch.tensor(), numpy, comparison or no_grad())."
+    )
+
+
+def _cutting_lines(at: FailingLine, loss: str) -> str | None:
+    """The statements on the way to the loss that can cut it, where they are few."""
+    way = _on_the_way(at, loss)
+    found = {
+        item.lineno: f"line {item.lineno} (`{source(item) if not isinstance(item, ast.With) else _head(item)}`)"
+        for item in _statements(at.tree)
+        if _FREEZES.search(_head(item)) or (_CUTS.search(_head(item)) and item.lineno in way)
+    }
+    for item in ast.walk(at.tree):
+        for by in item.decorator_list if isinstance(item, ast.FunctionDef) and item.lineno in way else ():
+            if _CUTS.search(ast.unparse(by)):
+                found[by.lineno] = f"line {by.lineno} (`@{source(by)}` of {item.name}())"  # type: ignore[attr-defined]
     lines = [found[number] for number in sorted(found)]
     if not lines or len(lines) > _MOST:
         return None
-    loss = next(iter(names_in(at.node)), "the loss") if at.node is not None else "the loss"
     return (
-        f"Nothing that `{loss}`{at.came(loss)} depends on requires a gradient; in this file {' or '.join(lines)} can "
-        "do that. Keep it out of the way from the parameters to the loss, or leave some parameters trainable."
+        f"`{loss}`{at.came(loss)} has no graph; on the way to it {' or '.join(lines)} can cut it. Keep it out of the "
+        "way from the parameters to the loss, or leave some parameters trainable."
     )
+
+
+def _head(item: ast.stmt) -> str:
+    return ", ".join(map(ast.unparse, item.items)) if isinstance(item, (ast.With, ast.AsyncWith)) else ast.unparse(item)
+
+
+def _on_the_way(at: FailingLine, loss: str) -> set[int]:
+    """Lines of the statements that a value is computed by: of its function, and of those that these call."""
+    reached, lines = {loss}, set[int]()
+    own = [item for item in own_nodes(at.scope) if isinstance(item, ast.stmt)]
+    read: list[ast.AST] = [at.node] if at.node is not None else []
+    for _ in range(_HOPS):
+        for item in own:
+            bound = item.targets if isinstance(item, ast.Assign) else [getattr(item, "target", None)]
+            named = {name for target in bound if target is not None for name in _targets(target)}
+            if named & reached and item.lineno not in lines and not isinstance(item, (ast.For, ast.AsyncFor)):
+                reached |= set(names_in(item))
+                lines.add(item.lineno)
+                read.append(item)
+    for item in own:
+        if isinstance(item, (ast.With, ast.AsyncWith)) and any(
+            item.lineno < line <= (item.end_lineno or 0) for line in lines
+        ):
+            lines.add(item.lineno)
+    return lines | _lines_of_functions(at, read)
+
+
+def _lines_of_functions(at: FailingLine, read: list[ast.AST]) -> set[int]:
+    """Of the program's functions that some code calls, and of every forward()."""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    functions = [item for item in ast.walk(at.tree) if isinstance(item, kinds)]
+    waiting, seen = [*read, *(item for item in functions if item.name in ("forward", "__call__"))], set[int]()
+    lines = set[int]()
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, kinds):
+            lines |= {*range(item.lineno, (item.end_lineno or item.lineno) + 1)}
+        called = {called_name(part) for part in ast.walk(item) if isinstance(part, ast.Call)}
+        for function in functions:
+            if function.name in called and id(function) not in seen:
+                seen.add(id(function))
+                waiting.append(function)
+    return lines
+
+
+def switched_off(at: FailingLine) -> str | None:
+    """The line that switched gradients off, and the way on which nothing switches them on."""
+    calls = [
+        (scope, item)
+        for scope in (at.tree, *(part for part in ast.walk(at.tree) if isinstance(part, ast.FunctionDef)))
+        for item in own_nodes(scope)
+        if isinstance(item, ast.Expr) and _SWITCH.search(ast.unparse(item))
+    ]
+    off = [(scope, item) for scope, item in calls if not _is_on(item)]
+    now = "Gradients are switched off (torch.is_grad_enabled() is False), so that no operation records a graph"
+    how = "use `with torch.no_grad():` or @torch.no_grad(), which end on every way out"
+    if len(off) != 1:
+        return None
+    scope, item = off[0]
+    where = f"line {item.lineno} (`{source(item)}`) does that"
+    name = f"{scope.name}()" if isinstance(scope, ast.FunctionDef) else "the program"
+    on = [part.lineno for part in own_nodes(scope) if isinstance(part, ast.Expr) and _is_on(part)]
+    on = [line for line in on if line > item.lineno]
+    leaves = [
+        part.lineno
+        for part in own_nodes(scope)
+        if isinstance(part, (ast.Return, ast.Raise)) and item.lineno < part.lineno < (on[0] if on else 0)
+    ]
+    if leaves:
+        return f"{now}: {where}, and {name} leaves at line {leaves[0]}, before line {on[0]} undoes it. There, {how}."
+    if on:
+        return f"{now}: {where}, and line {on[0]}, which undoes it, was not reached: {how}."
+    return f"{now}: {where}, and no line of {name} undoes it: {how}."
+
+
+def _is_on(item: ast.Expr) -> bool:
+    return re.search(r"set_grad_enabled\((?:mode=)?True\)|__exit__", ast.unparse(item)) is not None
 
 
 def _carried(at: FailingLine) -> str | None:

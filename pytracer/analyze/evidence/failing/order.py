@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 import re
 
+from pytracer.analyze.evidence.failing.consumed import reads_between
 from pytracer.analyze.evidence.failing.line import FailingLine, source
 from pytracer.analyze.evidence.program_syntax import called_name, lines_that_bind, own_nodes, variable
 
 _EMPTY = "got an empty parameter list"
+_NO_COPY = "support the deepcopy protocol"
 _UNSCALED = "unscale_() has already been called"
 _NO_LEAF = "can't optimize a non-leaf Tensor"
 _FLIPS = re.compile(r"::-1|\b(?:np|numpy)\.(?:flip|fliplr|flipud|rot90)\(")
@@ -19,7 +21,9 @@ _MOVES = ("to", "cuda", "cpu", "float", "double", "half", "type")
 def called_in_order(at: FailingLine) -> str | None:
     """The first that fits the message."""
     if _EMPTY in at.message:
-        return _read_before(at)
+        return _nothing_passes(at)
+    if _NO_COPY in at.message:
+        return _copied_result(at)
     if _UNSCALED in at.message:
         return _without_update(at)
     if _NO_LEAF in at.message:
@@ -31,8 +35,8 @@ def called_in_order(at: FailingLine) -> str | None:
     return _changed_by_itself(at) if _RECOMPUTED.search(at.message) else None
 
 
-def _read_before(at: FailingLine) -> str | None:
-    """An iterator that a line before has read to its end; or one that nothing passes."""
+def _nothing_passes(at: FailingLine) -> str | None:
+    """One that nothing passes."""
     call = at.only(ast.Call)
     name = variable(call.args[0]) if call is not None and call.args else None
     bound = [item for item in lines_that_bind(at.scope, name) if item[0] < at.line] if name is not None else []
@@ -45,26 +49,40 @@ def _read_before(at: FailingLine) -> str | None:
     )
     if not once or value is None:
         return None
-    reads = [
-        item
-        for item in own_nodes(at.scope)
-        if isinstance(item, ast.Name)
-        and item.id == name
-        and isinstance(item.ctx, ast.Load)
-        and line < item.lineno < at.line
-    ]
-    if reads:
-        return (
-            f"`{name}` (line {line}: `{source(value)}`) can be read only once, and line {reads[0].lineno} has done "
-            f"so, so that nothing is left at line {at.line}. Put list(...) around it at line {line}."
-        )
-    if "requires_grad" not in ast.unparse(value):
+    if reads_between(at.scope, name, line, at.line):
+        return None  # it may be what read it to its end
+    text = ast.unparse(value)
+    if "requires_grad" not in text or re.search(r"\bnot [\w.]*requires_grad", text):
         return None
     frozen = _only_freeze(at)
     by = f", as {frozen} freezes them" if frozen else ""
     return (
         f"No parameter passes `requires_grad` at line {line} (`{source(value)}`){by}: leave those that shall be "
         "trained with requires_grad=True, or add the new layers after the others are frozen."
+    )
+
+
+def _copied_result(at: FailingLine) -> str | None:
+    """The attribute of what is copied that holds a result with a graph."""
+    path, kind = at.compared.get("copied"), at.compared.get("copied of")
+    if path is None or kind is None:
+        return None
+    name = path.rpartition(".")[2]
+    sets = [
+        item
+        for item in ast.walk(at.tree)
+        if isinstance(item, ast.Assign)
+        for target in item.targets
+        if isinstance(target, ast.Attribute) and target.attr == name
+        if not (isinstance(item.value, ast.Constant) and item.value.value is None)
+    ]
+    by = f" (line {sets[0].lineno}: `{source(sets[0])}`)" if len(sets) == 1 else ""
+    call = at.only(ast.Call)
+    copied = f"`{source(call)}`" if call is not None else f"Line {at.line}"
+    return (
+        f"{copied} meets `{name}` of a {kind}{by}, a tensor that an operation has made, with its graph, and only "
+        f"parameters and plain tensors can be copied: keep `.detach()` of it there, or set it to None before line "
+        f"{at.line}."
     )
 
 

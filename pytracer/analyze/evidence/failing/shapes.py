@@ -16,10 +16,6 @@ _MATRICES = re.compile(r"mat1 and mat2 shapes cannot be multiplied \((\d+)x(\d+)
 _UNEQUAL = re.compile(
     r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\) at non-singleton dimension (-?\d+)"
 )
-_CAT = re.compile(
-    r"Sizes of tensors must match except in dimension (\d+)\. "
-    r"Expected size (\d+) but got size (\d+) for tensor number (\d+)"
-)
 _VIEW = re.compile(r"shape '\[([-\d, ]*)\]' is invalid for input of size (\d+)")
 _PAIR = re.compile(
     r"[Tt]arget size \(torch\.Size\((\[[\d, ]*\])\)\) "
@@ -46,7 +42,7 @@ _EXPANDED = re.compile(
     r"expanded size of the tensor \((\d+)\) must match the existing size \((\d+)\) at non-singleton dimension (\d+)"
 )
 _NO_DIMENSION = re.compile(r"Dimension out of range \(expected to be in range of \[-?\d+, (-?\d+)\], but got (-?\d+)\)")
-_NEAR = 3  # what rounding at a pooling layer leaves
+_LAYERS = 4
 
 
 def sizes_that_differ(at: FailingLine) -> str | None:
@@ -87,10 +83,10 @@ def _matrices(at: FailingLine, found: re.Match[str]) -> str | None:
     left, right = source(both[0]), source(both[1])
     one = f"`{left}` has {inner} columns and `{right}` {expected} rows, which must be equal"
     if inner == columns:
-        return f"{one}: `{right}` is transposed, write `{right}.T` at line {at.line}{_made(at, both[1])}."
+        return f"{one}: `{right}` is transposed, write `{right}.T` at line {at.line}{made_words(at, both[1])}."
     if rows == expected:
-        return f"{one}: `{left}` is transposed, write `{left}.T` at line {at.line}{_made(at, both[0])}."
-    return f"{one}{_made(at, both[0])}{_made(at, both[1])}. Change the one that was made with the wrong size."
+        return f"{one}: `{left}` is transposed, write `{left}.T` at line {at.line}{made_words(at, both[0])}."
+    return f"{one}{made_words(at, both[0])}{made_words(at, both[1])}. Change the one that was made with the wrong size."
 
 
 def _made_from(at: FailingLine, node: ast.AST) -> tuple[str, Origin] | None:
@@ -101,7 +97,8 @@ def _made_from(at: FailingLine, node: ast.AST) -> tuple[str, Origin] | None:
     return (name, origin) if name is not None and origin is not None else None
 
 
-def _made(at: FailingLine, node: ast.AST) -> str:
+def made_words(at: FailingLine, node: ast.AST) -> str:
+    """``; `x` is from line 3: `x = f()` ``, or nothing."""
     found = _made_from(at, node)
     return f"; `{found[0]}` is from {found[1].place}: `{found[1].text}`" if found is not None else ""
 
@@ -145,7 +142,7 @@ def _unequal(at: FailingLine, found: re.Match[str]) -> str | None:
     missing = _missing_dimension(one, other, left, right)
     if missing is not None:
         return missing
-    made = [_made(at, item) for item in both]
+    made = [made_words(at, item) for item in both]
     place = dimension % max(len(one.sizes), len(other.sizes))
     unequal = f"Dimension {place} is {first} in {left} {one.words} and {second} in {right} {other.words}"
     origins = [_made_from(at, item) for item in both]
@@ -153,13 +150,13 @@ def _unequal(at: FailingLine, found: re.Match[str]) -> str | None:
     if len(fixed) == 1 and isinstance(both[fixed[0]], ast.Attribute):
         size = (first, second)[fixed[0]]
         return (
-            f"{unequal}{made[fixed[0]]}, made for {size}{_made_for(at, both[fixed[0]], size)}: cut or pad the input "
+            f"{unequal}{made[fixed[0]]}, made for {size}{made_for(at, both[fixed[0]], size)}: cut or pad the input "
             f"to {size}, or make it for {(second, first)[fixed[0]]} and slice it to the input (`[:, :n]`)."
         )
     return f"{unequal}{made[0]}{made[1]}. Only a dimension of 1 is broadcast: correct the one that has the wrong size."
 
 
-def _made_for(at: FailingLine, node: ast.AST, made_for: int) -> str:
+def made_for(at: FailingLine, node: ast.AST, made_for: int) -> str:
     """The constants that the shape of a table was computed from."""
     found = at.made(node, calls=False)
     if found is None:
@@ -244,7 +241,7 @@ def _expanded(at: FailingLine, found: re.Match[str]) -> str | None:
         return None
     name = variable(owner)
     table = f"`{source(owner)}` {shape.words}{at.came(name or '')}"
-    has = f"Dimension {last} of {table} is {size}{_made_for(at, owner, size)}"
+    has = f"Dimension {last} of {table} is {size}{made_for(at, owner, size)}"
     asks = call.args[place] if called_name(call) == "expand" and place < len(call.args) else call.args[0]
     by = f"`{source(asks)}`{at.came(variable(asks) or '')}"
     return (
@@ -267,30 +264,6 @@ def _missing_dimension(one: Shape, other: Shape, left: str, right: str) -> str |
                 f"`{name.strip('`')}.unsqueeze({place})`."
             )
     return None
-
-
-def _joined(at: FailingLine, found: re.Match[str]) -> str | None:
-    along, first, second, number = (int(item) for item in found.groups())
-    lists = (
-        [item for item in ast.walk(at.node) if isinstance(item, (ast.List, ast.Tuple))] if at.node is not None else []
-    )
-    if len(lists) != 1 or number >= len(lists[0].elts):
-        return None
-    left, right = lists[0].elts[0], lists[0].elts[number]
-    one, other = at.shape(left), at.shape(right)
-    if one is None or other is None:
-        return None
-    differ = [
-        n for n, pair in enumerate(zip(one.sizes, other.sizes, strict=False)) if pair[0] != pair[1] and n != along
-    ]
-    names = f"`{source(left)}` {one.words} and `{source(right)}` {other.words}"
-    place = f"dimension {differ[0]}" if len(differ) == 1 else f"dimensions {', '.join(map(str, differ))}"
-    if 0 < abs(first - second) <= _NEAR and len(one.sizes) > 2:
-        return (
-            f"{names} differ in {place} ({first} and {second}): halving an odd size and doubling it again loses one. "
-            "Pad or crop one to the other (F.interpolate(x, size=...), F.pad), or use input sizes that divide evenly."
-        )
-    return f"{names} differ in {place}, and only dimension {along} may{_made(at, left)}{_made(at, right)}."
 
 
 def _viewed(at: FailingLine, found: re.Match[str]) -> str | None:
@@ -441,6 +414,8 @@ def _channels(at: FailingLine, found: re.Match[str]) -> str | None:
 
 
 def _stacked(at: FailingLine, found: re.Match[str]) -> str | None:
+    if not any("collate.py" in (item.file or "") for item in at.stack):
+        return None
     one, other = _sizes(found[1]), _sizes(found[2])
     if len(one) != len(other):
         what = f"have {len(one)} and {len(other)} dimensions"
@@ -500,7 +475,7 @@ def _label(at: FailingLine, label: int) -> str | None:
     if output is None or classes is None:
         return None
     values = _VALUES.search(at.values[goal]) if goal is not None else None
-    counted = _last_layer(at, output)
+    counted = last_layer(at, output)
     has = f"`{output}`{counted} has {classes} classes, 0 to {classes - 1}, and the target has {label}"
     if goal is not None and values is not None:
         told = f"`{goal}`{at.came(goal)} is {values[1]} to {values[2]}"
@@ -513,15 +488,22 @@ def _label(at: FailingLine, label: int) -> str | None:
     return f"{has}: give the last layer {label + 1} outputs, or map the labels to 0 .. {classes - 1}."
 
 
-def _last_layer(at: FailingLine, output: str) -> str:
-    """`` (line 26: `model = nn.Linear(8, classes)`) ``, of what gave the output."""
-    made = at.made(output, calls=False)
-    call = made.node if made is not None else None
-    if made is None or not isinstance(call, ast.Call):
-        return ""
-    found = at.slice.made(call.func, made.spot, calls=True)
-    plain = isinstance(found.node, ast.Call) and re.match(r"(?:torch\.)?nn\.Linear\(", ast.unparse(found.node))
-    return f" ({at.shown(found)})" if plain else ""
+def last_layer(at: FailingLine, output: str) -> str:
+    """`` (line 26: `model = nn.Linear(8, classes)`) ``, of what gave the output; of nn.Sequential its last layer."""
+    found = at.made(output)
+    for _ in range(_LAYERS):
+        node = found.node if found is not None else None
+        if found is None or not isinstance(node, ast.Call):
+            return ""
+        if re.match(r"(?:torch\.)?nn\.Linear\(", ast.unparse(node)):
+            return f" ({at.shown(found)})"
+        inner = node.func
+        if called_name(node) == "Sequential":
+            if not node.args or isinstance(node.args[-1], ast.Starred):
+                return ""
+            inner = node.args[-1]
+        found = at.slice.made(inner, found.spot, calls=True)
+    return ""
 
 
 def _read(at: FailingLine) -> list[str]:
@@ -574,7 +556,6 @@ def _masked(at: FailingLine, found: re.Match[str]) -> str | None:
 _EXPLAINED: tuple[tuple[re.Pattern[str], Callable[[FailingLine, re.Match[str]], str | None]], ...] = (
     (_MATRICES, _matrices),
     (_UNEQUAL, _unequal),
-    (_CAT, _joined),
     (_VIEW, _viewed),
     (_PAIR, _pair),
     (_BATCH, _batches),

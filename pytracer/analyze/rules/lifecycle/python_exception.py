@@ -58,6 +58,7 @@ _SAMPLE = (
     "num_workers=0 under a debugger."
 )
 _NUMBER = "with sample {0}: `dataset[{0}]` in one process repeats it."
+_WORKER = re.compile(r"DataLoader worker process (\d+)$")
 _QUOTED = 80  # characters of a line of the program
 _ENFORCE = re.compile(r"^\[enforce fail at [\w./]+:\d+\] [^.]{0,40}\. ")  # of torch's allocator
 
@@ -150,11 +151,13 @@ def _raiser(job: JobView, view: ProcessView, first: Reraised | None) -> _Raiser 
         return None
     if first is None:
         return _Raiser(view.process.snapshot, exception, view.exception_stack)
-    own = view.process.snapshot
+    own, number = view.process.snapshot, _WORKER.search(first.where)
     for worker in job.views:
         theirs = worker.process.snapshot
         if worker.process.role != "dataloader-worker" or (theirs.boot_id, theirs.ppid) != (own.boot_id, own.pid):
             continue
+        if number is not None and theirs.worker is not None and theirs.worker.worker_id not in (None, int(number[1])):
+            continue  # another one fails at the same line with a sample of its own
         for fact in theirs.recorded(UncaughtException):
             report = exception_report(fact.data)
             frames = report.python_stack or []
@@ -200,7 +203,9 @@ def _read_it(job: JobView, view: ProcessView, first: Reraised | None) -> str:
     if first is not None and first.frame is not None and "DataLoader worker" in first.where:
         number = _sample_number(job, view, first)
         sample = f"Look at {place_words(first.frame)} {_SAMPLE if number is None else _NUMBER.format(number)}"
-        known = exception_advice(first.type, first.message, "that line")
+        raised = _raiser(job, view, first)
+        given = involved(raised.snapshot, raised.exception, raised.stack) if raised is not None else None
+        known = exception_advice(first.type, first.message, "that line", general=given is None) or given
         return f"{sample} {known}" if known is not None else f"{_origin(job, view, first)}{sample}"
     return f"{_what_to_do(job, view, first)}{_of_others(job)}"
 
@@ -230,8 +235,10 @@ def _explained(job: JobView, view: ProcessView, first: Reraised | None) -> Expla
     if first is None:
         return explained(snapshot, own, view.exception_stack)
     raised = _raiser(job, view, first)
-    if raised is None:
-        return Explanation()
+    if raised is None:  # a pool's process: what its text has, and the source
+        told = ExceptionReport(type=first.type, message=first.message)
+        stack = [item for item in (first.innermost, first.frame) if item is not None]
+        return explained(snapshot, told, stack[:1] if first.innermost == first.frame else stack)
     dataset = raised.snapshot.worker.dataset if raised.snapshot.worker is not None else None
     return explained(raised.snapshot, raised.exception, [*raised.stack, *view.exception_stack], dataset)
 
@@ -309,7 +316,9 @@ def _by_message(
     raised = first if first is not None else view.exception
     stack = view.exception_stack if first is None else []
     own = text if stack and stack[0] == frame else None  # below a function of a library its line looks nothing up
-    known = exception_advice(raised.type, raised.message, place, own) if raised is not None else None
+    known = None
+    if raised is not None:
+        known = exception_advice(raised.type, raised.message, place, own, general=given is None)
     return (
         known
         or given

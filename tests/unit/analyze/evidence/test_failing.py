@@ -5,14 +5,16 @@ from __future__ import annotations
 import textwrap
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from pytracer.analyze.evidence.failing.explained import Explanation, explained
+from pytracer.analyze.evidence.failing.explained import Explanation, explained, involved
 from pytracer.record.torch.frame_variables import failing_columns, outer_variables, variables_of
+from pytracer.record.torch.gradient_state import gradient_state
 from pytracer.record.torch.near_names import near_names
 from pytracer.report.job import ExceptionReport, NearNamesReport, OuterFrameReport, PythonFrame, VariableReport
 
@@ -21,7 +23,7 @@ tomllib = pytest.importorskip("tomllib", reason="Python has it, and columns of e
 PROGRAMS = Path(__file__).with_name("failing_programs.toml")
 
 
-def of_program(folder: Path, source: str) -> str | None:
+def of_program(folder: Path, source: str, judge: Callable[..., Any] = explained) -> str | None:
     """The explanation of what the program raises, from what the recorder writes of it."""
     file = folder / "train.py"
     file.write_text(source, encoding="utf-8")
@@ -29,26 +31,31 @@ def of_program(folder: Path, source: str) -> str | None:
     try:
         exec(compile(file.read_text(encoding="utf-8"), str(file), "exec"), names)  # noqa: S102
     except Exception as error:
-        return _explained(error)
+        return _explained(error, judge)
+    finally:
+        torch.set_grad_enabled(True)
     raise AssertionError("the program did not fail")
 
 
-def _explained(error: Exception) -> str | None:
+def _explained(error: Exception, judge: Callable[..., Any]) -> str | None:
     trace = error.__traceback__
     assert trace is not None and trace.tb_next is not None
     trace = trace.tb_next  # without the test's own frame
     frames = traceback.extract_tb(trace)[::-1]
     stack = [PythonFrame(function=item.name, file=item.filename, line=item.lineno) for item in frames]
+    held = [*variables_of(trace), *gradient_state(error, trace)]
     report = ExceptionReport(
         type=type(error).__name__,
         message=str(error),
-        variables=[VariableReport(name=item["name"], value=item["value"]) for item in variables_of(trace)],
+        variables=[VariableReport(name=item["name"], value=item["value"]) for item in held],
         columns=failing_columns(trace) or None,
         outer=[_outer(item) for item in outer_variables(trace)],
         near=[NearNamesReport(**item) for item in near_names(error, trace)],  # type: ignore[arg-type]
     )
     snapshot: Any = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9)
-    found = explained(snapshot, report, stack)
+    found = judge(snapshot, report, stack)
+    if not isinstance(found, Explanation):
+        return str(found)
     assert found.failure is None
     return found.words
 
@@ -58,7 +65,9 @@ def _outer(item: dict[str, Any]) -> OuterFrameReport:
     return OuterFrameReport(frame=item["frame"], variables=held)
 
 
-CASES = [(case["source"], case.get("says")) for case in tomllib.loads(PROGRAMS.read_text(encoding="utf-8"))["case"]]
+ALL = tomllib.loads(PROGRAMS.read_text(encoding="utf-8"))["case"]
+CASES = [(case["source"], case.get("says")) for case in ALL]
+INVOLVED = [(case["source"], case["involves"]) for case in ALL if "involves" in case]
 
 
 @pytest.mark.parametrize(("source", "words"), CASES)
@@ -66,6 +75,14 @@ def test_what_is_wrong_is_said_with_the_values_of_the_line(source: str, words: s
     """The line to change, and why; None where nothing recorded bears more than the table's advice."""
     found = of_program(tmp_path, source)
     assert (found is None) if words is None else (words in (found or "")), found
+
+
+@pytest.mark.parametrize(("source", "words"), INVOLVED)
+def test_what_a_line_works_on_is_said_where_nothing_is_explained(source: str, words: str, tmp_path: Path) -> None:
+    """Each operand with its value and its line; of a library's check the argument that it refused."""
+    found = of_program(tmp_path, source, involved) or ""
+    assert words in found, found
+    assert len(textwrap.wrap(found, 91)) <= 4
 
 
 @pytest.mark.parametrize("source", [source for source, words in CASES if words])

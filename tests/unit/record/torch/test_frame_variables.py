@@ -236,7 +236,7 @@ def test_items_are_kept_that_the_code_names() -> None:
     found = variables_of(trace_of(step, batch, Options(), [torch.ones(3), torch.ones(4)]))
     assert {item["name"]: item["value"] for item in found} == {
         "batch": "dict of 2", "parts": "list of 2", "batch['x']": "[2] float32", "options.rate": "0.5",
-        "options.token": "str of 6", "parts[0]": "[3] float32"
+        "options.token": "str of 6", "parts[0]": "[3] float32", "items of parts": "[3]; [4] at 1"
     }  # fmt: skip
 
 
