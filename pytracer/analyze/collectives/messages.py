@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pytracer._text import capital, list_words
 from pytracer.analyze.collectives.description import at_place, place_of
 from pytracer.analyze.collectives.parting import loops_around, quoted, way_to
+from pytracer.analyze.collectives.rank_value_words import differing_advice
 from pytracer.analyze.collectives.wait_graph import Wait
 from pytracer.analyze.deaths.attribution import views_of
 from pytracer.analyze.evidence.program_syntax import names_of_line, own_nodes, scope_of
@@ -67,12 +68,23 @@ def tag_advice(job: JobView, wait: Wait) -> str:
         for view in views_of(job, [rank]) if frame is not None and frame.line is not None else []:
             text = quoted(view.process.snapshot, frame, frame.line or 0) if frame is not None else None
             lines += [f"line {frame.line} ({text})"] if text is not None and frame is not None else []
+    known = _differing_tag(job, wait)
+    if known is not None:
+        return known
     if len(lines) < 2:
         return "Use the same tag on both sides."
     return (
         f"Make {list_words(lines)} count alike: both sides of a message need the same tag. Between two ranks messages "
         "come in the order in which they were sent, so that most programs need no tag."
     )
+
+
+def _differing_tag(job: JobView, wait: Wait) -> str | None:
+    views = views_of(job, [wait.waiters[0], wait.targets[0]])
+    if len(views) < 2 or wait.other is None:
+        return None
+    sides = sorted(zip(views, (wait.call, wait.other), strict=True), key=lambda side: side[0].process.rank or 0)
+    return differing_advice((sides[0], sides[1]), ("tag",), None)
 
 
 def _by_rank(view: ProcessView, call: Collective) -> Iterator[str]:

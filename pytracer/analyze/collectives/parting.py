@@ -12,11 +12,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from pytracer._text import capital, shortened
+from pytracer.analyze.collectives.call_sites import stacks_of
 from pytracer.analyze.collectives.description import place_of
 from pytracer.analyze.collectives.rank_branches import branch_words
 from pytracer.analyze.evidence.program_syntax import called_name, deciding_ifs, own_nodes, scope_of
 from pytracer.analyze.naming import place_words
-from pytracer.analyze.parts import is_library_file, python_frame
+from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Collective, Snapshot
@@ -27,7 +28,7 @@ _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _RANK = re.compile(r"\b\w*rank\w*\b|\bworld_?size\b", re.IGNORECASE)
 _LONGEST = 80  # characters of a quoted line
 _DECIDE = "let one rank decide and broadcast it, or all_reduce() the flag, so that all take the same way."
-_DRAWN = re.compile(r"\brand\w*\s*\(|random|bernoulli|\bchoice\(|uniform\(")
+DRAWN = re.compile(r"\brand\w*\s*\(|random|bernoulli|\bchoice\(|uniform\(")
 _SEEDS = (
     "it draws from a generator of each rank's own: give it the same seed on all ranks, one of its own if the data "
     "needs different ones, or broadcast what is drawn."
@@ -86,11 +87,11 @@ def find_parting(first: ProcessView, mine: Collective, second: ProcessView, thei
 def way_to(view: ProcessView, call: Collective) -> tuple[PythonFrame, ...]:
     """The program's frames, the outermost first; the call's own line alone where the rank did not end in it."""
     at = place_of(call)
-    for stack in _stacks(view):
+    for stack in stacks_of(view):
         own = [frame for frame in stack if not is_library_file(frame.file)]
         if at is None or at in own:
             return tuple(reversed(own))
-    return _in_function(next(_stacks(view), ()), at) if at is not None else ()
+    return _in_function(next(stacks_of(view), ()), at) if at is not None else ()
 
 
 def _in_function(stack: Sequence[PythonFrame], at: PythonFrame) -> tuple[PythonFrame, ...]:
@@ -98,14 +99,6 @@ def _in_function(stack: Sequence[PythonFrame], at: PythonFrame) -> tuple[PythonF
     own = [frame for frame in reversed(stack) if not is_library_file(frame.file)]
     same = [number for number, frame in enumerate(own) if (frame.file, frame.function) == (at.file, at.function)]
     return (*own[: same[-1]], at) if same else (at,)
-
-
-def _stacks(view: ProcessView) -> Iterator[Sequence[PythonFrame]]:
-    """Of the thread that ended it; then of the others, where one of the backend's aborted."""
-    yield view.exception_stack if view.raised else view.python_stack or []
-    for end in (view.crash, view.process.snapshot.ending) if not view.raised else ():
-        for _, frames in end.python_threads if end is not None else ():
-            yield [python_frame(frame) for frame in frames]
 
 
 def _aligned(one: _Side, other: _Side) -> tuple[_Side, _Side]:
@@ -227,7 +220,7 @@ def _skipped(one: _Side, other: _Side, at: int) -> Parting | None:
 
 def _what_to_do(test: ast.expr) -> str:
     """About an `if` that one rank passed by."""
-    if _DRAWN.search(ast.unparse(test)) is not None:
+    if DRAWN.search(ast.unparse(test)) is not None:
         return _SEEDS
     if any(_asks_if_empty(item) for item in ast.walk(test)):
         return _EMPTY

@@ -225,7 +225,8 @@ class Slice:
             targets = item.targets if isinstance(item, ast.Assign) else [item.target]
             if any(isinstance(part, ast.Name) and part.id == name for part in targets) and item.value is not None:
                 return item.value, replace(spot, scope=spot.tree, line=item.lineno, depth=None, call=None)
-        return None
+        base = self._base(owner, spot)
+        return self._of_instance(base[0], name, replace(base[1], call=spot.call)) if base is not None else None
 
     def _item(self, value: ast.AST, key: object, spot: Spot) -> tuple[ast.AST, Spot] | None:
         """`config["width"]`, `a` of `a, b = pair()`."""
@@ -301,8 +302,8 @@ class Slice:
         if isinstance(func, ast.Attribute):
             inside = class_around(spot.tree, spot.scope)
             if isinstance(func.value, ast.Name) and func.value.id == "self" and inside is not None:
-                owner, names = (inside, spot), (func.attr,)
-                if _method(inside, names) is None:  # a layer of its own
+                owner, names = self._with_method(inside, (func.attr,), spot), (func.attr,)
+                if _method(owner[0], names) is None:  # a layer of its own
                     owner, names = self._class_of(func, spot), _MADE_ON_CALL
             else:
                 owner, names = self._class_of(func.value, spot), (func.attr,)
@@ -310,6 +311,20 @@ class Slice:
             owner = self._class_of(func, spot)
         method = _method(owner[0], names) if owner is not None and isinstance(owner[0], ast.ClassDef) else None
         return (method, owner[1]) if method is not None and owner is not None else None
+
+    def _base(self, owner: ast.ClassDef, spot: Spot) -> tuple[ast.ClassDef, Spot] | None:
+        """The class of the program that a class is derived from, if it is the only one."""
+        found = self.defined(owner.bases[0], spot) if len(owner.bases) == 1 else None
+        return (found[0], found[1]) if found is not None and isinstance(found[0], ast.ClassDef) else None
+
+    def _with_method(self, owner: ast.ClassDef, names: Sequence[str], spot: Spot) -> tuple[ast.ClassDef, Spot]:
+        """The class that has one of these methods, of those that a class is derived from; else that class."""
+        found: tuple[ast.ClassDef, Spot] | None = (owner, spot)
+        for _ in range(_HOPS):
+            if found is None or _method(found[0], names) is not None:
+                break
+            found = self._base(*found)
+        return found if found is not None else (owner, spot)
 
     def is_layer(self, node: ast.AST, spot: Spot) -> bool:
         """One of torch's layers, or a module of the program."""

@@ -24,20 +24,33 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from pytracer._text import capital, count_words
-from pytracer.analyze.collectives.call_sites import calls_by_site, differing_sites, site_of
+from pytracer.analyze.collectives.call_sites import Site, calls_by_site, differing_sites, site_of
+from pytracer.analyze.collectives.ddp_settings import DifferingOption, differing_option, option_advice, option_words
 from pytracer.analyze.collectives.description import at_place, call_words, group_words, place_of, span_words, value_of
+from pytracer.analyze.collectives.library_calls import library_call
 from pytracer.analyze.collectives.matching import GroupMatch, Mismatch, Variant
 from pytracer.analyze.collectives.own_groups import own_group_advice
 from pytracer.analyze.collectives.pairing import pairing_evidence
 from pytracer.analyze.collectives.parting import find_parting, way_to
 from pytracer.analyze.collectives.rank_branches import branch_advice, data_branch_advice
-from pytracer.analyze.collectives.rounds import calls_of_line, counted_words, order_words, rounds_words, site_words
+from pytracer.analyze.collectives.rank_value_words import differing_advice
+from pytracer.analyze.collectives.rounds import (
+    calls_of_line,
+    calls_within_steps,
+    counted_words,
+    order_words,
+    rounds_words,
+    site_words,
+    skipped_words,
+)
 from pytracer.analyze.deaths.attribution import abort_words, symptom_evidence, views_of, waited_ns
 from pytracer.analyze.evidence.handled import Handled, handled_in
 from pytracer.analyze.evidence.program_syntax import called_name
+from pytracer.analyze.naming import place_words
 from pytracer.analyze.rules.account import account, nothing_to_compare
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.view import JobView, ProcessView
+from pytracer.decode.types.journal import Module
 from pytracer.decode.types.snapshot import Collective
 from pytracer.report.job import Confidence, Evidence, PythonFrame
 
@@ -92,6 +105,8 @@ class _Found:
     mismatch: Mismatch
     handled: Handled | None = None
     """What the one rank was handling that was at another line by that."""
+    option: DifferingOption | None = None
+    """Of DDP, between the first ranks of the first two sides."""
 
 
 class CollectiveMismatch:
@@ -106,7 +121,7 @@ class CollectiveMismatch:
         judgements: list[Judgement[_Found]] = []
         for match in groups:
             if match.mismatch is not None:
-                found = _Found(match, match.mismatch, _handled(job, match.mismatch))
+                found = _Found(match, match.mismatch, _handled(job, match.mismatch), _option(job, match.mismatch))
                 judgements.append(_judge(job, found, first=not judgements))
         if judgements:
             return tuple(judgements)
@@ -122,8 +137,10 @@ class CollectiveMismatch:
     def describe(self, job: JobView, judgement: Judgement[_Found]) -> Description:
         """See Rule."""
         match, found, handled = judgement.found.match, judgement.found.mismatch, judgement.found.handled
-        summary = _summary(match, found)
-        if handled is not None:
+        summary = _summary(job, match, found)
+        if judgement.found.option is not None:
+            summary = f"{_option_words(judgement.found.option, found)}. {summary}"
+        elif handled is not None:
             summary = f"{summary[:-1]}, where it was handling {handled.words}."
         return Description(
             summary,
@@ -137,7 +154,7 @@ class CollectiveMismatch:
                 *_receivers(job, found),
                 *symptom_evidence(job),
             ],
-            _advice(job, judgement.found) if handled is None else _handled_advice(handled),
+            _next(job, judgement.found),
             [
                 "a third rank: which of the two is wrong is undecidable from what they passed"
                 if judgement.undecided
@@ -175,6 +192,34 @@ def _handled(job: JobView, found: Mismatch) -> Handled | None:
     return handling[0][0] if len(handling) == 1 else None
 
 
+def _option(job: JobView, found: Mismatch) -> DifferingOption | None:
+    sides = _two_sides(job, found)
+    return differing_option(*sides[0], *sides[1]) if sides is not None else None
+
+
+def _two_sides(
+    job: JobView, found: Mismatch
+) -> tuple[tuple[ProcessView, Collective], tuple[ProcessView, Collective]] | None:
+    """The first rank of each of the first two, with its call."""
+    first, second = found.variants[:2]
+    views = views_of(job, [first.ranks[0], second.ranks[0]])
+    return ((views[0], first.call), (views[1], second.call)) if len(views) > 1 else None
+
+
+def _option_words(option: DifferingOption, found: Mismatch) -> str:
+    first, second = found.variants[:2]
+    frame = option.frames[0]
+    at = f" ({place_words(frame)})" if frame is not None and frame == option.frames[1] else ""
+    return option_words(option, (first.ranks[0], second.ranks[0])) + at
+
+
+def _next(job: JobView, item: _Found) -> str:
+    sides = _two_sides(job, item.mismatch)
+    if item.option is not None and sides is not None:
+        return option_advice(item.option, *sides)
+    return _advice(job, item) if item.handled is None else _handled_advice(item.handled)
+
+
 def _handled_advice(handled: Handled) -> str:
     return (
         f"Look at {handled.words} first: it took rank {handled.view.process.rank} out of step. The others do not know "
@@ -201,7 +246,7 @@ _DID = {
 }
 
 
-def _summary(match: GroupMatch, found: Mismatch) -> str:
+def _summary(job: JobView, match: GroupMatch, found: Mismatch) -> str:
     where = f"collective {found.sequence_nr} of {group_words(match)}"
     if found.field != "op":
         where = f"{found.variants[0].call.op} ({where})"
@@ -213,7 +258,7 @@ def _summary(match: GroupMatch, found: Mismatch) -> str:
         return f"Ranks were at different lines in {where}: {sides}{end}."
     right, wrong = found.variants[0], found.variants[1]
     if found.odd is None:
-        sides, line = _sides(match, found)
+        sides, line = _sides(job, match, found)
         return f"Ranks disagree in {where}{line}: {sides}{end}."
     if len(found.variants) > 2:
         return (
@@ -241,6 +286,10 @@ def _advice(job: JobView, item: _Found) -> str:
         known = _of_objects(job, found) or _of_order(job, found)
         if known is not None:
             return known
+    if found.field == "root":
+        known = _of_root(job, item)
+        if known is not None:
+            return known
     if found.field == "op":
         apart = _threads_advice(item, views_of(job, [side.ranks[0] for side in found.variants[:2]]))
         if apart is not None:
@@ -248,8 +297,17 @@ def _advice(job: JobView, item: _Found) -> str:
         counted = _counted(job, item)
         if counted is None:
             return _ADVICE["op"] + (_ADVICE_BARRIER if ops.intersection(_BARRIERS) else "") + more
-        return counted + (_ADVICE_BROADCAST if _has_broadcast(found) else "")
+        return counted + (_ADVICE_BROADCAST if _has_broadcast(job, found) else "")
     return _ADVICE[found.field] + more
+
+
+def _of_root(job: JobView, item: _Found) -> str | None:
+    """Where the numbers of two ranks come from."""
+    sides = _two_sides(job, item.mismatch)
+    if sides is None:
+        return None
+    values = [str(value_of(call, "root", item.match)) for _, call in sides]
+    return differing_advice(sides, ("src", "dst"), (values[0], values[1]))
 
 
 def _of_objects(job: JobView, found: Mismatch) -> str | None:
@@ -280,9 +338,16 @@ def _of_order(job: JobView, found: Mismatch) -> str | None:
     return None
 
 
-def _has_broadcast(found: Mismatch) -> bool:
-    """Whether one side is in the broadcast of buffers of a DDP forward."""
-    return any(_DDP.search(side.call.python.file) for side in found.variants if side.call.python is not None)
+def _has_broadcast(job: JobView, found: Mismatch) -> bool:
+    """Whether one side is in the broadcast of buffers of a DDP forward; that of bucket indices is of int32."""
+    for side in found.variants:
+        call = side.call
+        if call.op != "broadcast" or call.dtype == "int32" or call.python is None or not _DDP.search(call.python.file):
+            continue
+        modules = [fact.data for view in views_of(job, side.ranks) for fact in view.process.snapshot.recorded(Module)]
+        if not modules or any(item.role == "buffer" for module in modules for item in module.tensors):
+            return True
+    return False
 
 
 def _counted(job: JobView, item: _Found) -> str | None:
@@ -290,7 +355,7 @@ def _counted(job: JobView, item: _Found) -> str | None:
     found = item.mismatch
     sides = views_of(job, [side.ranks[0] for side in found.variants[:2]])
     for side, view in zip(found.variants, sides, strict=False):
-        below = own_group_advice(job, view, side) or branch_advice(view, side.call)
+        below = own_group_advice(job, view, side) or branch_advice(view, side.call, library_call(view, side.call))
         if below is not None:
             return below
     parting = find_parting(sides[0], found.variants[0].call, sides[1], found.variants[1].call) if sides[1:] else None
@@ -311,10 +376,21 @@ def _counted(job: JobView, item: _Found) -> str | None:
         for site in (sites[often], sites[rare])
     )
     way = way_to(sides[often], found.variants[often].call)
-    rounds = said + rounds_words(sides[often].process.snapshot, way, sites[often])
+    steps = calls_within_steps(sides[0], sides[1], item.match.name, sites[often])
+    if isinstance(steps, tuple):
+        return _uneven_step(sites[often], steps, sides)
+    rounds = said + rounds_words(sides[often].process.snapshot, way, sites[often], steps)
     if parting is not None:
         return rounds
     if all(count[sites[rare]] for count in counts):
+        behind = 0 if counts[0][sites[rare]] < counts[1][sites[rare]] else 1
+        known = skipped_words(sides[rare].process.snapshot, way_to(sides[rare], found.variants[rare].call), sites[rare])
+        if known is not None and counts[0][sites[rare]] != counts[1][sites[rare]]:
+            return (
+                f"{other}: see whether {known} left it out on rank {sides[behind].process.rank} alone, by data of its "
+                "own. All ranks must take part in it in each round, with zeros or another neutral value, or all leave "
+                "out the same round (all_reduce() the flag)."
+            )
         return (
             f"{other}: see whether rank {sides[often].process.rank} "
             "skips it (an early return, a `continue`, an error that is caught), by data of its own: all ranks must "
@@ -324,6 +400,16 @@ def _counted(job: JobView, item: _Found) -> str | None:
     return (
         f"{rounds} If only {only} comes to {site_words(sites[rare])} (a branch on the rank or on its data), take it "
         "out of that branch, or call it on all ranks."
+    )
+
+
+def _uneven_step(site: Site, steps: tuple[int, int, int], sides: Sequence[ProcessView]) -> str:
+    step, *counts = steps
+    said = " and ".join(f"{count} on rank {view.process.rank}" for count, view in zip(counts, sides, strict=True))
+    return (
+        f"In step {step}, {site_words(site)} called {said}: not the number of steps differs, but what one calls. "
+        "Compare what the ranks do there: options of DistributedDataParallel, layers and frozen parameters of the "
+        "model, batches in a step (accumulation)."
     )
 
 
@@ -353,13 +439,39 @@ def _only_one(found: Mismatch, sides: Sequence[ProcessView]) -> str | None:
     return None
 
 
-def _sides(match: GroupMatch, found: Mismatch) -> tuple[str, str]:
+def _sides(job: JobView, match: GroupMatch, found: Mismatch) -> tuple[str, str]:
     """What each side passed, with its line where these differ; and the line where all are at the same one."""
-    sides = [(_passed(item, found, match), at_place(item.call)) for item in found.variants[:_LISTED]]
+    items = found.variants[:_LISTED]
+    alone = [_alone(job, match, item, found) for item in items]
+    alone = ["" for _ in items] if all(alone) else alone  # each has a line of its own
+    sides = [
+        (_passed(item, found, match) + _inside(job, item, found), at_place(item.call) + only)
+        for item, only in zip(items, alone, strict=True)
+    ]
     lines = {line for _, line in sides}
     if len(lines) == 1:
         return "; ".join(words for words, _ in sides), lines.pop()
     return "; ".join(words + line for words, line in sides), ""
+
+
+def _inside(job: JobView, item: Variant, found: Mismatch) -> str:
+    """` in Tensor.backward()`: what of a library called it there."""
+    views = views_of(job, item.ranks[:1]) if found.field == "op" else []
+    name = library_call(views[0], item.call) if views else None
+    return f" in {name}()" if name is not None else ""
+
+
+def _alone(job: JobView, match: GroupMatch, item: Variant, found: Mismatch) -> str:
+    """That the other of two ranks has called none from that line, of what always calls one."""
+    inside = _inside(job, item, found)
+    if found.field != "op" or len(found.variants) != 2 or inside.endswith(("forward()", "backward()", "step()")):
+        return ""
+    site = site_of(item.call)
+    other = next(side for side in found.variants if side is not item)
+    counts = [calls_by_site(view, match.name) for view in views_of(job, other.ranks)]
+    if site is None or not counts or any(count is None or count[site] for count in counts):
+        return ""
+    return f", from where {span_words(other.ranks)} called none"
 
 
 def _from_other_lines(found: Mismatch) -> bool:

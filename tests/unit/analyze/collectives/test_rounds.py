@@ -43,9 +43,47 @@ def test_with_that_does_not_synchronize_parts_the_ranks(head: str, run: Path) ->
 
 
 def test_another_with_leaves_nothing_out(run: Path) -> None:
-    """The look-alike: then the rounds, or a round without the call, are both possible."""
+    """The look-alike: then the rounds are more, or a round calls more; nothing in the loop leaves it out."""
     said = rounds(run, SYNC.format("autocast()"), 5)
-    assert "the loop of line 2 (`for batch in batches:`) has more rounds there, or a round left the call out" in said
+    assert "the loop of line 2 (`for batch in batches:`) has more rounds there, or a round calls more of them." in said
+
+
+SKIPS = """def run(model, lines):
+    for line in lines:
+        try:
+            batch = parse(line)
+        except ValueError:
+            {0}
+        backward(batch)
+"""
+
+
+def test_caught_error_that_leaves_the_round_is_named(run: Path) -> None:
+    """The line of the handler, not a list of what might have been."""
+    said = rounds(run, SKIPS.format("continue"), 7)
+    assert "has more rounds there, or line 5 (`except ValueError:`) left the call out in one." in said
+
+
+def test_handler_that_goes_on_to_the_line_leaves_nothing_out(run: Path) -> None:
+    """The look-alike: it replaces the batch."""
+    assert "left the call out" not in rounds(run, SKIPS.format("batch = None"), 7)
+
+
+def test_rounds_are_more_where_each_step_had_as_many(run: Path) -> None:
+    """Then no round calls more than another one."""
+    program = program_in(run, SYNC.format("autocast()"))
+    said = rounds_words(SNAPSHOT, [], (str(program), "run", 5), alike=True)
+    assert "has more rounds there. " in said and "or a round" not in said
+
+
+def test_what_a_loop_goes_through_is_followed_to_the_rank(run: Path) -> None:
+    """`loader` is made of `data`, and that by the number of the rank."""
+    source = (
+        "def run(rank):\n    data = load(rank)\n    loader = batches(data)\n    for x in loader:\n        step(x)\n"
+    )
+    said = rounds(run, source, 5)
+    assert "of `data`, which depends on the rank (line 2: `data = load(rank)`)" in said
+    assert "depends on the rank" not in rounds(run, source.replace("load(rank)", "load(all)"), 5)
 
 
 def test_loop_is_found_in_the_caller_and_with_what_it_goes_through(run: Path) -> None:
