@@ -24,6 +24,7 @@ from pytracer.analyze.evidence.handled import handled_at_end
 from pytracer.analyze.evidence.loaders import loading_words, slow_worker
 from pytracer.analyze.evidence.wait_chain import Blocked, blocked
 from pytracer.analyze.evidence.waits import wait_of, was_asleep
+from pytracer.analyze.evidence.worker_collectives import collective_in_worker, worker_advice
 from pytracer.analyze.naming import name_words, place_words, samples_words
 from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.rules.account import account, nothing_to_compare
@@ -65,7 +66,9 @@ class CollectiveMissingRank:
         worker = _worker(job, item)
         thread = _thread(item) if worker is None else None
         why = f": {loading_words(worker, item.views[0].process.ended_mono_ns)}" if worker is not None else ""
-        kept = blocked(job, worker) if worker is not None else None
+        inside = collective_in_worker(worker) if worker is not None else None
+        why += f", in {inside.name}() at {place_words(inside.at)}: {inside.reason}" if inside is not None else ""
+        kept = blocked(job, worker) if worker is not None and inside is None else None
         why += f", and {kept.words}" if kept is not None else ""
         why += f": {thread.words}" if thread is not None else ""
         if worker is None and thread is None:
@@ -88,6 +91,8 @@ class CollectiveMissingRank:
             if item.goes_on
             else _advice(job, item, ranks)
             if worker is None
+            else worker_advice(inside)
+            if inside is not None
             else kept.advice
             if kept is not None
             else _loader_advice(worker),
