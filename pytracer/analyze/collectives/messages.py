@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from pytracer._text import capital, list_words
 from pytracer.analyze.collectives.description import at_place, place_of
 from pytracer.analyze.collectives.parting import loops_around, quoted, way_to
 from pytracer.analyze.collectives.rank_value_words import differing_advice
+from pytracer.analyze.collectives.rounds import leaver_words
 from pytracer.analyze.collectives.wait_graph import Wait
 from pytracer.analyze.deaths.attribution import views_of
 from pytracer.analyze.evidence.program_syntax import names_of_line, own_nodes, scope_of
@@ -18,6 +20,8 @@ from pytracer.analyze.view import JobView, ProcessView
 from pytracer.decode.types.snapshot import Collective
 from pytracer.report.job import PythonFrame
 
+_PAIR = 2
+_LEAST_ANSWERS = 2
 _RANK = re.compile(r"rank|is_(?:\w+_)?(?:first|last|main)|stage", re.IGNORECASE)
 
 
@@ -56,6 +60,48 @@ def number_advice(job: JobView, wait: Wait) -> str | None:
         f"{words}: compare how often each side comes to its line (rounds, an early return, a branch on the rank), and "
         f"see what rank {peer} did instead."
     )
+
+
+def unanswered_advice(job: JobView, waits: Sequence[Wait]) -> str | None:
+    """Of two ranks that both wait to receive: the one that answered all messages of the other but one, and went on."""
+    if len(waits) != _PAIR or any(wait.call.op != "recv" or wait.counts is None for wait in waits):
+        return None
+    for wait in waits:
+        rank, peer = wait.waiters[0], wait.targets[0]
+        view = next(iter(views_of(job, [rank])), None)
+        calls = _between(view, wait) if view is not None else []
+        left_out = _unanswered(calls)
+        if view is None or left_out is None:
+            continue
+        number, answer = left_out
+        frame = place_of(answer)
+        leaver = leaver_words(view.process.snapshot, frame) if frame is not None else None
+        why = f": see whether {leaver} left it out" if leaver is not None else ""
+        return (
+            f"Rank {rank} answered each message of rank {peer}{at_place(answer)}, but not number {number}: it went on "
+            f"to receive the next one{why}. Answer in every round, with zeros or a flag where there is nothing to send."
+        )
+    return None
+
+
+def _between(view: ProcessView, wait: Wait) -> list[Collective]:
+    """The messages of one rank to and from another one in a group, up to the one that it waits in."""
+    items = view.process.snapshot.collectives
+    own = [item for item in items if item.point_to_point and item.group == wait.call.group]
+    return [item for item in own if item.peer == wait.call.peer and item.number <= wait.call.number]
+
+
+def _unanswered(calls: Sequence[Collective]) -> tuple[int, Collective] | None:
+    """The number of the received message, and the last answer; None unless receive and answer take turns otherwise."""
+    ops = [item.op for item in calls]
+    missing = [n for n, pair in enumerate(itertools.pairwise(ops)) if pair == ("recv", "recv")]
+    answers = [item for item in calls if item.op == "send"]
+    if len(missing) != 1 or len(answers) < _LEAST_ANSWERS or ops[0] != "recv":
+        return None
+    (at,) = missing
+    whole = [*ops[: at + 1], "send", *ops[at + 1 :]]
+    turns = all(op == ("recv", "send")[n % 2] for n, op in enumerate(whole))
+    return (ops[: at + 1].count("recv"), answers[-1]) if turns else None
 
 
 def tag_advice(job: JobView, wait: Wait) -> str:

@@ -33,6 +33,7 @@ _SEEDS = (
     "it draws from a generator of each rank's own: give it the same seed on all ranks, one of its own if the data "
     "needs different ones, or broadcast what is drawn."
 )
+_EXITS = ("sys.exit", "exit", "os._exit", "os.abort", "quit")
 _EMPTY = (
     "a rank with nothing in it leaves out what the others wait for. Let it take part, too, with an empty or neutral "
     "tensor (zeros, a count of 0), or give every rank something."
@@ -163,7 +164,7 @@ def _calls_at(tree: ast.Module, line: int) -> list[ast.Call]:
 
 
 def _left_loop(inside: _Side, outside: _Side, at: int) -> Parting | None:
-    """One rank is in a loop, the other one behind it."""
+    """One rank is in a loop, the other one behind it; or in a function with one that the other one has left."""
     if min(len(inside.way), len(outside.way)) <= at:
         return None
     here, there, snapshot = inside.way[at], outside.way[at], inside.view.process.snapshot
@@ -177,8 +178,25 @@ def _left_loop(inside: _Side, outside: _Side, at: int) -> Parting | None:
         return None
     loops = [item for item in loops_around(tree, here.line) if (item.end_lineno or 0) < there.line]
     if not loops:
-        return None
-    loop = loops[0]
+        again = any((item.end_lineno or 0) >= there.line for item in loops_around(tree, here.line))
+        return _left_call(inside, outside, at) if here.line < there.line and not again else None
+    return _behind(inside, outside, at, loops[0])
+
+
+def _left_call(inside: _Side, outside: _Side, at: int) -> Parting | None:
+    """The rank that is inside is in a loop that something ends, in a function which both have called there."""
+    for deeper in range(at + 1, len(inside.way)):
+        frame = inside.way[deeper]
+        tree = syntax_tree(inside.view.process.snapshot, frame)
+        loops = loops_around(tree, frame.line) if tree is not None and frame.line is not None else []
+        loop = next((item for item in loops if any(True for _ in _ends(item))), None)
+        if loop is not None:
+            return _behind(inside, outside, deeper, loop)
+    return None
+
+
+def _behind(inside: _Side, outside: _Side, at: int, loop: _Loop) -> Parting | None:
+    here, snapshot = inside.way[at], inside.view.process.snapshot
     text = quoted(snapshot, here, loop.lineno)
     if text is None:
         return None
@@ -269,17 +287,11 @@ def _quiet(snapshot: Snapshot, way: Sequence[PythonFrame], other: str, unless: i
 
 
 def goes_on(handler: ast.ExceptHandler) -> bool:
-    """Whether nothing in it ends the process or raises."""
-    for item in (handler, *own_nodes(handler)):
-        if isinstance(item, ast.Raise):
-            return False
-        if isinstance(item, ast.Call) and ast.unparse(item.func) in (
-            "sys.exit",
-            "exit",
-            "os._exit",
-            "os.abort",
-            "quit",
-        ):
+    """Whether it may reach its end: nothing raises or ends the process there, or only in some cases."""
+    for item in handler.body:
+        call = item.value if isinstance(item, ast.Expr) else None
+        exits = isinstance(call, ast.Call) and ast.unparse(call.func) in _EXITS
+        if isinstance(item, ast.Raise) or exits:
             return False
     return True
 

@@ -24,6 +24,11 @@ _RANK_DECIDES = re.compile(
 _ON_RANK = (
     "take it out of that branch, call it on all ranks, and keep only the printing or saving of its result for one rank."
 )
+_DDP_FORWARD = "DistributedDataParallel.forward"
+_IN_FORWARD = (
+    "the forward of DistributedDataParallel communicates: call `model.module(...)` there, or take it out of that "
+    "branch and call it on all ranks."
+)
 _ON_DATA = (
     "see whether that came out differently on the ranks (files, options, this rank's data). Let one rank decide and "
     "broadcast the result, or ask for something that is the same on all."
@@ -63,6 +68,8 @@ def branch_advice(view: ProcessView, call: Collective, inside: str | None = None
     found = next((item for item in _branches(view, call) if item.on_rank), None)
     if found is None:
         return None
+    if inside is not None and inside.endswith(_DDP_FORWARD):
+        return f"{found.words}, and {_IN_FORWARD}"
     what = f"{inside}(), which is a collective of all ranks" if inside is not None else "what communicates there"
     return f"{found.words}, so that only some ranks call {what}: {_ON_RANK}"
 

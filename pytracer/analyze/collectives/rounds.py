@@ -10,7 +10,15 @@ from collections.abc import Iterator, Sequence
 from pytracer._text import count_words, shortened
 from pytracer.analyze.collectives.call_sites import Site, site_of
 from pytracer.analyze.collectives.parting import goes_on, loops_around, quoted
-from pytracer.analyze.evidence.program_syntax import Scope, bound_value, names_of, own_nodes, scope_of, variable
+from pytracer.analyze.evidence.program_syntax import (
+    Scope,
+    bound_value,
+    called_name,
+    names_of,
+    own_nodes,
+    scope_of,
+    variable,
+)
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -63,8 +71,8 @@ def rounds_words(snapshot: Snapshot, way: Sequence[PythonFrame], site: Site, ali
         )
     loop, made = found
     leaver = next((words for frame in frames if (words := leaver_words(snapshot, frame)) is not None), None)
-    other = "" if alike else ", or a round calls more of them"
-    other = f", or {leaver} left the call out in one" if leaver is not None else other
+    more = "" if alike else ", or calls more of them in one"
+    other = f", or {leaver if leaver is not None else 'a round'} left the call out{' in one' if leaver else more}"
     return f": the loop of {loop} has more rounds there{other}. {made}{_SAME_NUMBER}"
 
 
@@ -154,7 +162,7 @@ def _loop(snapshot: Snapshot, frame: PythonFrame) -> tuple[str, str] | None:
     loops = loops_around(tree, frame.line) if tree is not None and frame.line is not None else []
     if tree is None or not loops:
         return None
-    loop = loops[-1]
+    loop = next((item for item in reversed(loops) if not _is_fixed(item)), loops[-1])
     text = quoted(snapshot, frame, loop.lineno)
     if text is None:
         return None
@@ -167,6 +175,14 @@ def _loop(snapshot: Snapshot, frame: PythonFrame) -> tuple[str, str] | None:
     return f"line {loop.lineno} ({text})", made
 
 
+def _is_fixed(loop: ast.For | ast.AsyncFor | ast.While) -> bool:
+    """`for _ in range(4)`: with as many rounds on all ranks."""
+    call = None if isinstance(loop, ast.While) else loop.iter
+    if not isinstance(call, ast.Call) or called_name(call) != "range":
+        return False
+    return all(isinstance(item, ast.Constant) for item in call.args)
+
+
 def _by_rank(snapshot: Snapshot, frame: PythonFrame, scope: Scope, value: ast.AST, line: int) -> str:
     """Of what a loop goes through: the variable in it that is made by the number of the rank."""
     for name in names_of(value):
@@ -174,6 +190,23 @@ def _by_rank(snapshot: Snapshot, frame: PythonFrame, scope: Scope, value: ast.AS
         if bound is not None and bound[1] is not None and bound[0] < line and _BY_RANK.search(ast.unparse(bound[1])):
             return f" of `{name}`, which depends on the rank (line {bound[0]}: {quoted(snapshot, frame, bound[0])})"
     return ""
+
+
+def rank_order_words(snapshot: Snapshot, frame: PythonFrame | None) -> str | None:
+    """A loop around the line that goes through something in an order of the rank's own."""
+    tree = syntax_tree(snapshot, frame)
+    for loop in loops_around(tree, frame.line) if tree is not None and frame is not None and frame.line else ():
+        name = None if isinstance(loop, ast.While) else variable(loop.iter)
+        bound = bound_value(scope_of(tree, loop.lineno), name, loop.lineno) if tree is not None and name else None
+        if tree is None or frame is None or bound is None or bound[1] is None:
+            continue
+        said = f"Line {loop.lineno} ({quoted(snapshot, frame, loop.lineno)}) goes through `{name}`, which is made "
+        if _BY_RANK.search(ast.unparse(bound[1])):
+            return f"{said}by the rank (line {bound[0]}: {quoted(snapshot, frame, bound[0])})"
+        by_rank = _by_rank(snapshot, frame, scope_of(tree, loop.lineno), bound[1], bound[0])
+        if by_rank:
+            return f"{said}at line {bound[0]}{by_rank}"
+    return None
 
 
 def order_words(snapshot: Snapshot, frame: PythonFrame) -> str | None:

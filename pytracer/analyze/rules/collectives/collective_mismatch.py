@@ -265,7 +265,8 @@ def _summary(job: JobView, match: GroupMatch, found: Mismatch) -> str:
             f"{capital(span_words(found.odd))} disagree with {span_words(right.ranks)} in {where}: "
             f"{_passed(right, found, match)}{end}."
         )
-    wrong_words, right_words, place = _passed(wrong, found, match), _passed(right, found, match), at_place(wrong.call)
+    wrong_words, right_words = (_passed(item, found, match) + _inside(job, item, found) for item in (wrong, right))
+    place = at_place(wrong.call)
     if found.field == "op":
         return f"{capital(wrong_words)}{place} where {right_words} ({where}){end}."
     return f"{capital(wrong_words)} in {where}{place}, where {right_words}{end}."
