@@ -120,7 +120,12 @@ def test_loop_over_what_may_be_no_set_has_an_order(value: str, run: Path) -> Non
     assert order_words(SNAPSHOT, at(program_in(run, SETS.format(value)), 4)) is None
 
 
-GROUPS = "def pairs(rank, world):\n    mine = {0}\n    order = [mine, *others(mine)]\n    for n in order:\n        group(n)\n"
+GROUPS = """def pairs(rank, world):
+    mine = {0}
+    order = [mine, *others(mine)]
+    for n in order:
+        group(n)
+"""
 
 
 def test_loop_in_an_order_of_the_rank_is_named(run: Path) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -267,7 +268,7 @@ def answers(run: Path, ops: Sequence[str], leaves: str = "continue") -> str:
         box = job.boxes[1]
         line = ("stage", str(program), 3 if op == "recv_" else 6)
         by = box.site((op, f"{TORCH}/distributed/distributed_c10d.py", 2900), line)
-        message = {"peer": 0, "tag": 0, "flags": 1, "sizes": [4], "nbytes": 16}
+        message: dict[str, Any] = {"peer": 0, "tag": 0, "flags": 1, "sizes": [4], "nbytes": 16}
         box.collective(op, group=job.groups[1]["0"], by=by, state=state, sequence_nr=counts[op], **message)
     for number in range(1, counts["send"] + 2):
         hangs = "failed" if number > counts["send"] else "completed"
