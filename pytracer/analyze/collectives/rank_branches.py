@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pytracer.analyze.collectives.call_sites import stacks_of
@@ -74,6 +74,12 @@ def branch_advice(view: ProcessView, call: Collective, inside: str | None = None
     return f"{found.words}, so that only some ranks call {what}: {_ON_RANK}"
 
 
+def branch_at_end(view: ProcessView) -> str | None:
+    """The closest branch on the rank that a process was below when it ended: `train.py:18 in prepare is below ...`."""
+    stack = view.exception_stack if view.raised else view.python_stack or []
+    return next((item.words for item in _in_frames(view, stack) if item.on_rank and item.around), None)
+
+
 def data_branch_advice(view: ProcessView, call: Collective, absent: str) -> str | None:
     """Any branch around a line that `absent`, in words, never called a collective from."""
     found = next((item for item in _branches(view, call) if item.around), None)
@@ -82,10 +88,15 @@ def data_branch_advice(view: ProcessView, call: Collective, absent: str) -> str 
 
 def _branches(view: ProcessView, call: Collective) -> Iterator[_Branch]:
     """Of the program's lines, the innermost first."""
-    at, snapshot = place_of(call), view.process.snapshot
+    at = place_of(call)
     stacks = stacks_of(view)
     found = next((stack for stack in stacks if at is None or at in stack), [at] if at is not None else [])
-    for frame in found:
+    yield from _in_frames(view, found)
+
+
+def _in_frames(view: ProcessView, frames: Sequence[PythonFrame]) -> Iterator[_Branch]:
+    snapshot = view.process.snapshot
+    for frame in frames:
         tree = syntax_tree(snapshot, frame) if not is_library_file(frame.file) else None
         if tree is None or frame.line is None:
             continue

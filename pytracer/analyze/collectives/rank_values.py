@@ -118,7 +118,8 @@ class Compared:
         """The one variable inside that is known to differ; of a sum with a constant the other side."""
         if isinstance(node, ast.BinOp) and isinstance(node.right, ast.Constant):
             return node.left, spot
-        found = {ast.unparse(item): item for item in _variables(node) if item is not node and self._differs(item, spot)}
+        inside = [item for item in variables_in(node) if item is not node]
+        found = {ast.unparse(item): item for item in inside if self._differs(item, spot)}
         return (next(iter(found.values())), spot) if len(found) == 1 else None
 
     def _differs(self, node: ast.AST, spot: Spot) -> bool:
@@ -195,7 +196,7 @@ def _loop(node: ast.AST, spot: Spot) -> tuple[ast.AST, Spot] | None:
     return None
 
 
-def _variables(node: ast.AST) -> Iterator[ast.AST]:
+def variables_in(node: ast.AST) -> Iterator[ast.AST]:
     """The largest names, attributes and items inside, without what is only called."""
     if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
         yield node
@@ -204,7 +205,7 @@ def _variables(node: ast.AST) -> Iterator[ast.AST]:
         children = [*node.args, *(item.value for item in node.keywords)]
         children += [node.func.value] if isinstance(node.func, ast.Attribute) else []
     for item in children:
-        yield from _variables(item)
+        yield from variables_in(item)
 
 
 # ---- what sets it
@@ -275,7 +276,7 @@ def _sets_item(statement: ast.stmt, name: str, key: object) -> bool:
 
 def _own_entry(node: ast.AST, spot: Spot) -> tuple[ast.stmt, str] | None:
     """`self.errors[self.rank] = error`, of what an expression reads, if nothing else fills that variable or gets it."""
-    for name in sorted({name for item in _variables(node) if (name := variable(item)) is not None}):
+    for name in sorted({name for item in variables_in(node) if (name := variable(item)) is not None}):
         scopes = _scopes(spot, name)
         nodes = [item for scope in scopes for item in own_nodes(scope)]
         given = (item for item in nodes if isinstance(item, ast.Call) and called_name(item) not in _READERS)

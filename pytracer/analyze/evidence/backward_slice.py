@@ -32,6 +32,10 @@ _SAME = frozenset({"int", "float", "str", "device", "list", "tuple"})  # what ha
 _END = 1 << 30  # behind the last line
 _BUILT_IN = frozenset(dir(builtins))
 _COMPREHENSIONS = ("<genexpr>", "<listcomp>", "<dictcomp>", "<setcomp>")
+_RETURN_SELF = frozenset(
+    {"eval", "train", "to", "cuda", "cpu", "float", "double", "half", "bfloat16", "requires_grad_"}
+)
+_WRAPPERS = frozenset({"DistributedDataParallel", "DDP", "DataParallel"})
 _BRANCHES = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.Match)
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
@@ -338,6 +342,11 @@ class Slice:
 
     def _class_of(self, node: ast.AST, spot: Spot) -> tuple[ast.AST, Spot] | None:
         base = self.made(node, spot, calls=True)
+        for _ in range(_HOPS):
+            inner = _same_object(base.node)
+            if inner is None:
+                break
+            base = self.made(inner, base.spot, calls=True)
         return self.defined(base.node.func, base.spot) if isinstance(base.node, ast.Call) else None
 
     def defined(self, node: ast.AST, spot: Spot) -> tuple[ast.AST, Spot] | None:
@@ -512,6 +521,16 @@ def _fits(call: ast.Call, function: ast.FunctionDef | ast.AsyncFunctionDef) -> b
     spread = any(isinstance(item, ast.Starred) for item in call.args) or any(item.arg is None for item in call.keywords)
     required = len(function.args.args) - 1 - len(function.args.defaults)
     return spread or len(call.args) + len(call.keywords) >= required
+
+
+def _same_object(node: ast.AST) -> ast.expr | None:
+    """`Net()` of `Net().eval()` and of `DDP(Net())`: whose forward() a call reaches."""
+    if not isinstance(node, ast.Call):
+        return None
+    name = called_name(node)
+    if name in _WRAPPERS and node.args:
+        return node.args[0]
+    return node.func.value if isinstance(node.func, ast.Attribute) and name in _RETURN_SELF else None
 
 
 def _method(owner: ast.AST, names: Sequence[str]) -> ast.FunctionDef | None:

@@ -43,6 +43,7 @@ from pytracer.analyze.collectives.rounds import (
     site_words,
     skipped_words,
 )
+from pytracer.analyze.collectives.sizes import left_out_advice, size_advice
 from pytracer.analyze.deaths.attribution import abort_words, symptom_evidence, views_of, waited_ns
 from pytracer.analyze.evidence.handled import Handled, handled_in
 from pytracer.analyze.evidence.program_syntax import called_name
@@ -284,7 +285,7 @@ def _advice(job: JobView, item: _Found) -> str:
     if found.field == "size" and ops & set(_SHARDED):
         return _ADVICE_UNITS
     if found.field == "size":
-        known = _of_objects(job, found) or _of_order(job, found)
+        known = _of_objects(job, found) or _of_order(job, found) or _of_size(job, item)
         if known is not None:
             return known
     if found.field == "root":
@@ -309,6 +310,22 @@ def _of_root(job: JobView, item: _Found) -> str | None:
         return None
     values = [str(value_of(call, "root", item.match)) for _, call in sides]
     return differing_advice(sides, ("src", "dst"), (values[0], values[1]))
+
+
+def _of_size(job: JobView, item: _Found) -> str | None:
+    """A call that one rank left out, or what the size comes from."""
+    sides = _two_sides(job, item.mismatch)
+    if sides is None or site_of(sides[0][1]) != site_of(sides[1][1]):
+        return None
+    number = item.mismatch.sequence_nr
+    names = [
+        name
+        for view, _ in sides
+        for last in view.collectives
+        if last.sequence_nr == number and last.group == item.match.name and last.buffer is not None
+        for name in last.buffer.names or ()
+    ]
+    return left_out_advice(*sides) or size_advice(*sides, names)
 
 
 def _of_objects(job: JobView, found: Mismatch) -> str | None:
