@@ -7,20 +7,25 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from pytracer.analyze.collectives.call_sites import stacks_of
+from pytracer.analyze.collectives.parting import quoted
 from pytracer.analyze.collectives.rank_value_words import value_words
 from pytracer.analyze.collectives.rank_values import Compared
 from pytracer.analyze.evidence.backward_slice import Spot
-from pytracer.analyze.evidence.program_syntax import scope_of
+from pytracer.analyze.evidence.program_syntax import called_name, deciding_ifs, scope_of
 from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
-from pytracer.decode.types.journal import Buckets, Module
+from pytracer.decode.types.journal import Buckets, Hook, Module
 from pytracer.decode.types.snapshot import Collective
 from pytracer.report.job import PythonFrame
 
 # Where DDP's own collectives are called from: its forward and join(), and the backward, whose hooks reduce (2.13).
 _OF_DDP = re.compile(r"/torch/(?:nn/parallel/distributed|autograd/(?:graph|__init__)|_tensor)\.py$")
 _BITMAP = "find_unused_parameters"
+HOOK = "communication hook"
+_REGISTER = ("register_comm_hook", "_register_builtin_comm_hook")
+Value = bool | float | str | None
 
 
 @dataclass(frozen=True)
@@ -29,7 +34,7 @@ class DifferingOption:
 
     module: str
     option: str
-    values: tuple[bool | float, bool | float]
+    values: tuple[Value, Value]
     frames: tuple[PythonFrame | None, PythonFrame | None]
 
 
@@ -40,8 +45,12 @@ def differing_option(
     if not any(call.python is not None and _OF_DDP.search(call.python.file) for call in (mine, theirs)):
         return None
     others = {item.module: item for item in _modules(second)}
+    hooks = _hooks(first), _hooks(second)
     for one in _modules(first):
         other = others.get(one.module)
+        mine_hook, other_hook = (found.get(one.module) for found in hooks)
+        if other is not None and mine_hook != other_hook:
+            return DifferingOption(one.module, HOOK, (mine_hook, other_hook), (_frame(one), _frame(other)))
         for option in one.settings if other is not None else ():
             if other is None or option not in other.settings or one.settings[option] == other.settings[option]:
                 continue
@@ -53,6 +62,10 @@ def differing_option(
 
 def _modules(view: ProcessView) -> list[Module]:
     return [fact.data for fact in view.process.snapshot.recorded(Module)]
+
+
+def _hooks(view: ProcessView) -> dict[str | None, str]:
+    return {fact.data.module: fact.data.hook for fact in view.process.snapshot.recorded(Hook)}
 
 
 def _has_effect(option: str, one: Module, other: Module) -> bool:
@@ -84,10 +97,15 @@ def _frame(module: Module) -> PythonFrame | None:
 def option_words(found: DifferingOption, ranks: tuple[int, int]) -> str:
     """`DistributedDataParallel has find_unused_parameters=True on rank 0 and False on rank 1`."""
     one, other = (_value(item) for item in found.values)
+    if found.option == HOOK:
+        (name, rank), (other, last) = sorted(((one, ranks[0]), (other, ranks[1])), key=lambda side: side[0] == "none")
+        return f"DistributedDataParallel has the {HOOK} {name} on rank {rank} and {other} on rank {last}"
     return f"DistributedDataParallel has {found.option}={one} on rank {ranks[0]} and {other} on rank {ranks[1]}"
 
 
-def _value(value: bool | float) -> str:
+def _value(value: Value) -> str:
+    if value is None:
+        return "none"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
@@ -95,6 +113,8 @@ def option_advice(
     found: DifferingOption, first: tuple[ProcessView, Collective], second: tuple[ProcessView, Collective]
 ) -> str:
     """With the line that passes it, and where its value comes from."""
+    if found.option == HOOK:
+        return _hook_advice(found, first[0], second[0])
     same = f"Pass the same {found.option} on all ranks{_why(found)}"
     frame = found.frames[0]
     if frame is None or is_library_file(frame.file):
@@ -114,6 +134,30 @@ def option_advice(
         return f"{same}: line {frame.line} passes `{found.option}={ast.unparse(given)}`."
     values = _value(found.values[0]), _value(found.values[1])
     return f"{same}. At line {frame.line} {value_words(compared, value, ranks, values)}"
+
+
+def _hook_advice(found: DifferingOption, first: ProcessView, second: ProcessView) -> str:
+    """With the only line of the program that registers one, and the branch that it is below."""
+    same = "Register the same communication hook on all ranks, or on none: it decides what is sent, and of which dtype"
+    view = first if found.values[0] is not None else second
+    stack = view.exception_stack if view.raised else view.python_stack or []
+    frames = [frame for stack in (stack, *stacks_of(view)) for frame in stack if not is_library_file(frame.file)]
+    places = {
+        (frame.file, item.lineno): tree
+        for frame in frames
+        if (tree := syntax_tree(view.process.snapshot, frame)) is not None
+        for item in ast.walk(tree)
+        if isinstance(item, ast.Call) and called_name(item) in _REGISTER
+    }
+    if len(places) != 1:
+        return f"{same}."
+    ((file, line), tree) = next(iter(places.items()))
+    said = f"{same}. Line {line} ({quoted(view.process.snapshot, PythonFrame(file=file, line=line), line)})"
+    around = next((item for item, is_around in deciding_ifs(tree, line) if is_around), None)
+    if around is None:
+        return f"{said} registers it."
+    head = quoted(view.process.snapshot, PythonFrame(file=file, line=line), around.lineno)
+    return f"{said} registers it below {head} (line {around.lineno}): decide that alike on all ranks."
 
 
 def _why(found: DifferingOption) -> str:

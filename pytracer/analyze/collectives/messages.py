@@ -14,7 +14,8 @@ from pytracer.analyze.collectives.rank_value_words import differing_advice
 from pytracer.analyze.collectives.rounds import leaver_words
 from pytracer.analyze.collectives.wait_graph import Wait
 from pytracer.analyze.deaths.attribution import views_of
-from pytracer.analyze.evidence.program_syntax import names_of_line, own_nodes, scope_of
+from pytracer.analyze.evidence.failing.line import short
+from pytracer.analyze.evidence.program_syntax import called_name, names_of_line, own_nodes, scope_of
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.decode.types.snapshot import Collective
@@ -84,6 +85,20 @@ def unanswered_advice(job: JobView, waits: Sequence[Wait]) -> str | None:
     return None
 
 
+def never_sent_advice(waits: Sequence[Wait]) -> str | None:
+    """Of a circle: the one rank that waits for a first message which its peer has never sent, as the others have."""
+    first = [wait for wait in waits if wait.call.op == "recv" and wait.counts is not None and wait.counts == (1, 0)]
+    others = [wait for wait in waits if wait not in first]
+    if len(first) != 1 or not others or any(wait.counts is None or not wait.counts[1] for wait in others):
+        return None
+    rank, peer = first[0].waiters[0], first[0].targets[0]
+    return (
+        f"Rank {rank} waits{at_place(first[0].call)} for its first message from rank {peer}, which has never sent one "
+        f"to it; the others wait because of that. Compare what both take for their neighbours: either rank {peer} must "
+        f"send to rank {rank}, too, or rank {rank} must not receive from it."
+    )
+
+
 def _between(view: ProcessView, wait: Wait) -> list[Collective]:
     """The messages of one rank to and from another one in a group, up to the one that it waits in."""
     items = view.process.snapshot.collectives
@@ -130,7 +145,8 @@ def _differing_tag(job: JobView, wait: Wait) -> str | None:
     if len(views) < 2 or wait.other is None:
         return None
     sides = sorted(zip(views, (wait.call, wait.other), strict=True), key=lambda side: side[0].process.rank or 0)
-    return differing_advice((sides[0], sides[1]), ("tag",), None)
+    tags = str(sides[0][1].tag or 0), str(sides[1][1].tag or 0)
+    return differing_advice((sides[0], sides[1]), ("tag",), tags)
 
 
 def _by_rank(view: ProcessView, call: Collective) -> Iterator[str]:
@@ -145,10 +161,25 @@ def _by_rank(view: ProcessView, call: Collective) -> Iterator[str]:
             if _RANK.search(ast.unparse(head)):
                 text = quoted(snapshot, frame, loop.lineno)
                 yield f"The rounds of line {loop.lineno}{f' ({text})' if text is not None else ''} depend on the rank"
+            told = _function_by_rank(tree, head)
+            if told is not None:
+                text = f"{quoted(snapshot, frame, loop.lineno)}"
+                yield f"The rounds of line {loop.lineno} ({text}) depend on the rank, by {told}"
         for name in names_of_line(tree, frame.line):
             line = _chosen_by_rank(tree, frame, name)
             if line is not None:
                 yield f"`{name}` is chosen by the rank at line {line} ({quoted(snapshot, frame, line)})"
+
+
+def _function_by_rank(tree: ast.Module, head: ast.expr) -> str | None:
+    """`` line 16 (`return 6 if rank == 0 else 5`) ``: of the function in the file that the head of a loop calls."""
+    for item in ast.walk(head):
+        name = called_name(item) if isinstance(item, ast.Call) else None
+        found = [part for part in ast.walk(tree) if isinstance(part, ast.FunctionDef) and part.name == name]
+        for part in own_nodes(found[0]) if len(found) == 1 else ():
+            if isinstance(part, ast.Return) and part.value is not None and _RANK.search(ast.unparse(part.value)):
+                return f"line {part.lineno} (`{short(ast.unparse(part))}`)"
+    return None
 
 
 def _chosen_by_rank(tree: ast.Module, frame: PythonFrame, name: str) -> int | None:

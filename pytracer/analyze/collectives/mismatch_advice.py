@@ -17,6 +17,7 @@ from pytracer.analyze.collectives.rounds import (
     calls_of_line,
     calls_within_steps,
     counted_words,
+    key_order_words,
     order_words,
     rounds_words,
     site_words,
@@ -38,6 +39,7 @@ _ADVICE_SHARDED = (
     " What communicates inside must run on all ranks: with a sharded model (FSDP) forward, backward, clip_grad_norm_() "
     "and state_dict()."
 )
+_FSDP = re.compile(r"/torch/distributed/(?:fsdp|_composable)/")
 _DDP = re.compile(r"/torch/nn/parallel/distributed\.py$")
 _BARRIERS = ("barrier", "monitored_barrier")
 _ADVICE_BARRIER = (
@@ -88,6 +90,9 @@ def from_other_lines(found: Mismatch) -> bool:
 
 def mismatch_advice(job: JobView, match: GroupMatch, found: Mismatch) -> str:
     """By what differs, and by what the program's source shows of it."""
+    joined = _beside_join(job, match, found)
+    if joined is not None:
+        return joined
     if from_other_lines(found):
         return _counted(job, match, found) or _ADVICE_LINES
     sharded = found.field == "op" and any(item.call.op.startswith(_SHARDED) for item in found.variants)
@@ -95,10 +100,10 @@ def mismatch_advice(job: JobView, match: GroupMatch, found: Mismatch) -> str:
     more = _ADVICE_SHARDED if sharded else ""
     if found.field == "size" and ops <= set(_GATHERS):
         more += _ADVICE_GATHER
-    if found.field == "size" and ops & set(_SHARDED):
+    if found.field == "size" and ops & set(_SHARDED) and _is_fsdp(found):
         return _ADVICE_UNITS
     if found.field == "size":
-        known = _of_objects(job, found) or _of_order(job, found) or _of_size(job, match, found)
+        known = _of_objects(job, found) or _of_order(job, found) or _of_size(job, match, found) or _of_keys(job, found)
         if known is not None:
             return known
     if found.field == "root":
@@ -114,6 +119,54 @@ def mismatch_advice(job: JobView, match: GroupMatch, found: Mismatch) -> str:
             return _ADVICE["op"] + (_ADVICE_BARRIER if ops.intersection(_BARRIERS) else "") + more
         return counted + (_ADVICE_BROADCAST if _has_broadcast(job, found) else "")
     return _ADVICE[found.field] + more
+
+
+def _beside_join(job: JobView, match: GroupMatch, found: Mismatch) -> str | None:
+    """A rank in join() of DDP, which answers DDP's collectives, and one that calls others beside them."""
+    sides = two_sides(job, found)
+    for (view, call), (other, _) in (sides, sides[::-1]) if sides is not None else ():
+        frame = place_of(call)
+        if frame is None or call.python is None or not _DDP.search(call.python.file) or not _is_join(view, call):
+            continue
+        joined, went_on = (calls_by_site(item, match.name, found.sequence_nr) for item in (view, other))
+        for site in _own_sites(other, match) if joined is not None and went_on is not None else ():
+            if joined is not None and went_on is not None and joined[site] < went_on[site]:
+                return (
+                    f"Rank {view.process.rank} had no more batches: join() of line {frame.line} answers what "
+                    f"DistributedDataParallel calls, and not the collective at {site_words(site)}, which rank "
+                    f"{other.process.rank} went on to call. Take it out of the loop, or give all ranks the same number "
+                    "of batches, without join()."
+                )
+    return None
+
+
+def _own_sites(view: ProcessView, match: GroupMatch) -> list[Site]:
+    """Lines of the program that call a collective of torch.distributed themselves."""
+    items = [item for item in view.process.snapshot.collectives if item.group == match.name and not item.point_to_point]
+    found = {site: item for item in items if (site := site_of(item)) is not None}
+    return [
+        site
+        for site, item in found.items()
+        if (frame := place_of(item)) is not None
+        and any(called_name(part) == item.op for part in calls_of_line(view.process.snapshot, frame))
+    ]
+
+
+def _is_join(view: ProcessView, call: Collective) -> bool:
+    """Whether its line is a `with` of join(), which answers on the way out."""
+    frame = place_of(call)
+    on_line = calls_of_line(view.process.snapshot, frame) if frame is not None else ()
+    return any(called_name(item) in ("join", "Join") for item in on_line)
+
+
+def _is_fsdp(found: Mismatch) -> bool:
+    """Whether FSDP called it, for a unit of its own."""
+    calls = [side.call for side in found.variants]
+    files = [call.python.file if call.python is not None else "" for call in calls]
+    return all(
+        (call.scope or "").startswith("FSDP") or _FSDP.search(file) is not None
+        for call, file in zip(calls, files, strict=True)
+    )
 
 
 def _of_root(job: JobView, match: GroupMatch, found: Mismatch) -> str | None:
@@ -167,6 +220,16 @@ def _of_order(job: JobView, found: Mismatch) -> str | None:
         if words is not None:
             return words
     return None
+
+
+def _of_keys(job: JobView, found: Mismatch) -> str | None:
+    """A loop around the call over a dict, whose keys may have come in another order."""
+    sides = two_sides(job, found)
+    if sides is None or site_of(sides[0][1]) != site_of(sides[1][1]):
+        return None
+    view, call = sides[0]
+    frame = place_of(call)
+    return key_order_words(view.process.snapshot, frame) if frame is not None else None
 
 
 def _has_broadcast(job: JobView, found: Mismatch) -> bool:

@@ -15,7 +15,15 @@ from pytracer._text import capital, shortened
 from pytracer.analyze.collectives.call_sites import stacks_of
 from pytracer.analyze.collectives.description import place_of
 from pytracer.analyze.collectives.rank_branches import branch_words
-from pytracer.analyze.evidence.program_syntax import called_name, deciding_ifs, own_nodes, scope_of
+from pytracer.analyze.evidence.program_syntax import (
+    Scope,
+    bound_value,
+    called_name,
+    deciding_ifs,
+    own_nodes,
+    scope_of,
+    variable,
+)
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
@@ -234,6 +242,32 @@ def _skipped(one: _Side, other: _Side, at: int) -> Parting | None:
             words = branch_words(frame, text, item.lineno, around)
             return Parting(f"{words}, and {other.name} passed it by: {_what_to_do(item.test)}")
     return None
+
+
+def passed_by_words(view: ProcessView, call: Collective, other: str) -> str | None:
+    """The closest `if` on the way to a call that another rank, which never came there, may have left by."""
+    for frame in reversed(way_to(view, call)):
+        tree = syntax_tree(view.process.snapshot, frame)
+        for item, around in deciding_ifs(tree, frame.line) if tree is not None and frame.line is not None else ():
+            text = quoted(view.process.snapshot, frame, item.lineno)
+            if text is None or "__name__" in text:
+                continue
+            words = branch_words(frame, text, item.lineno, around)
+            empty = tree is not None and _is_no_list(item.test, scope_of(tree, item.lineno), item.lineno)
+            return f"{words}, and {other} never called it: {_EMPTY if empty else _what_to_do(item.test)}"
+    return None
+
+
+def _is_no_list(test: ast.expr, scope: Scope, line: int) -> bool:
+    """`not mine`, of a part of a list, or a list that is made above."""
+    name = variable(test.operand) if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) else None
+    bound = bound_value(scope, name, line) if name is not None else None
+    made = bound[1] if bound is not None else None
+    if isinstance(made, ast.Subscript):
+        return isinstance(made.slice, ast.Slice)
+    return isinstance(made, (ast.List, ast.ListComp)) or (
+        isinstance(made, ast.Call) and called_name(made) in ("list", "sorted", "glob", "listdir")
+    )
 
 
 def _what_to_do(test: ast.expr) -> str:

@@ -16,6 +16,7 @@ from pytracer.decode.types.snapshot import Collective
 _FILES = re.compile(
     r"\b(?:torch|json|yaml|pickle|np|numpy|pd|toml)\.\w*(?:load|read)\w*\(|\bopen\(|\bi?glob\w*\(|\blistdir\(|\bread_\w+\(|\biterdir\("
 )
+_HASH = re.compile(r"(?<![\w.])hash\(")
 _ENVIRONMENT = re.compile(r"\benviron\b|\bgetenv\(|\bgethostname\(|\bcpu_count\(|\bmem_get_info\(")
 
 
@@ -59,6 +60,11 @@ def _cause(compared: Compared, found: RankValue) -> str:
         )
     whole = ast.unparse(node)
     origin = f": it comes from {_line_words(compared, spot, line, text)}" if line != found.at.line else ""
+    if _HASH.search(whole):
+        return (
+            f"{origin}: hash() of a text is another number in each process (PYTHONHASHSEED). Number them by their "
+            "order, or use zlib.crc32()."
+        )
     if DRAWN.search(whole):
         return f"{origin}, drawn by each rank for itself: let one rank draw and broadcast it, or seed all ranks alike."
     if _FILES.search(whole):

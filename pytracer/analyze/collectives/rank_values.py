@@ -32,6 +32,7 @@ _HOPS = 8
 _LOOPS = (ast.For, ast.AsyncFor)
 RANK = re.compile(r"\b\w*rank\w*\b|\bis_(?:\w+_)?(?:main|master|first|last|chief)\w*|\bmain_process\b", re.IGNORECASE)
 _READERS = ("len", "print", "int", "float", "list", "min", "max", "sum", "sorted", "argmin", "argmax")
+_OBJECTS = ("scatter_object_list", "gather_object")  # which broadcast and gather sizes first
 _PLACES = {"src": 1, "dst": 1, "tag": 3}
 
 
@@ -146,7 +147,7 @@ def passed_argument(compared: Compared, names: tuple[str, ...], op: str) -> tupl
         for item in ast.walk(spot.tree)
         if isinstance(item, ast.Call)
         and item.lineno <= spot.line <= (item.end_lineno or 0)
-        and (called_name(item) or "").lstrip("i").startswith(op)
+        and ((called_name(item) or "").lstrip("i").startswith(op) or called_name(item) in _OBJECTS)
     ]
     if len(calls) != 1:
         return None
@@ -154,7 +155,8 @@ def passed_argument(compared: Compared, names: tuple[str, ...], op: str) -> tupl
     given = next((item.value for item in call.keywords if item.arg in names), None)
     if given is not None:
         return given, spot
-    place = 2 if op in ("gather", "scatter") else _PLACES[names[0]]
+    third = (called_name(call) or "").startswith(("gather", "scatter"))
+    place = 2 if third else _PLACES[names[0]]
     whole = place < len(call.args) and not any(isinstance(item, ast.Starred) for item in call.args)
     return (call.args[place], spot) if whole else None
 

@@ -233,6 +233,22 @@ def order_words(snapshot: Snapshot, frame: PythonFrame) -> str | None:
     return None
 
 
+def key_order_words(snapshot: Snapshot, frame: PythonFrame) -> str | None:
+    """A loop over a dict around the line: it goes in the order in which the keys came."""
+    tree = syntax_tree(snapshot, frame)
+    for loop in reversed(loops_around(tree, frame.line)) if tree is not None and frame.line is not None else ():
+        call = None if isinstance(loop, ast.While) else loop.iter
+        owner = call.func.value if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) else None
+        if not isinstance(call, ast.Call) or called_name(call) not in ("items", "keys", "values") or owner is None:
+            continue
+        if variable(owner) is not None:
+            return (
+                f"Line {loop.lineno} ({quoted(snapshot, frame, loop.lineno)}) goes through a dict in the order in "
+                f"which its keys came, which is the rank's own if data decides it: go through sorted({ast.unparse(owner)})."
+            )
+    return None
+
+
 def _is_set(value: ast.expr) -> bool:
     if isinstance(value, (ast.Set, ast.SetComp)):
         return True

@@ -17,7 +17,7 @@ from pytracer.analyze.collectives.parting import quoted, way_to
 from pytracer.analyze.collectives.rank_values import RANK, variables_in
 from pytracer.analyze.collectives.rounds import calls_of_line, leaver_words
 from pytracer.analyze.evidence.backward_slice import Made, Slice, Spot
-from pytracer.analyze.evidence.failing.line import as_written, failing_line, short
+from pytracer.analyze.evidence.failing.line import FailingLine, as_written, failing_line, shape_of, short
 from pytracer.analyze.evidence.program_syntax import called_name, deciding_ifs, lines_that_bind
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -25,6 +25,7 @@ from pytracer.decode.types.snapshot import Collective
 
 _Side = tuple[ProcessView, Collective]
 _GATHERS = ("all_gather", "all_gather_into_tensor")
+_SECOND = (*_GATHERS, "reduce_scatter", "reduce_scatter_tensor")
 _SELECTING = ("nonzero", "unique", "unique_consecutive", "masked_select", "nms", "batched_nms", "argwhere")
 _GRADIENT = re.compile(r"\.grad is (?:not )?None")
 _COUNTED = re.compile(r"^(?:(?:list|tuple|dict|set|str) of )?(\d+)$")
@@ -113,25 +114,70 @@ def size_advice(first: _Side, second: _Side, names: Sequence[str]) -> str | None
                 f"Dimension {rows[0]} of {what} is {' and '.join(numbers)}; {found}. Make it from the same data on all "
                 "ranks, or on one rank, and broadcast it (broadcast_object_list)."
             )
+    return _made_advice(first, second, rows[0])
+
+
+def _made_advice(first: _Side, second: _Side, dimension: int) -> str | None:
+    """The line that makes the tensor, or the variable that it has its size from."""
+    for view, call in (first, second):
+        line = failing_line(view.process.snapshot, view.exception, view.exception_stack) if view.raised else None
+        passed = _passed(view, call)
+        if line is None or passed is None or call.state != "failed":
+            continue
+        given, spot = passed
+        made = _shaped(line, given, spot, call.sizes[dimension])
+        if made.line == spot.line or isinstance(made.node, (ast.Name, ast.Attribute)):
+            continue
+        sides = [f"{item.sizes[dimension]} on rank {other.process.rank}" for other, item in (first, second)]
+        return (
+            f"Dimension {dimension} of `{shortened(ast.unparse(given), _LONGEST)}` is {' and '.join(sides)}. It comes "
+            f"from line {made.line} (`{short(as_written(made))}`): make it alike on all ranks. Agree on the size first "
+            "(all_reduce() it with MAX) and pad to it, or drop what is over (drop_last=True)."
+        )
     return None
+
+
+def _shaped(line: FailingLine, node: ast.AST, spot: Spot, number: int) -> Made:
+    """Back from a tensor, as long as one variable of the expression has a dimension of that size."""
+    made = line.slice.made(node, spot, calls=True)
+    for _ in range(_MOST):
+        inside = {
+            ast.unparse(item): item
+            for item in variables_in(made.node)
+            if item is not made.node
+            if (shape := shape_of(line.value_at(item, made.spot))) is not None and number in shape.sizes
+        }
+        if len(inside) != 1:
+            break
+        before, made = made, line.slice.made(next(iter(inside.values())), made.spot, calls=True)
+        if made.node is before.node:
+            break
+    return made
+
+
+def _passed(view: ProcessView, call: Collective) -> tuple[ast.expr, Spot] | None:
+    """The tensor that the line's only call of that operation passes."""
+    frames, frame = way_to(view, call)[::-1], place_of(call)
+    on_line = calls_of_line(view.process.snapshot, frame) if frame is not None else ()
+    calls = [item for item in on_line if called_name(item) == call.op]
+    place = 1 if call.op in _SECOND else 0
+    spot = Slice(view.process.snapshot, frames).spot(0)
+    if spot is None or len(calls) != 1 or place >= len(calls[0].args):
+        return None
+    return calls[0].args[place], spot
 
 
 def _chosen_by_data(view: ProcessView, call: Collective) -> str | None:
     """A tensor of rows that were selected by what is in them."""
-    frames = way_to(view, call)[::-1]
-    frame = place_of(call)
-    on_line = calls_of_line(view.process.snapshot, frame) if frame is not None else ()
-    calls = [item for item in on_line if called_name(item) == call.op]
-    place = 1 if call.op in _GATHERS else 0
-    spot = Slice(view.process.snapshot, frames).spot(0)
-    if spot is None or len(calls) != 1 or place >= len(calls[0].args) or call.op not in _GATHERS:
+    passed = _passed(view, call)
+    if passed is None or call.op not in _GATHERS:
         return None
-    given = calls[0].args[place]
-    made = Slice(view.process.snapshot, frames).made(given, spot, calls=True)
+    given, spot = passed
+    made = Slice(view.process.snapshot, way_to(view, call)[::-1]).made(given, spot, calls=True)
     by = next(_selections(made), None)
-    if by is None or frame is None:
+    if by is None:
         return None
-    line = f" comes from line {made.line} (`{short(as_written(made))}`), which" if made.line != frame.line else ""
+    line = f" comes from line {made.line} (`{short(as_written(made))}`), which" if made.line != spot.line else ""
     return (
         f"`{shortened(ast.unparse(given), _LONGEST)}`{line} selects by the data (`{by}`): its size differs by rank. "
         f"{call.op}() needs one shape: {_PAD}"

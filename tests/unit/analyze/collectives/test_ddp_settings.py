@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pytracer.analyze.engine import build_report
+from pytracer.blackbox.numbers import Entry
 from pytracer.report.job import Report
 from tests.support.collectives import TIME_OUT, Ranks
 from tests.support.deaths import advice
@@ -45,6 +46,7 @@ def report_of(
     role: str = "parameter",
     sides: tuple[Frame, Frame] = (BACKWARD, FORWARD),
     names: tuple[str, str] = ("allreduce_", "broadcast_"),
+    hook: str | None = None,
 ) -> Report:
     """Rank 0 fails in a call of its backward, rank 1 in one of its next forward."""
     program = str(program_in(run, source))
@@ -53,6 +55,8 @@ def report_of(
         tensor = {"fqn": "w", "role": role, "addr": 0x1000, "nbytes": 64}
         caller = {"function": "wrap", "file": program, "line": 8}
         box.module("Net", [tensor], settings=settings[rank], caller=caller)
+        if hook is not None and rank == 1:
+            box._json(int(Entry.HOOK), {"module": "Net", "hook": hook})
         stack = [place, ("main", program, line), ("<module>", program, 17)]
         by, op = box.site(place, stack[1]), names[rank]
         box.collective(op, group=job.groups[rank]["0"], by=by, sequence_nr=1, state="failed", dtype="Int", sizes=[6])
@@ -109,3 +113,16 @@ def test_collectives_of_the_program_itself_have_other_reasons(run: Path) -> None
     own = ("all_reduce", f"{TORCH}/distributed/distributed_c10d.py", 3252)
     report = report_of(run, ({BITMAP: True}, {BITMAP: False}), sides=(own, own))
     assert headline(report).startswith("Ranks disagree in")
+
+
+def test_communication_hook_of_one_rank_is_named_with_its_line(run: Path) -> None:
+    """And with the branch that it is below."""
+    register = "    if slow(rank):\n        model.register_comm_hook(None, compress)\n"
+    source = SOURCE.replace("    for step in", f"{register}    for step in")
+    report = report_of(run, ({}, {}), source, hook="compress")
+    assert headline(report).startswith(
+        "DistributedDataParallel has the communication hook compress on rank 1 and none on"
+    )
+    assert "Line 14 (`model.register_comm_hook(None, compress)`) registers it below `if slow(rank):` (line 13)" in (
+        advice(report)
+    )

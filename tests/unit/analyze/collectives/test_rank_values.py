@@ -129,3 +129,18 @@ def test_nothing_is_said_of_a_constant(run: Path) -> None:
     source = "def share():\n    dist.broadcast(p, src=0)\n"
     said = rooted(run, source, [("share", 2)], [[{}], [{}]])
     assert said == "Pass the same root on all ranks: it must not depend on the rank."
+
+
+def test_root_of_a_list_of_objects_is_its_own_argument(run: Path) -> None:
+    """scatter_object_list() broadcasts the sizes first: the operation has another name than the call."""
+    source = "def share(rank):\n    src = pick()\n    dist.scatter_object_list(box, jobs, src=src)\n"
+    said = rooted(run, source, [("share", 3)], [[{"src": "1"}], [{"src": "0"}]])
+    assert said.startswith("`src` is 1 on rank 0 and 0 on rank 1: it comes from line 2 (`src = pick()`)")
+
+
+@pytest.mark.parametrize(("made", "named"), [("hash(name)", True), ("self.hash(name)", False)])
+def test_hash_of_a_text_differs_by_process(made: str, named: bool, run: Path) -> None:
+    """The look-alike is a method of the program's."""
+    source = f"def share(name):\n    src = {made} % 2\n    dist.broadcast(p, src)\n"
+    said = rooted(run, source, [("share", 3)], [[{"src": "1"}], [{"src": "0"}]])
+    assert ("hash() of a text is another number in each process" in said) == named

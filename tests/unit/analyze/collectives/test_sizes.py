@@ -139,3 +139,37 @@ def test_rows_that_are_selected_by_data_are_named(run: Path) -> None:
     )
     other = advised(run, BOXES.format("slice(0, 8)"), way, sizes, "allgather_")
     assert "selects by the data" not in other
+
+
+PADDED = """def scatter(partial):
+    dist.reduce_scatter_tensor(mine, partial)
+def layer(batch):
+    longest = {0}
+    x = torch.zeros(longest, 5)
+    scatter(x @ w)
+"""
+
+
+def test_size_is_followed_to_the_line_that_makes_the_tensor(run: Path) -> None:
+    """From the product to the factor that has that dimension; it is no gradient of FSDP's."""
+    held = [{"partial": "[38, 8] float32"}, {"x": "[38, 5] float32"}]
+    way, sizes = [("scatter", 2), ("layer", 6)], ([[38, 8]], [[42, 8]])
+    said = advised(run, PADDED.format("max(batch)"), way, sizes, "_reduce_scatter_base_", held)
+    assert said.startswith(
+        "Dimension 0 of `partial` is 38 on rank 0 and 42 on rank 1. It comes from line 5 (`x = torch.zer"
+    )
+    other = advised(run, PADDED.format("max(batch)"), way, sizes, "_reduce_scatter_base_")
+    assert "It comes from line 6 (`x @ w`)" in other and "gradients of different parameters" not in other
+
+
+COUNTS = """def reduce(rows):
+    for name, row in {0}:
+        dist.all_reduce(row)
+"""
+
+
+@pytest.mark.parametrize(("loop", "named"), [("rows.items()", True), ("sorted(rows.items())", False)])
+def test_dict_in_the_order_of_its_keys_is_named(loop: str, named: bool, run: Path) -> None:
+    """The look-alike is sorted."""
+    said = advised(run, COUNTS.format(loop), [("reduce", 3)], ([[4]], [[6]]))
+    assert ("goes through a dict in the order in which its keys came" in said) == named

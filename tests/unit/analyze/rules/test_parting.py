@@ -326,3 +326,39 @@ def test_ranks_in_two_rounds_of_the_same_loop_have_left_no_function(run: Path) -
     source = PATIENCE.format("if stopper.done():", "break").replace("def main():\n", "def main():\n  while True:\n")
     said = parted(run, source, [("fit", 4), ("main", 9)], [("main", 10)])
     assert "behind the loop" not in said
+
+
+def test_first_message_that_a_rank_never_sent_is_why_the_others_wait(run: Path) -> None:
+    """Of a ring: rank 0 waits for its first from rank 2; the others have had one. In the look-alike, all have."""
+    for closed in (False, True):
+        job = Ranks(3)
+        job.everybody(DONE)
+        sent: list[tuple[int, int]] = [(0, 1), (1, 2)] + ([(2, 0)] if closed else [])
+        for rank, peer in sent:
+            job.calls(rank, call("send", peer=peer, tag=0, flags=1))
+        for rank in range(3):
+            had = 1 if (rank - 1) % 3 != 2 or closed else 0
+            receives = [call("recv_", peer=(rank - 1) % 3, tag=0, flags=1, state="completed") for _ in range(had)]
+            job.calls(rank, *receives, call("recv_", peer=(rank - 1) % 3, tag=0, flags=1, state="failed"))
+            job.raised(rank, at=7000 + rank)
+        said = advice(build_report(job.job(run / str(closed))))
+        assert ("for its first message from rank 2, which has never sent one to it" in said) != closed
+
+
+def test_rank_that_left_before_its_first_collective_is_told_by_the_branch(run: Path) -> None:
+    """A list that is a part of another one may be empty on a rank; a flag may not be."""
+    for made, words in (("files[rank::2]", "a rank with nothing in it"), ("ready()", "came out differently there")):
+        program = program_in(
+            run, f"def count(files):\n    mine = {made}\n    if not mine:\n        return\n    total()\n"
+        )
+        job = Ranks(2)
+        job.calls(0, call(state="failed", line=44))
+        stack = [IN_TORCH, ("step", SCRIPT, 44), ("count", str(program), 5)]
+        job.boxes[0].at(7000).exception("RuntimeError", CLOSED, stack).exit(1)
+        job.endings[0] = {"exit_code": 1}
+        job.done(1)
+        said = advice(build_report(job.job(run)))
+        assert (
+            "program.py:5 in count comes after `if not mine:` (line 3, which leaves), and rank 1 never called" in said
+        )
+        assert words in said
