@@ -244,7 +244,8 @@ def key_order_words(snapshot: Snapshot, frame: PythonFrame) -> str | None:
         if variable(owner) is not None:
             return (
                 f"Line {loop.lineno} ({quoted(snapshot, frame, loop.lineno)}) goes through a dict in the order in "
-                f"which its keys came, which is the rank's own if data decides it: go through sorted({ast.unparse(owner)})."
+                f"which its keys came, which is the rank's own if data decides it: go through "
+                f"sorted({ast.unparse(owner)})."
             )
     return None
 
