@@ -56,7 +56,7 @@ def number_advice(job: JobView, wait: Wait) -> str | None:
     found = next((words for view in views_of(job, wait.waiters) for words in _by_rank(view, wait.call)), None)
     words = f"{capital(said)}{last}"
     if found is not None:
-        return f"{words}. {found}, so that a round has a message on one side only: make both sides depend on the same."
+        return f"{found}: {said}{last}. A round has a message on one side only: make both sides depend on the same."
     return (
         f"{words}: compare how often each side comes to its line (rounds, an early return, a branch on the rank), and "
         f"see what rank {peer} did instead."

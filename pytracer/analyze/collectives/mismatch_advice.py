@@ -39,7 +39,6 @@ _ADVICE_SHARDED = (
     " What communicates inside must run on all ranks: with a sharded model (FSDP) forward, backward, clip_grad_norm_() "
     "and state_dict()."
 )
-_FSDP = re.compile(r"/torch/distributed/(?:fsdp|_composable)/")
 _DDP = re.compile(r"/torch/nn/parallel/distributed\.py$")
 _BARRIERS = ("barrier", "monitored_barrier")
 _ADVICE_BARRIER = (
@@ -100,7 +99,7 @@ def mismatch_advice(job: JobView, match: GroupMatch, found: Mismatch) -> str:
     more = _ADVICE_SHARDED if sharded else ""
     if found.field == "size" and ops <= set(_GATHERS):
         more += _ADVICE_GATHER
-    if found.field == "size" and ops & set(_SHARDED) and _is_fsdp(found):
+    if found.field == "size" and ops & set(_SHARDED) and not _is_called_directly(job, found):
         return _ADVICE_UNITS
     if found.field == "size":
         known = _of_objects(job, found) or _of_order(job, found) or _of_size(job, match, found) or _of_keys(job, found)
@@ -159,14 +158,15 @@ def _is_join(view: ProcessView, call: Collective) -> bool:
     return any(called_name(item) in ("join", "Join") for item in on_line)
 
 
-def _is_fsdp(found: Mismatch) -> bool:
-    """Whether FSDP called it, for a unit of its own."""
-    calls = [side.call for side in found.variants]
-    files = [call.python.file if call.python is not None else "" for call in calls]
-    return all(
-        (call.scope or "").startswith("FSDP") or _FSDP.search(file) is not None
-        for call, file in zip(calls, files, strict=True)
-    )
+def _is_called_directly(job: JobView, found: Mismatch) -> bool:
+    """Whether the program's own line calls the operation, and not FSDP for a unit of its own."""
+    sides = two_sides(job, found)
+    for view, call in sides if sides is not None else ():
+        frame = place_of(call)
+        on_line = calls_of_line(view.process.snapshot, frame) if frame is not None else ()
+        if any(called_name(item) == call.op for item in on_line):
+            return True
+    return False
 
 
 def _of_root(job: JobView, match: GroupMatch, found: Mismatch) -> str | None:

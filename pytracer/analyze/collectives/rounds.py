@@ -29,7 +29,7 @@ _NO_SYNC = "no_sync("
 _SET_METHODS = ("union", "difference", "intersection", "symmetric_difference")
 _LONGEST = 60
 _SAME_DECISION = "Decide that by what is the same on all ranks (the number of the round), or all_reduce() the decision."
-_SAME_NUMBER = "Give all ranks the same number (all_reduce() it; drop or pad what is left over; or join() of DDP)."
+_SAME_NUMBER = "Give all ranks as many (drop or pad the rest, or use join() of DDP)."
 _LEAVING = (ast.Continue, ast.Return)
 _BY_RANK = re.compile(r"\b\w*rank\w*\b", re.IGNORECASE)
 
@@ -71,9 +71,9 @@ def rounds_words(snapshot: Snapshot, way: Sequence[PythonFrame], site: Site, ali
         )
     loop, made = found
     leaver = next((words for frame in frames if (words := leaver_words(snapshot, frame)) is not None), None)
-    more = "" if alike else ", or calls more of them in one"
-    other = f", or {leaver if leaver is not None else 'a round'} left the call out{' in one' if leaver else more}"
-    return f": the loop of {loop} has more rounds there{other}. {made}{_SAME_NUMBER}"
+    more = "" if alike else ", or called more"
+    other = f", or {leaver} left it out in one" if leaver is not None else f", or one left it out{more}"
+    return f": the loop of {loop} has more rounds there{other}. {_SAME_NUMBER}{made}"
 
 
 def _inside_out(way: Sequence[PythonFrame], site: Site) -> list[PythonFrame]:
@@ -171,7 +171,8 @@ def _loop(snapshot: Snapshot, frame: PythonFrame) -> tuple[str, str] | None:
     made = ""
     if bound is not None and bound[1] is not None and bound[0] < loop.lineno:
         by_rank = _by_rank(snapshot, frame, scope_of(tree, loop.lineno), bound[1], bound[0])
-        made = f"`{name}` is made at line {bound[0]} ({quoted(snapshot, frame, bound[0])}){by_rank}. "
+        made = f" `{name}` is made at line {bound[0]} ({quoted(snapshot, frame, bound[0])})."
+        made = f" `{name}` (line {bound[0]}) is made{by_rank}." if by_rank else made
     return f"line {loop.lineno} ({text})", made
 
 
@@ -188,7 +189,7 @@ def _by_rank(snapshot: Snapshot, frame: PythonFrame, scope: Scope, value: ast.AS
     for name in names_of(value):
         bound = bound_value(scope, name, line)
         if bound is not None and bound[1] is not None and bound[0] < line and _BY_RANK.search(ast.unparse(bound[1])):
-            return f" of `{name}`, which depends on the rank (line {bound[0]}: {quoted(snapshot, frame, bound[0])})"
+            return f" of `{name}`, by the rank (line {bound[0]}: {quoted(snapshot, frame, bound[0])})"
     return ""
 
 

@@ -135,9 +135,8 @@ def _late_advice(job: JobView, item: Absence, frame: PythonFrame, ranks: str) ->
     if below is not None:
         until = f" until their time-out of {limit}" if limit is not None else ""
         return (
-            f"{below}: the others waited for what {ranks} did there{until}. If it may take so long, give "
-            "init_process_group() a larger timeout=, or do it before or after the job; else look at "
-            f"{place_words(frame)}: what is slow there, or what it waits for."
+            f"{below}: the others waited for what {ranks} did there{until}. If it may take longer, give "
+            f"init_process_group() a larger timeout=; else see what is slow at line {frame.line} in {frame.function}."
         )
     more = f" If it may take longer than {limit}, give init_process_group() a larger timeout=." if limit else ""
     return (

@@ -57,6 +57,7 @@ class ConditionalCollective:
         inside = library_call(callers[0], item.wait.call) if callers else None
         below = branch_advice(callers[0], item.wait.call, inside) if callers else None
         within = f" in {inside}()" if inside is not None else ""
+        unwrapped = _UNWRAPPED if _may_be_ddp(item, inside) and _has_ddp(callers) else ""
         also = "" if len(item.ranks) == 1 else "any of "
         return Description(
             f"{capital(waiters)} called {item.where}{within}{place}, a line from which {also}{absent} never called "
@@ -73,9 +74,15 @@ class ConditionalCollective:
                 *(last_seen(view) for view in item.views[:2]),
                 *symptom_evidence(job),
             ],
-            f"{below}{_UNWRAPPED if inside is None and _has_ddp(callers) else ''}" if below is not None else _ADVICE,
+            f"{below}{unwrapped}" if below is not None else _ADVICE,
             [f"whether {absent} should have called it, too"],
         )
+
+
+def _may_be_ddp(item: Absence, inside: str | None) -> bool:
+    """Whether DDP may have called it: not a barrier, nor what the line itself calls."""
+    call = item.wait.call
+    return inside is None and (call.python is None or not call.python.file.endswith("/distributed_c10d.py"))
 
 
 def _has_ddp(views: Sequence[ProcessView]) -> bool:
