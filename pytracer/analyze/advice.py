@@ -25,6 +25,7 @@ BUGS = frozenset(
         "misaligned-access",
         *("arithmetic", "forbidden-system-call", "cuda-graph-input-freed"),
         *("collective-mismatch", "group-mismatch", "conditional-collective", "point-to-point-unmatched"),
+        "split-sizes",
         *("collective-wait", "sampler-before-process-group", "unused-parameters"),
     }
 )

@@ -158,7 +158,9 @@ class Entry(IntEnum):
     STACK = 24  # StackEntry + its call sites (StackPlace): where a guarded storage was allocated or freed
     VERSIONS = 32  # JSON {"python","torch","cuda","pytracer"}
     RANK = 33  # JSON {"rank","local_rank","world_size","backend","init"}; with "left": it begins to leave the job
-    MODULE = 34  # JSON {"module","class","wrapper","tensors":[{"fqn","role","addr","nbytes","dtype","shape","storage_addr","storage_nbytes"}]}
+    # JSON {"module","class","wrapper","tensors":[{"fqn","role","addr","nbytes","dtype","shape","storage_addr","storage_nbytes"}],
+    # "settings","caller"}: options of DistributedDataParallel that decide what it communicates, and the line that wrapped it
+    MODULE = 34
     BUCKETS = 35  # JSON {"module","generation","has_rebuilt","buckets":[{"index","addr","nbytes","parameters":[{"fqn","offset_bytes","nbytes"}]}]}
     # JSON {"type","message","thread","python_stack":[{"function","file","line"}]}, innermost first; "on_its_way": what ran
     # before it reached the top. "context": what was being handled when it was raised, each with "type", "message" and

@@ -278,13 +278,15 @@ class Box:
         value = {"rank": rank, "world_size": world_size, "local_rank": rank, "passed": [], "caller": caller}
         return self._json(43, {**value, "master_addr": "node0", "master_port": 29500, **more})
 
-    def module(self, name: str, tensors: Iterable[Mapping[str, Any]], wrapper: str = "ddp", cls: str = "Net") -> Box:
+    def module(
+        self, name: str, tensors: Iterable[Mapping[str, Any]], wrapper: str = "ddp", cls: str = "Net", **more: Any
+    ) -> Box:
         """MODULE; each tensor: fqn, addr, nbytes, and what else is known."""
         filled = []
         for t in tensors:
             extra = {"role": "parameter", "dtype": "float32", "shape": [t["nbytes"] // 4]}
             filled.append({**extra, "storage_addr": t["addr"], "storage_nbytes": t["nbytes"], **t})
-        return self._json(34, {"module": name, "class": cls, "wrapper": wrapper, "tensors": filled})
+        return self._json(34, {"module": name, "class": cls, "wrapper": wrapper, "tensors": filled, **more})
 
     def buckets(
         self, module: str, buckets: Iterable[Mapping[str, Any]], generation: int = 1, rebuilt: bool = True

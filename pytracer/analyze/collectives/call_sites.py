@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from pytracer.analyze.parts import python_frame
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Collective
+from pytracer.report.job import PythonFrame
 
 Site = tuple[str, str, int]  # file, function, line
 
@@ -32,6 +34,14 @@ def calls_by_site(view: ProcessView, group: str | None, before: int | None = Non
         return None
     sites = [site_of(item) for item in items if before is None or item.sequence_nr < before]
     return Counter(site for site in sites if site is not None) if all(sites) else None
+
+
+def stacks_of(view: ProcessView) -> Iterator[Sequence[PythonFrame]]:
+    """Of the thread that ended a rank; then of the others, where one of the backend's aborted. Innermost first."""
+    yield view.exception_stack if view.raised else view.python_stack or []
+    for end in (view.crash, view.process.snapshot.ending) if not view.raised else ():
+        for _, frames in end.python_threads if end is not None else ():
+            yield [python_frame(frame) for frame in frames]
 
 
 def differing_sites(first: ProcessView, second: ProcessView, group: str | None, before: int) -> Sequence[Site]:

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from pytracer._text import capital, list_words
 from pytracer.analyze.collectives.description import at_place, place_of
 from pytracer.analyze.collectives.parting import loops_around, quoted, way_to
+from pytracer.analyze.collectives.rank_value_words import differing_advice
+from pytracer.analyze.collectives.rounds import leaver_words
 from pytracer.analyze.collectives.wait_graph import Wait
 from pytracer.analyze.deaths.attribution import views_of
-from pytracer.analyze.evidence.program_syntax import names_of_line, own_nodes, scope_of
+from pytracer.analyze.evidence.failing.line import short
+from pytracer.analyze.evidence.program_syntax import called_name, names_of_line, own_nodes, scope_of
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.decode.types.snapshot import Collective
 from pytracer.report.job import PythonFrame
 
+_PAIR = 2
+_LEAST_ANSWERS = 2
 _RANK = re.compile(r"rank|is_(?:\w+_)?(?:first|last|main)|stage", re.IGNORECASE)
 
 
@@ -50,11 +56,67 @@ def number_advice(job: JobView, wait: Wait) -> str | None:
     found = next((words for view in views_of(job, wait.waiters) for words in _by_rank(view, wait.call)), None)
     words = f"{capital(said)}{last}"
     if found is not None:
-        return f"{words}. {found}, so that a round has a message on one side only: make both sides depend on the same."
+        return f"{found}: {said}{last}. A round has a message on one side only: make both sides depend on the same."
     return (
         f"{words}: compare how often each side comes to its line (rounds, an early return, a branch on the rank), and "
         f"see what rank {peer} did instead."
     )
+
+
+def unanswered_advice(job: JobView, waits: Sequence[Wait]) -> str | None:
+    """Of two ranks that both wait to receive: the one that answered all messages of the other but one, and went on."""
+    if len(waits) != _PAIR or any(wait.call.op != "recv" or wait.counts is None for wait in waits):
+        return None
+    for wait in waits:
+        rank, peer = wait.waiters[0], wait.targets[0]
+        view = next(iter(views_of(job, [rank])), None)
+        calls = _between(view, wait) if view is not None else []
+        left_out = _unanswered(calls)
+        if view is None or left_out is None:
+            continue
+        number, answer = left_out
+        frame = place_of(answer)
+        leaver = leaver_words(view.process.snapshot, frame) if frame is not None else None
+        why = f": see whether {leaver} left it out" if leaver is not None else ""
+        return (
+            f"Rank {rank} answered each message of rank {peer}{at_place(answer)}, but not number {number}: it went on "
+            f"to receive the next one{why}. Answer in every round, with zeros or a flag where there is nothing to send."
+        )
+    return None
+
+
+def never_sent_advice(waits: Sequence[Wait]) -> str | None:
+    """Of a circle: the one rank that waits for a first message which its peer has never sent, as the others have."""
+    first = [wait for wait in waits if wait.call.op == "recv" and wait.counts is not None and wait.counts == (1, 0)]
+    others = [wait for wait in waits if wait not in first]
+    if len(first) != 1 or not others or any(wait.counts is None or not wait.counts[1] for wait in others):
+        return None
+    rank, peer = first[0].waiters[0], first[0].targets[0]
+    return (
+        f"Rank {rank} waits{at_place(first[0].call)} for its first message from rank {peer}, which has never sent one "
+        f"to it; the others wait because of that. Compare what both take for their neighbours: either rank {peer} must "
+        f"send to rank {rank}, too, or rank {rank} must not receive from it."
+    )
+
+
+def _between(view: ProcessView, wait: Wait) -> list[Collective]:
+    """The messages of one rank to and from another one in a group, up to the one that it waits in."""
+    items = view.process.snapshot.collectives
+    own = [item for item in items if item.point_to_point and item.group == wait.call.group]
+    return [item for item in own if item.peer == wait.call.peer and item.number <= wait.call.number]
+
+
+def _unanswered(calls: Sequence[Collective]) -> tuple[int, Collective] | None:
+    """The number of the received message, and the last answer; None unless receive and answer take turns otherwise."""
+    ops = [item.op for item in calls]
+    missing = [n for n, pair in enumerate(itertools.pairwise(ops)) if pair == ("recv", "recv")]
+    answers = [item for item in calls if item.op == "send"]
+    if len(missing) != 1 or len(answers) < _LEAST_ANSWERS or ops[0] != "recv":
+        return None
+    (at,) = missing
+    whole = [*ops[: at + 1], "send", *ops[at + 1 :]]
+    turns = all(op == ("recv", "send")[n % 2] for n, op in enumerate(whole))
+    return (ops[: at + 1].count("recv"), answers[-1]) if turns else None
 
 
 def tag_advice(job: JobView, wait: Wait) -> str:
@@ -67,12 +129,24 @@ def tag_advice(job: JobView, wait: Wait) -> str:
         for view in views_of(job, [rank]) if frame is not None and frame.line is not None else []:
             text = quoted(view.process.snapshot, frame, frame.line or 0) if frame is not None else None
             lines += [f"line {frame.line} ({text})"] if text is not None and frame is not None else []
+    known = _differing_tag(job, wait)
+    if known is not None:
+        return known
     if len(lines) < 2:
         return "Use the same tag on both sides."
     return (
         f"Make {list_words(lines)} count alike: both sides of a message need the same tag. Between two ranks messages "
         "come in the order in which they were sent, so that most programs need no tag."
     )
+
+
+def _differing_tag(job: JobView, wait: Wait) -> str | None:
+    views = views_of(job, [wait.waiters[0], wait.targets[0]])
+    if len(views) < 2 or wait.other is None:
+        return None
+    sides = sorted(zip(views, (wait.call, wait.other), strict=True), key=lambda side: side[0].process.rank or 0)
+    tags = str(sides[0][1].tag or 0), str(sides[1][1].tag or 0)
+    return differing_advice((sides[0], sides[1]), ("tag",), tags)
 
 
 def _by_rank(view: ProcessView, call: Collective) -> Iterator[str]:
@@ -87,10 +161,25 @@ def _by_rank(view: ProcessView, call: Collective) -> Iterator[str]:
             if _RANK.search(ast.unparse(head)):
                 text = quoted(snapshot, frame, loop.lineno)
                 yield f"The rounds of line {loop.lineno}{f' ({text})' if text is not None else ''} depend on the rank"
+            told = _function_by_rank(tree, head)
+            if told is not None:
+                text = f"{quoted(snapshot, frame, loop.lineno)}"
+                yield f"The rounds of line {loop.lineno} ({text}) depend on the rank, by {told}"
         for name in names_of_line(tree, frame.line):
             line = _chosen_by_rank(tree, frame, name)
             if line is not None:
                 yield f"`{name}` is chosen by the rank at line {line} ({quoted(snapshot, frame, line)})"
+
+
+def _function_by_rank(tree: ast.Module, head: ast.expr) -> str | None:
+    """`` line 16 (`return 6 if rank == 0 else 5`) ``: of the function in the file that the head of a loop calls."""
+    for item in ast.walk(head):
+        name = called_name(item) if isinstance(item, ast.Call) else None
+        found = [part for part in ast.walk(tree) if isinstance(part, ast.FunctionDef) and part.name == name]
+        for part in own_nodes(found[0]) if len(found) == 1 else ():
+            if isinstance(part, ast.Return) and part.value is not None and _RANK.search(ast.unparse(part.value)):
+                return f"line {part.lineno} (`{short(ast.unparse(part))}`)"
+    return None
 
 
 def _chosen_by_rank(tree: ast.Module, frame: PythonFrame, name: str) -> int | None:

@@ -12,11 +12,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from pytracer._text import capital, shortened
+from pytracer.analyze.collectives.call_sites import stacks_of
 from pytracer.analyze.collectives.description import place_of
 from pytracer.analyze.collectives.rank_branches import branch_words
-from pytracer.analyze.evidence.program_syntax import called_name, deciding_ifs, own_nodes, scope_of
+from pytracer.analyze.evidence.program_syntax import (
+    Scope,
+    bound_value,
+    called_name,
+    deciding_ifs,
+    own_nodes,
+    scope_of,
+    variable,
+)
 from pytracer.analyze.naming import place_words
-from pytracer.analyze.parts import is_library_file, python_frame
+from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Collective, Snapshot
@@ -27,11 +36,12 @@ _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _RANK = re.compile(r"\b\w*rank\w*\b|\bworld_?size\b", re.IGNORECASE)
 _LONGEST = 80  # characters of a quoted line
 _DECIDE = "let one rank decide and broadcast it, or all_reduce() the flag, so that all take the same way."
-_DRAWN = re.compile(r"\brand\w*\s*\(|random|bernoulli|\bchoice\(|uniform\(")
+DRAWN = re.compile(r"\brand\w*\s*\(|random|bernoulli|\bchoice\(|uniform\(")
 _SEEDS = (
     "it draws from a generator of each rank's own: give it the same seed on all ranks, one of its own if the data "
     "needs different ones, or broadcast what is drawn."
 )
+_EXITS = ("sys.exit", "exit", "os._exit", "os.abort", "quit")
 _EMPTY = (
     "a rank with nothing in it leaves out what the others wait for. Let it take part, too, with an empty or neutral "
     "tensor (zeros, a count of 0), or give every rank something."
@@ -86,11 +96,11 @@ def find_parting(first: ProcessView, mine: Collective, second: ProcessView, thei
 def way_to(view: ProcessView, call: Collective) -> tuple[PythonFrame, ...]:
     """The program's frames, the outermost first; the call's own line alone where the rank did not end in it."""
     at = place_of(call)
-    for stack in _stacks(view):
+    for stack in stacks_of(view):
         own = [frame for frame in stack if not is_library_file(frame.file)]
         if at is None or at in own:
             return tuple(reversed(own))
-    return _in_function(next(_stacks(view), ()), at) if at is not None else ()
+    return _in_function(next(stacks_of(view), ()), at) if at is not None else ()
 
 
 def _in_function(stack: Sequence[PythonFrame], at: PythonFrame) -> tuple[PythonFrame, ...]:
@@ -98,14 +108,6 @@ def _in_function(stack: Sequence[PythonFrame], at: PythonFrame) -> tuple[PythonF
     own = [frame for frame in reversed(stack) if not is_library_file(frame.file)]
     same = [number for number, frame in enumerate(own) if (frame.file, frame.function) == (at.file, at.function)]
     return (*own[: same[-1]], at) if same else (at,)
-
-
-def _stacks(view: ProcessView) -> Iterator[Sequence[PythonFrame]]:
-    """Of the thread that ended it; then of the others, where one of the backend's aborted."""
-    yield view.exception_stack if view.raised else view.python_stack or []
-    for end in (view.crash, view.process.snapshot.ending) if not view.raised else ():
-        for _, frames in end.python_threads if end is not None else ():
-            yield [python_frame(frame) for frame in frames]
 
 
 def _aligned(one: _Side, other: _Side) -> tuple[_Side, _Side]:
@@ -170,7 +172,7 @@ def _calls_at(tree: ast.Module, line: int) -> list[ast.Call]:
 
 
 def _left_loop(inside: _Side, outside: _Side, at: int) -> Parting | None:
-    """One rank is in a loop, the other one behind it."""
+    """One rank is in a loop, the other one behind it; or in a function with one that the other one has left."""
     if min(len(inside.way), len(outside.way)) <= at:
         return None
     here, there, snapshot = inside.way[at], outside.way[at], inside.view.process.snapshot
@@ -184,8 +186,25 @@ def _left_loop(inside: _Side, outside: _Side, at: int) -> Parting | None:
         return None
     loops = [item for item in loops_around(tree, here.line) if (item.end_lineno or 0) < there.line]
     if not loops:
-        return None
-    loop = loops[0]
+        again = any((item.end_lineno or 0) >= there.line for item in loops_around(tree, here.line))
+        return _left_call(inside, outside, at) if here.line < there.line and not again else None
+    return _behind(inside, outside, at, loops[0])
+
+
+def _left_call(inside: _Side, outside: _Side, at: int) -> Parting | None:
+    """The rank that is inside is in a loop that something ends, in a function which both have called there."""
+    for deeper in range(at + 1, len(inside.way)):
+        frame = inside.way[deeper]
+        tree = syntax_tree(inside.view.process.snapshot, frame)
+        loops = loops_around(tree, frame.line) if tree is not None and frame.line is not None else []
+        loop = next((item for item in loops if any(True for _ in _ends(item))), None)
+        if loop is not None:
+            return _behind(inside, outside, deeper, loop)
+    return None
+
+
+def _behind(inside: _Side, outside: _Side, at: int, loop: _Loop) -> Parting | None:
+    here, snapshot = inside.way[at], inside.view.process.snapshot
     text = quoted(snapshot, here, loop.lineno)
     if text is None:
         return None
@@ -225,9 +244,35 @@ def _skipped(one: _Side, other: _Side, at: int) -> Parting | None:
     return None
 
 
+def passed_by_words(view: ProcessView, call: Collective, other: str) -> str | None:
+    """The closest `if` on the way to a call that another rank, which never came there, may have left by."""
+    for frame in reversed(way_to(view, call)):
+        tree = syntax_tree(view.process.snapshot, frame)
+        for item, around in deciding_ifs(tree, frame.line) if tree is not None and frame.line is not None else ():
+            text = quoted(view.process.snapshot, frame, item.lineno)
+            if text is None or "__name__" in text:
+                continue
+            words = branch_words(frame, text, item.lineno, around)
+            empty = tree is not None and _is_no_list(item.test, scope_of(tree, item.lineno), item.lineno)
+            return f"{words}, and {other} never called it: {_EMPTY if empty else _what_to_do(item.test)}"
+    return None
+
+
+def _is_no_list(test: ast.expr, scope: Scope, line: int) -> bool:
+    """`not mine`, of a part of a list, or a list that is made above."""
+    name = variable(test.operand) if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) else None
+    bound = bound_value(scope, name, line) if name is not None else None
+    made = bound[1] if bound is not None else None
+    if isinstance(made, ast.Subscript):
+        return isinstance(made.slice, ast.Slice)
+    return isinstance(made, (ast.List, ast.ListComp)) or (
+        isinstance(made, ast.Call) and called_name(made) in ("list", "sorted", "glob", "listdir")
+    )
+
+
 def _what_to_do(test: ast.expr) -> str:
     """About an `if` that one rank passed by."""
-    if _DRAWN.search(ast.unparse(test)) is not None:
+    if DRAWN.search(ast.unparse(test)) is not None:
         return _SEEDS
     if any(_asks_if_empty(item) for item in ast.walk(test)):
         return _EMPTY
@@ -276,17 +321,11 @@ def _quiet(snapshot: Snapshot, way: Sequence[PythonFrame], other: str, unless: i
 
 
 def goes_on(handler: ast.ExceptHandler) -> bool:
-    """Whether nothing in it ends the process or raises."""
-    for item in (handler, *own_nodes(handler)):
-        if isinstance(item, ast.Raise):
-            return False
-        if isinstance(item, ast.Call) and ast.unparse(item.func) in (
-            "sys.exit",
-            "exit",
-            "os._exit",
-            "os.abort",
-            "quit",
-        ):
+    """Whether it may reach its end: nothing raises or ends the process there, or only in some cases."""
+    for item in handler.body:
+        call = item.value if isinstance(item, ast.Expr) else None
+        exits = isinstance(call, ast.Call) and ast.unparse(call.func) in _EXITS
+        if isinstance(item, ast.Raise) or exits:
             return False
     return True
 

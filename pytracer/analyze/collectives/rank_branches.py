@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from pytracer.analyze.collectives.call_sites import stacks_of
 from pytracer.analyze.collectives.description import place_of
-from pytracer.analyze.evidence.program_syntax import deciding_ifs, own_nodes, scope_of
+from pytracer.analyze.evidence.program_syntax import called_name, deciding_ifs, lines_that_bind, own_nodes, scope_of
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
@@ -17,9 +18,16 @@ from pytracer.decode.types.snapshot import Collective
 from pytracer.report.job import PythonFrame
 
 _RANK = re.compile(r"rank|is_(?:\w+_)?main|is_master|main_process|global_zero|is_chief|is_primary", re.IGNORECASE)
+_RANK_DECIDES = re.compile(
+    r"rank\w*(?:\(\))?'?\]?\)* (?:==|!=|in|<|>|<=|>=) |is_(?:\w+_)?main|is_master|main_process", re.IGNORECASE
+)
 _ON_RANK = (
-    "so that only some ranks call what communicates there: take it out of that branch, call it on all ranks, and keep "
-    "only the printing or saving of its result for one rank."
+    "take it out of that branch, call it on all ranks, and keep only the printing or saving of its result for one rank."
+)
+_DDP_FORWARD = "DistributedDataParallel.forward"
+_IN_FORWARD = (
+    "the forward of DistributedDataParallel communicates: call `model.module(...)` there, or take it out of that "
+    "branch and call it on all ranks."
 )
 _ON_DATA = (
     "see whether that came out differently on the ranks (files, options, this rank's data). Let one rank decide and "
@@ -49,15 +57,27 @@ def branch_words(frame: PythonFrame, text: str, line: int, around: bool) -> str:
     return f"{place_words(frame)} {where} {text} (line {line}{leaves})"
 
 
-def branch_advice(view: ProcessView, call: Collective) -> str | None:
+def branch_advice(view: ProcessView, call: Collective, inside: str | None = None) -> str | None:
     """Where the sources show a branch on the rank; else None.
 
     Args:
         view: a rank that called it.
         call: its own call, of whose lines the innermost is recorded, and the others where the rank ended in it.
+        inside: the function of a library that called it.
     """
     found = next((item for item in _branches(view, call) if item.on_rank), None)
-    return f"{found.words}, {_ON_RANK}" if found is not None else None
+    if found is None:
+        return None
+    if inside is not None and inside.endswith(_DDP_FORWARD):
+        return f"{found.words}, and {_IN_FORWARD}"
+    what = f"{inside}(), which is a collective of all ranks" if inside is not None else "what communicates there"
+    return f"{found.words}, so that only some ranks call {what}: {_ON_RANK}"
+
+
+def branch_at_end(view: ProcessView) -> str | None:
+    """The closest branch on the rank that a process was below when it ended: `train.py:18 in prepare is below ...`."""
+    stack = view.exception_stack if view.raised else view.python_stack or []
+    return next((item.words for item in _in_frames(view, stack) if item.on_rank and item.around), None)
 
 
 def data_branch_advice(view: ProcessView, call: Collective, absent: str) -> str | None:
@@ -68,9 +88,15 @@ def data_branch_advice(view: ProcessView, call: Collective, absent: str) -> str 
 
 def _branches(view: ProcessView, call: Collective) -> Iterator[_Branch]:
     """Of the program's lines, the innermost first."""
-    at, snapshot = place_of(call), view.process.snapshot
-    stack = view.exception_stack if view.raised else view.python_stack or []
-    for frame in stack if at is None or at in stack else [at]:
+    at = place_of(call)
+    stacks = stacks_of(view)
+    found = next((stack for stack in stacks if at is None or at in stack), [at] if at is not None else [])
+    yield from _in_frames(view, found)
+
+
+def _in_frames(view: ProcessView, frames: Sequence[PythonFrame]) -> Iterator[_Branch]:
+    snapshot = view.process.snapshot
+    for frame in frames:
         tree = syntax_tree(snapshot, frame) if not is_library_file(frame.file) else None
         if tree is None or frame.line is None:
             continue
@@ -80,7 +106,29 @@ def _branches(view: ProcessView, call: Collective) -> Iterator[_Branch]:
             head = PythonFrame(file=frame.file, line=item.lineno, function=frame.function)
             text = line_text(snapshot, head)
             if text is not None:
-                yield _Branch(frame, item.lineno, text, around, bool(_RANK.search(ast.unparse(item.test))))
+                yield _Branch(frame, item.lineno, text, around, _asks_rank(tree, item))
+
+
+def _asks_rank(tree: ast.Module, branch: ast.If) -> bool:
+    """Itself, by a variable of its function, or by the only function of that name in the file."""
+    if _RANK.search(ast.unparse(branch.test)):
+        return True
+    scope = scope_of(tree, branch.lineno)
+    for item in ast.walk(branch.test):
+        if isinstance(item, ast.Name):
+            bound = [value for line, value in lines_that_bind(scope, item.id) if line < branch.lineno]
+            texts = [ast.unparse(value) for value in bound if value is not None]
+        elif isinstance(item, ast.Call):
+            named = [
+                part for part in ast.walk(tree) if isinstance(part, ast.FunctionDef) and part.name == called_name(item)
+            ]
+            own = [part for part in own_nodes(named[0]) if isinstance(part, ast.Return)] if len(named) == 1 else []
+            texts = [ast.unparse(part.value) for part in own if part.value is not None]
+        else:
+            continue
+        if len(texts) == 1 and _RANK_DECIDES.search(texts[0]):
+            return True
+    return False
 
 
 def _has_counterpart(tree: ast.Module, branch: ast.If, line: int) -> bool:

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import ast
+import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from pytracer._text import count_words, shortened
-from pytracer.analyze.collectives.call_sites import Site
-from pytracer.analyze.collectives.parting import loops_around, quoted
-from pytracer.analyze.evidence.program_syntax import bound_value, own_nodes, scope_of, variable
+from pytracer.analyze.collectives.call_sites import Site, site_of
+from pytracer.analyze.collectives.parting import goes_on, loops_around, quoted
+from pytracer.analyze.evidence.program_syntax import (
+    Scope,
+    bound_value,
+    called_name,
+    names_of,
+    own_nodes,
+    scope_of,
+    variable,
+)
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.tensors.source_lines import syntax_tree
+from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import PythonFrame
 
@@ -18,7 +29,9 @@ _NO_SYNC = "no_sync("
 _SET_METHODS = ("union", "difference", "intersection", "symmetric_difference")
 _LONGEST = 60
 _SAME_DECISION = "Decide that by what is the same on all ranks (the number of the round), or all_reduce() the decision."
-_SAME_NUMBER = "Give all ranks the same number (all_reduce() it; drop what is left over, or pad it; join() of DDP)."
+_SAME_NUMBER = "Give all ranks as many (drop or pad the rest, or use join() of DDP)."
+_LEAVING = (ast.Continue, ast.Return)
+_BY_RANK = re.compile(r"\b\w*rank\w*\b", re.IGNORECASE)
 
 
 def site_words(site: Site) -> str:
@@ -37,16 +50,16 @@ def counted_words(site: Site, counts: Sequence[tuple[int, int]]) -> str:
     return f"{site_words(site)} had called collectives {said}"
 
 
-def rounds_words(snapshot: Snapshot, way: Sequence[PythonFrame], site: Site) -> str:
+def rounds_words(snapshot: Snapshot, way: Sequence[PythonFrame], site: Site, alike: bool | None = None) -> str:
     """Why that may be, after `counted_words`, with what to do. What is not known is named as a choice.
 
     Args:
         snapshot: A rank.
         way: The frames that led to the line there, the outermost first.
         site: The line.
+        alike: Whether both ranks called as many in each step that they finished; None if that is not known.
     """
-    frames = [PythonFrame(file=site[0], function=site[1], line=site[2])]
-    frames += [frame for frame in reversed(way) if (frame.file, frame.function) != (site[0], site[1])]
+    frames = _inside_out(way, site)
     left_out = next((words for frame in frames if (words := _without_sync(snapshot, frame)) is not None), None)
     if left_out is not None:
         return f": {left_out} leaves them out in some rounds. {_SAME_DECISION}"
@@ -57,9 +70,74 @@ def rounds_words(snapshot: Snapshot, way: Sequence[PythonFrame], site: Site) -> 
             f"error left it out. {_SAME_NUMBER}"
         )
     loop, made = found
-    return (
-        f": the loop of {loop} has more rounds there, or a round left the call out (`continue`, a caught error, "
-        f"an early stop). {made}{_SAME_NUMBER}"
+    leaver = next((words for frame in frames if (words := leaver_words(snapshot, frame)) is not None), None)
+    more = "" if alike else ", or called more"
+    other = f", or {leaver} left it out in one" if leaver is not None else f", or one left it out{more}"
+    return f": the loop of {loop} has more rounds there{other}. {_SAME_NUMBER}{made}"
+
+
+def _inside_out(way: Sequence[PythonFrame], site: Site) -> list[PythonFrame]:
+    """The line, and those that led there, the innermost first."""
+    frames = [PythonFrame(file=site[0], function=site[1], line=site[2])]
+    return frames + [frame for frame in reversed(way) if (frame.file, frame.function) != (site[0], site[1])]
+
+
+def skipped_words(snapshot: Snapshot, way: Sequence[PythonFrame], site: Site) -> str | None:
+    """What may have left out a line in a round; None where the source shows nothing of that kind."""
+    return next(
+        (words for frame in _inside_out(way, site) if (words := leaver_words(snapshot, frame)) is not None), None
+    )
+
+
+def leaver_words(snapshot: Snapshot, frame: PythonFrame) -> str | None:
+    """`` line 26 (`except ValueError:`) ``: a `continue` or `return` before the line in its loop, or a caught error."""
+    tree = syntax_tree(snapshot, frame)
+    if tree is None or frame.line is None:
+        return None
+    loops = loops_around(tree, frame.line)
+    for item in own_nodes(loops[-1] if loops else scope_of(tree, frame.line)):
+        handlers = item.handlers if isinstance(item, ast.Try) else []
+        for handler in handlers:
+            around = item.body[0].lineno <= frame.line <= (item.body[-1].end_lineno or 0)  # type: ignore[attr-defined]
+            leaves = handler.lineno < frame.line and isinstance(handler.body[-1], _LEAVING)
+            if leaves or (around and goes_on(handler)):
+                return _quoted_line(snapshot, frame, handler.lineno)
+        before = isinstance(item, ast.If) and (item.end_lineno or 0) < frame.line
+        if isinstance(item, ast.If) and before and isinstance(item.body[-1], _LEAVING):
+            return _quoted_line(snapshot, frame, item.lineno)
+    return None
+
+
+def _quoted_line(snapshot: Snapshot, frame: PythonFrame, line: int) -> str:
+    text = quoted(snapshot, frame, line)
+    return f"line {line} ({text})" if text is not None else f"line {line}"
+
+
+def calls_within_steps(
+    first: ProcessView, second: ProcessView, group: str | None, site: Site
+) -> tuple[int, int, int] | bool | None:
+    """A step that one rank had finished in which it called fewer from a line than the other: the step, and how many.
+
+    True where they called as many in each step that both finished; None where no such step is recorded.
+    """
+    if first.step is None and second.step is None:
+        return None
+    counts = [_by_step(view, group, site) for view in (first, second)]
+    last = [max((*count, view.step or 0)) for count, view in zip(counts, (first, second), strict=True)]
+    common = sorted(counts[0].keys() & counts[1].keys())
+    for step in common:
+        mine, theirs = counts[0][step], counts[1][step]
+        fewer = 0 if mine < theirs else 1
+        if mine != theirs and last[fewer] > step:
+            return step, mine, theirs
+    return True if any(step < min(last) for step in common) else None
+
+
+def _by_step(view: ProcessView, group: str | None, site: Site) -> Counter[int]:
+    """Collectives that were called before the first step count as those of step 0."""
+    items = view.process.snapshot.collectives
+    return Counter(
+        item.step or 0 for item in items if item.group == group and not item.point_to_point and site_of(item) == site
     )
 
 
@@ -84,7 +162,7 @@ def _loop(snapshot: Snapshot, frame: PythonFrame) -> tuple[str, str] | None:
     loops = loops_around(tree, frame.line) if tree is not None and frame.line is not None else []
     if tree is None or not loops:
         return None
-    loop = loops[-1]
+    loop = next((item for item in reversed(loops) if not _is_fixed(item)), loops[-1])
     text = quoted(snapshot, frame, loop.lineno)
     if text is None:
         return None
@@ -92,8 +170,44 @@ def _loop(snapshot: Snapshot, frame: PythonFrame) -> tuple[str, str] | None:
     bound = bound_value(scope_of(tree, loop.lineno), name, loop.lineno) if name is not None else None
     made = ""
     if bound is not None and bound[1] is not None and bound[0] < loop.lineno:
-        made = f"`{name}` is made at line {bound[0]} ({quoted(snapshot, frame, bound[0])}). "
+        by_rank = _by_rank(snapshot, frame, scope_of(tree, loop.lineno), bound[1], bound[0])
+        made = f" `{name}` is made at line {bound[0]} ({quoted(snapshot, frame, bound[0])})."
+        made = f" `{name}` (line {bound[0]}) is made{by_rank}." if by_rank else made
     return f"line {loop.lineno} ({text})", made
+
+
+def _is_fixed(loop: ast.For | ast.AsyncFor | ast.While) -> bool:
+    """`for _ in range(4)`: with as many rounds on all ranks."""
+    call = None if isinstance(loop, ast.While) else loop.iter
+    if not isinstance(call, ast.Call) or called_name(call) != "range":
+        return False
+    return all(isinstance(item, ast.Constant) for item in call.args)
+
+
+def _by_rank(snapshot: Snapshot, frame: PythonFrame, scope: Scope, value: ast.AST, line: int) -> str:
+    """Of what a loop goes through: the variable in it that is made by the number of the rank."""
+    for name in names_of(value):
+        bound = bound_value(scope, name, line)
+        if bound is not None and bound[1] is not None and bound[0] < line and _BY_RANK.search(ast.unparse(bound[1])):
+            return f" of `{name}`, by the rank (line {bound[0]}: {quoted(snapshot, frame, bound[0])})"
+    return ""
+
+
+def rank_order_words(snapshot: Snapshot, frame: PythonFrame | None) -> str | None:
+    """A loop around the line that goes through something in an order of the rank's own."""
+    tree = syntax_tree(snapshot, frame)
+    for loop in loops_around(tree, frame.line) if tree is not None and frame is not None and frame.line else ():
+        name = None if isinstance(loop, ast.While) else variable(loop.iter)
+        bound = bound_value(scope_of(tree, loop.lineno), name, loop.lineno) if tree is not None and name else None
+        if tree is None or frame is None or bound is None or bound[1] is None:
+            continue
+        said = f"Line {loop.lineno} ({quoted(snapshot, frame, loop.lineno)}) goes through `{name}`, which is made "
+        if _BY_RANK.search(ast.unparse(bound[1])):
+            return f"{said}by the rank (line {bound[0]}: {quoted(snapshot, frame, bound[0])})"
+        by_rank = _by_rank(snapshot, frame, scope_of(tree, loop.lineno), bound[1], bound[0])
+        if by_rank:
+            return f"{said}at line {bound[0]}{by_rank}"
+    return None
 
 
 def order_words(snapshot: Snapshot, frame: PythonFrame) -> str | None:
@@ -116,6 +230,23 @@ def order_words(snapshot: Snapshot, frame: PythonFrame) -> str | None:
             return (
                 f"Line {loop.lineno} ({text}) goes through a set{at}, whose order differs between processes (hashes of "
                 f"text are random in each): go through sorted({shown})."
+            )
+    return None
+
+
+def key_order_words(snapshot: Snapshot, frame: PythonFrame) -> str | None:
+    """A loop over a dict around the line: it goes in the order in which the keys came."""
+    tree = syntax_tree(snapshot, frame)
+    for loop in reversed(loops_around(tree, frame.line)) if tree is not None and frame.line is not None else ():
+        call = None if isinstance(loop, ast.While) else loop.iter
+        owner = call.func.value if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) else None
+        if not isinstance(call, ast.Call) or called_name(call) not in ("items", "keys", "values") or owner is None:
+            continue
+        if variable(owner) is not None:
+            return (
+                f"Line {loop.lineno} ({quoted(snapshot, frame, loop.lineno)}) goes through a dict in the order in "
+                f"which its keys came, which is the rank's own if data decides it: go through "
+                f"sorted({ast.unparse(owner)})."
             )
     return None
 

@@ -33,6 +33,10 @@ _SAME = frozenset({"int", "float", "str", "device", "list", "tuple"})  # what ha
 _END = 1 << 30  # behind the last line
 _BUILT_IN = frozenset(dir(builtins))
 _COMPREHENSIONS = ("<genexpr>", "<listcomp>", "<dictcomp>", "<setcomp>")
+_RETURN_SELF = frozenset(
+    {"eval", "train", "to", "cuda", "cpu", "float", "double", "half", "bfloat16", "requires_grad_"}
+)
+_WRAPPERS = frozenset({"DistributedDataParallel", "DDP", "DataParallel"})
 _BRANCHES = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.Match)
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
@@ -241,7 +245,8 @@ class Slice:
             targets = item.targets if isinstance(item, ast.Assign) else [item.target]
             if any(isinstance(part, ast.Name) and part.id == name for part in targets) and item.value is not None:
                 return item.value, replace(spot, scope=spot.tree, line=item.lineno, depth=None, call=None)
-        return None
+        base = self._base(owner, spot)
+        return self._of_instance(base[0], name, replace(base[1], call=spot.call)) if base is not None else None
 
     def _item(self, value: ast.AST, key: object, spot: Spot) -> tuple[ast.AST, Spot] | None:
         """`config["width"]`, `a` of `a, b = pair()`."""
@@ -317,8 +322,8 @@ class Slice:
         if isinstance(func, ast.Attribute):
             inside = class_around(spot.tree, spot.scope)
             if isinstance(func.value, ast.Name) and func.value.id == "self" and inside is not None:
-                owner, names = (inside, spot), (func.attr,)
-                if _method(inside, names) is None:  # a layer of its own
+                owner, names = self._with_method(inside, (func.attr,), spot), (func.attr,)
+                if _method(owner[0], names) is None:  # a layer of its own
                     owner, names = self._class_of(func, spot), _MADE_ON_CALL
             else:
                 owner, names = self._class_of(func.value, spot), (func.attr,)
@@ -326,6 +331,20 @@ class Slice:
             owner = self._class_of(func, spot)
         method = _method(owner[0], names) if owner is not None and isinstance(owner[0], ast.ClassDef) else None
         return (method, owner[1]) if method is not None and owner is not None else None
+
+    def _base(self, owner: ast.ClassDef, spot: Spot) -> tuple[ast.ClassDef, Spot] | None:
+        """The class of the program that a class is derived from, if it is the only one."""
+        found = self.defined(owner.bases[0], spot) if len(owner.bases) == 1 else None
+        return (found[0], found[1]) if found is not None and isinstance(found[0], ast.ClassDef) else None
+
+    def _with_method(self, owner: ast.ClassDef, names: Sequence[str], spot: Spot) -> tuple[ast.ClassDef, Spot]:
+        """The class that has one of these methods, of those that a class is derived from; else that class."""
+        found: tuple[ast.ClassDef, Spot] | None = (owner, spot)
+        for _ in range(_HOPS):
+            if found is None or _method(found[0], names) is not None:
+                break
+            found = self._base(*found)
+        return found if found is not None else (owner, spot)
 
     def is_layer(self, node: ast.AST, spot: Spot) -> bool:
         """One of torch's layers, or a module of the program."""
@@ -339,6 +358,11 @@ class Slice:
 
     def _class_of(self, node: ast.AST, spot: Spot) -> tuple[ast.AST, Spot] | None:
         base = self.made(node, spot, calls=True)
+        for _ in range(_HOPS):
+            inner = _same_object(base.node)
+            if inner is None:
+                break
+            base = self.made(inner, base.spot, calls=True)
         return self.defined(base.node.func, base.spot) if isinstance(base.node, ast.Call) else None
 
     def defined(self, node: ast.AST, spot: Spot) -> tuple[ast.AST, Spot] | None:
@@ -515,6 +539,16 @@ def _fits(call: ast.Call, function: ast.FunctionDef | ast.AsyncFunctionDef) -> b
     spread = any(isinstance(item, ast.Starred) for item in call.args) or any(item.arg is None for item in call.keywords)
     required = len(function.args.args) - 1 - len(function.args.defaults)
     return spread or len(call.args) + len(call.keywords) >= required
+
+
+def _same_object(node: ast.AST) -> ast.expr | None:
+    """`Net()` of `Net().eval()` and of `DDP(Net())`: whose forward() a call reaches."""
+    if not isinstance(node, ast.Call):
+        return None
+    name = called_name(node)
+    if name in _WRAPPERS and node.args:
+        return node.args[0]
+    return node.func.value if isinstance(node.func, ast.Attribute) and name in _RETURN_SELF else None
 
 
 def _method(owner: ast.AST, names: Sequence[str]) -> ast.FunctionDef | None:

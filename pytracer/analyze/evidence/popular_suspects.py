@@ -21,7 +21,7 @@ _LIFETIME_RULES = (
 )
 _COLLECTIVE_RULES = (
     *("collective-mismatch", "group-mismatch", "collective-missing-rank", "conditional-collective", "uneven-inputs"),
-    *("collective-wait", "point-to-point-unmatched", "unused-parameters", "rendezvous-mismatch"),
+    *("collective-wait", "split-sizes", "point-to-point-unmatched", "unused-parameters", "rendezvous-mismatch"),
 )
 _COMPILED_IMAGE = "torchinductor_"
 _COMPILER_FILES = ("/torch/_dynamo/", "/torch/_inductor/", "/torch/_functorch/", "torchinductor_", "<eval_with_key>")

@@ -34,7 +34,7 @@ def deciding_ifs(tree: ast.Module, line: int) -> list[tuple[ast.If, bool]]:
 
 def names_of_line(tree: ast.Module, line: int) -> list[str]:
     """Variables that the statement reads, `self.x` included; of a `raise`, those of the `if` around it."""
-    return list(dict.fromkeys(name for part in _read_on(tree, line) for name in _names(part)))
+    return list(dict.fromkeys(name for part in _read_on(tree, line) for name in names_of(part)))
 
 
 def names_of_call(tree: ast.Module, line: int) -> list[str]:
@@ -60,8 +60,8 @@ def subscripts_of_line(tree: ast.Module, line: int) -> tuple[list[str], list[str
     for part in _read_on(tree, line):
         for item in ast.walk(part):
             if isinstance(item, ast.Subscript) and isinstance(item.ctx, ast.Load):
-                tables += _names(item.value)
-                keys += _names(item.slice)
+                tables += names_of(item.value)
+                keys += names_of(item.slice)
     return list(dict.fromkeys(tables)), [name for name in dict.fromkeys(keys) if name not in tables]
 
 
@@ -96,8 +96,11 @@ def _parts(statement: ast.stmt) -> Iterator[ast.AST]:
         yield statement
 
 
-def _names(node: ast.AST) -> list[str]:
-    """In order, each once. What is only called (`model(x)`, `torch.cat(x)`) is no value that does not fit."""
+def names_of(node: ast.AST) -> list[str]:
+    """Variables of an expression, in order, each once.
+
+    What is only called (`model(x)`, `torch.cat(x)`) is no value that does not fit.
+    """
     called = {id(item.func) for item in ast.walk(node) if isinstance(item, ast.Call)}
     bound = {
         name.id

@@ -17,6 +17,7 @@ from pytracer.analyze.rules.collectives.point_to_point_unmatched import PointToP
 from pytracer.analyze.rules.collectives.rendezvous_mismatch import RendezvousMismatch
 from pytracer.analyze.rules.collectives.rendezvous_missing_rank import RendezvousMissingRank
 from pytracer.analyze.rules.collectives.sampler_before_process_group import SamplerBeforeProcessGroup
+from pytracer.analyze.rules.collectives.split_sizes import SplitSizes
 from pytracer.analyze.rules.collectives.uneven_inputs import UnevenInputs
 from pytracer.analyze.rules.collectives.unrecorded_ranks import UnrecordedRanks
 from pytracer.analyze.rules.collectives.unused_parameters import UnusedParameters
@@ -102,6 +103,7 @@ RULES: tuple[AnyRule, ...] = (
     RendezvousMissingRank(),
     GroupMismatch(),
     CollectiveMismatch(),
+    SplitSizes(),
     PointToPointUnmatched(),
     CollectiveMissingRank(),
     CollectiveLateRank(),

@@ -93,12 +93,14 @@ class ModuleTensor(msgspec.Struct, frozen=True):
 
 
 class Module(msgspec.Struct, frozen=True, rename={"class_": "class"}):
-    """MODULE."""
+    """MODULE. `settings`: options of the wrapper that decide what it communicates; `caller`: what wrapped it."""
 
     module: str
     tensors: tuple[ModuleTensor, ...]
     class_: str | None = None
     wrapper: str | None = None
+    settings: dict[str, bool | float] = {}
+    caller: Caller | None = None
 
 
 class BucketParameter(msgspec.Struct, frozen=True):

@@ -22,6 +22,7 @@ from pytracer.record.bootstrap.patches import Patches
 from pytracer.record.core import Core
 from pytracer.record.torch import process_groups
 from pytracer.record.torch.library import TorchLibrary
+from pytracer.record.torch.rendezvous import calling_line
 from pytracer.record.torch.scopes import scope, within
 
 if TYPE_CHECKING:
@@ -36,6 +37,15 @@ _forwards_to_skip: dict[int, int] = {}  # by id() of live modules
 _names_used: dict[str, int] = {}
 _best_effort = BestEffort()
 _BUCKETS = "DDP's buckets"
+# What decides which collectives DDP calls, and of which sizes (torch 2.11 to 2.14): the option, and the attribute.
+_FLAGS = (
+    ("find_unused_parameters", "find_unused_parameters"),
+    ("static_graph", "static_graph"),
+    ("broadcast_buffers", "broadcast_buffers"),
+    ("broadcast_buffers", "forward_sync_buffers"),
+    ("skip_all_reduce_unused_params", "skip_all_reduce_unused_params"),
+)
+_MIB = 1 << 20
 
 
 class _Wrapped:
@@ -156,7 +166,8 @@ def uninstall() -> None:
     _patches.put_back()
 
 
-def _note_module(box: Core, hooks: TorchLibrary, module: DdpModule) -> None:
+def _note_module(box: Core, hooks: TorchLibrary, module: DdpModule, *, made: bool = True) -> None:
+    """`made`: just now, by the line that calls; else it was wrapped before recording began."""
     process_groups.note_rank(box)
     wrapped = _wrapped[module] = _Wrapped(module)
     tensors = [("parameter", name, tensor) for name, tensor in module.module.named_parameters()]
@@ -168,9 +179,22 @@ def _note_module(box: Core, hooks: TorchLibrary, module: DdpModule) -> None:
             "class": wrapped.kind,
             "wrapper": "DistributedDataParallel",
             "tensors": [_describe(role, name, tensor) for role, name, tensor in tensors],
+            "settings": _settings(module),
+            "caller": calling_line() if made else None,
         },
     )
     _write_layout(box, hooks, module, wrapped)
+
+
+def _settings(module: DdpModule) -> dict[str, bool | float]:
+    """By the names that DistributedDataParallel takes them by."""
+    held = vars(module)
+    found: dict[str, bool | float] = {option: held[name] for option, name in _FLAGS if type(held.get(name)) is bool}
+    cap = held.get("bucket_bytes_cap")
+    if type(cap) is int:
+        found["bucket_cap_mb"] = cap / _MIB
+    found["mixed_precision"] = held.get("mixed_precision") is not None
+    return found
 
 
 def _describe(role: str, fqn: str, tensor: Tensor) -> dict[str, object]:
@@ -190,7 +214,7 @@ def _describe(role: str, fqn: str, tensor: Tensor) -> dict[str, object]:
 def _refresh(box: Core, hooks: TorchLibrary, module: DdpModule) -> None:
     wrapped = _wrapped.get(module)
     if wrapped is None:
-        _note_module(box, hooks, module)  # wrapped before enable()
+        _note_module(box, hooks, module, made=False)  # wrapped before enable()
         return
     wrapped.looks += 1
     if wrapped.looks >= CLOSE_ITERATIONS:

@@ -264,7 +264,7 @@ class FailingLine:
                 waiting += [(made.node.right, made.spot), (made.node.left, made.spot)]
             elif isinstance(made.node, ast.Constant):
                 if made.through:
-                    found.setdefault((made.spot.file, made.line, _as_written(made)), made)
+                    found.setdefault((made.spot.file, made.line, as_written(made)), made)
             else:
                 return []
         return [*found.values()]
@@ -289,7 +289,7 @@ class FailingLine:
 
     def shown(self, found: Made) -> str:
         """``line 6: `heads=12` ``."""
-        return f"{self.place(found.spot, found.line)}: `{short(_as_written(found))}`"
+        return f"{self.place(found.spot, found.line)}: `{short(as_written(found))}`"
 
     def place(self, spot: Spot, line: int) -> str:
         """`line 6`, or `model.py:6` in another file."""
@@ -319,7 +319,7 @@ class FailingLine:
         return Origin(self.at(found.frame), short(found.text))
 
     def _origin_of(self, found: Made) -> Origin:
-        return Origin(self.place(found.spot, found.line), short(_as_written(found)))
+        return Origin(self.place(found.spot, found.line), short(as_written(found)))
 
     def begun(self, name: str) -> str:
         """`` (line 35: `h = init(64)`) ``, of what the program carries from round to round: what it began with."""
@@ -440,7 +440,7 @@ def _contradicts(recorded: str, constant: object) -> bool:
     return type(constant) in (int, float, bool) and recorded != repr(constant)
 
 
-def _as_written(found: Made) -> str:
+def as_written(found: Made) -> str:
     """With what names it: `heads=12`, `'heads': 12`, `x = f()`."""
     node = found.node
     for item in ast.walk(found.spot.tree):

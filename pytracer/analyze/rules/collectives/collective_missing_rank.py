@@ -15,23 +15,28 @@ runs, a rank may be on its way: that is possible, and likely after ten minutes.
 
 from __future__ import annotations
 
+import re
+
 from pytracer._text import capital
 from pytracer.analyze.collectives.absent_ranks import Absence, at_its_end, find_absences, last_seen, paired_before
 from pytracer.analyze.collectives.description import at_place, span_words
-from pytracer.analyze.deaths.attribution import symptom_evidence
+from pytracer.analyze.collectives.rank_branches import branch_at_end
+from pytracer.analyze.deaths.attribution import symptom_evidence, views_of
 from pytracer.analyze.evidence.ended_threads import EndedThread, ended_thread_evidence, thread_behind
 from pytracer.analyze.evidence.handled import handled_at_end
 from pytracer.analyze.evidence.loaders import loading_words, slow_worker
 from pytracer.analyze.evidence.wait_chain import Blocked, blocked
 from pytracer.analyze.evidence.waits import wait_of, was_asleep
+from pytracer.analyze.evidence.worker_collectives import collective_in_worker, worker_advice
 from pytracer.analyze.naming import name_words, place_words, samples_words
 from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.rules.account import account, nothing_to_compare
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, cannot_decide, not_found
 from pytracer.analyze.view import JobView, ProcessView
-from pytracer.report.job import Confidence
+from pytracer.report.job import Confidence, PythonFrame
 
 _LISTED = 3
+_LIMIT = re.compile(r"Timed out waiting (\d+)ms")  # gloo's
 _LONG_NS = 600_000_000_000  # of a job that still runs: a checkpoint or an evaluation takes minutes
 
 
@@ -65,7 +70,9 @@ class CollectiveMissingRank:
         worker = _worker(job, item)
         thread = _thread(item) if worker is None else None
         why = f": {loading_words(worker, item.views[0].process.ended_mono_ns)}" if worker is not None else ""
-        kept = blocked(job, worker) if worker is not None else None
+        inside = collective_in_worker(worker) if worker is not None else None
+        why += f", in {inside.name}() at {place_words(inside.at)}: {inside.reason}" if inside is not None else ""
+        kept = blocked(job, worker) if worker is not None and inside is None else None
         why += f", and {kept.words}" if kept is not None else ""
         why += f": {thread.words}" if thread is not None else ""
         if worker is None and thread is None:
@@ -88,6 +95,8 @@ class CollectiveMissingRank:
             if item.goes_on
             else _advice(job, item, ranks)
             if worker is None
+            else worker_advice(inside)
+            if inside is not None
             else kept.advice
             if kept is not None
             else _loader_advice(worker),
@@ -113,11 +122,27 @@ def _advice(job: JobView, item: Absence, ranks: str) -> str:
     if waits is not None:
         return waits.advice
     if len(frames) == 1 and frames[0] is not None and item.fate == "late":
-        return (
-            f"Look at {place_words(frames[0])}, where {ranks} was when it was ended: it is slow, waits for something, "
-            "or is a branch that the other ranks did not take."
-        )
+        return _late_advice(job, item, frames[0], ranks)
     return f"Look at what {ranks} did after {'its' if len(item.ranks) == 1 else 'their'} last collective."
+
+
+def _late_advice(job: JobView, item: Absence, frame: PythonFrame, ranks: str) -> str:
+    """With the branch on the rank that it was below, and with the time-out that the others had."""
+    below = branch_at_end(item.views[0])
+    messages = [(view.exception.message or "") for view in views_of(job, item.wait.waiters) if view.exception]
+    limits = [int(found[1]) for message in messages if (found := _LIMIT.search(message)) is not None]
+    limit = f"{min(limits) / 1000:g} s" if limits else None
+    if below is not None:
+        until = f" until their time-out of {limit}" if limit is not None else ""
+        return (
+            f"{below}: the others waited for what {ranks} did there{until}. If it may take longer, give "
+            f"init_process_group() a larger timeout=; else see what is slow at line {frame.line} in {frame.function}."
+        )
+    more = f" If it may take longer than {limit}, give init_process_group() a larger timeout=." if limit else ""
+    return (
+        f"Look at {place_words(frame)}, where {ranks} was when it was ended: it is slow, waits for something, "
+        f"or is a branch that the other ranks did not take.{more}"
+    )
 
 
 def _blocked(job: JobView, item: Absence) -> Blocked | None:

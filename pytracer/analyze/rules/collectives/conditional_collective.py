@@ -20,6 +20,7 @@ from pytracer._text import capital
 from pytracer.analyze.collectives.absent_ranks import Absence, find_absences, last_seen
 from pytracer.analyze.collectives.conditional import is_conditional, same_step
 from pytracer.analyze.collectives.description import at_place, span_words
+from pytracer.analyze.collectives.library_calls import library_call
 from pytracer.analyze.collectives.rank_branches import branch_advice
 from pytracer.analyze.deaths.attribution import symptom_evidence, views_of
 from pytracer.analyze.rules.account import account
@@ -53,11 +54,14 @@ class ConditionalCollective:
         item = judgement.found
         waiters, absent, place = span_words(item.wait.waiters), span_words(item.ranks), at_place(item.wait.call)
         callers = views_of(job, item.wait.waiters[:1])
-        below = branch_advice(callers[0], item.wait.call) if callers else None
+        inside = library_call(callers[0], item.wait.call) if callers else None
+        below = branch_advice(callers[0], item.wait.call, inside) if callers else None
+        within = f" in {inside}()" if inside is not None else ""
+        unwrapped = _UNWRAPPED if _may_be_ddp(item, inside) and _has_ddp(callers) else ""
         also = "" if len(item.ranks) == 1 else "any of "
         return Description(
-            f"{capital(waiters)} called {item.where}{place}, a line from which {also}{absent} never called one, and "
-            f"waited in vain: {absent} had finished.",
+            f"{capital(waiters)} called {item.where}{within}{place}, a line from which {also}{absent} never called "
+            f"one, and waited in vain: {absent} had finished.",
             [
                 Evidence(
                     "rank-state",
@@ -70,9 +74,15 @@ class ConditionalCollective:
                 *(last_seen(view) for view in item.views[:2]),
                 *symptom_evidence(job),
             ],
-            f"{below}{_UNWRAPPED if _has_ddp(callers) else ''}" if below is not None else _ADVICE,
+            f"{below}{unwrapped}" if below is not None else _ADVICE,
             [f"whether {absent} should have called it, too"],
         )
+
+
+def _may_be_ddp(item: Absence, inside: str | None) -> bool:
+    """Whether DDP may have called it: not a barrier, nor what the line itself calls."""
+    call = item.wait.call
+    return inside is None and (call.python is None or not call.python.file.endswith("/distributed_c10d.py"))
 
 
 def _has_ddp(views: Sequence[ProcessView]) -> bool:

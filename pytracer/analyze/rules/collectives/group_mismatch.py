@@ -24,6 +24,7 @@ from typing import NamedTuple
 from pytracer._text import capital, count_words
 from pytracer.analyze.collectives.description import span_words
 from pytracer.analyze.collectives.matching import VOTERS
+from pytracer.analyze.collectives.rounds import rank_order_words
 from pytracer.analyze.deaths.attribution import longest_group_wait_ns, longest_wait_ns, symptom_evidence, views_of
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.parts import python_frame
@@ -67,6 +68,9 @@ class _Sides:
         return sorted(rank for _, ranks in self.sides[1:] for rank in ranks)
 
 
+_SAME_ORDER = "Call new_group() on all ranks, members or not, in the same order."
+
+
 class GroupMismatch:
     """Fires for the first group on which ranks differ."""
 
@@ -95,9 +99,18 @@ class GroupMismatch:
         return Description(
             f"{_summary(found)}.",
             [*(_order(found.made[ranks[0]], ranks) for _, ranks in found.sides[:_LISTED]), *symptom_evidence(job)],
-            "Call new_group() on all ranks, members or not, in the same order.",
+            _advice(job, found),
             ["a third rank: which of the two is wrong is undecidable"] if found.tie else [],
         )
+
+
+def _advice(job: JobView, found: _Sides) -> str:
+    """With the loop around the line of `new_group` whose order depends on the rank."""
+    ranks = found.sides[0][1]
+    place, views = found.made[ranks[0]][found.position].place, views_of(job, ranks[:1])
+    frame = python_frame(place) if place is not None else None
+    words = rank_order_words(views[0].process.snapshot, frame) if views else None
+    return f"{_SAME_ORDER} {words}: go through the same list on all." if words is not None else _SAME_ORDER
 
 
 def _sides_at(made: dict[int, _Made], position: int) -> list[tuple[tuple[int, ...], list[int]]]:

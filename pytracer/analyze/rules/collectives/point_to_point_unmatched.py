@@ -20,7 +20,13 @@ from dataclasses import dataclass, replace
 from pytracer._text import capital, count_words
 from pytracer.analyze.collectives.absent_ranks import confidence_of_circle, last_seen, wait_evidence, wait_words
 from pytracer.analyze.collectives.description import at_place, call_words, place_of, span_words
-from pytracer.analyze.collectives.messages import counted_there, number_advice, tag_advice
+from pytracer.analyze.collectives.messages import (
+    counted_there,
+    never_sent_advice,
+    number_advice,
+    tag_advice,
+    unanswered_advice,
+)
 from pytracer.analyze.collectives.wait_graph import Unequal, Wait
 from pytracer.analyze.deaths.attribution import symptom_evidence, views_of, waited_ns
 from pytracer.analyze.rules.account import account
@@ -164,7 +170,8 @@ def _count(wait: Wait) -> str:
 
 def _circle_advice(job: JobView, found: _Circle) -> str:
     if found.messages_only:
-        return _messages_advice([wait.call.op for wait in found.waits])
+        answered = unanswered_advice(job, found.waits) or never_sent_advice(found.waits)
+        return answered if answered is not None else _messages_advice([wait.call.op for wait in found.waits])
     messages = [wait for wait in found.waits if wait.call.point_to_point]
     return next(
         (words for wait in messages if (words := number_advice(job, wait)) is not None),
@@ -178,6 +185,12 @@ def _messages_advice(ops: Sequence[str]) -> str:
         return (
             "All of them send, and none receives: send() waits for its receiver (small tensors may pass without). Let "
             "one of two neighbours receive first, or use isend() or batch_isend_irecv() for both ways."
+        )
+    if all(op == "recv" for op in ops):
+        return (
+            "All of them receive, and none sends: let some ranks send before they receive, or start both with "
+            "batch_isend_irecv(). If they took turns before, one of them left a message out (a `continue`, a caught "
+            "error): compare the numbers of their messages."
         )
     return "Let some ranks send before they receive, or start both with batch_isend_irecv()."
 

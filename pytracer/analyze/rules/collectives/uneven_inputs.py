@@ -17,6 +17,7 @@ from pytracer._text import capital, count_words
 from pytracer.analyze.collectives.absent_ranks import Absence, find_absences, last_seen, paired_before
 from pytracer.analyze.collectives.conditional import is_conditional
 from pytracer.analyze.collectives.description import at_place, span_words
+from pytracer.analyze.collectives.parting import passed_by_words
 from pytracer.analyze.deaths.attribution import symptom_evidence, views_of
 from pytracer.analyze.evidence.exit_requests import left_at
 from pytracer.analyze.evidence.sent_signals import Sent, last_request
@@ -71,11 +72,19 @@ class UnevenInputs:
             [steps, *(last_seen(view) for view in item.views[:2]), paired_before(job, item), *symptom_evidence(job)],
             _ASKED_ADVICE.format(capital(span_words(ranks)), signal_name(asked.signal))
             if asked is not None
-            else _EARLY_ADVICE.format(span_words(ranks))
+            else _early_advice(job, item)
             if early
             else _ADVICE,
             ["the number of batches that each rank has" if steps is None and not early else None],
         )
+
+
+def _early_advice(job: JobView, item: Absence) -> str:
+    """With the branch that the ranks which waited had come by."""
+    waiter = next(iter(views_of(job, item.wait.waiters[:1])), None)
+    absent = span_words(item.ranks)
+    words = passed_by_words(waiter, item.wait.call, absent) if waiter is not None else None
+    return f"{words} All ranks must call each collective." if words is not None else _EARLY_ADVICE.format(absent)
 
 
 def _asked(job: JobView, item: Absence) -> Sent | None:

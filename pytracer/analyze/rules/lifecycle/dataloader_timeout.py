@@ -6,6 +6,9 @@ involved.
 Why it happens: one sample is slow or never ready - a file on a network file system, a download, a lock - or the workers
 get too little CPU time for a whole batch.
 
+A worker that was forked and stands in a collective of torch.distributed never comes back: the threads of the process
+group exist in its parent only. That is a misuse, whatever the time-out.
+
 What to do: look at the samples and the line of the named worker; a healthy but slow loader needs a larger `timeout`,
 more workers or smaller batches.
 
@@ -17,20 +20,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pytracer._text import capital
 from pytracer.analyze.evidence.loaders import loader_timeout, loading_evidence, loading_words, loading_workers
+from pytracer.analyze.evidence.worker_collectives import WorkerCollective, collective_in_worker, worker_advice
 from pytracer.analyze.naming import introduction, name_words, place_words
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
 from pytracer.analyze.view import JobView, ProcessView
+from pytracer.report.job import VerdictClass
 
 _LISTED = 3
 
 
 @dataclass(frozen=True)
 class _Wait:
-    """The loader's time-out, and the workers that were loading when it passed, the longest first."""
+    """The loader's time-out, and the workers that were loading when it passed, the longest first.
+
+    `collective`: in which the first of them stood.
+    """
 
     seconds: str
     loading: tuple[ProcessView, ...]
+    collective: WorkerCollective | None = None
 
 
 class DataLoaderTimeout:
@@ -57,6 +67,13 @@ class DataLoaderTimeout:
                 ["what the workers were loading: no worker with a recording was inside a batch"],
             )
         slow, at_ns = wait.loading[0], view.process.exception_mono_ns
+        if wait.collective is not None:
+            found = wait.collective
+            return Description(
+                f"{capital(found.words)}: {found.reason}; {gave_up[0].lower()}{gave_up[1:]}.",
+                [loading_evidence(other, at_ns) for other in wait.loading[:_LISTED]],
+                worker_advice(found),
+            )
         place = place_words(slow.python_frame) if slow.python_frame is not None else None
         return Description(
             f"{gave_up}: {loading_words(slow, at_ns)}{f' at {place}' if place else ''}.",
@@ -72,8 +89,9 @@ def _judge(job: JobView, view: ProcessView) -> Judgement[_Wait] | None:
     if seconds is None:
         return None
     loading = loading_workers(job, view, view.process.exception_mono_ns)
-    found = _Wait(seconds, tuple(loading))
-    return Judgement("python-exception", "certain" if loading else "likely", (view,), found)
+    found = _Wait(seconds, tuple(loading), collective_in_worker(loading[0]) if loading else None)
+    verdict_class: VerdictClass = "python-exception" if found.collective is None else "misuse"
+    return Judgement(verdict_class, "certain" if loading else "likely", (view,), found)
 
 
 def _worker(view: ProcessView) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pytracer.analyze.collectives.rounds import order_words, rounds_words
+from pytracer.analyze.collectives.rounds import order_words, rank_order_words, rounds_words
 from pytracer.report.job import PythonFrame
 from tests.support.scenarios import program_in
 
@@ -43,9 +43,56 @@ def test_with_that_does_not_synchronize_parts_the_ranks(head: str, run: Path) ->
 
 
 def test_another_with_leaves_nothing_out(run: Path) -> None:
-    """The look-alike: then the rounds, or a round without the call, are both possible."""
+    """The look-alike: then the rounds are more, or one differs in a way that the loop does not show."""
     said = rounds(run, SYNC.format("autocast()"), 5)
-    assert "the loop of line 2 (`for batch in batches:`) has more rounds there, or a round left the call out" in said
+    assert (
+        "the loop of line 2 (`for batch in batches:`) has more rounds there, or one left it out, or called more."
+        in said
+    )
+
+
+SKIPS = """def run(model, lines):
+    for line in lines:
+        try:
+            batch = parse(line)
+        except ValueError:
+            {0}
+        backward(batch)
+"""
+
+
+def test_caught_error_that_leaves_the_round_is_named(run: Path) -> None:
+    """The line of the handler, not a list of what might have been."""
+    said = rounds(run, SKIPS.format("continue"), 7)
+    assert "has more rounds there, or line 5 (`except ValueError:`) left it out in one." in said
+
+
+def test_handler_that_goes_on_to_the_line_leaves_nothing_out(run: Path) -> None:
+    """The look-alike: it replaces the batch."""
+    assert "or one left it out" in rounds(run, SKIPS.format("batch = None"), 7)
+
+
+def test_handler_that_raises_only_some_errors_may_leave_the_round(run: Path) -> None:
+    """`if "memory" not in str(e): raise`, then `continue`."""
+    said = rounds(run, SKIPS.format("if rare: raise\n            continue"), 8)
+    assert "or line 5 (`except ValueError:`) left it out in one." in said
+
+
+def test_rounds_are_more_where_each_step_had_as_many(run: Path) -> None:
+    """Then no round calls more than another one."""
+    program = program_in(run, SYNC.format("autocast()"))
+    said = rounds_words(SNAPSHOT, [], (str(program), "run", 5), alike=True)
+    assert "has more rounds there, or one left it out. " in said and "called more" not in said
+
+
+def test_what_a_loop_goes_through_is_followed_to_the_rank(run: Path) -> None:
+    """`loader` is made of `data`, and that by the number of the rank."""
+    source = (
+        "def run(rank):\n    data = load(rank)\n    loader = batches(data)\n    for x in loader:\n        step(x)\n"
+    )
+    said = rounds(run, source, 5)
+    assert "of `data`, by the rank (line 2: `data = load(rank)`)" in said
+    assert "by the rank" not in rounds(run, source.replace("load(rank)", "load(all)"), 5)
 
 
 def test_loop_is_found_in_the_caller_and_with_what_it_goes_through(run: Path) -> None:
@@ -71,3 +118,25 @@ def test_loop_over_a_set_has_another_order_in_each_process(value: str, run: Path
 def test_loop_over_what_may_be_no_set_has_an_order(value: str, run: Path) -> None:
     """The look-alikes: sorted, a list, numbers, a method of an unknown object."""
     assert order_words(SNAPSHOT, at(program_in(run, SETS.format(value)), 4)) is None
+
+
+GROUPS = """def pairs(rank, world):
+    mine = {0}
+    order = [mine, *others(mine)]
+    for n in order:
+        group(n)
+"""
+
+
+def test_loop_in_an_order_of_the_rank_is_named(run: Path) -> None:
+    """Directly, or by a variable that is made by the rank."""
+    said = rank_order_words(SNAPSHOT, at(program_in(run, GROUPS.format("rank // 2")), 5, "pairs"))
+    assert said is not None and said.startswith(
+        "Line 4 (`for n in order:`) goes through `order`, which is made at line 3"
+    )
+    assert "`mine`, by the rank (line 2: `mine = rank // 2`)" in said
+
+
+def test_loop_in_the_same_order_on_all_ranks_is_not(run: Path) -> None:
+    """The look-alike."""
+    assert rank_order_words(SNAPSHOT, at(program_in(run, GROUPS.format("world // 2")), 5, "pairs")) is None

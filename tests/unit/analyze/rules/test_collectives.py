@@ -272,6 +272,23 @@ def test_late_rank_is_named_with_what_it_did(stack: list[Frame], native: str, wo
     assert summary(build_report(replace(loaded, processes=processes))).endswith(f"; when it ended, {words}")
 
 
+@pytest.mark.parametrize("test", ["rank == 1", "not os.path.exists(path)"])
+def test_late_rank_below_a_branch_on_the_rank_had_work_of_its_own(test: str, run: Path) -> None:
+    """The branch and the others' time-out are told; another branch may be one that all ranks came to."""
+    program = program_in(run, f"def prepare(path):\n    if {test}:\n        tokenize(path)\n    barrier()\n")
+    job = late()
+    stack = [("tokenize", s.SCRIPT, 21), ("prepare", str(program), 3)]
+    job.boxes[1].at(7900).signal_seen(15, 99).crash(0, code=0, state=EXIT, python=stack, native=[(s.PYTHON, 0x1000)])
+    told = advice(build_report(job.job(run)))
+    branch = (
+        "program.py:3 in prepare is below `if rank == 1:` (line 2): the others waited for what rank 1 did there until "
+    )
+    assert told.startswith(f"{branch}their time-out of 6 s.") == ("rank" in test)
+    assert told.startswith("Look at train.py:21 in tokenize, where rank 1 was when it was ended") == (
+        "rank" not in test
+    )
+
+
 JOIN: list[Frame] = [("Popen.poll", "/usr/lib/python3.11/multiprocessing/popen_fork.py", 27), ("step", s.SCRIPT, 21)]
 FEEDER: list[Frame] = [("Queue._finalize_join", "/usr/lib/python3.11/multiprocessing/queues.py", 199)]
 

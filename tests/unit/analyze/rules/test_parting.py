@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -244,3 +245,120 @@ def test_rank_that_came_when_the_others_had_given_up_is_the_verdict(run: Path) -
 def test_rank_that_came_in_time_or_after_a_lost_connection_is_not_late(at: float, error: str, run: Path) -> None:
     """The look-alikes: both waited; or the first one did not give up, it lost a peer."""
     assert "collective-late-rank" not in [finding.id for finding in came(run, at, error).findings or ()]
+
+
+ANSWERS = """def stage(n):
+    for step in range(n):
+        h = receive()
+        if not finite(h):
+            {0}
+        answer(h)
+"""
+
+
+def answers(run: Path, ops: Sequence[str], leaves: str = "continue") -> str:
+    """Rank 1 takes turns with rank 0 up to these calls, the last of which hangs; rank 0 waits for an answer."""
+    program = program_in(run, ANSWERS.format(leaves))
+    job = Ranks(2)
+    job.everybody(DONE)
+    counts = {"send": 0, "recv_": 0}
+    for number, op in enumerate(ops):
+        counts[op] += 1
+        state = "failed" if number == len(ops) - 1 else "completed"
+        box = job.boxes[1]
+        line = ("stage", str(program), 3 if op == "recv_" else 6)
+        by = box.site((op, f"{TORCH}/distributed/distributed_c10d.py", 2900), line)
+        message: dict[str, Any] = {"peer": 0, "tag": 0, "flags": 1, "sizes": [4], "nbytes": 16}
+        box.collective(op, group=job.groups[1]["0"], by=by, state=state, sequence_nr=counts[op], **message)
+    for number in range(1, counts["send"] + 2):
+        hangs = "failed" if number > counts["send"] else "completed"
+        job.calls(0, call("send", peer=1, tag=0, flags=1), first=number)
+        job.calls(0, call("recv_", peer=1, tag=0, flags=1, state=hangs), first=number)
+    for rank in (0, 1):
+        job.raised(rank, at=7000 + rank)
+    return advice(build_report(job.job(run)))
+
+
+def test_message_without_answer_is_found_where_ranks_took_turns(run: Path) -> None:
+    """With the branch that left the answer out."""
+    said = answers(run, ["recv_", "send", "recv_", "send", "recv_", "recv_"])
+    assert said.startswith(
+        "Rank 1 answered each message of rank 0 at program.py:6 in stage, but not number 3: it went on"
+    )
+    assert "see whether line 4 (`if not finite(h):`) left it out" in said
+
+
+def test_branch_that_does_not_leave_is_not_said_to_leave_it_out(run: Path) -> None:
+    """The look-alike."""
+    said = answers(run, ["recv_", "send", "recv_", "send", "recv_", "recv_"], "h = zeros()")
+    assert "but not number 3: it went on to receive the next one. Answer in every round" in said
+
+
+def test_ranks_that_take_no_turns_are_not_said_to_owe_an_answer(run: Path) -> None:
+    """The look-alike: two messages for one answer, in each round."""
+    said = answers(run, ["recv_", "recv_", "send", "recv_", "recv_", "send", "recv_"])
+    assert "answered each message" not in said
+
+
+PATIENCE = """def fit(batches):
+    for epoch in range(40):
+        for batch in batches:
+            step(batch)
+        {0}
+            {1}
+def main():
+    fit(load())
+    gather()
+"""
+
+
+@pytest.mark.parametrize(("way", "named"), [("break", True), ("print(epoch)", False)])
+def test_loop_of_a_function_that_one_rank_left_is_named_with_what_ends_it(way: str, named: bool, run: Path) -> None:
+    """The other one is behind the call of the function; the look-alike has nothing that ends the loop."""
+    source = PATIENCE.format("if stopper.done():", way)
+    said = parted(run, source, [("fit", 4), ("main", 8)], [("main", 9)])
+    assert ("See whether line 5 (`if stopper.done():`), which ends it, came out differently" in said) == named
+    assert ("Rank 1 was behind the loop of line 2" in said) == named
+
+
+def test_ranks_in_two_rounds_of_the_same_loop_have_left_no_function(run: Path) -> None:
+    """The look-alike: the one that is further down may be a round behind."""
+    source = PATIENCE.format("if stopper.done():", "break").replace("def main():\n", "def main():\n  while True:\n")
+    said = parted(run, source, [("fit", 4), ("main", 9)], [("main", 10)])
+    assert "behind the loop" not in said
+
+
+def test_first_message_that_a_rank_never_sent_is_why_the_others_wait(run: Path) -> None:
+    """Of a ring: rank 0 waits for its first from rank 2; the others have had one. In the look-alike, all have."""
+    for closed in (False, True):
+        job = Ranks(3)
+        job.everybody(DONE)
+        sent: list[tuple[int, int]] = [(0, 1), (1, 2)] + ([(2, 0)] if closed else [])
+        for rank, peer in sent:
+            job.calls(rank, call("send", peer=peer, tag=0, flags=1))
+        for rank in range(3):
+            had = 1 if (rank - 1) % 3 != 2 or closed else 0
+            receives = [call("recv_", peer=(rank - 1) % 3, tag=0, flags=1, state="completed") for _ in range(had)]
+            job.calls(rank, *receives, call("recv_", peer=(rank - 1) % 3, tag=0, flags=1, state="failed"))
+            job.raised(rank, at=7000 + rank)
+        said = advice(build_report(job.job(run / str(closed))))
+        assert ("for its first message from rank 2, which has never sent one to it" in said) != closed
+
+
+def test_rank_that_left_before_its_first_collective_is_told_by_the_branch(run: Path) -> None:
+    """A list that is a part of another one may be empty on a rank; a flag may not be."""
+    for made, words in (("files[rank::2]", "a rank with nothing in it"), ("ready()", "came out differently there")):
+        program = program_in(
+            run, f"def count(files):\n    mine = {made}\n    if not mine:\n        return\n    total()\n"
+        )
+        job = Ranks(2)
+        job.calls(0, call(state="failed", line=44))
+        stack = [IN_TORCH, ("step", SCRIPT, 44), ("count", str(program), 5)]
+        job.boxes[0].at(7000).exception("RuntimeError", CLOSED, stack).exit(1)
+        job.endings[0] = {"exit_code": 1}
+        job.done(1)
+        said = advice(build_report(job.job(run)))
+        assert (
+            "program.py:5 in count comes after `if not mine:` (line 3, which leaves), and rank 1 never called" in said
+        )
+        assert words in said

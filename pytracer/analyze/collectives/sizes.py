@@ -1,0 +1,234 @@
+"""Ranks that passed tensors of other sizes from one line: one of them left out a call, or the tensors differ.
+
+Both sizes seen before from that line on both ranks are the same tensors in another order: then one rank skipped one.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+
+from pytracer._text import shortened
+from pytracer.analyze.collectives.call_sites import site_of
+from pytracer.analyze.collectives.description import place_of
+from pytracer.analyze.collectives.parting import quoted, way_to
+from pytracer.analyze.collectives.rank_values import RANK, variables_in
+from pytracer.analyze.collectives.rounds import calls_of_line, leaver_words
+from pytracer.analyze.evidence.backward_slice import Made, Slice, Spot
+from pytracer.analyze.evidence.failing.line import FailingLine, as_written, failing_line, shape_of, short
+from pytracer.analyze.evidence.program_syntax import called_name, deciding_ifs, lines_that_bind
+from pytracer.analyze.tensors.source_lines import syntax_tree
+from pytracer.analyze.view import ProcessView
+from pytracer.decode.types.snapshot import Collective
+
+_Side = tuple[ProcessView, Collective]
+_GATHERS = ("all_gather", "all_gather_into_tensor")
+_SECOND = (*_GATHERS, "reduce_scatter", "reduce_scatter_tensor")
+_SELECTING = ("nonzero", "unique", "unique_consecutive", "masked_select", "nms", "batched_nms", "argwhere")
+_GRADIENT = re.compile(r"\.grad is (?:not )?None")
+_COUNTED = re.compile(r"^(?:(?:list|tuple|dict|set|str) of )?(\d+)$")
+_LEAST = 3  # smaller numbers are everywhere
+_MOST = 12
+_LONGEST = 60
+_PAD = "all_gather() the sizes first, pad to the largest and cut afterwards; or all_gather_object(), which takes any."
+
+
+def left_out_advice(first: _Side, second: _Side) -> str | None:
+    """Where both ranks have passed both sizes from that line before."""
+    histories = [_history(view, call) for view, call in (first, second)]
+    if site_of(first[1]) != site_of(second[1]) or not all(histories):
+        return None
+    (mine, theirs), shapes = histories, (first[1].sizes, second[1].sizes)
+    if shapes[0] not in theirs or shapes[1] not in mine:
+        return None
+    before = mine[-1]
+    skipped = [second] if _follows(theirs, before, shapes[0]) else []
+    skipped += [first] if _follows(mine, before, shapes[1]) else []
+    if len(skipped) != 1:
+        return None
+    rank = skipped[0][0].process.rank
+    left_out = shapes[0] if skipped[0] is second else shapes[1]
+    frame = place_of(first[1])
+    where = f" of line {frame.line}" if frame is not None else ""
+    return (
+        f"Rank {rank} left out the call{where} for a tensor of {list(left_out)}, which it made in earlier rounds, and "
+        f"is ahead since{_why(skipped[0])}"
+    )
+
+
+def _history(view: ProcessView, call: Collective) -> list[tuple[int, ...]]:
+    """Sizes of earlier calls from the same line, in order."""
+    items = view.process.snapshot.collectives
+    own = [item for item in items if item.group == call.group and not item.point_to_point]
+    return [item.sizes for item in own if item.sequence_nr < call.sequence_nr and site_of(item) == site_of(call)]
+
+
+def _follows(history: Sequence[tuple[int, ...]], one: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    return any(pair == (one, other) for pair in itertools.pairwise(history))
+
+
+def _why(side: _Side) -> str:
+    view, call = side
+    frame = place_of(call)
+    tree = syntax_tree(view.process.snapshot, frame)
+    if tree is None or frame is None or frame.line is None:
+        return ". Let every rank make each call, with zeros where it has nothing."
+    around = [item for item, is_around in deciding_ifs(tree, frame.line) if is_around]
+    if around:
+        line = around[0].lineno
+        said = f": line {line} ({quoted(view.process.snapshot, frame, line)}) decides about it. "
+        if _GRADIENT.search(ast.unparse(around[0].test)):
+            return (
+                f"{said}A parameter that the loss of a rank did not use has no gradient there: pass zeros for it "
+                "(torch.zeros_like(p)), so that all ranks make the same calls."
+            )
+        return f"{said}Decide by what is the same on all ranks, or pass zeros where a rank has nothing."
+    leaver = leaver_words(view.process.snapshot, frame)
+    said = f": see whether {leaver} left it out. " if leaver is not None else ". "
+    return f"{said}Let every rank make each call, with zeros where it has nothing."
+
+
+def size_advice(first: _Side, second: _Side, names: Sequence[str]) -> str | None:
+    """What the size comes from, as far as the program shows it.
+
+    Args:
+        first: A rank and its call.
+        second: Another one, which passed another size from the same line.
+        names: What the tensor is, as recorded on either.
+    """
+    for view, call in (first, second):
+        chosen = _chosen_by_data(view, call)
+        if chosen is not None:
+            return chosen
+    rows = [n for n, (a, b) in enumerate(zip(first[1].sizes, second[1].sizes, strict=False)) if a != b]
+    if len(rows) != 1 or len(first[1].sizes) != len(second[1].sizes):
+        return None
+    what = names[0] if names else "the tensor"
+    for view, call in (first, second):
+        found = _counted(view, call.sizes[rows[0]])
+        if found is not None:
+            numbers = [f"{item.sizes[rows[0]]} on rank {other.process.rank}" for other, item in (first, second)]
+            return (
+                f"Dimension {rows[0]} of {what} is {' and '.join(numbers)}; {found}. Make it from the same data on all "
+                "ranks, or on one rank, and broadcast it (broadcast_object_list)."
+            )
+    return _made_advice(first, second, rows[0])
+
+
+def _made_advice(first: _Side, second: _Side, dimension: int) -> str | None:
+    """The line that makes the tensor, or the variable that it has its size from."""
+    for view, call in (first, second):
+        line = failing_line(view.process.snapshot, view.exception, view.exception_stack) if view.raised else None
+        passed = _passed(view, call)
+        if line is None or passed is None or call.state != "failed":
+            continue
+        given, spot = passed
+        made = _shaped(line, given, spot, call.sizes[dimension])
+        if made.line == spot.line or isinstance(made.node, (ast.Name, ast.Attribute)):
+            continue
+        sides = [f"{item.sizes[dimension]} on rank {other.process.rank}" for other, item in (first, second)]
+        return (
+            f"Dimension {dimension} of `{shortened(ast.unparse(given), _LONGEST)}` is {' and '.join(sides)}. It comes "
+            f"from line {made.line} (`{short(as_written(made))}`): make it alike on all ranks. Agree on the size first "
+            "(all_reduce() it with MAX) and pad to it, or drop what is over (drop_last=True)."
+        )
+    return None
+
+
+def _shaped(line: FailingLine, node: ast.AST, spot: Spot, number: int) -> Made:
+    """Back from a tensor, as long as one variable of the expression has a dimension of that size."""
+    made = line.slice.made(node, spot, calls=True)
+    for _ in range(_MOST):
+        inside = {
+            ast.unparse(item): item
+            for item in variables_in(made.node)
+            if item is not made.node
+            if (shape := shape_of(line.value_at(item, made.spot))) is not None and number in shape.sizes
+        }
+        if len(inside) != 1:
+            break
+        before, made = made, line.slice.made(next(iter(inside.values())), made.spot, calls=True)
+        if made.node is before.node:
+            break
+    return made
+
+
+def _passed(view: ProcessView, call: Collective) -> tuple[ast.expr, Spot] | None:
+    """The tensor that the line's only call of that operation passes."""
+    frames, frame = way_to(view, call)[::-1], place_of(call)
+    on_line = calls_of_line(view.process.snapshot, frame) if frame is not None else ()
+    calls = [item for item in on_line if called_name(item) == call.op]
+    place = 1 if call.op in _SECOND else 0
+    spot = Slice(view.process.snapshot, frames).spot(0)
+    if spot is None or len(calls) != 1 or place >= len(calls[0].args):
+        return None
+    return calls[0].args[place], spot
+
+
+def _chosen_by_data(view: ProcessView, call: Collective) -> str | None:
+    """A tensor of rows that were selected by what is in them."""
+    passed = _passed(view, call)
+    if passed is None or call.op not in _GATHERS:
+        return None
+    given, spot = passed
+    made = Slice(view.process.snapshot, way_to(view, call)[::-1]).made(given, spot, calls=True)
+    by = next(_selections(made), None)
+    if by is None:
+        return None
+    line = f" comes from line {made.line} (`{short(as_written(made))}`), which" if made.line != spot.line else ""
+    return (
+        f"`{shortened(ast.unparse(given), _LONGEST)}`{line} selects by the data (`{by}`): its size differs by rank. "
+        f"{call.op}() needs one shape: {_PAD}"
+    )
+
+
+def _selections(made: Made) -> Iterator[str]:
+    """`keep` of `boxes[keep]`, where it is a comparison; `nonzero`."""
+    for item in ast.walk(made.node):
+        if isinstance(item, ast.Call) and called_name(item) in _SELECTING:
+            yield called_name(item) or ""
+        if isinstance(item, ast.Subscript) and isinstance(item.slice, ast.Name):
+            bound = [value for line, value in lines_that_bind(made.spot.scope, item.slice.id) if line <= made.spot.line]
+            if bound and isinstance(bound[-1], ast.Compare):
+                yield item.slice.id
+        elif isinstance(item, ast.Subscript) and isinstance(item.slice, ast.Compare):
+            yield shortened(ast.unparse(item.slice), _LONGEST)
+
+
+def _counted(view: ProcessView, number: int) -> str | None:
+    """The one recorded variable with that number or length, and the line by which it depends on the rank."""
+    line = failing_line(view.process.snapshot, view.exception, view.exception_stack) if view.raised else None
+    if line is None or number < _LEAST:
+        return None
+    held = {0: line.values, **line.outer}
+    found = [
+        (name, depth, value)
+        for depth, values in held.items()
+        for name, value in values.items()
+        if (told := _COUNTED.match(value)) is not None and int(told[1]) == number
+    ]
+    if len({name for name, _, _ in found}) != 1:
+        return None
+    name, depth, value = found[-1]
+    spot = line.slice.spot(depth)
+    made = _by_rank(line.slice, ast.parse(name, mode="eval").body, spot) if spot is not None else None
+    if made is None:
+        return None
+    has = f"a {value}" if " of " in value else value
+    text = short(as_written(made))
+    return f"`{name}` is {has} on rank {view.process.rank}, which depends on the rank (line {made.line}: `{text}`)"
+
+
+def _by_rank(slice_: Slice, node: ast.AST, spot: Spot) -> Made | None:
+    """The expression with the number of the rank that a value is made of."""
+    waiting: list[tuple[ast.AST, Spot]] = [(node, spot)]
+    for _ in range(_MOST):
+        if not waiting:
+            break
+        made = slice_.made(*waiting.pop(0), calls=True)
+        if RANK.search(ast.unparse(made.node)):
+            return made if not isinstance(made.node, ast.Name) else None
+        waiting += [(item, made.spot) for item in variables_in(made.node) if item is not made.node]
+    return None

@@ -1,0 +1,175 @@
+"""Tensors of other sizes at one line: a call that one rank left out, a variable of the rank, rows chosen by data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from pytracer.analyze.engine import build_report
+from tests.support.collectives import TIME_OUT, Ranks
+from tests.support.deaths import advice
+from tests.support.scenarios import TORCH, program_in
+from tests.support.synth import Frame
+
+Sizes = Sequence[Sequence[int]]
+LOOP = """def average(model):
+    for p in model.parameters():
+        if p.grad is not None:
+            dist.all_reduce(p.grad)
+"""
+OTHER = LOOP.replace("p.grad is not None", "due(p)")
+PLAIN = LOOP.replace("        if p.grad is not None:\n    ", "    ")
+
+
+def advised(
+    run: Path,
+    source: str,
+    way: Sequence[tuple[str, int]],
+    sizes: tuple[Sizes, Sizes],
+    op: str = "allreduce_",
+    held: Sequence[Mapping[str, str]] = (),
+) -> str:
+    """Both ranks call from the innermost line; the last call of each fails, with variables of rank 0's frames."""
+    program = str(program_in(run, source))
+    job = Ranks(2)
+    stack: list[Frame] = [("all_reduce", f"{TORCH}/distributed/distributed_c10d.py", 3252)]
+    stack += [(function, program, line) for function, line in way]
+    for rank, (box, shapes) in enumerate(zip(job.boxes, sizes, strict=True)):
+        by = box.site(stack[0], stack[1])
+        for number, shape in enumerate(shapes, 1):
+            state = "failed" if number == len(shapes) else "completed"
+            nbytes = 4 * shape[0] * shape[-1]
+            group = job.groups[rank]["0"]
+            box.collective(op, group=group, by=by, sequence_nr=number, state=state, sizes=shape, nbytes=nbytes)
+        named = [[{"name": name, "value": value} for name, value in values.items()] for values in held]
+        outer = [{"frame": n, "variables": values} for n, values in enumerate(named[1:], 2)] if rank == 0 else []
+        own = named[0] if rank == 0 and named else []
+        box.at(7000).exception("RuntimeError", TIME_OUT, stack, variables=own, outer=outer).exit(1)
+    job.endings = {0: {"exit_code": 1}, 1: {"exit_code": 1}}
+    return advice(build_report(job.job(run)))
+
+
+ROUND = [[24, 12], [3, 24], [7, 24]]
+LEFT_OUT: tuple[Sizes, Sizes] = ([*ROUND, *ROUND], [*ROUND, *ROUND[:2], ROUND[0]])
+
+
+@pytest.mark.parametrize(
+    ("source", "line", "words"),
+    [
+        (
+            LOOP,
+            4,
+            "line 3 (`if p.grad is not None:`) decides about it. A parameter that the loss of a rank did not use",
+        ),
+        (OTHER, 4, "line 3 (`if due(p):`) decides about it. Decide by what is the same on all ranks"),
+        (PLAIN, 3, "Let every rank make each call, with zeros"),
+    ],
+)
+def test_call_that_one_rank_left_out_is_found_by_the_earlier_rounds(
+    source: str, line: int, words: str, run: Path
+) -> None:
+    """Both have passed both sizes before, and rank 1 had passed the missing one at that place."""
+    said = advised(run, source, [("average", line)], LEFT_OUT)
+    assert said.startswith(
+        f"Rank 1 left out the call of line {line} for a tensor of [7, 24], which it made in earlier "
+    )
+    assert words in said
+
+
+@pytest.mark.parametrize(
+    "sizes", [([*ROUND, [24, 12]], [*ROUND, [24, 13]]), ([[24, 12]], [[3, 24]]), (ROUND, [*ROUND[:2], ROUND[0]])]
+)
+def test_sizes_that_are_new_on_a_rank_are_other_tensors(sizes: tuple[Sizes, Sizes], run: Path) -> None:
+    """The look-alikes: a size that a rank has never passed, a first call, and a first round."""
+    assert "left out the call" not in advised(run, LOOP, [("average", 4)], sizes)
+
+
+VOCABULARY = """class Vocab:
+    def __init__(self, words):
+        self.words = sorted(set(words))
+def average(model):
+    for p in model.parameters():
+        dist.all_reduce(p.grad)
+def main(text, rank):
+    mine = {0}
+    vocab = Vocab(mine)
+    model = Model(len(vocab.words))
+    average(model)
+"""
+BY_RANK = VOCABULARY.format("text[rank::2]")
+
+
+def counted(run: Path, source: str, words: str) -> str:
+    held = [{"p": "[11, 16] float32"}, {"vocab.words": words}]
+    return advised(run, source, [("average", 6), ("main", 11)], ([[11, 16]], [[10, 16]]), held=held)
+
+
+def test_length_that_depends_on_the_rank_is_named(run: Path) -> None:
+    """The one variable with that number, through the class that keeps it."""
+    said = counted(run, BY_RANK, "list of 11")
+    assert said.startswith(
+        "Dimension 0 of the tensor is 11 on rank 0 and 10 on rank 1; `vocab.words` is a list of 11 on "
+    )
+    assert "which depends on the rank (line 8: `mine = text[rank::2]`)" in said
+
+
+def test_another_length_or_data_of_all_ranks_is_not(run: Path) -> None:
+    """The look-alikes."""
+    assert "vocab.words" not in counted(run, BY_RANK, "list of 12")
+    assert "vocab.words" not in counted(run, VOCABULARY.format("list(text)"), "list of 11")
+
+
+BOXES = """def gather(pred):
+    dist.all_gather(everything, pred)
+def validate(boxes, scores):
+    keep = {0}
+    pred = boxes[keep]
+    gather(pred)
+"""
+
+
+def test_rows_that_are_selected_by_data_are_named(run: Path) -> None:
+    """With what all_gather() needs."""
+    way, sizes = [("gather", 2), ("validate", 6)], ([[250, 7]], [[240, 7]])
+    said = advised(run, BOXES.format("scores > 0.5"), way, sizes, "allgather_")
+    assert said.startswith(
+        "`pred` comes from line 5 (`pred = boxes[keep]`), which selects by the data (`keep`): its size"
+    )
+    other = advised(run, BOXES.format("slice(0, 8)"), way, sizes, "allgather_")
+    assert "selects by the data" not in other
+
+
+PADDED = """def scatter(partial):
+    dist.reduce_scatter_tensor(mine, partial)
+def layer(batch):
+    longest = {0}
+    x = torch.zeros(longest, 5)
+    scatter(x @ w)
+"""
+
+
+def test_size_is_followed_to_the_line_that_makes_the_tensor(run: Path) -> None:
+    """From the product to the factor that has that dimension; it is no gradient of FSDP's."""
+    held = [{"partial": "[38, 8] float32"}, {"x": "[38, 5] float32"}]
+    way, sizes = [("scatter", 2), ("layer", 6)], ([[38, 8]], [[42, 8]])
+    said = advised(run, PADDED.format("max(batch)"), way, sizes, "_reduce_scatter_base_", held)
+    assert said.startswith(
+        "Dimension 0 of `partial` is 38 on rank 0 and 42 on rank 1. It comes from line 5 (`x = torch.zer"
+    )
+    other = advised(run, PADDED.format("max(batch)"), way, sizes, "_reduce_scatter_base_")
+    assert "It comes from line 6 (`x @ w`)" in other and "gradients of different parameters" not in other
+
+
+COUNTS = """def reduce(rows):
+    for name, row in {0}:
+        dist.all_reduce(row)
+"""
+
+
+@pytest.mark.parametrize(("loop", "named"), [("rows.items()", True), ("sorted(rows.items())", False)])
+def test_dict_in_the_order_of_its_keys_is_named(loop: str, named: bool, run: Path) -> None:
+    """The look-alike is sorted."""
+    said = advised(run, COUNTS.format(loop), [("reduce", 3)], ([[4]], [[6]]))
+    assert ("goes through a dict in the order in which its keys came" in said) == named
