@@ -20,7 +20,7 @@ def view_of(folder: Path, source: str, line: int, *, function: str = "step", **r
     stack = (PythonFrame(function=function, file=str(file), line=line),)
     snapshot = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9)
     crash = SimpleNamespace(python_stack=stack, registers=registers)
-    return SimpleNamespace(crash=crash, process=SimpleNamespace(snapshot=snapshot))
+    return SimpleNamespace(crash=crash, process=SimpleNamespace(snapshot=snapshot), native_stack=None)
 
 
 @pytest.fixture(autouse=True)
@@ -73,7 +73,8 @@ def test_a_division_by_zero_names_the_argument_that_was_divided(tmp_path: Path) 
 )
 def test_numbers_in_a_pointer(value: int, words: str | None) -> None:
     """Addresses that are in use look like none."""
-    view: Any = SimpleNamespace(instruction=SimpleNamespace(base_value=value), place=None)
+    instruction = SimpleNamespace(base_value=value, index_value=None, scale=1)
+    view: Any = SimpleNamespace(instruction=instruction, place=None)
     assert pointer_content.numbers_in_pointer(view) == words
 
 

@@ -31,6 +31,7 @@ def view_of(
     file.write_text(SOURCE.format(line), encoding="utf-8")
     frame = PythonFrame(function="step", file=str(file), line=2)
     crash = SimpleNamespace(
+        arrays=(),
         python_stack=(frame,),
         registers={},
         steps_done=("HOLDERS",),

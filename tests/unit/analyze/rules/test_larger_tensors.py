@@ -112,7 +112,7 @@ def test_thread_without_python_names_the_line_of_the_main_thread_that_uses_it(ru
 def test_tensors_that_fit_or_are_not_known_are_not_named(item: Argument, run: Path) -> None:
     report = crashed(run, item)
     assert "`frames`" not in summary(report)
-    assert "damage was done before" in advice(report)
+    assert "First suspect is libvictim.so" in advice(report)
 
 
 def test_word_of_a_stack_without_a_variable_is_no_proof(run: Path) -> None:
