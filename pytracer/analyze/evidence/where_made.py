@@ -54,12 +54,12 @@ def made_words(view: ProcessView, base: int, name: str) -> str | None:
 
 
 def made_briefly(view: ProcessView, base: int) -> str:
-    """`, made at line 25 in unpack` or `, made by SelectBackward0`, of a storage without a name; else nothing."""
+    """` (made at line 25 in unpack)` or ` (made by SelectBackward0)`, of a storage without a name; else nothing."""
     storage, line = view.space.live_around(base), line_that_made(view, base, quote=False)
     if line is not None:
-        return f", made at {line}"
+        return f" (made at {line})"
     node = storage.allocated_by.node if storage is not None and not storage.older else None
-    return f", made by {node}" if node else ""
+    return f" (made by {node})" if node else ""
 
 
 def is_shared_with_others(view: ProcessView, base: int) -> bool:

@@ -117,10 +117,7 @@ class NullDereference(MemoryFaultRule[_Null]):
         named = [item for item in empty if item.frame is not None and not is_library_file(item.frame.file)] or empty
         reason = f": {without_memory_words(named[0])}" if len(named) == 1 else _reason(judgement.found)
         if len(named) > 1:
-            names = [f"`{item.expression}`" for item in named]
-            reason = f": {list_words(names)} have no memory" + (
-                "" if any(i.elements for i in named) else " (0 elements)"
-            )
+            reason = f": {_several(named)} have no memory" + ("" if any(i.elements for i in named) else " (0 elements)")
         if judgement.found.without_gil:
             reason = ": Python was called on a thread that does not hold the GIL"
             if found.by_ctypes:
@@ -241,18 +238,26 @@ def _advice(view: ProcessView, found: _Null) -> str:
     return f"Check {what}: something is null (never made, already destroyed, or the result of a failed call)."
 
 
+def _several(items: Sequence[Holder]) -> str:
+    """`` `self.weight_ih_l0` and `self.bias_ih_l0` in LSTM.forward() ``: of a library, with its function."""
+    names = list_words([f"`{plain_expression(item.expression)}`" for item in items])
+    frames = {item.frame for item in items}
+    frame = frames.pop() if len(frames) == 1 else None
+    return f"{names} in {frame.function}()" if frame is not None and is_library_file(frame.file) else names
+
+
 def _emptied(view: ProcessView, empty: tuple[Holder, ...]) -> str | None:
-    """Of one tensor whose storage a line of the program resized to 0."""
+    """Of tensors whose storages one line of the program resized to 0."""
     own = [item for item in empty if item.frame is not None and not is_library_file(item.frame.file)]
-    names = {plain_expression(item.expression) for item in own}
-    elements = {item.elements for item in own}
-    at = emptied_at(view, elements.pop()) if len(elements) == 1 and names else None
+    items = list({plain_expression(item.expression): item for item in own or empty}.values())
+    lines = {emptied_at(view, elements) for elements in {item.elements for item in items}}
+    at = lines.pop() if len(lines) == 1 else None
     if at is None:
         return None
-    name = list_words([f"`{item}`" for item in sorted(names)])
+    its, storage = ("its", "its storage") if len(items) == 1 else ("their", "the storage")
     return (
-        f"Give {name} its memory back before {line_words(view)} (resize_() of its storage to the old size, then copy_()"
-        f"), or use it before {at} takes the memory away."
+        f"Give {_several(items)} {its} memory back before {line_words(view)} (resize_() of {storage} to the old size, "
+        f"then copy_()), or use {'it' if len(items) == 1 else 'them'} before {at} takes the memory away."
     )
 
 

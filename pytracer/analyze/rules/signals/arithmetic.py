@@ -35,6 +35,7 @@ from pytracer.decode.types.snapshot import Holder
 from pytracer.report.job import Evidence
 
 FPE_INTDIV, FPE_INTOVF = 1, 2
+_LONG = 8  # bytes
 _FLOAT = {
     3: "divided a float by zero",
     4: "had a floating-point overflow",
@@ -52,7 +53,7 @@ _SCRIPTED = (
 )
 _OVERFLOW = (
     "The smallest integer, often a marker for missing values (torch.iinfo(dtype).min), has no quotient by -1: mask or "
-    "replace it before the division, or divide in a wider type (.long(), .double())."
+    "replace it before the division, or divide in {}."
 )
 _TRAPS = "Find who enabled floating-point traps (feenableexcept, a compiler flag such as -ffpe-trap): torch does not."
 
@@ -180,7 +181,8 @@ def _advice(view: ProcessView, code: int, division: Division | None) -> str:
     if division is None or not division.is_minus_one:
         zero = suspect_argument(view, zero=True) if division is None or division.divisor in (None, 0) else None
         return f"{zero.advice if zero is not None else ''} {_SIZES.format(line_words(view))}".strip()
-    return f"{_extremes(view, division)}{_OVERFLOW}"
+    wider = "floating point (.double())" if division.nbytes == _LONG else "a wider type (.long(), .double())"
+    return f"{_extremes(view, division)}{_OVERFLOW.format(wider)}"
 
 
 def _extremes(view: ProcessView, division: Division) -> str:

@@ -59,6 +59,19 @@ def test_a_line_that_says_nothing_is_left_out(how: dict[str, Any], tmp_path: Pat
     assert made(tmp_path, **how) is None
 
 
+@pytest.mark.parametrize(
+    ("line", "node", "words"),
+    [(1, None, " (made at line 1 in prune)"), (2, "SelectBackward0", " (made by SelectBackward0)"), (2, None, "")],
+)
+def test_a_storage_without_a_name_is_told_by_what_made_it(
+    line: int, node: str | None, words: str, tmp_path: Path
+) -> None:
+    """The line, where it is not the failing one; else the autograd node that ran."""
+    site = CallSite(PythonFrame("prune", str(tmp_path / "train.py"), line), node=node)
+    view = view_of(tmp_path, "mapping = torch.full((8,), 9)\nuse(mapping)\n", 2, site)
+    assert where_made.made_briefly(view, BASE) == words
+
+
 CSR = "torch.sparse_csr_tensor(crow, col, vals, (n, m))"
 
 
