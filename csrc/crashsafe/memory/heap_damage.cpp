@@ -17,6 +17,7 @@ using namespace blackbox;
 constexpr uint64_t kWord = 8, kHeader = 2 * kWord, kFlags = 7, kMmapped = 2, kUnusedBit = 8, kLeastChunk = 32;
 constexpr uint64_t kSpare = 64;  // what posix_memalign() may leave behind the block, and more
 constexpr uint32_t kLargestChunkLog2 = 40;
+constexpr uint64_t kOddOfSound = 4;
 constexpr uint64_t kSizeMask = 0x0000ffffffffffffull;
 constexpr uint32_t kLargestTier = 19, kMost = 4;
 enum Kind : uint32_t { kOverrun = 7, kOverrunFreed, kBefore, kBeforeFreed };  // StorageHit.kind
@@ -27,7 +28,7 @@ bool is_malloc_size(uint64_t word) {
 }
 
 // What malloc() notes on both sides of a block; `word`: what is overwritten.
-enum class Notes { kUnknown, kSound, kBehind, kBefore };
+enum class Notes { kUnknown, kOther, kSound, kBehind, kBefore };
 
 Notes notes_of(uint64_t base, uint64_t nbytes, uint64_t& word) {
   uint64_t own = 0;
@@ -38,7 +39,7 @@ Notes notes_of(uint64_t base, uint64_t nbytes, uint64_t& word) {
   }
   if ((own & kMmapped) != 0) return Notes::kUnknown;
   uint64_t size = own & ~kFlags;
-  if (size < nbytes + kWord || size > nbytes + kWord + kSpare) return Notes::kUnknown;  // of another allocator, or overwritten itself
+  if (size < nbytes + kWord || size > nbytes + kWord + kSpare) return Notes::kOther;  // of another allocator, or overwritten itself
   if (!read_value(word, base - kHeader + size + kWord)) return Notes::kUnknown;
   return is_malloc_size(word) ? Notes::kSound : Notes::kBehind;
 }
@@ -79,7 +80,7 @@ void add_last_freed() {
 void write_overrun_storages() noexcept {
   CrashHeader& crash = *g_box.crash.data;
   uint32_t before = crash.hit_count;
-  uint64_t sound = 0;
+  uint64_t sound = 0, odd = 0;
   StorageLifetime first_before{};  // often what lies behind an overrun block that is no storage, or the victim of a negative index
   uint64_t word_before = 0;
   for (uint32_t t = 0; t < g_box.tier_count.load(std::memory_order_acquire); t++) {
@@ -95,7 +96,8 @@ void write_overrun_storages() noexcept {
       uint64_t word = 0;
       Notes notes = notes_of(shown & kKeyAddrMask, slot.size_thread & kSizeMask, word);
       if (notes == Notes::kSound) sound++;
-      if (notes == Notes::kSound || notes == Notes::kUnknown) continue;
+      if (notes == Notes::kOther || notes == Notes::kBefore) odd++;
+      if (notes != Notes::kBehind && notes != Notes::kBefore) continue;
       StorageLifetime life = lifetime_of(slot, shown);
       if (!key.is_still(shown) || life.origin != static_cast<uint32_t>(Origin::kCpuAllocator)) continue;  // freed by another thread meanwhile
       if (notes == Notes::kBehind && crash.hit_count - before < kMost) add(kOverrun, life, life.alloc_thread, word);
@@ -107,7 +109,8 @@ void write_overrun_storages() noexcept {
   }
   if (crash.hit_count == before && first_before.base != 0) add(kBefore, first_before, first_before.alloc_thread, word_before);
   if (crash.signal == SIGABRT) add_last_freed();
-  if (sound == 0) crash.hit_count = before;  // nothing here shows that the allocator is glibc's
+  // Of another allocator hardly any storage has such notes, and those by chance; a long overrun takes those of a few neighbours.
+  if (sound * kOddOfSound < odd || sound == 0) crash.hit_count = before;
 }
 
 }  // namespace pytracer::crashsafe

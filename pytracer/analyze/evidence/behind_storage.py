@@ -170,7 +170,8 @@ def _compare(view: ProcessView, holder: Holder | None, made: _Made | None) -> st
     passed = [name for line, names in _calls(view, None) if line == made.frame.line for name in names]
     held = _held_names(view)
     passed = [name for name in passed if name in held] or passed
-    what = f" ({', '.join(f'`{name}`' for name in dict.fromkeys(passed[:_MOST_NAMES]))})" if passed else ""
+    passed = list(dict.fromkeys(passed))
+    what = f" ({', '.join(f'`{name}`' for name in passed)})" if 0 < len(passed) <= _MOST_NAMES else ""
     return f"Check the sizes and indices that {made.place} passes{what}, and of later calls that use that tensor"
 
 
