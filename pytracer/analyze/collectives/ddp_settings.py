@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pytracer.analyze.collectives.call_sites import stacks_of
+from pytracer.analyze.collectives.description import place_of
 from pytracer.analyze.collectives.parting import quoted
 from pytracer.analyze.collectives.rank_value_words import value_words
 from pytracer.analyze.collectives.rank_values import Compared
@@ -42,7 +43,7 @@ def differing_option(
     first: ProcessView, mine: Collective, second: ProcessView, theirs: Collective
 ) -> DifferingOption | None:
     """The first that has an effect, where DDP itself called one of two collectives that do not match."""
-    if not any(call.python is not None and _OF_DDP.search(call.python.file) for call in (mine, theirs)):
+    if not (_is_of_ddp(first, mine) or _is_of_ddp(second, theirs)):
         return None
     others = {item.module: item for item in _modules(second)}
     hooks = _hooks(first), _hooks(second)
@@ -58,6 +59,13 @@ def differing_option(
                 frames = _frame(one), _frame(other)
                 return DifferingOption(one.module, option, (one.settings[option], other.settings[option]), frames)
     return None
+
+
+def _is_of_ddp(view: ProcessView, call: Collective) -> bool:
+    """By the file that called it, or by the line: that which wraps a module calls nothing else."""
+    if call.python is not None and _OF_DDP.search(call.python.file):
+        return True
+    return place_of(call) in [_frame(module) for module in _modules(view) if module.caller is not None]
 
 
 def _modules(view: ProcessView) -> list[Module]:

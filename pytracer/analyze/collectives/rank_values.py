@@ -165,8 +165,8 @@ def passed_argument(compared: Compared, names: tuple[str, ...], op: str) -> tupl
 
 
 def _outer(node: ast.AST, spot: Spot) -> tuple[ast.AST, Spot] | None:
-    """A parameter of a function that is not on the stack, which the file calls once; or `parameter["key"]`."""
-    name = node.value if isinstance(node, ast.Subscript) else node
+    """A parameter of a function that is not on the stack, which the file calls once; `parameter["key"]`, `.key`."""
+    name = node.value if isinstance(node, (ast.Subscript, ast.Attribute)) else node
     function = spot.scope
     if not isinstance(name, ast.Name) or not isinstance(function, ast.FunctionDef) or function not in spot.tree.body:
         return None
@@ -179,6 +179,8 @@ def _outer(node: ast.AST, spot: Spot) -> tuple[ast.AST, Spot] | None:
     if value is None:
         return None
     at = Spot(spot.file, spot.tree, scope_of(spot.tree, calls[0].lineno), calls[0].lineno)
+    if isinstance(node, ast.Attribute):
+        return ast.fix_missing_locations(ast.copy_location(ast.Attribute(value, node.attr, ast.Load()), value)), at
     if not isinstance(node, ast.Subscript):
         return value, at
     item = ast.copy_location(ast.Subscript(value, node.slice, ast.Load()), value)
@@ -223,8 +225,9 @@ def _set_by_rank(slice_: Slice, node: ast.AST, spot: Spot) -> tuple[ast.stmt, as
 
 
 def _is_overwritten(slice_: Slice, node: ast.AST, spot: Spot) -> bool:
-    """Whether an item of a dict may be another than the one that the dict was made with."""
-    return isinstance(node, ast.Subscript) and any(True for _ in _writes(slice_, node, spot))
+    """Whether an item of a dict, or an attribute, may be another than the one that it was made with."""
+    held = isinstance(node, ast.Subscript) or (isinstance(node, ast.Attribute) and variable(node) is None)
+    return held and any(True for _ in _writes(slice_, node, spot))
 
 
 def _writes(slice_: Slice, node: ast.AST, spot: Spot) -> Iterator[tuple[ast.stmt, Spot]]:
@@ -236,12 +239,25 @@ def _writes(slice_: Slice, node: ast.AST, spot: Spot) -> Iterator[tuple[ast.stmt
                 if _sets_item(statement, name or "", node.slice.value):
                     yield statement, place
         return
+    if isinstance(node, ast.Attribute) and variable(node) is None:  # cfg.sync
+        made = slice_.made(node.value, spot, calls=True)
+        for item, place in ((node.value, spot), *made.through):
+            owner = variable(item)
+            for statement in _statements(place, owner) if owner is not None else ():
+                targets = statement.targets if isinstance(statement, ast.Assign) else []
+                if any(_is_attribute(part, owner or "", node.attr) for part in targets):
+                    yield statement, place
+        return
     name = variable(node)
     for statement in _statements(spot, name) if name is not None else ():
         targets = statement.targets if isinstance(statement, ast.Assign) else []
         local = not (name or "").startswith("self.")
         if any(variable(item) == name for item in targets) and (not local or statement.lineno < spot.line):
             yield statement, spot
+
+
+def _is_attribute(node: ast.AST, owner: str, name: str) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr == name and variable(node.value) == owner
 
 
 def _statements(spot: Spot, name: str) -> Iterator[ast.Assign | ast.Expr]:

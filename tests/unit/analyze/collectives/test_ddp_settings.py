@@ -38,6 +38,9 @@ FORWARD = ("DistributedDataParallel._pre_forward", f"{TORCH}/nn/parallel/distrib
 BITMAP = "find_unused_parameters"
 
 
+_WRAP = 8
+
+
 def report_of(
     run: Path,
     settings: tuple[dict[str, Any], dict[str, Any]],
@@ -47,17 +50,18 @@ def report_of(
     sides: tuple[Frame, Frame] = (BACKWARD, FORWARD),
     names: tuple[str, str] = ("allreduce_", "broadcast_"),
     hook: str | None = None,
+    at: tuple[int, int] = (15, 14),
 ) -> Report:
     """Rank 0 fails in a call of its backward, rank 1 in one of its next forward."""
     program = str(program_in(run, source))
     job = Ranks(2)
-    for rank, (box, place, line) in enumerate(zip(job.boxes, sides, (15, 14), strict=True)):
+    for rank, (box, place, line) in enumerate(zip(job.boxes, sides, at, strict=True)):
         tensor = {"fqn": "w", "role": role, "addr": 0x1000, "nbytes": 64}
         caller = {"function": "wrap", "file": program, "line": 8}
         box.module("Net", [tensor], settings=settings[rank], caller=caller)
         if hook is not None and rank == 1:
             box._json(int(Entry.HOOK), {"module": "Net", "hook": hook})
-        stack = [place, ("main", program, line), ("<module>", program, 17)]
+        stack = [place, ("main" if line != _WRAP else "wrap", program, line), ("<module>", program, 17)]
         by, op = box.site(place, stack[1]), names[rank]
         box.collective(op, group=job.groups[rank]["0"], by=by, sequence_nr=1, state="failed", dtype="Int", sizes=[6])
         box.at(7000).exception("RuntimeError", TIME_OUT, stack).exit(1)
@@ -126,3 +130,13 @@ def test_communication_hook_of_one_rank_is_named_with_its_line(run: Path) -> Non
     assert "Line 14 (`model.register_comm_hook(None, compress)`) registers it below `if slow(rank):` (line 13)" in (
         advice(report)
     )
+
+
+def test_attribute_of_a_config_is_followed_and_wrapping_itself_communicates(run: Path) -> None:
+    """The broadcast of the first state has other sizes on the line that wraps the module; `cfg.check` is set below."""
+    source = SOURCE.replace('cfg = {"lr": 0.1, "check": False}', "cfg = Config()").replace('cfg["check"]', "cfg.check")
+    source = source.replace("cfg.update(check=True)", "cfg.check = True")
+    wrapping = ("_sync_params_and_buffers", f"{TORCH}/distributed/utils.py", 300)
+    report = report_of(run, ({BITMAP: True}, {BITMAP: False}), source, sides=(wrapping, wrapping), at=(8, 8))
+    assert headline(report).startswith("DistributedDataParallel has find_unused_parameters=True on rank 0")
+    assert "line 4 (`cfg.check = True`) sets it below `if rank == 0:` (line 3)" in advice(report)
