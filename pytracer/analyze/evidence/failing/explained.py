@@ -30,6 +30,7 @@ from pytracer.analyze.evidence.failing.expected import expected_size
 from pytracer.analyze.evidence.failing.files import missing_file
 from pytracer.analyze.evidence.failing.graphs import autograd_line
 from pytracer.analyze.evidence.failing.joined import joined_sizes
+from pytracer.analyze.evidence.failing.kinds import unequal_items, wrong_argument
 from pytracer.analyze.evidence.failing.library_checks import refused_argument, schedule_too_short
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
 from pytracer.analyze.evidence.failing.loaders import last_batch_of_one
@@ -67,6 +68,7 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     unset_name,
     values_to_unpack,
     no_length,
+    wrong_argument,
     wrong_kind,
     nothing_left,
     called_in_order,
@@ -75,6 +77,7 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     repeated_calls,
     none_value,
     refused_setting,
+    unequal_items,
     empty_sequence,
     not_json,
     out_of_constraint,
