@@ -34,6 +34,13 @@ _NUMBER = re.compile(r"(?<![\w.])-?\d+(?![\w.])")
 _NOT_FINITE = re.compile(r"(?:^|\s)-?(?:nan|inf)$")
 _EMPTY = re.compile(r"^\w+ of 0$|\[(?:\d+, )*0[,\]]")
 _LOOK_UP = re.compile(r"\b(?:Key|Index)Error$")
+EMPTY_MESSAGE = re.compile(
+    r"pop from (?:an )?empty|popitem\(\): dictionary is empty|empty sequence|iterable argument is empty|empty range"
+    r"|non-empty (?:list|TensorList)|zero-size array|no elements|input\.numel\(\) == 0|non-zero size"
+    r"|with size 0\b|num_samples=0|at least one array|at least one data point|from an empty"
+)
+_OF_NOTHING = re.compile(r"(?:IndexError|KeyError|ZeroDivisionError|StopIteration|StatisticsError)$")
+_NOTHING = re.compile(r"\b(?:empty|zero|0|no|none|nothing|length|unpack|index|range)\b", re.IGNORECASE)
 USED_UP = ", used up"  # as the recorder writes of an iterator
 _SMALL = 2  # 0 and 1 are in every message and shape
 
@@ -140,11 +147,12 @@ def _names_and_meant(
         known = all(name in values for name in tables)
         return [*tables, *keys], {name: values[name] for name in (*tables, *keys) if name in values} if known else {}
     names = names_of_line(tree, frame.line)
-    return names, {name: values[name] for name in _meant(exception.message or "", names, values)}
+    return names, {name: values[name] for name in _meant(exception.type or "", exception.message or "", names, values)}
 
 
-def _meant(message: str, names: Sequence[str], values: dict[str, str]) -> list[str]:
+def _meant(kind: str, message: str, names: Sequence[str], values: dict[str, str]) -> list[str]:
     """Names whose value the message is about."""
+    about_nothing = bool(_OF_NOTHING.search(kind) or EMPTY_MESSAGE.search(message) or _NOTHING.search(message))
     numbers = {text for text in _NUMBER.findall(message) if abs(int(text)) >= _SMALL}
 
     def is_meant(name: str) -> bool:
@@ -155,6 +163,8 @@ def _meant(message: str, names: Sequence[str], values: dict[str, str]) -> list[s
             return "None" in message
         if value.endswith(USED_UP) or f"'{value.split(' of ')[0]}' object" in message:
             return True
+        if value.endswith(" of 0"):
+            return about_nothing
         return bool(_EMPTY.search(value) or _NOT_FINITE.search(value) or numbers & {*_NUMBER.findall(value)})
 
     return [name for name in names if is_meant(name)]

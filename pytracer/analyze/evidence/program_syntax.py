@@ -156,7 +156,11 @@ def binding(tree: ast.Module, scope: Scope, name: str, line: int) -> tuple[int, 
         return _attribute(tree, scope, name)
     bound = lines_that_bind(scope, name)
     if not bound and not is_parameter(scope, name):
-        scope, bound = tree, lines_that_bind(tree, name)
+        if any(isinstance(item, ast.Global) and name in item.names for item in ast.walk(tree)):
+            return None  # a function may have set it
+        inside, scope, bound = scope, tree, lines_that_bind(tree, name)
+        if inside is not tree and len(bound) > 1:
+            return None  # which of them the function met is not known
     if not bound:
         return None
     above = [item for item in bound if item[0] < line]

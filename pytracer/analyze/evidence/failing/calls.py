@@ -10,6 +10,7 @@ from pytracer.analyze.evidence.failing.line import FailingLine, names_in, source
 from pytracer.analyze.evidence.failing.settings import whence
 from pytracer.analyze.evidence.program_syntax import (
     Function,
+    called_name,
     class_named,
     function_named,
     lines_that_bind,
@@ -118,6 +119,8 @@ def arguments_that_differ(at: FailingLine) -> str | None:
         own = next((item for item in owner.body if isinstance(item, ast.FunctionDef) and item.name == last), None)
     elif not first or first.endswith("<locals>"):
         own = function_named(at.tree, last)
+    if own is None and owner is None and first and found["names"]:
+        return _method_lacks(at, first.rpartition(".")[2], last, found["names"])
     if own is None or isinstance(own, ast.Lambda):
         return None
     taken = ", ".join(item.arg for item in [*own.args.args, *own.args.kwonlyargs] if item.arg != "self")
@@ -125,6 +128,19 @@ def arguments_that_differ(at: FailingLine) -> str | None:
     passed = f"`{source(call)}`" if call is not None else f"line {at.line}"
     what = f"lacks {found['names']}" if found["names"] else "passes another number of them"
     return f"{found[1]}() (line {own.lineno}) takes ({taken}), and {passed} {what}: change the call or the definition."
+
+
+def _method_lacks(at: FailingLine, kind: str, method: str, names: str) -> str | None:
+    """A method of a library's object that the line calls: `sched.step()` of a ReduceLROnPlateau."""
+    call = at.only(ast.Call)
+    if call is None or not isinstance(call.func, ast.Attribute) or call.func.attr != method or not at.own:
+        return None
+    made = [item for item in ast.walk(at.tree) if isinstance(item, ast.Call) and called_name(item) == kind]
+    where = f" (made at line {made[0].lineno}: `{source(made[0])}`)" if len(made) == 1 else ""
+    return (
+        f"`{source(call.func.value)}` is a {kind}{where}, whose {method}() needs {names}, and `{source(call)}` does "
+        f"not pass that: pass it at line {at.line}, or call it apart where other kinds take none."
+    )
 
 
 def one_input_only(at: FailingLine) -> str | None:
@@ -185,6 +201,14 @@ def values_to_unpack(at: FailingLine) -> str | None:
         return (
             f"`{source(target)}` takes {wanted} dimensions at line {at.line}, and `{source(value)}`{has} has {count}"
             f"{at.came(variable(value.value) or '')}: a batch, channel or time dimension is missing or too many."
+        )
+    if isinstance(value, ast.Call) and called_name(value) in ("split", "rsplit", "partition", "groups"):
+        held = at.value(inner) if inner is not None else None
+        long = f" (`{inner}` is of {held.rpartition(' ')[2]} characters)" if held and held.startswith("str of") else ""
+        return (
+            f"`{source(value)}` gives {count} where line {at.line} takes {wanted}{long}{made}: that line of the text "
+            "has a field too many or too few, or another separator. Print repr() of it, and skip or mend such lines "
+            "where they are read."
         )
     return (
         f"`{source(target)}` takes {wanted} values at line {at.line}, and {what}{has} has {count}{made}. Name as many "

@@ -6,9 +6,9 @@ import ast
 import re
 from dataclasses import dataclass
 
-from pytracer.analyze.evidence.failing.empties import EMPTY_MESSAGE, is_empty
+from pytracer.analyze.evidence.failing.empties import is_empty
 from pytracer.analyze.evidence.failing.line import FailingLine, names_in, source
-from pytracer.analyze.evidence.name_origins import USED_UP
+from pytracer.analyze.evidence.name_origins import EMPTY_MESSAGE, USED_UP
 from pytracer.analyze.evidence.program_syntax import (
     Scope,
     bound_value,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-import re
 
 from pytracer.analyze.evidence.failing.line import FailingLine, names_in, shape_of, source, walk_in_order
+from pytracer.analyze.evidence.name_origins import EMPTY_MESSAGE
 from pytracer.analyze.evidence.program_syntax import (
     Scope,
     bound_value,
@@ -18,11 +18,6 @@ from pytracer.analyze.evidence.program_syntax import (
     variable,
 )
 
-EMPTY_MESSAGE = re.compile(
-    r"pop from (?:an )?empty|popitem\(\): dictionary is empty|empty sequence|iterable argument is empty|empty range"
-    r"|non-empty (?:list|TensorList)|zero-size array|no elements|input\.numel\(\) == 0|non-zero size"
-    r"|with size 0\b|num_samples=0|at least one array|at least one data point|from an empty"
-)
 _FILES = {"glob", "rglob", "iglob", "listdir", "iterdir", "scandir", "walk"}
 _TAKES = {"pop", "popleft", "popitem"}
 _HOPS = 3

@@ -6,6 +6,7 @@ import ast
 import re
 
 from pytracer.analyze.evidence.failing.line import FailingLine, Shape
+from pytracer.analyze.evidence.failing.loaders import last_batch
 from pytracer.analyze.evidence.failing.settings import set_by, whence
 from pytracer.analyze.evidence.program_syntax import variable
 
@@ -101,10 +102,15 @@ def _of_numbers(at: FailingLine, wanted: int, got: int) -> str | None:
     if wanted == got or one is None or other is None or one[0] == other[0]:
         return None
     (name, first), (odd, second) = one, other
-    return (
+    pair = (
         f"`{odd}` {at.shapes[odd].words}{at.came(odd)} has {got} in dimension {second}, and `{name}` "
-        f"{at.shapes[name].words}{at.came(name)} {wanted} in dimension {first}: they must be equal."
+        f"{at.shapes[name].words}{at.came(name)} {wanted} in dimension {first}"
     )
+    last = last_batch(at, wanted, got)
+    if last is not None:
+        made = f"`{odd}` {at.shapes[odd].words}{at.begun(odd)} was made for {got}, and `{name}` has {wanted}"
+        return f"{made}: {last}; or make `{odd}` for each batch."
+    return f"{pair}: they must be equal."
 
 
 def _only_with(at: FailingLine, size: int) -> tuple[str, int] | None:

@@ -30,11 +30,12 @@ from pytracer.analyze.evidence.failing.expected import expected_size
 from pytracer.analyze.evidence.failing.files import missing_file
 from pytracer.analyze.evidence.failing.graphs import autograd_line
 from pytracer.analyze.evidence.failing.joined import joined_sizes
-from pytracer.analyze.evidence.failing.kinds import unequal_items, wrong_argument
+from pytracer.analyze.evidence.failing.kinds import plain_tensor, unequal_items, wrong_argument
 from pytracer.analyze.evidence.failing.library_checks import refused_argument, schedule_too_short
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
 from pytracer.analyze.evidence.failing.loaders import last_batch_of_one
-from pytracer.analyze.evidence.failing.lookups import missing_attribute, missing_key, unexpected_keyword
+from pytracer.analyze.evidence.failing.lookups import missing_attribute, missing_item, missing_key, unexpected_keyword
+from pytracer.analyze.evidence.failing.loops import changed_in_loop, stacked_list
 from pytracer.analyze.evidence.failing.nones import none_sample, none_value
 from pytracer.analyze.evidence.failing.not_finite import first_not_finite
 from pytracer.analyze.evidence.failing.operands import involved as involved_operands
@@ -60,6 +61,7 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     missing_file,
     not_picklable,
     missing_key,
+    missing_item,
     missing_attribute,
     unexpected_keyword,
     one_input_only,
@@ -69,6 +71,7 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     values_to_unpack,
     no_length,
     wrong_argument,
+    plain_tensor,
     wrong_kind,
     nothing_left,
     called_in_order,
@@ -77,6 +80,7 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     repeated_calls,
     none_value,
     refused_setting,
+    stacked_list,
     unequal_items,
     empty_sequence,
     not_json,
@@ -85,6 +89,7 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     nothing_there,
     index_of_list,
     last_batch_of_one,
+    changed_in_loop,
     joined_sizes,
     sizes_that_differ,
     more_than_there_is,

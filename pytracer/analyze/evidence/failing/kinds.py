@@ -13,6 +13,7 @@ _ARGUMENT = re.compile(
     r"(?P<call>[\w.]+)\(\): argument '(?P<name>\w+)'(?: \(position \d+\))? must be (?P<wanted>[\w. ]+), "
     r"not (?P<got>[\w.]+)"
 )
+_PARAMETER = re.compile(r"cannot assign '[\w.]+' (?:object to|as) parameter '(\w+)'")
 _IN_SEQUENTIAL = re.compile(r"(.+)\.(\d+)$")
 _RECURRENT = re.compile(r"\b(?:nn\.)?(LSTM|GRU|RNN|MultiheadAttention)\(")
 _ITEMS = re.compile(r"(.+); (.+) at (\d+)$")
@@ -48,6 +49,19 @@ def wrong_argument(at: FailingLine) -> str | None:
     return (
         f"`{text}`{whence(at, odd[0])} is {_article(value)}, and `{source(call.func) if call else ''}()` takes a "
         f"{found['wanted'].strip()} as '{found['name']}': {hint}."
+    )
+
+
+def plain_tensor(at: FailingLine) -> str | None:
+    """`layer.weight = tensor` of what must be a parameter."""
+    found, statement = _PARAMETER.search(at.message), at.statement
+    if found is None or not isinstance(statement, ast.Assign):
+        return None
+    target, value = source(statement.targets[0]), source(statement.value)
+    return (
+        f"`{value}`{whence(at, statement.value)} is a tensor, and `{target}` a registered parameter: assign "
+        f"`nn.Parameter({value})`, which an optimizer made before does not have, or keep the parameter and write into "
+        f"it (`with torch.no_grad(): {target}.copy_({value})`)."
     )
 
 

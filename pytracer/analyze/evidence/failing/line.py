@@ -111,8 +111,23 @@ class FailingLine:
 
     @cached_property
     def values(self) -> dict[str, str]:
-        """What each variable was."""
-        return {item.name: item.value for item in self.exception.variables or () if item.name and item.value}
+        """What each variable was; also one of the module that a function reads, where the module is on the stack."""
+        own = {item.name: item.value for item in self.exception.variables or () if item.name and item.value}
+        return {**self._of_module(own), **own}
+
+    def _of_module(self, own: dict[str, str]) -> dict[str, str]:
+        last = len(self.frames) - 1
+        if isinstance(self.scope, ast.Module) or self.frames[last].file != self.frame.file:
+            return {}
+        if self.frames[last].function != "<module>":
+            return {}
+        read = {item.id for item in ast.walk(self.scope) if isinstance(item, ast.Name)}
+        return {
+            name: value
+            for name, value in self.outer.get(last, {}).items()
+            if name.partition(".")[0].partition("[")[0] in read and name not in own
+            if not is_parameter(self.scope, name) and not lines_that_bind(self.scope, name)
+        }
 
     @cached_property
     def scope(self) -> Scope:

@@ -19,6 +19,9 @@ from pytracer.report.job import NearNamesReport
 
 _ATTRIBUTE = re.compile(r"'(?P<kind>[\w.]+)' object has no attribute '(?P<name>\w+)'")
 _KEYWORD = re.compile(r"(?P<function>[\w.<>]+)\(\) got an unexpected keyword argument '(?P<name>\w+)'")
+_NO_ITEM = re.compile(
+    r" is not in (?:list|tuple|deque)$|^list\.(?:remove|index)\(x\): x not in list|not in (?:list|tuple)$"
+)
 _LOADED = re.compile(r"\bload\(|state_dict|checkpoint|ckpt")
 _OF_TEXT = re.compile(r"(?:json|yaml|toml|tomllib)\.(?:safe_)?loads?$")
 _LIKE = 0.6
@@ -220,16 +223,76 @@ def _nearest(name: str, names: dict[str, tuple[int, str]]) -> str | None:
 def _several(at: FailingLine, kind: str, name: str) -> str | None:
     """A tuple, list or dict where one value was expected."""
     node = at.only(ast.Attribute)
-    owner = variable(node.value) if node is not None and node.attr == name else None
-    value = at.value(owner) if owner is not None else None
-    origin = at.origin(owner) if owner is not None else None
-    if owner is None or value is None or not value.startswith(f"{kind} of") or origin is None:
+    if node is None or node.attr != name:
+        inside = [item for item in ast.walk(at.node) if isinstance(item, ast.Attribute)] if at.node is not None else []
+        named = [item for item in inside if item.attr == name]
+        node = named[0] if len(named) == 1 else None
+    owner = source(node.value) if node is not None else None
+    value = at.values.get(owner) if owner is not None else None
+    if node is None or owner is None or value is None or not value.startswith(f"{kind} of"):
         return None
-    one = f'{owner}["..."]' if kind == "dict" else f"{owner}[0]"
-    count = value.rpartition(" ")[2]
+    came, count = at.came(owner), value.rpartition(" ")[2]
+    if kind == "dict":
+        one = f'`{owner}["{name}"]`'
+        declared = _declared(at, node.value)
+        if declared is not None:
+            return f"`{owner}` is a plain dict of {count}, {declared}; or read {one}."
+        return f"`{owner}`{came} is a dict of {count}, and a dict has no .{name}: take {one} if it has that key."
+    if not came:
+        return None
     return (
-        f"`{owner}`{at.came(owner)} is a {kind} of {count}, and a {kind} has no .{name}: take the item that is meant "
-        f"(`{one}`), or use each in a loop."
+        f"`{owner}`{came} is a {kind} of {count}, and a {kind} has no .{name}: take the item that is meant "
+        f"(`{owner}[0]`), or use each in a loop."
+    )
+
+
+def _declared(at: FailingLine, owner: ast.expr) -> str | None:
+    """A field that a class of the program declares as another class, of which `Config(**raw)` makes none."""
+    attribute = owner.attr if isinstance(owner, ast.Attribute) else None
+    fields = [
+        (outer, item)
+        for outer in ast.walk(at.tree)
+        if isinstance(outer, ast.ClassDef)
+        for item in outer.body
+        if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name) and item.target.id == attribute
+        if isinstance(item.annotation, ast.Name) and class_named(at.tree, item.annotation.id) is not None
+    ]
+    if len(fields) != 1:
+        return None
+    outer, item = fields[0]
+    spread = [
+        call
+        for call in ast.walk(at.tree)
+        if isinstance(call, ast.Call) and called_name(call) in (outer.name, "cls")
+        if any(given.arg is None for given in call.keywords)
+    ]
+    kind = ast.unparse(item.annotation)
+    by = f", and `{source(spread[0])}` (line {spread[0].lineno}) converts nothing" if len(spread) == 1 else ""
+    return (
+        f"where {outer.name} declares `{attribute}: {kind}` (line {item.lineno}){by}: make it there, by "
+        f"`{kind}(**...)` of that part"
+    )
+
+
+def missing_item(at: FailingLine) -> str | None:
+    """`labels.index(name)` of a list, and `names.remove(x)`."""
+    call = at.only(ast.Call)
+    if at.kind != "ValueError" or not _NO_ITEM.search(at.message) or call is None or not at.own or not call.args:
+        return None
+    owner = call.func.value if isinstance(call.func, ast.Attribute) and call.func.attr in ("index", "remove") else None
+    name = variable(owner) if owner is not None else None
+    if owner is None or name is None:
+        return None
+    value = at.value(name)
+    made = at.made(owner)
+    inner = made is not None and made.line != at.line and not isinstance(made.node, (ast.Name, ast.Attribute))
+    where = f" ({at.shown(made)})" if inner and made is not None else at.came(name)
+    item = at.message.partition(" is not in ")[0]
+    what = f"`{source(call.args[0])}` is {item}" if item != at.message and item[:1] in "'\"-0123456789" else ""
+    has = f"`{name}`{where}{f', a {value},' if value is not None else ''} does not have"
+    lacks = f"{what}, which {has.replace(' does not have', ' lacks')}" if what else f"{has} `{source(call.args[0])}`"
+    return (
+        f"{lacks}: it was made from other data. Make it from all, or look for what is not in it before line {at.line}."
     )
 
 

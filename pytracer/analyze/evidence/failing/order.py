@@ -9,6 +9,7 @@ from pytracer.analyze.evidence.failing.line import FailingLine, source
 from pytracer.analyze.evidence.program_syntax import called_name, lines_that_bind, own_nodes, variable
 
 _EMPTY = "got an empty parameter list"
+_NO_COPY = "support the deepcopy protocol"
 _UNSCALED = "unscale_() has already been called"
 _NO_LEAF = "can't optimize a non-leaf Tensor"
 _FLIPS = re.compile(r"::-1|\b(?:np|numpy)\.(?:flip|fliplr|flipud|rot90)\(")
@@ -20,6 +21,8 @@ def called_in_order(at: FailingLine) -> str | None:
     """The first that fits the message."""
     if _EMPTY in at.message:
         return _read_before(at)
+    if _NO_COPY in at.message:
+        return _copied_result(at)
     if _UNSCALED in at.message:
         return _without_update(at)
     if _NO_LEAF in at.message:
@@ -65,6 +68,30 @@ def _read_before(at: FailingLine) -> str | None:
     return (
         f"No parameter passes `requires_grad` at line {line} (`{source(value)}`){by}: leave those that shall be "
         "trained with requires_grad=True, or add the new layers after the others are frozen."
+    )
+
+
+def _copied_result(at: FailingLine) -> str | None:
+    """The attribute of what is copied that holds a result with a graph."""
+    path, kind = at.compared.get("copied"), at.compared.get("copied of")
+    if path is None or kind is None:
+        return None
+    name = path.rpartition(".")[2]
+    sets = [
+        item
+        for item in ast.walk(at.tree)
+        if isinstance(item, ast.Assign)
+        for target in item.targets
+        if isinstance(target, ast.Attribute) and target.attr == name
+        if not (isinstance(item.value, ast.Constant) and item.value.value is None)
+    ]
+    by = f" (line {sets[0].lineno}: `{source(sets[0])}`)" if len(sets) == 1 else ""
+    call = at.only(ast.Call)
+    copied = f"`{source(call)}`" if call is not None else f"Line {at.line}"
+    return (
+        f"{copied} meets `{name}` of a {kind}{by}, a tensor that an operation has made, with its graph, and only "
+        f"parameters and plain tensors can be copied: keep `.detach()` of it there, or set it to None before line "
+        f"{at.line}."
     )
 
 

@@ -414,6 +414,8 @@ def _channels(at: FailingLine, found: re.Match[str]) -> str | None:
 
 
 def _stacked(at: FailingLine, found: re.Match[str]) -> str | None:
+    if not any("collate.py" in (item.file or "") for item in at.stack):
+        return None
     one, other = _sizes(found[1]), _sizes(found[2])
     if len(one) != len(other):
         what = f"have {len(one)} and {len(other)} dimensions"

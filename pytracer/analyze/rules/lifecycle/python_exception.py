@@ -194,7 +194,9 @@ def _read_it(job: JobView, view: ProcessView, first: Reraised | None) -> str:
     if first is not None and first.frame is not None and "DataLoader worker" in first.where:
         number = _sample_number(job, view, first)
         sample = f"Look at {place_words(first.frame)} {_SAMPLE if number is None else _NUMBER.format(number)}"
-        known = exception_advice(first.type, first.message, "that line")
+        raised = _raiser(job, view, first)
+        given = involved(raised.snapshot, raised.exception, raised.stack) if raised is not None else None
+        known = exception_advice(first.type, first.message, "that line", general=given is None) or given
         return f"{sample} {known}" if known is not None else f"{_origin(job, view, first)}{sample}"
     return f"{_what_to_do(job, view, first)}{_of_others(job)}"
 
