@@ -239,6 +239,10 @@ class Box:
         self.entry(kind, json.dumps(value).encode())
         return self
 
+    def entry_of_worker(self, number: int) -> Box:
+        """WORKER: a worker of a DataLoader."""
+        return self._json(40, {"worker_id": number, "num_workers": 2, "seed": 1, "dataset": None})
+
     def core_note(self, code: int, addr: int = 0, value: int = 0) -> Box:
         """CORE_NOTE."""
         self.entry(5, struct.pack("<IIQQ", code, 0, addr, value))

@@ -69,9 +69,12 @@ class Made:
 class Slice:
     """Follows values of one process from its failing line."""
 
-    def __init__(self, snapshot: Snapshot, frames: Sequence[PythonFrame]) -> None:
+    def __init__(
+        self, snapshot: Snapshot, frames: Sequence[PythonFrame], failing: tuple[int, ast.Call] | None = None
+    ) -> None:
         self._snapshot = snapshot
         self._frames = frames  # the program's, innermost first
+        self._failing = failing  # the call that the frame of a depth was in, where that is recorded
 
     def spot(self, depth: int) -> Spot | None:
         """Of a frame of the program; of a comprehension that has one of its own, the function around it."""
@@ -146,6 +149,8 @@ class Slice:
         if spot.depth is not None:
             outer = self.spot(spot.depth + 1)
             call = _call_of(outer.tree, outer.line, function, class_around(spot.tree, function)) if outer else None
+            if call is None and self._failing is not None and self._failing[0] == spot.depth + 1:
+                call = self._failing[1] if function.name == "__init__" else None
             return (call, outer) if call is not None and outer is not None else None
         owner = class_around(spot.tree, function)
         if owner is None or function.name != "__init__":
@@ -184,7 +189,7 @@ class Slice:
             return self._of_instance(owner, node.attr, replace(spot, call=construction, depth=None))
         base = self.made(node.value, spot, calls=True)
         if not isinstance(base.node, ast.Call):
-            return None
+            return self._of_class(base, node.attr)
         made = self.defined(base.node.func, base.spot)
         if made is not None and isinstance(made[0], ast.ClassDef):
             inside = replace(made[1], call=(base.node, base.spot))
@@ -193,6 +198,16 @@ class Slice:
             value = next((item.value for item in base.node.keywords if item.arg == node.attr), None)
             return (value, base.spot) if value is not None else None
         return _option(base, node.attr) if called_name(base.node) in ("parse_args", "parse_known_args") else None
+
+    def _of_class(self, base: Made, name: str) -> tuple[ast.AST, Spot] | None:
+        """`Options.rate`, which only the class itself sets."""
+        found = self.defined(base.node, base.spot)
+        if found is None or not isinstance(found[0], ast.ClassDef):
+            return None
+        stored = (item for item in ast.walk(base.spot.tree) if isinstance(item, ast.Attribute) and item.attr == name)
+        if any(isinstance(item.ctx, ast.Store) for item in stored):
+            return None
+        return self._of_instance(found[0], name, found[1])
 
     def _of_instance(self, owner: ast.ClassDef, name: str, spot: Spot) -> tuple[ast.AST, Spot] | None:
         methods = [item for item in owner.body if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import functools
 import sys
 import threading
@@ -96,14 +97,16 @@ def write(box: Core, error: BaseException, trace: TracebackType | None, *, on_it
 
     `on_its_way`: the function that runs before the exception reached the top; it may still be caught.
     """
+    recorded = id(error)
     try:
+        error, trace, around = _first_of_group(error, trace)
         box.journal(
             Entry.EXCEPTION,
             {
                 "type": _name(type(error)),
                 "message": _message(error)[:MESSAGE_CHARACTERS],
                 "thread": threading.current_thread().name,
-                "python_stack": _stack(trace),
+                "python_stack": [*_stack(trace), *around][:FRAMES],
                 "context": [_handled(item) for item in _contexts(error)],
                 "variables": [*_variables(trace), *_gradients(error, trace)],
                 **_near_names(error, trace),
@@ -111,9 +114,23 @@ def write(box: Core, error: BaseException, trace: TracebackType | None, *, on_it
                 **({"on_its_way": on_its_way} if on_its_way else {}),
             },
         )
-        box.lib.pytracer_exception_recorded(id(error))  # on its way to the default hook the core would record it, too
+        box.lib.pytracer_exception_recorded(recorded)  # on its way to the default hook the core would record it, too
     except Exception:
         box.lib.pytracer_count_hook_error()
+
+
+def _first_of_group(
+    error: BaseException, trace: TracebackType | None
+) -> tuple[BaseException, TracebackType | None, list[dict[str, object]]]:
+    """Of an exception group, as asyncio.TaskGroup raises, its first exception, and the frames that the group adds."""
+    group, around = getattr(builtins, "BaseExceptionGroup", None), list[dict[str, object]]()
+    while group is not None and isinstance(error, group):
+        inner = group.exceptions.__get__(error)  # not an attribute that a subclass may have
+        if not inner or len(around) >= FRAMES:
+            break
+        around = [*_stack(trace), *around]
+        error, trace = inner[0], inner[0].__traceback__
+    return error, trace, around
 
 
 def _variables(trace: TracebackType | None) -> list[dict[str, str]]:

@@ -190,7 +190,8 @@ def _of_layer(own: TracebackType) -> list[dict[str, str]]:
 def _path(frame: FrameType, chain: list[object]) -> str | None:
     """`self.net.0` or `model.0`: from a variable of the frame down to the last of the modules."""
     layers = attributes_of(frame.f_locals.get("self")).get("_modules", {})
-    names = [*((f"self.{name}", item) for name, item in layers.items()), *frame.f_locals.items()]
+    module = ((name, frame.f_globals[name]) for name in frame.f_code.co_names if name in frame.f_globals)
+    names = [*((f"self.{name}", item) for name, item in layers.items()), *frame.f_locals.items(), *module]
     path = next((name for name, item in names if item is chain[0] and name != "self"), None)
     for outer, inner in itertools.pairwise(chain):
         layers = attributes_of(outer).get("_modules", {})

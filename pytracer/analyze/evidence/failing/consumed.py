@@ -95,11 +95,11 @@ def _read_once(at: FailingLine, name: str, line: int) -> _Once | None:
     shown = f" ({at.shown(made)})" if made is not None and made.line != line else ""
     if not shown and bound and bound[0][1] is not None:
         shown = f" (line {bound[0][0]}: `{source(bound[0][1])}`)"
-    return _Once(name, kind, shown, _reads(at.scope, name, bound[0][0] if bound else 0, line))
+    return _Once(name, kind, shown, reads_between(at.scope, name, bound[0][0] if bound else 0, line))
 
 
-def _reads(scope: Scope, name: str, after: int, before: int) -> tuple[tuple[int, str], ...]:
-    """Statements between that read it, each with the text of the call or loop."""
+def reads_between(scope: Scope, name: str, after: int, before: int) -> tuple[tuple[int, str], ...]:
+    """Lines between two that read an iterator, each with the text of the call; type() and print() only look at it."""
     looked = {
         id(part)
         for item in own_nodes(scope)

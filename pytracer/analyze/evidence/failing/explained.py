@@ -30,7 +30,13 @@ from pytracer.analyze.evidence.failing.expected import expected_size
 from pytracer.analyze.evidence.failing.files import missing_file
 from pytracer.analyze.evidence.failing.graphs import autograd_line
 from pytracer.analyze.evidence.failing.joined import joined_sizes
-from pytracer.analyze.evidence.failing.kinds import plain_tensor, unequal_items, wrong_argument
+from pytracer.analyze.evidence.failing.kinds import (
+    not_a_whole_number,
+    plain_tensor,
+    unequal_items,
+    unformatted,
+    wrong_argument,
+)
 from pytracer.analyze.evidence.failing.library_checks import refused_argument, schedule_too_short
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
 from pytracer.analyze.evidence.failing.loaders import last_batch_of_one
@@ -72,6 +78,8 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     no_length,
     wrong_argument,
     plain_tensor,
+    not_a_whole_number,
+    unformatted,
     wrong_kind,
     nothing_left,
     called_in_order,

@@ -12,8 +12,9 @@ _NO_GRAPH = "does not require grad and does not have a grad_fn"
 _TWICE = "backward through the graph a second time"
 _IN_PLACE = "modified by an inplace operation"
 _CUTS = re.compile(
-    r"requires_grad_?\s*(?:=|\()\s*\(?False|no_grad\(|inference_mode|\.detach\(|\.item\(|\.numpy\(|torch\.tensor\(|\.data\b|argmax\("
+    r"requires_grad_?\s*(?:=|\()\s*\(?False|no_grad\b|inference_mode|\.detach\(|\.item\(|\.numpy\(|torch\.tensor\(|\.data\b|argmax\("
 )
+_UNUSED = "appears to not have been used in the graph"
 _HOOK = re.compile(r"hook '([\w.]+)' has changed the (?:size|type) of value")
 _WEIGHT = re.compile(r"output 0 of (?:T|AsStrided|Transpose|Permute|Accumulate)(?:Backward0|Grad)?,")
 _FREEZES = re.compile(r"requires_grad_?\s*(?:=|\()\s*\(?False")
@@ -35,8 +36,32 @@ def autograd_line(at: FailingLine) -> str | None:
         return _carried(at)
     if _IN_PLACE in at.message:
         return _changed(at)
+    if _UNUSED in at.message:
+        return _independent(at)
     hook = _HOOK.search(at.message)
     return _returned(at, hook[1]) if hook is not None else None
+
+
+def _independent(at: FailingLine) -> str | None:
+    """torch.autograd.grad() of a result by what it does not depend on."""
+    call = at.only(ast.Call)
+    if call is None or called_name(call) != "grad" or len(call.args) < _MOST:
+        return None
+    result, by = call.args[0], call.args[1]
+    way = _lines_of_functions(at, [result])
+    name = variable(result)
+    way |= _on_the_way(at, name) if name is not None else set()
+    found = {
+        item.lineno: f"line {item.lineno} (`{_head(item) if isinstance(item, ast.With) else source(item)}`)"
+        for item in _statements(at.tree)
+        if _CUTS.search(_head(item)) and not _FREEZES.search(_head(item)) and item.lineno in way
+    }
+    if len(found) != 1:
+        return None
+    return (
+        f"`{source(result)}` does not depend on `{source(by)}`{at.came(variable(by) or '')} in the graph: on the way "
+        f"{next(iter(found.values()))} can cut it. Take that away, or pass allow_unused=True if it shall not depend."
+    )
 
 
 def _returned(at: FailingLine, name: str) -> str | None:
@@ -119,6 +144,10 @@ def _cutting_lines(at: FailingLine, loss: str) -> str | None:
         for item in _statements(at.tree)
         if _FREEZES.search(_head(item)) or (_CUTS.search(_head(item)) and item.lineno in way)
     }
+    for item in ast.walk(at.tree):
+        for by in item.decorator_list if isinstance(item, ast.FunctionDef) and item.lineno in way else ():
+            if _CUTS.search(ast.unparse(by)):
+                found[by.lineno] = f"line {by.lineno} (`@{source(by)}` of {item.name}())"  # type: ignore[attr-defined]
     lines = [found[number] for number in sorted(found)]
     if not lines or len(lines) > _MOST:
         return None

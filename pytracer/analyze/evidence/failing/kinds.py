@@ -13,6 +13,8 @@ _ARGUMENT = re.compile(
     r"(?P<call>[\w.]+)\(\): argument '(?P<name>\w+)'(?: \(position \d+\))? must be (?P<wanted>[\w. ]+), "
     r"not (?P<got>[\w.]+)"
 )
+_WHOLE = re.compile(r"'(\w+)' object cannot be interpreted as an integer")
+_FORMAT = re.compile(r"unsupported format string passed to (\w+)\.__format__")
 _PARAMETER = re.compile(r"cannot assign '[\w.]+' (?:object to|as) parameter '(\w+)'")
 _IN_SEQUENTIAL = re.compile(r"(.+)\.(\d+)$")
 _RECURRENT = re.compile(r"\b(?:nn\.)?(LSTM|GRU|RNN|MultiheadAttention)\(")
@@ -50,6 +52,45 @@ def wrong_argument(at: FailingLine) -> str | None:
         f"`{text}`{whence(at, odd[0])} is {_article(value)}, and `{source(call.func) if call else ''}()` takes a "
         f"{found['wanted'].strip()} as '{found['name']}': {hint}."
     )
+
+
+def not_a_whole_number(at: FailingLine) -> str | None:
+    """`range(steps)` of a float."""
+    found = _WHOLE.search(at.message)
+    if at.kind != "TypeError" or found is None or at.node is None or not at.own:
+        return None
+    calls = [item for item in ast.walk(at.node) if isinstance(item, ast.Call)]
+    given = [part for item in calls for part in item.args if _kind(at.values.get(ast.unparse(part))) == found[1]]
+    if len({ast.dump(item) for item in given}) != 1:
+        return None
+    text = source(given[0])
+    divides = " A division by / makes a float: use // or math.ceil() there, or" if found[1] == "float" else " Write"
+    return (
+        f"`{text}`{whence(at, given[0])} is {_article(at.values[ast.unparse(given[0])])}, a {found[1]}, where line "
+        f"{at.line} needs a whole number.{divides} int({text}) here."
+    )
+
+
+def unformatted(at: FailingLine) -> str | None:
+    """`{value:.3f}` of what is no single number."""
+    found = _FORMAT.search(at.message)
+    if at.kind != "TypeError" or found is None:
+        return None
+    statement = at.statement or at.node
+    parts = [
+        item
+        for item in (ast.walk(statement) if statement is not None else ())
+        if isinstance(item, ast.FormattedValue) and item.format_spec is not None
+    ]
+    odd = [item.value for item in parts if _kind(at.values.get(ast.unparse(item.value))) == found[1]]
+    if len(odd) != 1:
+        return None
+    text, value = source(odd[0]), at.values[ast.unparse(odd[0])]
+    hint = {
+        "Tensor": f"reduce it where it is made (`.mean()`), or format each of `{text}.tolist()`",
+        "NoneType": "set it before, or print it without a format where it is None",
+    }.get(found[1], "format its numbers one by one, or print it without a format")
+    return f"`{text}`{at.came(text)} is {_article(value)}, and a format like `:.3f` takes one number: {hint}."
 
 
 def plain_tensor(at: FailingLine) -> str | None:

@@ -60,7 +60,8 @@ def refused_argument(at: FailingLine) -> str | None:
     """By the `if` around the `raise` of the innermost frame, or its assert."""
     if at.own:
         return None
-    library = Slice(at.snapshot, at.stack)
+    call, depth = at.only(ast.Call), next((n for n, item in enumerate(at.stack) if item is at.frame), 0)
+    library = Slice(at.snapshot, at.stack, (depth, call) if call is not None else None)
     spot = library.spot(0)
     test = _test_of(spot) if spot is not None else None
     if spot is None or test is None:
@@ -70,7 +71,7 @@ def refused_argument(at: FailingLine) -> str | None:
     if not 0 < len(found) == len(names) <= _MOST:
         return None
     place = f"{short_file(spot.file)}:{spot.line}"
-    told = ", and ".join(f"`{item.name}` is {_by(item)}{_words(at, item)}" for item in found)
+    told = ", and ".join(_told(at, item) for item in found)
     end = "Correct it there" if len(found) == 1 else "Make them fit each other"
     return f"The check `{source(test)}` ({place}) refuses it, where {told}. {end}."
 
@@ -139,6 +140,12 @@ def _made_with(at: FailingLine, attribute: str) -> _Refused | None:
         return None
     given = next((item.value for item in made.node.keywords if item.arg == attribute), None)
     return _Refused(attribute, given, made.spot) if given is not None else None
+
+
+def _told(at: FailingLine, item: _Refused) -> str:
+    words = f"{_by(item)}{_words(at, item)}"
+    same = f"`{item.name}`" == words[: len(item.name) + 2]
+    return f"{words}" if same else f"`{item.name}` is {words}"
 
 
 def _by(item: _Refused) -> str:

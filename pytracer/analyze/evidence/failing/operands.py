@@ -84,7 +84,18 @@ def _told(at: FailingLine) -> list[_Operand]:
                 came = (last_layer(at, name) if shape_of(words) is not None else "") or came
                 computed = value is not None and at.value(part) is None and shape_of(words) is None
                 found.setdefault(text, _Operand(text, words, came, part, computed))
-    return [*found.values()]
+    called = _called_layer(at)
+    return [*([called] if called is not None else []), *found.values()]
+
+
+def _called_layer(at: FailingLine) -> _Operand | None:
+    """`criterion` of `criterion(output, target)`: what it was made with may be what is refused."""
+    call = at.only(ast.Call)
+    name = variable(call.func) if call is not None else None
+    if call is None or name is None or at.layer is None or at.layer.name != name:
+        return None
+    came = at.came(name)
+    return _Operand(name, f"a {at.layer.kind}", came, call.func, computed=False) if came else None
 
 
 def _operands(node: ast.AST | None) -> list[ast.expr]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
+from pytracer.analyze.evidence.failing.consumed import reads_between
 from pytracer.analyze.evidence.failing.line import FailingLine, source
 from pytracer.analyze.evidence.program_syntax import called_name, lines_that_bind, own_nodes, variable
 
@@ -20,7 +21,7 @@ _MOVES = ("to", "cuda", "cpu", "float", "double", "half", "type")
 def called_in_order(at: FailingLine) -> str | None:
     """The first that fits the message."""
     if _EMPTY in at.message:
-        return _read_before(at)
+        return _nothing_passes(at)
     if _NO_COPY in at.message:
         return _copied_result(at)
     if _UNSCALED in at.message:
@@ -34,8 +35,8 @@ def called_in_order(at: FailingLine) -> str | None:
     return _changed_by_itself(at) if _RECOMPUTED.search(at.message) else None
 
 
-def _read_before(at: FailingLine) -> str | None:
-    """An iterator that a line before has read to its end; or one that nothing passes."""
+def _nothing_passes(at: FailingLine) -> str | None:
+    """One that nothing passes."""
     call = at.only(ast.Call)
     name = variable(call.args[0]) if call is not None and call.args else None
     bound = [item for item in lines_that_bind(at.scope, name) if item[0] < at.line] if name is not None else []
@@ -48,20 +49,10 @@ def _read_before(at: FailingLine) -> str | None:
     )
     if not once or value is None:
         return None
-    reads = [
-        item
-        for item in own_nodes(at.scope)
-        if isinstance(item, ast.Name)
-        and item.id == name
-        and isinstance(item.ctx, ast.Load)
-        and line < item.lineno < at.line
-    ]
-    if reads:
-        return (
-            f"`{name}` (line {line}: `{source(value)}`) can be read only once, and line {reads[0].lineno} has done "
-            f"so, so that nothing is left at line {at.line}. Put list(...) around it at line {line}."
-        )
-    if "requires_grad" not in ast.unparse(value):
+    if reads_between(at.scope, name, line, at.line):
+        return None  # it may be what read it to its end
+    text = ast.unparse(value)
+    if "requires_grad" not in text or re.search(r"\bnot [\w.]*requires_grad", text):
         return None
     frozen = _only_freeze(at)
     by = f", as {frozen} freezes them" if frozen else ""

@@ -226,8 +226,9 @@ def _explained(job: JobView, view: ProcessView, first: Reraised | None) -> Expla
     if first is None:
         return explained(snapshot, own, view.exception_stack)
     raised = _raiser(job, view, first)
-    if raised is None:
-        return Explanation()
+    if raised is None:  # a pool's process: what its text has, and the source
+        told = ExceptionReport(type=first.type, message=first.message)
+        return explained(snapshot, told, [first.frame]) if first.frame is not None else Explanation()
     dataset = raised.snapshot.worker.dataset if raised.snapshot.worker is not None else None
     return explained(raised.snapshot, raised.exception, [*raised.stack, *view.exception_stack], dataset)
 

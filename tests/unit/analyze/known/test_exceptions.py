@@ -94,3 +94,22 @@ def test_variables_of_the_line_are_shown(run: Path) -> None:
     said = evidence(raised(run, "x = parse(row, self.table)"))
     assert "at train.py:2 in main, `row` was [2, 3] float32; `self.table` was [2, 3] float32" in said
     assert "x1" not in said
+
+
+def test_exception_of_a_worker_has_the_sample_of_that_worker(run: Path) -> None:
+    """The look-alike: another worker fails at the same line, before, with a sample of its own."""
+    file = run / "data.py"
+    run.mkdir(exist_ok=True)
+    file.write_text("class Rows:\n    def __getitem__(self, i):\n        return self.rows[i]\n", encoding="utf-8")
+    os.utime(file, (1, 1))
+    traceback = f'Original Traceback (most recent call last):\n  File "{file}", line 3, in __getitem__\n'
+    message = f"Caught ValueError in DataLoader worker process 1.\n{traceback}ValueError: no data\n"
+    parent = Box(pid=101, ppid=99).exception("ValueError", message, [("main", s.SCRIPT, 12)]).exit(1)
+    workers = []
+    for pid, number, sample in ((102, 0, "19"), (103, 1, "5")):
+        box = Box(pid=pid, ppid=101).entry_of_worker(number)
+        seen = [{"name": "i", "value": sample}]
+        frames = [("__getitem__", str(file), 3)]
+        workers.append(box.exception("ValueError", "no data", frames, variables=seen, on_its_way="fetch"))
+    report = build_report(s.load(run, parent, *workers))
+    assert "with sample 5: `dataset[5]` in one process" in advice(report)
