@@ -19,7 +19,7 @@ _PLAIN = tuple(type(iter(item)) for item in _EMPTY)
 _AROUND = (filter, map, zip, enumerate, itertools.islice)
 _ENDED = (*_AROUND, itertools.chain)
 _MOST_LEVELS = 4
-_DIFFERENT = 4096
+_DIFFERENT = 1024
 _SEVERAL = (list, tuple)
 _NUMBERS = (int, float, bool)
 
@@ -50,7 +50,7 @@ def _is_used_up(value: object, level: int = 0) -> bool:
 def loader_words(value: object) -> str | None:
     """`DataLoader, batch_size=32, drop_last=False, 961 samples`; of its iterator, how many batches were taken."""
     kind = type(value)
-    if kind.__module__ != "torch.utils.data.dataloader" or not records_values():
+    if _module_of(kind) != "torch.utils.data.dataloader" or not records_values():
         return None
     own = attributes_of(value)
     taken = own.get("_num_yielded")
@@ -63,18 +63,24 @@ def loader_words(value: object) -> str | None:
     return ", ".join(["DataLoader", *told, *([f"{count} samples"] if count is not None else [])])
 
 
+def _module_of(kind: type) -> str:
+    """Without code of a metaclass."""
+    found = type.__getattribute__(kind, "__module__")
+    return found if type(found) is str else ""
+
+
 def _samples(dataset: object) -> int | None:
     """Of torch's own datasets and lists; a length of the program's would run its code."""
     if type(dataset) in _SEVERAL:
         return len(dataset)  # type: ignore[arg-type]
     own, kind = attributes_of(dataset), type(dataset)
-    if kind.__module__ != "torch.utils.data.dataset":
+    if _module_of(kind) != "torch.utils.data.dataset":
         return None
     indices, tensors = own.get("indices"), own.get("tensors")
     if kind.__name__ == "Subset" and type(indices) in (*_SEVERAL, range):
         return len(indices)  # type: ignore[arg-type]
     first: Any = tensors[0] if kind.__name__ == "TensorDataset" and type(tensors) is tuple and tensors else None
-    return int(first.shape[0]) if type(first).__module__ == "torch" else None
+    return int(first.shape[0]) if _module_of(type(first)) == "torch" else None
 
 
 def unequal_items(name: str, value: object) -> Iterator[dict[str, str]]:
@@ -98,5 +104,5 @@ def kind_words(value: object) -> str:
     kind = type(value)
     if kind in (list, tuple, dict):
         return f"{kind.__name__} of {len(value)}"  # type: ignore[arg-type]
-    shape: Any = value.shape if kind.__module__ in ("torch", "numpy") and hasattr(value, "shape") else None
+    shape: Any = value.shape if _module_of(kind) in ("torch", "numpy") and hasattr(value, "shape") else None
     return kind.__name__ if shape is None else f"[{', '.join(str(int(size)) for size in shape)}]"

@@ -10,9 +10,11 @@ from pytracer.analyze.evidence.failing.empties import is_empty
 from pytracer.analyze.evidence.failing.line import FailingLine, names_in, source
 from pytracer.analyze.evidence.name_origins import EMPTY_MESSAGE, USED_UP
 from pytracer.analyze.evidence.program_syntax import (
+    Function,
     Scope,
     bound_value,
     called_name,
+    function_named,
     lines_that_bind,
     own_nodes,
     variable,
@@ -20,6 +22,9 @@ from pytracer.analyze.evidence.program_syntax import (
 
 _TAKEN = re.compile(r"iterator of a DataLoader, (\d+) batches taken$")
 _FILES = {"open": "file", "reader": "reader of a file", "DictReader": "reader of a file"}
+# What reads an iterator to its end; of other calls it is only known that they were given it.
+_READERS = {"list", "tuple", "set", "frozenset", "dict", "sum", "max", "min", "sorted", "any", "all", "join", "extend",
+            "enumerate", "zip", "map", "filter", "cat", "stack", "Counter", "deque", "array"}  # fmt: skip
 _ONLY_LOOKS = {"type", "isinstance", "print", "id", "repr", "callable", "hasattr"}
 _KINDS = ("StopIteration", "ZeroDivisionError", "IndexError")
 
@@ -32,6 +37,7 @@ class _Once:
     kind: str
     made: str
     reads: tuple[tuple[int, str], ...]
+    surely: bool  # whether the first of them reads it, and is not only given it
 
 
 def nothing_left(at: FailingLine) -> str | None:
@@ -95,7 +101,33 @@ def _read_once(at: FailingLine, name: str, line: int) -> _Once | None:
     shown = f" ({at.shown(made)})" if made is not None and made.line != line else ""
     if not shown and bound and bound[0][1] is not None:
         shown = f" (line {bound[0][0]}: `{source(bound[0][1])}`)"
-    return _Once(name, kind, shown, reads_between(at.scope, name, bound[0][0] if bound else 0, line))
+    reads = reads_between(at.scope, name, bound[0][0] if bound else 0, line)
+    return _Once(name, kind, shown, reads, bool(reads) and _surely(at, name, reads[0][0]))
+
+
+def _surely(at: FailingLine, name: str, line: int) -> bool:
+    nodes = [*own_nodes(at.scope)]
+    loops = [item.iter for item in nodes if isinstance(item, (ast.For, ast.AsyncFor, ast.comprehension))]
+    over = [part for item in loops if item.lineno == line for part in ast.walk(item)]
+    if any(isinstance(part, ast.Name) and part.id == name for part in over):
+        return True
+    for item in nodes:
+        if isinstance(item, ast.Call) and item.lineno == line and any(variable(part) == name for part in item.args):
+            called = called_name(item) or ""
+            own = function_named(at.tree, called)
+            if called in _READERS or (own is not None and _reads_parameter(item, own, name)):
+                return True
+    return False
+
+
+def _reads_parameter(call: ast.Call, own: Function, name: str) -> bool:
+    """Whether a function of the program loops over what it is given."""
+    places = [item.arg for item in own.args.args if item.arg != "self"]
+    number = next(n for n, item in enumerate(call.args) if variable(item) == name)
+    given = places[number] if number < len(places) else None
+    loops = [item.iter for item in own_nodes(own) if isinstance(item, (ast.For, ast.AsyncFor, ast.comprehension))]
+    calls = [item for item in own_nodes(own) if isinstance(item, ast.Call) and called_name(item) in _READERS]
+    return any(variable(item) == given for item in [*loops, *(part for item in calls for part in item.args)])
 
 
 def reads_between(scope: Scope, name: str, after: int, before: int) -> tuple[tuple[int, str], ...]:
@@ -136,10 +168,8 @@ def _words(found: _Once, line: int, consequence: str) -> str:
         else f"keep a list where it is made (`{found.name} = list(...)`)"
     )
     kind = found.kind if found.kind in _FILES.values() else f"{found.kind} object"
-    return (
-        f"`{found.name}`{found.made} is a {kind}, which can be read only once, and {by} reads it before, so that "
-        f"{consequence}: {again}."
-    )
+    before = f"{by} reads it before, so that" if found.surely else f"{by} is given it before:"
+    return f"`{found.name}`{found.made} is a {kind}, which can be read only once, and {before} {consequence}: {again}."
 
 
 def _ended(at: FailingLine) -> str | None:
