@@ -161,9 +161,9 @@ def _meant(kind: str, message: str, names: Sequence[str], values: dict[str, str]
             return False
         if value == "None":
             return "None" in message
-        if value.endswith(USED_UP) or f"'{value.split(' of ')[0]}' object" in message:
+        if f"'{value.split(' of ')[0]}' object" in message:
             return True
-        if value.endswith(" of 0"):
+        if value.endswith((USED_UP, " of 0")):
             return about_nothing
         return bool(_EMPTY.search(value) or _NOT_FINITE.search(value) or numbers & {*_NUMBER.findall(value)})
 

@@ -27,7 +27,7 @@ _RAY_TRAIN = re.compile(r"^\[Rank ([\d,]{1,200}) Error Snippet\]:\n", re.MULTILI
 class Reraised:
     """The first exception: `where` is "in DataLoader worker process 1", `frame` its innermost line of the program.
 
-    `pid`, `rank`: of the process that raised it, where the text has one of them.
+    `pid`, `rank`: of the process that raised it, where the text has one of them. `innermost`: a library's, or `frame`.
     """
 
     type: str
@@ -36,6 +36,7 @@ class Reraised:
     frame: PythonFrame | None
     pid: int | None = None
     rank: int | None = None
+    innermost: PythonFrame | None = None
 
     @property
     def words(self) -> str:
@@ -76,5 +77,7 @@ def _first(traceback: str, where: str, pid: int | None = None, rank: int | None 
     if last is None:
         return None
     own = [item for item in frames if not (is_library_file(item[1]) or item[1].startswith("<"))] or frames
-    frame = PythonFrame(function=own[-1][3], file=own[-1][1], line=int(own[-1][2]))
-    return Reraised(last[1], message_words(last[2] or ""), where, frame, pid, rank)
+    frame, innermost = (
+        PythonFrame(function=item[3], file=item[1], line=int(item[2])) for item in (own[-1], frames[-1])
+    )
+    return Reraised(last[1], message_words(last[2] or ""), where, frame, pid, rank, innermost)

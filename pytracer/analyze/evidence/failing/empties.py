@@ -32,7 +32,7 @@ def is_empty(value: str | None) -> bool:
 def nothing_there(at: FailingLine) -> str | None:
     """An index, reduction, division or pop that met nothing."""
     if at.kind == "ZeroDivisionError":
-        return _zero(at)
+        return _zero(at) if at.own else None
     if not EMPTY_MESSAGE.search(at.message) and at.kind != "IndexError":
         return None
     node = at.node

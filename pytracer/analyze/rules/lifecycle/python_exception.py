@@ -228,7 +228,8 @@ def _explained(job: JobView, view: ProcessView, first: Reraised | None) -> Expla
     raised = _raiser(job, view, first)
     if raised is None:  # a pool's process: what its text has, and the source
         told = ExceptionReport(type=first.type, message=first.message)
-        return explained(snapshot, told, [first.frame]) if first.frame is not None else Explanation()
+        stack = [item for item in (first.innermost, first.frame) if item is not None]
+        return explained(snapshot, told, stack[:1] if first.innermost == first.frame else stack)
     dataset = raised.snapshot.worker.dataset if raised.snapshot.worker is not None else None
     return explained(raised.snapshot, raised.exception, [*raised.stack, *view.exception_stack], dataset)
 

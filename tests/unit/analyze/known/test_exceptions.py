@@ -113,3 +113,18 @@ def test_exception_of_a_worker_has_the_sample_of_that_worker(run: Path) -> None:
         workers.append(box.exception("ValueError", "no data", frames, variables=seen, on_its_way="fetch"))
     report = build_report(s.load(run, parent, *workers))
     assert "with sample 5: `dataset[5]` in one process" in advice(report)
+
+
+@pytest.mark.parametrize("below", ["", '  File "/usr/lib/python3.11/statistics.py", line 9, in mean\n'])
+def test_exception_of_a_pool_is_explained_by_the_source_alone(below: str, run: Path) -> None:
+    """The look-alike: a library below that line raised it."""
+    file = run / "rows.py"
+    run.mkdir(exist_ok=True)
+    file.write_text("def mean(text):\n    words = text.split()\n    return 9 / len(words)\n", encoding="utf-8")
+    os.utime(file, (1, 1))
+    head = f'Traceback (most recent call last):\n  File "{file}", line 3, in mean\n{below}'
+    told = f'"""\n{head}ZeroDivisionError: division by zero\n"""'
+    box = Box(pid=101, ppid=99)
+    box.exception("ZeroDivisionError", "division by zero", [("main", s.SCRIPT, 12)], remote_traceback=told).exit(1)
+    words = advice(build_report(s.load(run, box)))
+    assert ("`words` has no elements, so its length is 0" in words) is (not below), words
