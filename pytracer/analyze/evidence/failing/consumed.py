@@ -25,7 +25,8 @@ _FILES = {"open": "file", "reader": "reader of a file", "DictReader": "reader of
 # What reads an iterator to its end; of other calls it is only known that they were given it.
 _READERS = {"list", "tuple", "set", "frozenset", "dict", "sum", "max", "min", "sorted", "any", "all", "join", "extend",
             "enumerate", "zip", "map", "filter", "cat", "stack", "Counter", "deque", "array"}  # fmt: skip
-_ONLY_LOOKS = {"type", "isinstance", "print", "id", "repr", "callable", "hasattr"}
+_ONLY_LOOKS = {"type", "isinstance", "print", "id", "repr", "callable", "hasattr", "next", "iter", "islice", "reader",
+               "DictReader", "tqdm"}  # fmt: skip
 _KINDS = ("StopIteration", "ZeroDivisionError", "IndexError")
 
 
@@ -101,8 +102,16 @@ def _read_once(at: FailingLine, name: str, line: int) -> _Once | None:
     shown = f" ({at.shown(made)})" if made is not None and made.line != line else ""
     if not shown and bound and bound[0][1] is not None:
         shown = f" (line {bound[0][0]}: `{source(bound[0][1])}`)"
+    if any(_rewinds(item, name) for item in own_nodes(at.scope)):
+        return None
     reads = reads_between(at.scope, name, bound[0][0] if bound else 0, line)
     return _Once(name, kind, shown, reads, bool(reads) and _surely(at, name, reads[0][0]))
+
+
+def _rewinds(item: ast.AST, name: str) -> bool:
+    """`file.seek(0)`."""
+    func = item.func if isinstance(item, ast.Call) else None
+    return isinstance(func, ast.Attribute) and func.attr == "seek" and variable(func.value) == name
 
 
 def _surely(at: FailingLine, name: str, line: int) -> bool:
