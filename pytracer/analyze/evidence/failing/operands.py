@@ -33,12 +33,14 @@ def involved(at: FailingLine) -> str | None:
     if at.node is None or _is_of_graph(at):
         return None
     told = _told(at)
+    numbers = _of_message(at, told)
+    if len(numbers) == _PAIR and len({item.text for item, _ in numbers}) == _PAIR and len(told) <= _MOST:
+        return f"Line {at.line} works on {_joined(told)}: {_unequal(at, numbers)}"
+    called = _called_layer(at)
+    told = [called, *told] if called is not None and len(told) < _MOST else told
     if not 0 < len(told) <= _MOST:
         return None
-    words = ", and on ".join(f"`{item.text}`, {item.value}{item.came}" for item in told)
-    numbers = _of_message(at, told)
-    if len(numbers) == _PAIR and len({item.text for item, _ in numbers}) == _PAIR:
-        return f"Line {at.line} works on {words}: {_unequal(at, numbers)}"
+    words = _joined(told)
     if len(told) == 1 and told[0].computed:
         return _refused(at, told[0])
     if len(told) == 1:
@@ -47,6 +49,15 @@ def involved(at: FailingLine) -> str | None:
     return (
         f"Line {at.line} works on {words}: find which of them is not what the message asks for, and correct it where "
         "it is made."
+    )
+
+
+def _joined(told: list[_Operand]) -> str:
+    """A line that made two of them is quoted once, behind the second."""
+    after = [item.came for item in told[1:]] + [""]
+    return ", and on ".join(
+        f"`{item.text}`, {item.value}{item.came if item.came != following else ''}"
+        for item, following in zip(told, after, strict=True)
     )
 
 
@@ -84,8 +95,7 @@ def _told(at: FailingLine) -> list[_Operand]:
                 came = (last_layer(at, name) if shape_of(words) is not None else "") or came
                 computed = value is not None and at.value(part) is None and shape_of(words) is None
                 found.setdefault(text, _Operand(text, words, came, part, computed))
-    called = _called_layer(at)
-    return [*([called] if called is not None else []), *found.values()]
+    return [*found.values()]
 
 
 def _called_layer(at: FailingLine) -> _Operand | None:
