@@ -210,7 +210,8 @@ def words_of(value: object) -> str | None:
     if kind in _CONTAINERS:
         return f"{kind.__name__} of {len(value)}"  # type: ignore[arg-type]
     if kind is int or kind is float or kind is bool:
-        return repr(value) if records_values() and abs(value) < _LARGEST else None  # type: ignore[arg-type]
+        small = abs(value) < _LARGEST or (kind is float and not math.isfinite(value))  # type: ignore[arg-type]
+        return repr(value) if records_values() and small else None
     return _array_words(kind, value) or iterator_words(value) or loader_words(value)
 
 

@@ -10,7 +10,7 @@ from pytracer.analyze.evidence.failing.line import FailingLine, names_in, source
 from pytracer.analyze.evidence.program_syntax import is_parameter, lines_that_bind, own_nodes
 
 _MESSAGE = re.compile(r"invalid values|\bnan\b|\binf\b|contains either|not finite|non-?finite|NaN", re.IGNORECASE)
-_NOT = re.compile(r"(?:\bwith (?:nan|inf)|\s-?(?:nan|inf))$")
+_NOT = re.compile(r"(?:\bwith (?:nan|inf)|(?:^|\s)-?(?:nan|inf))$")
 _HOPS = 8
 
 

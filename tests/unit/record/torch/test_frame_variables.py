@@ -63,6 +63,16 @@ def test_types_lengths_and_numbers_are_kept() -> None:
     }  # fmt: skip
 
 
+def test_number_that_is_not_finite_is_kept() -> None:
+    """It is what an exception about NaN is about."""
+
+    def step(score: float, limit: float) -> None:
+        raise ValueError(score, limit)
+
+    found = {item["name"]: item["value"] for item in variables_of(trace_of(step, float("nan"), float("-inf")))}
+    assert found == {"score": "nan", "limit": "-inf"}
+
+
 def test_numbers_are_values(monkeypatch: pytest.MonkeyPatch) -> None:
     """Off with --no-values."""
     monkeypatch.setenv("PYTRACER_NO_VALUES", "1")
