@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from pytracer.decode.job.merge import load_job
+from pytracer.decode.types.journal import Module
 from tests.conditions import needs_core, needs_native
 from tests.distributed.faults import Faulted, faulted
 
@@ -40,6 +42,18 @@ def _is_bucket(done: Faulted) -> None:
 def test_bucket_is_named(option: str, run: Path) -> None:
     """Module, index, generation, parameter and offset are those that the rank printed before it faulted."""
     _is_bucket(faulted("buckets", option, run))
+
+
+@pytest.mark.every_job
+def test_options_and_the_line_that_wraps_the_model_are_recorded(run: Path) -> None:
+    """By the names that DistributedDataParallel takes them by."""
+    faulted("buckets", "find_unused_parameters", run)
+    modules = [fact.data for rank in load_job(run, symbols=False).ranks for fact in rank.snapshot.recorded(Module)]
+    assert modules
+    for module in modules:
+        assert module.settings["find_unused_parameters"] is True
+        assert (module.settings["static_graph"], module.settings["bucket_cap_mb"] > 0) == (False, True)
+        assert module.caller is not None and module.caller.file.endswith("/buckets.py")
 
 
 @pytest.mark.every_job

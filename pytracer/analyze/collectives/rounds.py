@@ -30,6 +30,7 @@ _SET_METHODS = ("union", "difference", "intersection", "symmetric_difference")
 _LONGEST = 60
 _SAME_DECISION = "Decide that by what is the same on all ranks (the number of the round), or all_reduce() the decision."
 _SAME_NUMBER = "Give all ranks as many (drop or pad the rest, or use join() of DDP)."
+_OF_MODELS = ("parameters", "named_parameters", "buffers", "named_buffers", "modules", "named_modules", "children")
 _LEAVING = (ast.Continue, ast.Return)
 _BY_RANK = re.compile(r"\b\w*rank\w*\b", re.IGNORECASE)
 
@@ -63,7 +64,8 @@ def rounds_words(snapshot: Snapshot, way: Sequence[PythonFrame], site: Site, ali
     left_out = next((words for frame in frames if (words := _without_sync(snapshot, frame)) is not None), None)
     if left_out is not None:
         return f": {left_out} leaves them out in some rounds. {_SAME_DECISION}"
-    found = next((item for frame in frames if (item := _loop(snapshot, frame)) is not None), None)
+    loops = (item for any_ in (False, True) for frame in frames if (item := _loop(snapshot, frame, any_)) is not None)
+    found = next(loops, None)
     if found is None:
         return (
             ": the loop around it has another number of rounds there, or an early return, a `continue` or a caught "
@@ -71,6 +73,8 @@ def rounds_words(snapshot: Snapshot, way: Sequence[PythonFrame], site: Site, ali
         )
     loop, made = found
     leaver = next((words for frame in frames if (words := leaver_words(snapshot, frame)) is not None), None)
+    if leaver is not None and all(_loop(snapshot, frame, False) is None for frame in frames):
+        return f": see whether {leaver} came out differently in some rounds. {_SAME_DECISION}"
     more = "" if alike else ", or called more"
     other = f", or {leaver} left it out in one" if leaver is not None else f", or one left it out{more}"
     return f": the loop of {loop} has more rounds there{other}. {_SAME_NUMBER}{made}"
@@ -102,6 +106,8 @@ def leaver_words(snapshot: Snapshot, frame: PythonFrame) -> str | None:
             leaves = handler.lineno < frame.line and isinstance(handler.body[-1], _LEAVING)
             if leaves or (around and goes_on(handler)):
                 return _quoted_line(snapshot, frame, handler.lineno)
+        if isinstance(item, ast.If) and loops and item.lineno < frame.line <= (item.body[-1].end_lineno or 0):
+            return _quoted_line(snapshot, frame, item.lineno)
         before = isinstance(item, ast.If) and (item.end_lineno or 0) < frame.line
         if isinstance(item, ast.If) and before and isinstance(item.body[-1], _LEAVING):
             return _quoted_line(snapshot, frame, item.lineno)
@@ -156,13 +162,15 @@ def _without_sync(snapshot: Snapshot, frame: PythonFrame) -> str | None:
     return None
 
 
-def _loop(snapshot: Snapshot, frame: PythonFrame) -> tuple[str, str] | None:
-    """The innermost one, and where what it goes through is made."""
+def _loop(snapshot: Snapshot, frame: PythonFrame, any_: bool) -> tuple[str, str] | None:
+    """The innermost one whose rounds may differ, or `any_`, and where what it goes through is made."""
     tree = syntax_tree(snapshot, frame)
     loops = loops_around(tree, frame.line) if tree is not None and frame.line is not None else []
     if tree is None or not loops:
         return None
-    loop = next((item for item in reversed(loops) if not _is_fixed(item)), loops[-1])
+    loop = next((item for item in reversed(loops) if any_ or not _is_fixed(item)), None)
+    if loop is None:
+        return None
     text = quoted(snapshot, frame, loop.lineno)
     if text is None:
         return None
@@ -177,8 +185,10 @@ def _loop(snapshot: Snapshot, frame: PythonFrame) -> tuple[str, str] | None:
 
 
 def _is_fixed(loop: ast.For | ast.AsyncFor | ast.While) -> bool:
-    """`for _ in range(4)`: with as many rounds on all ranks."""
+    """`for _ in range(4)`, or over the parameters of a model: with as many rounds on all ranks."""
     call = None if isinstance(loop, ast.While) else loop.iter
+    if isinstance(call, ast.Call) and called_name(call) in _OF_MODELS:
+        return True
     if not isinstance(call, ast.Call) or called_name(call) != "range":
         return False
     return all(isinstance(item, ast.Constant) for item in call.args)

@@ -140,3 +140,38 @@ def test_loop_in_an_order_of_the_rank_is_named(run: Path) -> None:
 def test_loop_in_the_same_order_on_all_ranks_is_not(run: Path) -> None:
     """The look-alike."""
     assert rank_order_words(SNAPSHOT, at(program_in(run, GROUPS.format("world // 2")), 5, "pairs")) is None
+
+
+AVERAGE = """def average(model):
+    for p in model.parameters():
+        reduce(p.grad)
+def main(data):
+    for step, batch in enumerate(data):
+        {0}
+            average(model)
+"""
+
+
+@pytest.mark.parametrize(
+    ("head", "words"),
+    [
+        ("if step % every == 0:", "or line 6 (`if step % every == 0:`) left it out in one"),
+        ("with timer():", "or one left it out"),
+    ],
+)
+def test_loop_over_parameters_has_as_many_rounds_everywhere(head: str, words: str, run: Path) -> None:
+    """The loop around the caller is meant, and the branch in it that leaves rounds out."""
+    program = program_in(run, AVERAGE.format(head))
+    said = rounds_words(SNAPSHOT, [at(program, 7, "main")], (str(program), "average", 3))
+    assert "the loop of line 5 (`for step, batch in enumerate(data):`) has more rounds there" in said
+    assert words in said
+
+
+def test_branch_is_the_reason_where_all_loops_have_as_many_rounds(run: Path) -> None:
+    """`range(1, 17)` has 16 on every rank."""
+    source = AVERAGE.format("if step % every == 0:").replace(
+        "for step, batch in enumerate(data)", "for step in range(1, 17)"
+    )
+    program = program_in(run, source)
+    said = rounds_words(SNAPSHOT, [at(program, 7, "main")], (str(program), "average", 3))
+    assert said.startswith(": see whether line 6 (`if step % every == 0:`) came out differently in some rounds.")
