@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from pytracer._text import count_words, hex_addr, list_words, shortened, size_words
 from pytracer.analyze.evidence.native_stack import functions
-from pytracer.analyze.evidence.pointer_content import numbers_in_word
+from pytracer.analyze.evidence.pointer_content import may_be_address, numbers_in_word
 from pytracer.analyze.evidence.program_syntax import called_name, class_named, function_named
 from pytracer.analyze.evidence.variables import plain_expression, program_frames, variable_of
 from pytracer.analyze.evidence.where_made import place_of
@@ -78,10 +78,13 @@ class Overwritten:
 
 
 def overwritten(view: ProcessView) -> Overwritten | None:
-    """The one that the program has a variable for, if any has. What was freed last counts only of a death in free()."""
+    """The one that the program has a variable for, if any has. What was freed last counts only of a death in free().
+
+    Addresses are left out: malloc() itself writes those of its lists, over live blocks, where it took a wrong size.
+    """
     found = view.crash.overruns if view.crash is not None else ()
     freeing = any(name.partition(".")[0] in _FREES for name in functions(view)[:_MOST_FRAMES])
-    found = tuple(item for item in found if item.storage.state == "live" or freeing)
+    found = tuple(item for item in found if (item.storage.state == "live" or freeing) and not may_be_address(item.word))
     named = [item for item in found if _holder(view, item.storage) is not None]
     return next((_described(view, item) for item in (*named, *found)), None)
 

@@ -45,6 +45,11 @@ def numbers_in_word(value: int) -> str | None:
     return f"the float64 number {double:.{_SHOWN}g}{either}"
 
 
+def may_be_address(value: int) -> bool:
+    """Whether programs have memory in that part of the address space, on Linux."""
+    return any(first <= value >> 32 < end for first, end in _MAPPED)
+
+
 def _is_plain(value: float) -> bool:
     """A number that people write, such as 0.5, 1 or 100: most of its lower bits are 0."""
     (bits,) = struct.unpack("<I", struct.pack("<f", value))
@@ -58,7 +63,7 @@ def _is_usual(value: float) -> bool:
 def _maybe(value: int) -> str | None:
     """Of an address that could be one: a number of the usual size in its lower half, nothing or one as small above."""
     high, low = value >> 32, value & 0xFFFF_FFFF
-    if 0 < high <= _LARGEST and low <= _LARGEST and not any(first <= high < end for first, end in _MAPPED):
+    if 0 < high <= _LARGEST and low <= _LARGEST and not may_be_address(value):
         return f"what may be two int32 numbers, {low} and {high}"
     (number,) = struct.unpack("<f", low.to_bytes(4, "little"))
     usual = math.isfinite(number) and _LEAST_USUAL <= number <= _MOST_USUAL

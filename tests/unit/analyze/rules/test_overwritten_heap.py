@@ -42,7 +42,7 @@ MALLOC = [(LIBC_SO, "abort"), (LIBC_SO, "malloc_printerr"), (LIBC_SO, "_int_mall
 
 def crashed(
     run: Path, *, made: int = 6, held: str | None = "trainer.moments[0]", state: Any = "live", before: bool = False,
-    others: tuple[Holder, ...] = (), stack: Any = FREE, overruns: bool = True, **how: Any,
+    others: tuple[Holder, ...] = (), stack: Any = FREE, overruns: bool = True, word: int = FLOATS, **how: Any,
 ) -> Report:  # fmt: skip
     file = run / "train.py"
     file.write_text(SOURCE, encoding="utf-8")
@@ -53,7 +53,7 @@ def crashed(
     holders = (Holder("global", held, BASE, frame, True, elements=15),) if held is not None else ()
     how = {
         **ABORT, "stack_of": stack, "python": [("<module>", str(file), 14)], "holders": (*holders, *others),
-        "overruns": (Overrun(storage, FLOATS, before),) if overruns else (), **how,
+        "overruns": (Overrun(storage, word, before),) if overruns else (), **how,
     }  # fmt: skip
     return died(run, **how)
 
@@ -105,6 +105,12 @@ def test_freed_last_counts_only_of_a_death_in_free(run: Path) -> None:
     """Elsewhere its memory may be another block by now."""
     assert "right behind a tensor of 60 bytes" in summary(crashed(run, state="freed"))
     assert "right behind" not in summary(crashed(run, state="freed", stack=MALLOC))
+
+
+def test_address_may_be_of_the_lists_of_malloc(run: Path) -> None:
+    """Written by malloc() itself, after it took a wrong size for one; a count that was increased is none."""
+    assert "right behind" not in summary(crashed(run, word=0x5622_3A85_12E0))
+    assert "right behind" in summary(crashed(run, word=0x29))
 
 
 @needs_capstone
