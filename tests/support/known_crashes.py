@@ -58,8 +58,8 @@ def process_with(entry: Entry, run: Path, without: Part | None = None) -> Job:
         raised = facts.exception or Raised("")
         name = "OtherError" if without == Part("exception type") else (*raised.type, "RuntimeError")[0]
         off = facts.gradients_off and without != Part("gradients_off")
-        held = {"variables": [{"name": "torch.is_grad_enabled()", "value": "False"}]} if off else {}
-        box.exception(name, _message(entry, without), _python(facts, without), **held).exit(1)
+        held = [{"name": "torch.is_grad_enabled()", "value": "False"}] if off else []
+        box.exception(name, _message(entry, without), _python(facts, without), variables=held).exit(1)
     job = s.load(run, box)
     return replace(job, processes=tuple(_completed(process, entry, without) for process in job.processes))
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import builtins
+from typing import Any
 
 import pytest
 
 from pytracer.record.torch.exceptions import _first_of_group
 
-pytestmark = pytest.mark.skipif(not hasattr(builtins, "ExceptionGroup"), reason="Python has groups since 3.11")
+GROUP: Any = getattr(builtins, "ExceptionGroup", None)
+pytestmark = pytest.mark.skipif(GROUP is None, reason="Python has groups since 3.11")
 
 
 def _fails() -> None:
@@ -19,7 +21,7 @@ def _raises_group() -> None:
     try:
         _fails()
     except KeyError as error:
-        raise ExceptionGroup("two", [ExceptionGroup("one", [error]), ValueError()]) from None  # noqa: F821
+        raise GROUP("two", [GROUP("one", [error]), ValueError()]) from None
 
 
 def test_first_exception_of_a_group_is_recorded() -> None:
