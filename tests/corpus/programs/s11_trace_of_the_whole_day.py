@@ -37,7 +37,7 @@ def replay(traced, houses):
 
 
 if __name__ == "__main__":
-    for name, seconds in {"minute": 60, "hour": 3600, "day": 20_000}.items():
+    for name, seconds in {"minute": 60, "quarter": 900, "shift": 14_400}.items():
         traced = export(seconds)
         print(name, "exported", flush=True)
         print(name, round(replay(traced, houses=16), 6), flush=True)
