@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
-import multiprocessing
 import os
 import platform
 import shutil
@@ -21,6 +20,7 @@ from pytracer.decode.symbols import source_lines  # noqa: E402
 from tests.generated.generator import ERRORS, Program, distinct  # noqa: E402
 from tests.generated.judge import Judged, judge  # noqa: E402
 from tests.generated.runner import Runner, build, read_again  # noqa: E402
+from tests.generated.workers import in_workers  # noqa: E402
 from tests.support import debug_information  # noqa: E402
 
 SEEDS = 2100  # 2,000 different programs, and some
@@ -44,37 +44,17 @@ def _work(programs: Sequence[Program], directory: Path, libraries: Path, again: 
             yield judged
 
 
-def _worker(queue: multiprocessing.Queue[Judged | None], *rest: object) -> None:
-    programs, directory, libraries, again, keep = rest
-    for judged in _work(programs, directory, libraries, again, keep):  # type: ignore[arg-type]
-        queue.put(judged)
-    queue.put(None)
-
-
 def run_all(programs: Sequence[Program], directory: Path, jobs: int, *, again: bool, keep: bool) -> list[Judged]:
     """All programs, `jobs` at a time; prints what is not right."""
     libraries = build(directory / "libraries")
-    queue: multiprocessing.Queue[Judged | None] = multiprocessing.Queue()
-    workers = [
-        multiprocessing.Process(target=_worker, args=(queue, programs[n::jobs], directory, libraries, again, keep))
-        for n in range(jobs)
-    ]
-    for worker in workers:
-        worker.start()
-    judged: list[Judged] = []
-    running = jobs
-    while running:
-        item = queue.get(timeout=600)
-        if item is None:
-            running -= 1
-            continue
-        judged.append(item)
-        if item.wrong or item.class_is in ("nothing", "defensible"):
-            words = f"wrong: {', '.join(item.wrong)}" if item.wrong else item.class_is
-            print(f"{item.program}: {words}: {item.class_} ({item.confidence}): {item.summary}", flush=True)
-    for worker in workers:
-        worker.join()
+    judged = in_workers(lambda share: _work(share, directory, libraries, again, keep), programs, jobs, _tell)
     return sorted(judged, key=lambda item: item.program.seed)
+
+
+def _tell(item: Judged) -> None:
+    if item.wrong or item.class_is in ("nothing", "defensible"):
+        words = f"wrong: {', '.join(item.wrong)}" if item.wrong else item.class_is
+        print(f"{item.program}: {words}: {item.class_} ({item.confidence}): {item.summary}", flush=True)
 
 
 def _rows(judged: Sequence[Judged]) -> Iterator[list[str]]:

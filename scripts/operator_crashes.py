@@ -6,7 +6,6 @@ scripts/find_operator_crashes.py has found them. `--again` reads kept recordings
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import shutil
 import sys
 from collections import Counter
@@ -22,6 +21,7 @@ from scripts.generated_crashes import _markdown, _with_section, machine  # noqa:
 from tests.generated.operator_calls import OperatorProgram, load, program_of  # noqa: E402
 from tests.generated.operator_judge import CallJudged, judge_call  # noqa: E402
 from tests.generated.runner import Runner, read_again  # noqa: E402
+from tests.generated.workers import in_workers  # noqa: E402
 from tests.support import debug_information  # noqa: E402
 
 
@@ -41,36 +41,16 @@ def _work(programs: Sequence[OperatorProgram], directory: Path, again: bool, kee
                 shutil.rmtree(died.path)
 
 
-def _worker(queue: multiprocessing.Queue[CallJudged | None], *rest: object) -> None:
-    for judged in _work(*rest):  # type: ignore[arg-type]
-        queue.put(judged)
-    queue.put(None)
-
-
 def run_all(
     programs: Sequence[OperatorProgram], directory: Path, jobs: int, *, again: bool = False, keep: bool = False
 ) -> list[CallJudged]:
     """All programs, `jobs` at a time; prints what is not good."""
-    queue: multiprocessing.Queue[CallJudged | None] = multiprocessing.Queue()
-    workers = [
-        multiprocessing.Process(target=_worker, args=(queue, programs[n::jobs], directory, again, keep))
-        for n in range(jobs)
-    ]
-    for worker in workers:
-        worker.start()
-    judged: list[CallJudged] = []
-    running = jobs
-    while running:
-        item = queue.get(timeout=600)
-        if item is None:
-            running -= 1
-            continue
-        judged.append(item)
-        if not item.good:
-            print(_words(item), flush=True)
-    for worker in workers:
-        worker.join()
-    return judged
+    return in_workers(lambda share: _work(share, directory, again, keep), programs, jobs, _tell)
+
+
+def _tell(item: CallJudged) -> None:
+    if not item.good:
+        print(_words(item), flush=True)
 
 
 def _words(judged: CallJudged) -> str:

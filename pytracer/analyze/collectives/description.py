@@ -74,3 +74,18 @@ def _shape(item: Collective) -> str:
         product *= n
     several = item.numel is not None and product != item.numel and not more
     return f"{shape}{f' and more, {item.numel} elements in all' if several else ''}"
+
+
+def call_evidence(rank: int, call: Collective, match: GroupMatch | None) -> r.Evidence:
+    """`rank 1: all_to_all of float32 [4] at train.py:12 in step, failed`."""
+    return r.Evidence(
+        "collective-call",
+        f"rank {rank}: {call_words(call, match)}{at_place(call)}, {call.state}",
+        ranks=[rank],
+        group=call.group,
+        op=call.op,
+        sequence_nr=call.sequence_nr,
+        state=call.state,
+        nbytes=call.nbytes,
+        python=place_of(call),
+    )

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 from pytracer._text import capital, count_words
 from pytracer.analyze.collectives.absent_ranks import confidence_of_circle, last_seen, wait_evidence, wait_words
-from pytracer.analyze.collectives.description import at_place, call_words, place_of, span_words
+from pytracer.analyze.collectives.description import at_place, call_evidence, span_words
 from pytracer.analyze.collectives.messages import (
     counted_there,
     never_sent_advice,
@@ -32,7 +32,7 @@ from pytracer.analyze.deaths.attribution import symptom_evidence, views_of, wait
 from pytracer.analyze.rules.account import account
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.view import JobView
-from pytracer.report.job import Evidence, VerdictClass
+from pytracer.report.job import VerdictClass
 
 _LISTED = 4
 
@@ -221,20 +221,7 @@ def _describe_sizes(job: JobView, item: Unequal) -> Description:
     return Description(
         f"Ranks disagree in the size of a message: {'; '.join(words)}.",
         [
-            *(
-                Evidence(
-                    "collective-call",
-                    f"rank {rank}: {call_words(call, None)}{at_place(call)}, {call.state}",
-                    ranks=[rank],
-                    group=call.group,
-                    op=call.op,
-                    sequence_nr=call.sequence_nr,
-                    state=call.state,
-                    nbytes=call.nbytes,
-                    python=place_of(call),
-                )
-                for rank, _, call in sides
-            ),
+            *(call_evidence(rank, call, None) for rank, _, call in sides),
             *symptom_evidence(job),
         ],
         "Make both sides agree on shape and dtype: compare the configurations that the sizes come from, or send the "

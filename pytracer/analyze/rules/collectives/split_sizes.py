@@ -18,7 +18,7 @@ import re
 from dataclasses import dataclass
 
 from pytracer._text import capital
-from pytracer.analyze.collectives.description import at_place, call_words, group_words, place_of
+from pytracer.analyze.collectives.description import at_place, call_evidence, group_words, place_of
 from pytracer.analyze.collectives.matching import UNFINISHED, GroupMatch
 from pytracer.analyze.collectives.rounds import calls_of_line
 from pytracer.analyze.deaths.attribution import abort_words, symptom_evidence
@@ -76,17 +76,7 @@ class SplitSizes:
             f"{group_words(found.match)}){at_place(call)}, where it had asked for {room}: the ranks' split sizes do "
             "not fit.",
             [
-                Evidence(
-                    "collective-call",
-                    f"rank {rank}: {call_words(call, found.match)}{at_place(call)}, {call.state}",
-                    ranks=[rank],
-                    group=call.group,
-                    op=call.op,
-                    sequence_nr=call.sequence_nr,
-                    state=call.state,
-                    nbytes=call.nbytes,
-                    python=place_of(call),
-                ),
+                call_evidence(rank, call, found.match),
                 Evidence(
                     "rank-state",
                     f"{capital(f'rank {rank}')} aborted, {abort_words(view)}, as the receiver of the larger message",
