@@ -11,6 +11,7 @@ from pytracer._text import capital, list_words
 from pytracer.analyze.collectives.description import at_place, place_of
 from pytracer.analyze.collectives.parting import loops_around, quoted, way_to
 from pytracer.analyze.collectives.rank_value_words import differing_advice
+from pytracer.analyze.collectives.rank_values import Compared, passed_argument
 from pytracer.analyze.collectives.rounds import leaver_words
 from pytracer.analyze.collectives.wait_graph import Wait
 from pytracer.analyze.deaths.attribution import views_of
@@ -145,7 +146,15 @@ def _differing_tag(job: JobView, wait: Wait) -> str | None:
     if len(views) < 2 or wait.other is None:
         return None
     sides = sorted(zip(views, (wait.call, wait.other), strict=True), key=lambda side: side[0].process.rank or 0)
-    tags = str(sides[0][1].tag or 0), str(sides[1][1].tag or 0)
+    (one, call), (other, answer) = sides
+    passed = [
+        passed_argument(compared, ("tag",), item.op)
+        for compared, item in ((Compared(one, call, other, answer), call), (Compared(other, answer, one, call), answer))
+    ]
+    texts = {ast.unparse(item[0]) if item is not None else None for item in passed}
+    if len(texts) > 1:
+        return None  # the lines compute it in different ways: no value of one is meant to be equal
+    tags = str(call.tag or 0), str(answer.tag or 0)
     return differing_advice((sides[0], sides[1]), ("tag",), tags)
 
 

@@ -20,6 +20,7 @@ def deciding_ifs(tree: ast.Module, line: int) -> list[tuple[ast.If, bool]]:
     """The `if` statements of its function that decide whether a line is reached, the closest first.
 
     Each with whether it stands around the line; the others leave before it: by return, `continue`, `break` or `raise`.
+    A `break` or `continue` of a loop that ends above the line leaves only that loop.
     """
     scope = scope_of(tree, line)
     found = []
@@ -27,9 +28,22 @@ def deciding_ifs(tree: ast.Module, line: int) -> list[tuple[ast.If, bool]]:
         if not isinstance(item, ast.If) or item.lineno >= line:
             continue
         around = line <= (item.end_lineno or 0)
-        if around or isinstance(item.body[-1], (ast.Return, ast.Continue, ast.Break, ast.Raise)):
+        last = item.body[-1]
+        leaves_loop = isinstance(last, (ast.Continue, ast.Break)) and _loop_ends(scope, item.lineno) >= line
+        if around or leaves_loop or isinstance(last, (ast.Return, ast.Raise)):
             found.append((item, around))
     return sorted(found, key=lambda pair: -pair[0].lineno)
+
+
+def _loop_ends(scope: Scope, line: int) -> int:
+    """The last line of the innermost loop around a line; 0 without one."""
+    loops = [
+        (item.lineno, item.body[-1].end_lineno or 0)
+        for item in own_nodes(scope)
+        if isinstance(item, (ast.For, ast.AsyncFor, ast.While))
+        and item.lineno < line <= (item.body[-1].end_lineno or 0)
+    ]
+    return max(loops, default=(0, 0))[1]
 
 
 def names_of_line(tree: ast.Module, line: int) -> list[str]:

@@ -123,9 +123,13 @@ def sparse_advice(view: ProcessView, source: SparseSource) -> str:
     indices = _told(view, source, source.indices[-1]) if source.indices else "its indices"
     size = f"the size {_told(view, source, source.size, quoted=False)}" if source.size is not None else "its size"
     made = f"`{source.name}`" if source.direct else f"what `{source.name}` comes from"
+    rows = ""
+    if len(source.indices) > 1:  # a compressed layout
+        first = shortened(source.indices[0], _SHORT)
+        rows = f" `{first}` must begin at 0, never decrease, and end at the number of values."
     return (
-        f"Compare max() of {indices} with {size} at {at}, where torch.{source.constructor}() makes {made} and does not "
-        "check them: check_invariants=True there raises an error that names the index."
+        f"Compare min() and max() of {indices} with {size} at {at}, where torch.{source.constructor}() makes {made} "
+        f"and does not check them.{rows} check_invariants=True there raises an error that says what is wrong."
     )
 
 

@@ -120,5 +120,7 @@ def test_advice_names_the_indices_and_the_size(
     found = sparse.sparse_source(view)
     assert found is not None
     says = sparse.sparse_advice(view, found)
-    assert says.startswith(f"Compare max() of `col` ({values}line 1: `col = hashes(words)`) with the size `(n, m)`")
+    assert says.startswith(
+        f"Compare min() and max() of `col` ({values}line 1: `col = hashes(words)`) with the size `(n, m)`"
+    )
     assert "at line 3, where torch.sparse_csr_tensor() makes `adj` and does not check them" in says
