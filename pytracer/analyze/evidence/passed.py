@@ -316,10 +316,16 @@ def computed_advice(view: ProcessView, number: int, inside: str) -> str:
         return shapes_advice(unequal, line)
     tensors = line_tensors(view)
     operator = find_operator(view)
-    if operator is not None and is_of_torch(operator) and tensors and not any(item.item.is_integer for item in tensors):
+    integers = [item for item in tensors if item.item.is_integer and (item.passed or item.item.dimensions)]
+    if operator is not None and is_of_torch(operator) and tensors and not integers:
         return (
             f"Check the shapes of the tensors that {line} passes against each other, and its numbers: no index tensor "
             f"is among them, so that the function computed {number} from sizes, which it does not check."
+        )
+    if not integers:
+        return (
+            f"Check the indices and sizes that {line} passes, which must lie inside {inside}: {number} came of them, "
+            "and the function uses it unchecked."
         )
     return (
         f"Check the index and size tensors that {line} passes: min() and max() must lie inside {inside}. The function "
