@@ -18,7 +18,7 @@ from pytracer.analyze.evidence.fault_function import own_function
 from pytracer.analyze.evidence.line_tensors import line_tensors
 from pytracer.analyze.evidence.narrow_indices import two_indices
 from pytracer.analyze.evidence.operator import find_operator, is_of_torch, shape_words
-from pytracer.analyze.evidence.program_syntax import names_of_line, scope_of, second_parameter, variable
+from pytracer.analyze.evidence.program_syntax import called_name, names_of_line, scope_of, second_parameter, variable
 from pytracer.analyze.evidence.sparse_source import sparse_operator_advice
 from pytracer.analyze.evidence.state_sizes import small_state
 from pytracer.analyze.evidence.variables import line_words, program_frames, variable_name
@@ -100,6 +100,20 @@ def _arguments(tree: ast.Module, line: int, function: str | None) -> list[ast.ex
     ]
     named = [node for node in calls if (getattr(node.func, "attr", None) or getattr(node.func, "id", "")) == function]
     return [item for node in named or calls for item in (*node.args, *(word.value for word in node.keywords))]
+
+
+def names_passed(view: ProcessView, tree: ast.Module, line: int) -> list[str] | None:
+    """The variables among the arguments of the native function; None where the line does not call it by its name."""
+    function = own_function(view)
+    name = function.name.rpartition("::")[2] if function is not None else None
+    named = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and node.lineno <= line <= (node.end_lineno or node.lineno)
+        if name is not None and called_name(node) == name
+    ]
+    given = [item for node in named for item in (*node.args, *(word.value for word in node.keywords))]
+    return list(dict.fromkeys(name for item in given for name in _names(item))) if named else None
 
 
 def _names(node: ast.AST) -> Iterator[str]:
