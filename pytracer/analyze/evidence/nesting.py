@@ -139,12 +139,11 @@ def _traced(view: ProcessView, frames: list[PythonFrame]) -> str:
 def _cannot_nest(view: ProcessView, frame: PythonFrame) -> set[str]:
     """Variables of the line that held a number, a tensor or an array."""
     crash, place = view.crash, (frame.file, frame.function, frame.line)
-    held = [*crash.numbers, *crash.holders, *crash.arrays] if crash is not None else []
-    return {
-        item.expression
-        for item in held
-        if item.frame is not None and (item.frame.file, item.frame.function, item.frame.line) == place
-    }
+    if crash is None:
+        return set()
+    numbers = [(item.expression, item.frame) for item in (*crash.numbers, *crash.arrays)]
+    held = [*numbers, *((item.expression, item.frame) for item in crash.holders)]
+    return {name for name, at in held if at is not None and (at.file, at.function, at.line) == place}
 
 
 def _passed(view: ProcessView, frames: list[PythonFrame]) -> str:
