@@ -141,9 +141,10 @@ def _cannot_nest(view: ProcessView, frame: PythonFrame) -> set[str]:
     crash, place = view.crash, (frame.file, frame.function, frame.line)
     if crash is None:
         return set()
-    numbers = [(item.expression, item.frame) for item in (*crash.numbers, *crash.arrays)]
-    held = [*numbers, *((item.expression, item.frame) for item in crash.holders)]
-    return {name for name, at in held if at is not None and (at.file, at.function, at.line) == place}
+    held = [(item.expression, item.frame) for item in crash.numbers]
+    held += [(item.expression, item.frame) for item in crash.arrays]
+    held += [(item.expression, item.frame) for item in crash.holders if item.frame is not None]
+    return {name for name, at in held if (at.file, at.function, at.line) == place}
 
 
 def _passed(view: ProcessView, frames: list[PythonFrame]) -> str:
