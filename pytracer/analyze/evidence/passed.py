@@ -19,6 +19,7 @@ from pytracer.analyze.evidence.line_tensors import line_tensors
 from pytracer.analyze.evidence.narrow_indices import two_indices
 from pytracer.analyze.evidence.operator import find_operator, is_of_torch, shape_words
 from pytracer.analyze.evidence.program_syntax import called_name, names_of_line, scope_of, second_parameter, variable
+from pytracer.analyze.evidence.segments import unfit_segments
 from pytracer.analyze.evidence.sparse_source import sparse_operator_advice
 from pytracer.analyze.evidence.state_sizes import small_state
 from pytracer.analyze.evidence.variables import line_words, program_frames, variable_name
@@ -303,6 +304,9 @@ def unfit_clause(view: ProcessView) -> str:
 
     Of a fused optimizer, the state or gradient that is smaller than its parameter.
     """
+    segments = unfit_segments(view)
+    if segments is not None:
+        return f": {segments.summary}"
     state = small_state(view)
     if state is not None:
         return f": {state}"
@@ -324,6 +328,9 @@ def computed_advice(view: ProcessView, number: int, inside: str) -> str:
     if halves is not None:
         return halves.advice
     line, unequal, sparse = line_words(view), unequal_tensors(view), sparse_operator_advice(view)
+    segments = unfit_segments(view)
+    if segments is not None:
+        return segments.advice(view)
     if sparse is not None:
         return sparse
     if unequal is not None:
@@ -350,7 +357,9 @@ def computed_advice(view: ProcessView, number: int, inside: str) -> str:
 def length_advice(view: ProcessView, general: str, of: str = "", *, data: str = "the data") -> str:
     """`general`, or what is known of the numbers that the line passes. `of`: `` for `pixels` ``."""
     found, unequal, sample = passed(view), unequal_tensors(view), _sample(view)
-    sparse = sparse_operator_advice(view)
+    sparse, segments = sparse_operator_advice(view), unfit_segments(view)
+    if segments is not None:
+        return segments.advice(view)
     if sparse is not None:
         return sparse
     if found is None:

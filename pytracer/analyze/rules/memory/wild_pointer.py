@@ -85,6 +85,7 @@ from pytracer.analyze.evidence.phrases import (
 )
 from pytracer.analyze.evidence.pointer_content import numbers_in_pointer
 from pytracer.analyze.evidence.runs import ran_on
+from pytracer.analyze.evidence.segments import unfit_segments
 from pytracer.analyze.evidence.sparse_source import sparse_operator_advice
 from pytracer.analyze.evidence.state_sizes import small_state
 from pytracer.analyze.evidence.suspect_argument import suspect_argument
@@ -372,7 +373,9 @@ def _advice(view: ProcessView, found: _Wild) -> str:
         )
     if far is not None:
         return _far_advice(view, far)
-    sparse = sparse_operator_advice(view)
+    sparse, segments = sparse_operator_advice(view), unfit_segments(view)
+    if segments is not None:
+        return segments.advice(view)
     if sparse is not None:
         return sparse
     if _is_block_size(view):

@@ -338,3 +338,38 @@ def test_number_beyond_every_tensor_is_never_certainly_an_index(
     assert "channels" not in summary(report)
     assert f"{HUGE}, which led there, is no index of any tensor here" in summary(report)
     assert "index and size tensors" not in advice(report)
+
+
+SEGMENTS = [
+    (s.TORCH_CPU, "at::native::(anonymous namespace)::_segment_reduce_cpu_lengths_backward_kernel(at::Tensor const&)"),
+    (s.TORCH_CPU, "at::_ops::_segment_reduce_backward::call(at::Tensor const&, at::Tensor const&)"),
+    PYTHON,
+]
+OF_OFFSETS = [(image, name.replace("lengths", "offsets")) for image, name in SEGMENTS]
+
+
+@needs_capstone
+@pytest.mark.parametrize(
+    ("lowest", "highest", "stack", "sums"),
+    [
+        (4, 10, SEGMENTS, True),
+        (0, 10, SEGMENTS, False),  # 0, 0 and 10 fit
+        (3, 5, SEGMENTS, True),
+        (3, 4, SEGMENTS, False),  # as many
+        (-1, 13, SEGMENTS, False),
+        (4, 10, OF_OFFSETS, False),
+        (4, 10, [SEGMENTS[0], *GATHER[1:]], False),
+    ],
+    ids=["too long", "may fit", "one too long", "fits", "negative", "offsets", "another operator"],
+)
+@pytest.mark.parametrize("addr", [WILD, TABLE + 400])
+def test_lengths_that_sum_to_more_than_the_rows(
+    lowest: int, highest: int, stack: list[tuple[str, str]], sums: bool, addr: int, run: Path
+) -> None:
+    """By their extremes alone."""
+    report = crashed(run, tensor(TABLE, 10, 4), index(lowest, highest), stack_of=stack, addr=addr, mappings=[PROGRAM])
+    least = 2 * lowest + highest
+    assert (
+        f"`rows` [3] ({lowest}..{highest}) sums to {least} or more, and the data has 10 rows" in summary(report)
+    ) == sums
+    assert advice(report).startswith("Check the lengths before line 41 passes them: `rows` [3]") == sums
