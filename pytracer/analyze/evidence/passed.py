@@ -19,9 +19,9 @@ from pytracer.analyze.evidence.line_tensors import line_tensors
 from pytracer.analyze.evidence.narrow_indices import two_indices
 from pytracer.analyze.evidence.operator import find_operator, is_of_torch, shape_words
 from pytracer.analyze.evidence.program_syntax import called_name, names_of_line, scope_of, second_parameter, variable
-from pytracer.analyze.evidence.segments import unfit_segments
 from pytracer.analyze.evidence.sparse_source import sparse_operator_advice
 from pytracer.analyze.evidence.state_sizes import small_state
+from pytracer.analyze.evidence.unfit_operands import unfit_operands
 from pytracer.analyze.evidence.variables import line_words, program_frames, variable_name
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -304,9 +304,9 @@ def unfit_clause(view: ProcessView) -> str:
 
     Of a fused optimizer, the state or gradient that is smaller than its parameter.
     """
-    segments = unfit_segments(view)
-    if segments is not None:
-        return f": {segments.summary}"
+    operands = unfit_operands(view)
+    if operands is not None:
+        return f": {operands.summary}"
     state = small_state(view)
     if state is not None:
         return f": {state}"
@@ -328,9 +328,9 @@ def computed_advice(view: ProcessView, number: int, inside: str) -> str:
     if halves is not None:
         return halves.advice
     line, unequal, sparse = line_words(view), unequal_tensors(view), sparse_operator_advice(view)
-    segments = unfit_segments(view)
-    if segments is not None:
-        return segments.advice(view)
+    operands = unfit_operands(view)
+    if operands is not None:
+        return operands.advice(view)
     if sparse is not None:
         return sparse
     if unequal is not None:
@@ -357,9 +357,9 @@ def computed_advice(view: ProcessView, number: int, inside: str) -> str:
 def length_advice(view: ProcessView, general: str, of: str = "", *, data: str = "the data") -> str:
     """`general`, or what is known of the numbers that the line passes. `of`: `` for `pixels` ``."""
     found, unequal, sample = passed(view), unequal_tensors(view), _sample(view)
-    sparse, segments = sparse_operator_advice(view), unfit_segments(view)
-    if segments is not None:
-        return segments.advice(view)
+    sparse, operands = sparse_operator_advice(view), unfit_operands(view)
+    if operands is not None:
+        return operands.advice(view)
     if sparse is not None:
         return sparse
     if found is None:

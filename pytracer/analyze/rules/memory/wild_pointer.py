@@ -85,11 +85,11 @@ from pytracer.analyze.evidence.phrases import (
 )
 from pytracer.analyze.evidence.pointer_content import numbers_in_pointer
 from pytracer.analyze.evidence.runs import ran_on
-from pytracer.analyze.evidence.segments import unfit_segments
 from pytracer.analyze.evidence.sparse_source import sparse_operator_advice
 from pytracer.analyze.evidence.state_sizes import small_state
 from pytracer.analyze.evidence.suspect_argument import suspect_argument
 from pytracer.analyze.evidence.truncated_address import TruncatedAddress, truncated_address
+from pytracer.analyze.evidence.unfit_operands import unfit_operands
 from pytracer.analyze.evidence.unmapping import unmapping_of
 from pytracer.analyze.evidence.unread_index import UnreadIndex, unread_index
 from pytracer.analyze.evidence.variables import line_words, variable_of
@@ -373,9 +373,9 @@ def _advice(view: ProcessView, found: _Wild) -> str:
         )
     if far is not None:
         return _far_advice(view, far)
-    sparse, segments = sparse_operator_advice(view), unfit_segments(view)
-    if segments is not None:
-        return segments.advice(view)
+    sparse, operands = sparse_operator_advice(view), unfit_operands(view)
+    if operands is not None:
+        return operands.advice(view)
     if sparse is not None:
         return sparse
     if _is_block_size(view):

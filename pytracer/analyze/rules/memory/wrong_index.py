@@ -33,7 +33,6 @@ from dataclasses import dataclass
 from pytracer._text import count_words, hex_addr, size_words
 from pytracer.analyze.address_space.address_info import Formation
 from pytracer.analyze.evidence.behind_storage import overwritten
-from pytracer.analyze.evidence.channels import unfit_channels
 from pytracer.analyze.evidence.in_backward import backward, saved_advice
 from pytracer.analyze.evidence.index_origins import index_advice
 from pytracer.analyze.evidence.jumps import wild_jump
@@ -63,6 +62,7 @@ from pytracer.analyze.evidence.reached_row import ReachedRow, is_close, reached_
 from pytracer.analyze.evidence.row_words import row_advice, row_evidence, row_headline, shaped_name
 from pytracer.analyze.evidence.sparse_source import sparse_advice, sparse_source
 from pytracer.analyze.evidence.state_sizes import small_state
+from pytracer.analyze.evidence.unfit_operands import unfit_operands
 from pytracer.analyze.evidence.variables import line_words, variable_of
 from pytracer.analyze.evidence.where_made import made_briefly, made_words
 from pytracer.analyze.naming import introduction
@@ -114,7 +114,7 @@ class WrongIndex(StorageFaultRule[_Index]):
             return None
         confidence = _confidence(cause)
         if isinstance(cause, Formation) and confidence == "certain" and _is_no_index(view, cause):
-            confidence = "likely" if unfit_channels(view) is not None else "possible"
+            confidence = "likely" if unfit_operands(view) is not None else "possible"
         return Judgement("out-of-bounds", confidence, (view,), _Index(cause, operator, formation))
 
     def describe(self, job: JobView, judgement: Judgement[_Index]) -> Description:
@@ -126,7 +126,7 @@ class WrongIndex(StorageFaultRule[_Index]):
             return _describe_row(judgement.views, found)
         way, state = reached_row(view), small_state(view)
         behind = overwritten(view) if abs(found.index) >= _NO_INDEX else None
-        unfit = unfit_channels(view) if found.index_storage is None and behind is None else None
+        unfit = unfit_operands(view) if found.index_storage is None and behind is None else None
         leads = unfit.summary if unfit is not None else state or (row_headline(view, way) if way is not None else None)
         of = f" of {_tensor(view, found.index_storage.base)}" if found.index_storage is not None else ""
         storage = view.storage
