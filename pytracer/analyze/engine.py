@@ -26,6 +26,7 @@ from pytracer.analyze.evidence.beyond_storage import beyond_advice, beyond_stora
 from pytracer.analyze.evidence.gpu_core import gpu_core_report
 from pytracer.analyze.evidence.known_crashes import known_crash
 from pytracer.analyze.evidence.native_line import with_native_line
+from pytracer.analyze.evidence.sort_order import sort_order
 from pytracer.analyze.evidence.state_sizes import state_advice, state_size
 from pytracer.analyze.evidence.two_threads import at_once
 from pytracer.analyze.headline import with_line
@@ -43,6 +44,7 @@ CLOSELY = 16  # suspects of a large job that are read in full
 ORDER_RULE = "first-death"
 # Whose advice is about what a line passes to native code, where it begins so.
 _OF_ARGUMENTS = ("wild-pointer", "null-dereference", "arithmetic", "out-of-bounds", "runaway-access", "wrong-index")
+_BY_POINTERS = ("wild-pointer", "null-dereference", "out-of-bounds", "runaway-access")
 _ABOUT_ARGUMENTS = ("Check ", "Compare ")
 
 
@@ -275,9 +277,18 @@ def _finding(job: JobView, item: Conclusion) -> r.Finding:
         if others is not None:
             summary = f"{words.summary.removesuffix('.')}; {others.summary}."
             words = replace(words, summary=summary, advice=others.advice)
+        words = _of_a_sort(rule.id, judgement.views[0], words)
         if rule.id in _OF_ARGUMENTS and words.advice.startswith(_ABOUT_ARGUMENTS):
             words = replace(words, advice=with_native_line(judgement.views[0], words.advice))
     return finding(rule.id, judgement, words)
+
+
+def _of_a_sort(rule: str, view: ProcessView, words: Description) -> Description:
+    """With what makes std::sort() run past its range, where the fault is there."""
+    order = sort_order(view) if rule in _BY_POINTERS and not words.explained else None
+    if order is None:
+        return words
+    return replace(words, summary=f"{words.summary.removesuffix('.')}: {order.summary}.", advice=order.advice)
 
 
 def _of_larger_tensor(rule: str, view: ProcessView, words: Description) -> Description:

@@ -34,7 +34,7 @@ _LIBC_COPY = re.compile(
     r"^__(?P<name>(?:mem|str|stp|wcs|wmem|raw)[a-z]+)_(?:avx|sse|ssse|evex|erms|generic|sve|asimd)\w*$"
 )
 _SCRIPT_OPERATOR, _INTERPRETER = "torch::jit::(anonymous", "torch::jit::InterpreterState"
-_HEADERS = re.compile(r"^/usr/include/|^/usr/lib/gcc/|/torch/include/")
+HEADERS = re.compile(r"^/usr/include/|^/usr/lib/gcc/|/torch/include/")
 # What torch.compile makes: its folder, files named by hashes (torch 2.13, _inductor/codecache.py), functions.
 _GENERATED = re.compile(r"/torchinductor_[^/]+/|(?:^|/)c[a-z2-7]{51}\.[\w.]+$")
 _GENERATED_NAME = re.compile(r"^(?:cpp|triton_[a-z]{3})_fused_(?P<operators>\w+?)_\d+\b")
@@ -156,5 +156,5 @@ def _own_lines(frame: NativeFrame) -> Iterator[SourceLine]:
     """Inlined functions first; those of headers are helpers."""
     for line in frame.lines or ():
         helper = _HELPERS.match(function_words(line.function or "")) is not None
-        if line.file and not helper and _HEADERS.search(line.file) is None:
+        if line.file and not helper and HEADERS.search(line.file) is None:
             yield line

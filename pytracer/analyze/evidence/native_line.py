@@ -15,6 +15,7 @@ from pytracer.analyze.address_space.referrers import STATE_REGISTERS
 from pytracer.analyze.evidence.in_backward import backward
 from pytracer.analyze.evidence.name_origins import NameOrigin, follow
 from pytracer.analyze.evidence.operator import find_operator, shape_words
+from pytracer.analyze.evidence.passed import names_passed
 from pytracer.analyze.evidence.passed_memory import memory_advice
 from pytracer.analyze.evidence.program_syntax import called_name, names_of_line, variable
 from pytracer.analyze.evidence.variables import program_frames
@@ -144,6 +145,8 @@ def _passed(view: ProcessView, frames: list[PythonFrame], advice: str) -> str | 
     names = names_of_line(tree, frame.line)
     if any(f"`{name}`" in advice for name in names):
         return None  # the culprit is named
+    given = names_passed(view, tree, frame.line)
+    names = names if given is None else [name for name in names if name in given]
     shown = _only_shown(tree, frame.line)
     for name in sorted(names, key=lambda name: name in shapes):  # tensors are checked more
         found = follow(snapshot, frames, name, None) if name not in shown else None

@@ -57,6 +57,16 @@ def local_arrays(frame: NativeFrame) -> list[LocalArray]:
     ]
 
 
+def lines_from(frame: NativeFrame, line: SourceLine, most: int) -> list[tuple[int, str]]:
+    """The lines of a function with their numbers, from the one at `line` or its beginning on; empty if not known."""
+    lines = _lines(frame, line)
+    if lines is None or line.line is None:
+        return []
+    begin = _beginning(lines, line.line) if line.line < len(lines) else line.line - 1
+    end = next((at for at in range(begin + 1, len(lines)) if lines[at].startswith("}")), len(lines))
+    return [(at + 1, lines[at]) for at in range(begin, min(end, begin + most))]
+
+
 def _lines(frame: NativeFrame, line: SourceLine | None) -> list[str] | None:
     """The file; None where it is not here, or is newer than the library, so that the lines may be others."""
     if line is None or not line.file or line.line is None or not line.file.startswith("/") or not frame.image:

@@ -50,11 +50,17 @@ _DEALLOC = Nesting(
     "object that is freed because the last one held it",
     "Cut the chain (history, parents, linked nodes), such as by a loop that drops the links, or keep them in a list",
 )
+_GRAPH = Nesting(
+    "TorchScript's interpreter",
+    "operator of a chain in the graph",
+    "Keep the loop as one (torch.jit.script), or run the graph of one round in a Python loop",
+)
 # By the innermost of the functions that repeat, else by any of them.
 _FUNCTIONS = (
     (r"(map|filter|zip|chain|islice|starmap|enum|takewhile|dropwhile)_next\b", _ITERATORS),
     (r"subtype_dealloc|_Py_Dealloc", _DEALLOC),
     (r"torch::jit::Parser", Nesting("TorchScript's parser", _SOURCE, _STATEMENTS)),
+    (r"torch::jit::interpreter::", _GRAPH),
     (r"torch::jit::(?:to_ir|.*::emit[A-Z])", Nesting("TorchScript's compiler", _SOURCE, _STATEMENTS)),
     (r"torch::jit::(?:Unp|P)ickler::", Nesting("torch's pickler", _CONTAINER, _FLAT)),
     (r"(list|dict|tuple|set)_repr", Nesting("repr()", _CONTAINER, _FLAT)),
@@ -104,6 +110,8 @@ def nesting_advice(view: ProcessView, found: Nesting) -> str:
     frames = program_frames(view)
     wraps = wrapping_line(view, frames)
     first = f"{found.who} calls itself for each {found.level}"
+    if found == _GRAPH:
+        return f"{first}{_traced(view, frames)}. {found.change}; `ulimit -s` helps only a little."
     if wraps is not None:
         where, text = wraps
         return (
@@ -113,13 +121,40 @@ def nesting_advice(view: ProcessView, found: Nesting) -> str:
     return f"{first}, and there are too many{_passed(view, frames)}. {found.change}; `ulimit -s` helps only a little."
 
 
+def _traced(view: ProcessView, frames: list[PythonFrame]) -> str:
+    """`. torch.jit.trace (line 31) unrolls Python loops` where the program traces."""
+    found = {
+        (file, node.lineno)
+        for file, tree in program_files(view, frames).items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("jit.trace", "jit.trace_module"))
+    }
+    if len(found) != 1:
+        return ""
+    file, line = found.pop()
+    where = f"line {line}" if frames and frames[0].file == file else f"{short_file(file)}:{line}"
+    return f". torch.jit.trace ({where}) unrolls Python loops"
+
+
+def _cannot_nest(view: ProcessView, frame: PythonFrame) -> set[str]:
+    """Variables of the line that held a number, a tensor or an array."""
+    crash, place = view.crash, (frame.file, frame.function, frame.line)
+    if crash is None:
+        return set()
+    held = [(item.expression, item.frame) for item in crash.numbers]
+    held += [(item.expression, item.frame) for item in crash.arrays]
+    held += [(item.expression, item.frame) for item in crash.holders if item.frame is not None]
+    return {name for name, at in held if (at.file, at.function, at.line) == place}
+
+
 def _passed(view: ProcessView, frames: list[PythonFrame]) -> str:
     """`` in `best`, which line 24 passes (line 22: `best = search(net, steps)`) ``."""
     frame = frames[0] if frames else None
     tree = syntax_tree(view.process.snapshot, frame)
     if tree is None or frame is None or frame.line is None:
         return ""
-    known = [follow(view.process.snapshot, frames, name, None) for name in names_of_line(tree, frame.line)]
+    names = set(names_of_line(tree, frame.line)) - _cannot_nest(view, frame)
+    known = [follow(view.process.snapshot, frames, name, None) for name in sorted(names)]
     made = next(iter(found), None) if len(found := [item for item in known if item is not None]) == 1 else None
     if made is None:
         return f" in what line {frame.line} passes"

@@ -18,9 +18,10 @@ from pytracer.analyze.evidence.fault_function import own_function
 from pytracer.analyze.evidence.line_tensors import line_tensors
 from pytracer.analyze.evidence.narrow_indices import two_indices
 from pytracer.analyze.evidence.operator import find_operator, is_of_torch, shape_words
-from pytracer.analyze.evidence.program_syntax import names_of_line, scope_of, second_parameter, variable
+from pytracer.analyze.evidence.program_syntax import called_name, names_of_line, scope_of, second_parameter, variable
 from pytracer.analyze.evidence.sparse_source import sparse_operator_advice
 from pytracer.analyze.evidence.state_sizes import small_state
+from pytracer.analyze.evidence.unfit_operands import unfit_operands
 from pytracer.analyze.evidence.variables import line_words, program_frames, variable_name
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -100,6 +101,20 @@ def _arguments(tree: ast.Module, line: int, function: str | None) -> list[ast.ex
     ]
     named = [node for node in calls if (getattr(node.func, "attr", None) or getattr(node.func, "id", "")) == function]
     return [item for node in named or calls for item in (*node.args, *(word.value for word in node.keywords))]
+
+
+def names_passed(view: ProcessView, tree: ast.Module, line: int) -> list[str] | None:
+    """The variables among the arguments of the native function; None where the line does not call it by its name."""
+    function = own_function(view)
+    name = function.name.rpartition("::")[2] if function is not None else None
+    named = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and node.lineno <= line <= (node.end_lineno or node.lineno)
+        if name is not None and called_name(node) == name
+    ]
+    given = [item for node in named for item in (*node.args, *(word.value for word in node.keywords))]
+    return list(dict.fromkeys(name for item in given for name in _names(item))) if named else None
 
 
 def _names(node: ast.AST) -> Iterator[str]:
@@ -289,6 +304,9 @@ def unfit_clause(view: ProcessView) -> str:
 
     Of a fused optimizer, the state or gradient that is smaller than its parameter.
     """
+    operands = unfit_operands(view)
+    if operands is not None:
+        return f": {operands.summary}"
     state = small_state(view)
     if state is not None:
         return f": {state}"
@@ -310,16 +328,25 @@ def computed_advice(view: ProcessView, number: int, inside: str) -> str:
     if halves is not None:
         return halves.advice
     line, unequal, sparse = line_words(view), unequal_tensors(view), sparse_operator_advice(view)
+    operands = unfit_operands(view)
+    if operands is not None:
+        return operands.advice(view)
     if sparse is not None:
         return sparse
     if unequal is not None:
         return shapes_advice(unequal, line)
     tensors = line_tensors(view)
     operator = find_operator(view)
-    if operator is not None and is_of_torch(operator) and tensors and not any(item.item.is_integer for item in tensors):
+    integers = [item for item in tensors if item.item.is_integer and (item.passed or item.item.dimensions)]
+    if operator is not None and is_of_torch(operator) and tensors and not integers:
         return (
             f"Check the shapes of the tensors that {line} passes against each other, and its numbers: no index tensor "
             f"is among them, so that the function computed {number} from sizes, which it does not check."
+        )
+    if not integers:
+        return (
+            f"Check the indices and sizes that {line} passes, which must lie inside {inside}: {number} came of them, "
+            "and the function uses it unchecked."
         )
     return (
         f"Check the index and size tensors that {line} passes: min() and max() must lie inside {inside}. The function "
@@ -330,7 +357,9 @@ def computed_advice(view: ProcessView, number: int, inside: str) -> str:
 def length_advice(view: ProcessView, general: str, of: str = "", *, data: str = "the data") -> str:
     """`general`, or what is known of the numbers that the line passes. `of`: `` for `pixels` ``."""
     found, unequal, sample = passed(view), unequal_tensors(view), _sample(view)
-    sparse = sparse_operator_advice(view)
+    sparse, operands = sparse_operator_advice(view), unfit_operands(view)
+    if operands is not None:
+        return operands.advice(view)
     if sparse is not None:
         return sparse
     if found is None:

@@ -6,6 +6,7 @@ from pytracer._text import count_words
 from pytracer.analyze.evidence.compiled import compiled_call
 from pytracer.analyze.evidence.in_backward import backward, saved_advice
 from pytracer.analyze.evidence.index_origins import narrow_words
+from pytracer.analyze.evidence.kept_offsets import kept_offsets
 from pytracer.analyze.evidence.operator import OperatorTensor, find_operator, is_sparse, shape_words
 from pytracer.analyze.evidence.passed import shapes_advice
 from pytracer.analyze.evidence.reached_row import ReachedRow
@@ -21,6 +22,9 @@ def row_headline(view: ProcessView, way: ReachedRow) -> str | None:
     if way.index is not None:
         item, out_of = way.index, f"leads out of {shaped_name(way.data)}"
         source = sparse_source(view) if item.name is None else None
+        kept = kept_offsets(find_operator(view)) if source is not None and source.is_compressed else None
+        if kept is not None and source is not None:
+            return f"the compressed indices of `{source.name}` go {kept.words}"
         name = f"an index tensor of `{source.name}`" if source is not None else short_name(item)
         if way.seen:
             return f"index {way.row} of {name} {out_of}"

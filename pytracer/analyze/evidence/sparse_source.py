@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.backward_slice import Made, Slice, Spot
+from pytracer.analyze.evidence.kept_offsets import kept_offsets
 from pytracer.analyze.evidence.name_origins import follow
 from pytracer.analyze.evidence.operator import find_operator, is_of_torch
 from pytracer.analyze.evidence.program_syntax import called_name, names_of_line
@@ -48,6 +49,11 @@ class SparseSource:
     spot: Spot
     line: int
     direct: bool = True  # the variable is what the constructor returned, not what was converted from it
+
+    @property
+    def is_compressed(self) -> bool:
+        """Whether its first indices are pointers into the others."""
+        return len(self.indices) > 1 and _CONSTRUCTORS[self.constructor] > 1
 
 
 def sparse_source(view: ProcessView) -> SparseSource | None:
@@ -123,8 +129,15 @@ def sparse_advice(view: ProcessView, source: SparseSource) -> str:
     indices = _told(view, source, source.indices[-1]) if source.indices else "its indices"
     size = f"the size {_told(view, source, source.size, quoted=False)}" if source.size is not None else "its size"
     made = f"`{source.name}`" if source.direct else f"what `{source.name}` comes from"
+    kept = kept_offsets(find_operator(view)) if source.is_compressed else None
+    if kept is not None:
+        return (
+            f"Subtract the first value of {_told(view, source, source.indices[0])} at {at}, where torch."
+            f"{source.constructor}() makes {made}: they go {kept.words}, the number of its indices. "
+            "check_invariants=True there raises an error."
+        )
     rows = ""
-    if len(source.indices) > 1:  # a compressed layout
+    if source.is_compressed and len(source.indices) > 1:
         first = shortened(source.indices[0], _SHORT)
         rows = f" `{first}` must begin at 0, never decrease, and end at the number of values."
     return (

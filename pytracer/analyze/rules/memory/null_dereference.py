@@ -20,6 +20,7 @@ moved off null by the caller and is distinguished from garbage only by its align
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -37,7 +38,7 @@ from pytracer.analyze.evidence.operator import (
     tensor_words,
     without_memory,
 )
-from pytracer.analyze.evidence.passed import passed
+from pytracer.analyze.evidence.passed import names_passed, passed
 from pytracer.analyze.evidence.phrases import (
     collective_evidence,
     fault_evidence,
@@ -48,6 +49,7 @@ from pytracer.analyze.evidence.phrases import (
 from pytracer.analyze.evidence.variables import (
     line_words,
     plain_expression,
+    program_frames,
     python_frames,
     tensors_without_memory,
     without_memory_words,
@@ -57,6 +59,7 @@ from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.platform.instruction import signed
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.rules.fault import MemoryFaultRule
+from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.decode.types.snapshot import AlsoCrashed, Holder
 from pytracer.report.job import Evidence
@@ -100,6 +103,8 @@ class NullDereference(MemoryFaultRule[_Null]):
         empty = tuple(tensors_without_memory(view)) if with_tensors else ()
         if not with_tensors and runs_compiled(view):  # its kernels read what has elements alone
             empty = tuple(item for item in tensors_without_memory(view) if item.elements)
+        if not with_tensors and not empty:
+            empty = _empty_arguments(view)
         arguments = tuple(without_memory(operator)) if not empty else ()
         by_ctypes = calls_python_by_ctypes(view)
         found = _Null(empty, arguments, operator, null_sibling(view), by_ctypes or without_gil(view), by_ctypes)
@@ -154,6 +159,31 @@ class NullDereference(MemoryFaultRule[_Null]):
     def otherwise(self, faults: Sequence[ProcessView]) -> NoFinding:
         """See MemoryFaultRule."""
         return not_found("no address was null or a small offset from a null register")
+
+
+def _empty_arguments(view: ProcessView) -> tuple[Holder, ...]:
+    """Tensors of 0 elements that the line passes to a function of the program's own: their data_ptr() is null."""
+    frame = next(iter(program_frames(view)), None)
+    tree = syntax_tree(view.process.snapshot, frame)
+    if tree is None or frame is None or frame.line is None or _passes_none(tree, frame.line):
+        return ()
+    names = names_passed(view, tree, frame.line)
+    items = [item for item in tensors_without_memory(view) if not item.elements and item.frame is not None]
+    at = (frame.file, frame.function, frame.line)
+    found = {
+        item.expression: item
+        for item in items
+        if item.expression in (names or ())
+        and item.frame is not None
+        and (item.frame.file, item.frame.function, item.frame.line) == at
+    }
+    return tuple(found.values())
+
+
+def _passes_none(tree: ast.Module, line: int) -> bool:
+    """Whether the line has another null pointer to pass."""
+    nodes = (node for node in ast.walk(tree) if isinstance(node, ast.Constant) and node.lineno == line)
+    return any(node.value is None for node in nodes)
 
 
 def _by_torch_ops(view: ProcessView) -> bool:

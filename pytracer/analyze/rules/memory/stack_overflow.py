@@ -17,6 +17,7 @@ and the outermost frames are kept, so that a cycle of more than 24 functions is 
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -24,11 +25,12 @@ from pytracer._text import count_words, hex_addr, list_words, size_words
 from pytracer.analyze.address_space.stack_bounds import GUARD_BYTES, is_proven, ran_over, stack_bounds
 from pytracer.analyze.evidence.native_stack import frame_words, image_name, own_frames
 from pytracer.analyze.evidence.nesting import Nesting, nesting_advice, of_native, of_python
-from pytracer.analyze.evidence.own_libraries import is_own_path
+from pytracer.analyze.evidence.own_libraries import is_own_path, program_files
 from pytracer.analyze.evidence.phrases import fault_evidence, in_function, python_evidence
+from pytracer.analyze.evidence.program_syntax import called_name
 from pytracer.analyze.evidence.recursion import Cycle, find_cycle
-from pytracer.analyze.evidence.variables import line_words
-from pytracer.analyze.naming import introduction, place_words
+from pytracer.analyze.evidence.variables import line_words, program_frames
+from pytracer.analyze.naming import introduction, place_words, short_file
 from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.rules.fault import MemoryFaultRule
@@ -143,11 +145,20 @@ def _how(view: ProcessView, cycle: StackCycle | None, python: Cycle[PythonFrame]
     if _depth(view) >= DEEP_FRAMES:
         return f", {depth} deep"
     size, beyond = _stack_bytes(view), _beyond_bytes(view)
+    only = f", only {depth} deep" if _is_whole(view) else ""
     if beyond > GUARD_BYTES:
-        return f", only {depth} deep: a frame reaches {size_words(beyond)} below it"
+        return f"{only}: a frame reaches {size_words(beyond)} below it"
     if size is not None and size < SMALL_STACK_BYTES:
-        return f", only {depth} deep: the stack of {size_words(size)} is small"
-    return f", only {depth} deep: a frame is very large"
+        return f"{only}: the stack of {size_words(size)} is small"
+    return f"{only}: a frame is very large" if only else ""
+
+
+def _is_whole(view: ProcessView) -> bool:
+    """Whether the frames were followed to the Python code that called them: MKL and OpenBLAS have no unwind tables."""
+    frames = view.crash.native_stack if view.crash else []
+    if any(frame.found == "scanned" for frame in frames):
+        return False
+    return not view.python_stack or any("python" in image_name(frame.image) for frame in frames)
 
 
 def _stack_bytes(view: ProcessView) -> int | None:
@@ -213,6 +224,27 @@ def _nested(cycle: StackCycle | None, python: Cycle[PythonFrame] | None) -> Nest
     return of_native(cycle.frames) if cycle is not None and cycle.frames else None
 
 
+def _small_stack_advice(view: ProcessView) -> str | None:
+    """Where a thread's stack was made small, and a library's code needs more; with the only line that asks for it."""
+    size, frames = _stack_bytes(view), own_frames(view)
+    kind = view.thread.kind if view.thread else None
+    if size is None or size >= SMALL_STACK_BYTES or kind != "python" or is_own_path(frames[0].image):
+        return None
+    more = f"{frame_words(frames[0])} and what called it need more than {size_words(size)}"
+    lines = {
+        (file, node.lineno)
+        for file, tree in program_files(view, program_frames(view)).items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and called_name(node) == "stack_size" and node.args
+    }
+    if len(lines) != 1:
+        return f"Give the thread a stack of several MiB (threading.stack_size() before it is started): {more}."
+    file, line = lines.pop()
+    frame = next(iter(program_frames(view)), None)
+    at = f"line {line}" if frame is not None and frame.file == file else f"{short_file(file)}:{line}"
+    return f"Ask threading.stack_size() for several MiB at {at}, or leave the default: {more}."
+
+
 def _advice(view: ProcessView, cycle: StackCycle | None, python: Cycle[PythonFrame] | None) -> str:
     nested = _nested(cycle, python)
     if nested is not None:
@@ -239,7 +271,14 @@ def _advice(view: ProcessView, cycle: StackCycle | None, python: Cycle[PythonFra
     elif _depth(view) >= DEEP_FRAMES or not own_frames(view):
         first = "Look for very deep recursion in the recorded stacks."
     else:
-        first = "Look for large local arrays or alloca() in the innermost native function."
+        small = _small_stack_advice(view)
+        if small is not None:
+            return small
+        first = (
+            "Look for large local arrays or alloca() in the innermost native function."
+            if _is_whole(view)
+            else "Look for large local arrays in the innermost native function, or for deep recursion on the way to it."
+        )
     kind = view.thread.kind if view.thread else None
     default = "If the depth is meant, whoever creates the thread must give it a larger stack."
     return f"{first} {_MORE.get(kind or '', default)}"

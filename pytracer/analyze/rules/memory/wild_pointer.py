@@ -17,6 +17,9 @@ of the other. Where a variable's tensor has a storage that ends before the addre
 Where the handler found the heap behind a live tensor overwritten, the pointer was most likely overwritten with it: the
 class is heap-corruption, and the tensor is named.
 
+Where the address lies as far before a buffer of more than 2**31 elements or bytes as an index in a C int leads that
+passed 2**31, the class is out-of-bounds: *likely* if numbers that the line passes give such a product.
+
 A register that held the lower 32 bits of a live storage's address shows that the address was passed as an int. A small
 number that a function called by ctypes used as a pointer shows that its declaration in Python does not fit.
 
@@ -51,6 +54,7 @@ from pytracer.analyze.evidence.fault_function import own_function
 from pytracer.analyze.evidence.heap import heap_damage
 from pytracer.analyze.evidence.heap_suspects import suspect_words
 from pytracer.analyze.evidence.in_backward import backward, changed_advice, saved_advice
+from pytracer.analyze.evidence.int_overflow import IntOverflow, int_overflow
 from pytracer.analyze.evidence.jumps import Jump, wild_jump
 from pytracer.analyze.evidence.known_crashes import KnownCrash, known_crash
 from pytracer.analyze.evidence.native_stack import below_function
@@ -85,6 +89,7 @@ from pytracer.analyze.evidence.sparse_source import sparse_operator_advice
 from pytracer.analyze.evidence.state_sizes import small_state
 from pytracer.analyze.evidence.suspect_argument import suspect_argument
 from pytracer.analyze.evidence.truncated_address import TruncatedAddress, truncated_address
+from pytracer.analyze.evidence.unfit_operands import unfit_operands
 from pytracer.analyze.evidence.unmapping import unmapping_of
 from pytracer.analyze.evidence.unread_index import UnreadIndex, unread_index
 from pytracer.analyze.evidence.variables import line_words, variable_of
@@ -131,6 +136,7 @@ class _Wild:
     beyond: BeyondStorage | None = None
     handle: CutHandle | None = None
     closed: ClosedHandle | None = None
+    wrapped: IntOverflow | None = None
 
     @property
     def is_index(self) -> bool:
@@ -138,7 +144,7 @@ class _Wild:
         sure = self.known is not None and self.known.confidence == "certain"
         if self.handle is not None or self.closed is not None:
             return False
-        return not sure and any((self.far, self.unread, self.small, self.beyond))
+        return not sure and any((self.far, self.unread, self.small, self.beyond, self.wrapped))
 
 
 class WildPointer(MemoryFaultRule[_Wild]):
@@ -161,6 +167,8 @@ class WildPointer(MemoryFaultRule[_Wild]):
             unread = unread_index(view) if indexed else None
             small = small_argument(view) if indexed and unread is None else None
             known_sum = far is not None or cut is not None or beyond is not None
+            wrapped = int_overflow(view) if not known_sum and unread is None and small is None else None
+            known_sum = known_sum or wrapped is not None
             handle = cut_handle(view) if not known_sum else None
             closed = closed_handle(view) if not known_sum and handle is None else None
             behind = overwritten(view) if not known_sum and handle is None and closed is None else None
@@ -175,6 +183,7 @@ class WildPointer(MemoryFaultRule[_Wild]):
                     beyond=beyond,
                     handle=handle,
                     closed=closed,
+                    wrapped=wrapped,
                 )
                 if behind is None
                 else _Wild(jump, known, None, None, behind=behind)
@@ -204,6 +213,7 @@ class WildPointer(MemoryFaultRule[_Wild]):
             f"{introduction(judgement.views)} {_jump_words(jump) if jump else access}"
             f"{_where(view, jump)}{_far_words(view, judgement.found.far)}{_cut_words(view, cut)}"
             f"{_handle_words(handle)}{_closed_words(judgement.found.closed)}"
+            f"{f': {judgement.found.wrapped.summary}' if judgement.found.wrapped is not None else ''}"
             f"{_unread_words(judgement.found.unread)}{_small_words(judgement.found.small)}"
             f"{f': {judgement.found.beyond.summary}' if judgement.found.beyond is not None else ''}"
             f"{f': {behind.summary}' if behind is not None else unfit or _number_words(view, explained)}.",
@@ -344,6 +354,8 @@ def _advice(view: ProcessView, found: _Wild) -> str:
         )
     if found.beyond is not None:
         return beyond_advice(view, found.beyond)
+    if found.wrapped is not None:
+        return found.wrapped.advice
     if found.handle is not None:
         return found.handle.advice(line_words(view))
     if found.closed is not None:
@@ -361,7 +373,9 @@ def _advice(view: ProcessView, found: _Wild) -> str:
         )
     if far is not None:
         return _far_advice(view, far)
-    sparse = sparse_operator_advice(view)
+    sparse, operands = sparse_operator_advice(view), unfit_operands(view)
+    if operands is not None:
+        return operands.advice(view)
     if sparse is not None:
         return sparse
     if _is_block_size(view):
@@ -466,6 +480,8 @@ def _confidence(view: ProcessView, found: _Wild) -> Confidence:
         return "certain" if jump.mapping is not None or jump.refused else "likely"
     if found.far is not None or found.cut is not None or found.beyond is not None or found.handle is not None:
         return "likely"
+    if found.wrapped is not None:
+        return "likely" if found.wrapped.product is not None and not _was_large_block(view) else "possible"
     if _may_be_indexed(view) or _was_large_block(view):
         return "possible"
     if view.place is not None and view.place.kind == "non-canonical":

@@ -20,7 +20,9 @@ they are elements of a tensor or lead farther than 4 GiB from the first byte of 
 on inside its storage only with offsets above 4 GiB; where two storages fit, neither is named. Pointers are no indices.
 The tensors of an operator are those that its stack refers to, and a word of a stack may be stale: a value out of range
 alone is likely, never certain. Where only the values of an index tensor reach the address, it is *likely* if few
-addresses would fit (the first byte of a row of 64 bytes or more, or an index with no value inside), else *possible*.
+addresses would fit (the first byte of a row of 64 bytes or more, or an index with no value inside), else *possible*. A
+number that is 1024 times the bytes of the largest tensor, and in none, is no index, but what a size or a stride was
+overwritten with: *possible*; *likely* where the tensors of a batch norm do not fit its input's channels, which is why.
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ from pytracer.analyze.evidence.in_backward import backward, saved_advice
 from pytracer.analyze.evidence.index_origins import index_advice
 from pytracer.analyze.evidence.jumps import wild_jump
 from pytracer.analyze.evidence.name_origins import passed_words
+from pytracer.analyze.evidence.narrow_indices import two_indices
 from pytracer.analyze.evidence.operator import (
     Operator,
     OperatorTensor,
@@ -59,6 +62,7 @@ from pytracer.analyze.evidence.reached_row import ReachedRow, is_close, reached_
 from pytracer.analyze.evidence.row_words import row_advice, row_evidence, row_headline, shaped_name
 from pytracer.analyze.evidence.sparse_source import sparse_advice, sparse_source
 from pytracer.analyze.evidence.state_sizes import small_state
+from pytracer.analyze.evidence.unfit_operands import unfit_operands
 from pytracer.analyze.evidence.variables import line_words, variable_of
 from pytracer.analyze.evidence.where_made import made_briefly, made_words
 from pytracer.analyze.naming import introduction
@@ -70,6 +74,7 @@ from pytracer.report.job import Confidence, Evidence
 
 _EXPLAINED = ("null", "near-null", "in-storage", "stack-guard", "stack")  # by other rules, whatever the arguments are
 _NO_INDEX = 1 << 47  # so large is what was a pointer, or two other numbers
+_NO_INDEX_TIMES = 1 << 10  # more than so many times the bytes of the largest tensor is no index into one
 _CERTAIN_BYTES = 1 << 32  # no two numbers of a process happen to differ by so much
 
 
@@ -107,7 +112,10 @@ class WrongIndex(StorageFaultRule[_Index]):
             cause = row_in_range(view) or (out_of_compressed(operator) if not_explained else None)
         if cause is None:
             return None
-        return Judgement("out-of-bounds", _confidence(cause), (view,), _Index(cause, operator, formation))
+        confidence = _confidence(cause)
+        if isinstance(cause, Formation) and confidence == "certain" and _is_no_index(view, cause):
+            confidence = "likely" if unfit_operands(view) is not None else "possible"
+        return Judgement("out-of-bounds", confidence, (view,), _Index(cause, operator, formation))
 
     def describe(self, job: JobView, judgement: Judgement[_Index]) -> Description:
         """See FaultRule."""
@@ -118,7 +126,8 @@ class WrongIndex(StorageFaultRule[_Index]):
             return _describe_row(judgement.views, found)
         way, state = reached_row(view), small_state(view)
         behind = overwritten(view) if abs(found.index) >= _NO_INDEX else None
-        leads = state or (row_headline(view, way) if way is not None else None)
+        unfit = unfit_operands(view) if found.index_storage is None and behind is None else None
+        leads = unfit.summary if unfit is not None else state or (row_headline(view, way) if way is not None else None)
         of = f" of {_tensor(view, found.index_storage.base)}" if found.index_storage is not None else ""
         storage = view.storage
         return Description(
@@ -130,6 +139,8 @@ class WrongIndex(StorageFaultRule[_Index]):
                 if leads is not None
                 else _of_two(view, found, found.twin)
                 if found.twin is not None
+                else _no_index_words(view, found)
+                if _is_no_index(view, found)
                 else f"index {found.index}{of} leads out of {_tensor(view, found.storage.base)}, with "
                 f"{count_words(found.room, 'element')} of {count_words(found.scale, 'byte')}."
             ),
@@ -146,6 +157,8 @@ class WrongIndex(StorageFaultRule[_Index]):
             ],
             behind.advice
             if behind is not None
+            else unfit.advice(view)
+            if unfit is not None
             else index_advice(operator, found.index) or row_advice(view, way) or _advice(view, found),
             [None if found.index_storage is not None or leads is not None else "the tensor that the index came from"],
         )
@@ -168,6 +181,25 @@ def _confidence(found: Formation | OutOfRange | ReachedRow) -> Confidence:
     far = abs(found.scale * found.index) >= _CERTAIN_BYTES
     scaled = found.scale != 1 or found.index_storage is not None
     return "certain" if found.exact and far and scaled else "likely"
+
+
+def _is_no_index(view: ProcessView, found: Formation) -> bool:
+    """Whether the number is in no tensor, and so large that none of this process has an index near it."""
+    if found.scale == 1 or found.index_storage is not None or two_indices(view, found.index) is not None:
+        return False
+    if tensor_with(find_operator(view), found.index) is not None:
+        return False
+    largest = max((item.nbytes for item in view.process.snapshot.storages), default=0)
+    return abs(found.index) > max(_NO_INDEX_TIMES * largest, _CERTAIN_BYTES)
+
+
+def _no_index_words(view: ProcessView, found: Formation) -> str:
+    where = "behind" if found.index > 0 else "before"
+    return (
+        f"{size_words(abs(found.scale * found.index))} {where} what was read in {_tensor(view, found.storage.base)}; "
+        f"{found.index}, which led there, is no index of any tensor here: what it was computed from may have been "
+        "overwritten."
+    )
 
 
 def _tensor(view: ProcessView, base: int) -> str:

@@ -77,7 +77,7 @@ class Arithmetic(FaultRule[Division | None]):
         empty = tensors_without_memory(view) if code == FPE_INTDIV else []
         zero = zero_divisor(view) if not empty and _is_by_zero(code, division) else None
         text = f": {view.instruction.text}" if view.instruction else ""
-        named = f": `{zero.name}`, which line {zero.line} passes, is 0" if zero is not None else _empty_words(empty)
+        named = f": {zero.words}" if zero is not None else _empty_words(empty)
         return Description(
             f"{introduction(judgement.views)} {_what(code, division)}{in_function(view)}{named}.",
             [

@@ -52,6 +52,7 @@ def view_of(
 def _no_operator(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "find_operator", lambda view: None)
     monkeypatch.setattr(module, "sparse_operator_advice", lambda view: None)
+    monkeypatch.setattr(module, "unfit_operands", lambda view: None)
     monkeypatch.setattr(module, "own_function", lambda view: SimpleNamespace(name="decode"))
 
 

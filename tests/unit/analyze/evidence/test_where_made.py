@@ -115,7 +115,8 @@ def test_advice_names_the_indices_and_the_size(
     source = f"col = hashes(words)\nn, m = 4, 8\nadj = {CSR}\nout = adj @ x\n"
     view = view_of(tmp_path, source, 4)
     view.fault = SimpleNamespace(access=access)
-    item = SimpleNamespace(name="col", item=SimpleNamespace(minimum=3, maximum=999))
+    held = SimpleNamespace(minimum=3, maximum=999, is_integer=True, dimensions=1, elements=40)
+    item = SimpleNamespace(name="col", item=held)
     monkeypatch.setattr(sparse, "find_operator", lambda view: SimpleNamespace(tensors=(item,)))
     found = sparse.sparse_source(view)
     assert found is not None

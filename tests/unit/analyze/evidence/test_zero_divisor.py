@@ -53,3 +53,48 @@ def test_a_line_without_a_division_is_not_said_to_round(tmp_path: Path) -> None:
 def test_none_is_named(numbers: dict[str, int], tmp_path: Path) -> None:
     """Two may be it; one that the line does not pass is not."""
     assert zero_divisor.zero_divisor(view_of(tmp_path, **numbers)) is None
+
+
+MODULE = """def merge(layer):
+    layer.num_heads = count(layer)
+def forward(self, h, layer):
+    return layer(h)
+"""
+LIBRARY = "/usr/lib/python3/site-packages/torch/nn/modules/activation.py"
+
+
+def in_module(folder: Path, source: str = MODULE, **numbers: int) -> Any:
+    """A process that crashed in a module of torch, which line 4 of the program runs."""
+    view = view_of(folder)
+    file = folder / "train.py"
+    file.write_text(source, encoding="utf-8")
+    inner, outer = PythonFrame("forward", LIBRARY, 1433), PythonFrame("forward", str(file), 4)
+    view.crash.python_stack = (inner, outer)
+    inside = [HeldNumber(f"self.{name}", value, inner, 0) for name, value in numbers.items()]
+    outside = [HeldNumber(f"layer.{name}", value, outer, 3) for name, value in numbers.items()]
+    view.crash.numbers = (*inside, *outside)
+    return view
+
+
+def test_attribute_of_the_module_that_runs(tmp_path: Path) -> None:
+    found = zero_divisor.zero_divisor(in_module(tmp_path, num_heads=0, padding=0, dim=64))
+    assert found is not None
+    assert found.words == "`layer.num_heads` is 0"
+    assert found.advice == (
+        "Keep `layer.num_heads` from being 0 when line 4 runs the module: it is set by line 2 (`layer.num_heads = "
+        "count(layer)`)."
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "numbers"),
+    [
+        (MODULE, {"num_heads": 4, "padding": 0}),
+        (MODULE.replace("layer.num_heads =", "heads ="), {"num_heads": 0}),
+        (MODULE.replace("return layer(h)", "return other(h)"), {"num_heads": 0}),
+        (f"{MODULE}layer.padding = 0\n", {"num_heads": 0, "padding": 0}),
+    ],
+    ids=["not 0", "not set by the program", "another module", "two"],
+)
+def test_other_attributes_are_not_named(source: str, numbers: dict[str, int], tmp_path: Path) -> None:
+    assert zero_divisor.zero_divisor(in_module(tmp_path, source, **numbers)) is None

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pytracer.decode.types.snapshot import HeldNumber, PythonFrame
+from pytracer.decode.types.snapshot import HeldNumber, Holder, PythonFrame
 from pytracer.report.job import Report
 from tests.conditions import needs_capstone
 from tests.support import scenarios as s
@@ -189,3 +189,23 @@ def test_an_object_that_was_given_back_is_told_by_the_number_that_the_line_passe
     said = "`self.handle`, which line 3 passes, may have been freed before, by Index.close() (line 6: `lib.index_close("
     assert advice(report).startswith(said) == told
     assert ("which line 9 calls: use no Index behind that" in advice(report)) == told
+
+
+@pytest.mark.parametrize(
+    ("call", "elements", "named"),
+    [
+        ("library.sample(track.data_ptr(), n)", 0, True),
+        ("library.sample(other.data_ptr(), track)", 0, True),
+        ("track.x, library.sample(other.data_ptr(), n)", 0, False),  # on the line, but not passed
+        ("library.sample(track.data_ptr(), None)", 0, False),  # another null pointer
+        ("library.sample(track.data_ptr(), n)", 12, False),  # resized to 0: of its memory nothing is known here
+    ],
+)
+def test_an_empty_tensor_that_is_passed_is_the_null_pointer(call: str, elements: int, named: bool, run: Path) -> None:
+    source = f"{STRUCT}def draw(library, n, track, other):\n    {call}\n"
+    track = Holder("local", "track", 0, PythonFrame("draw", str(run / "draw.py"), 9), True, elements=elements)
+    report = crashed(run, 0, source, registers={"rax": 0, "rcx": 0}, holders=(track,))
+    assert verdict(report)[0] == "null-dereference"
+    assert ("`track` in draw() has 0 elements" in summary(report)) == named
+    assert ("Check the size of `track` before line 9" in advice(report)) == named
+    assert "Line 9 passes `library`" not in advice(report)

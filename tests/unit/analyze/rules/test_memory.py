@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,28 @@ def test_stack_overflow_by_one_large_frame_is_told_from_recursion(run: Path) -> 
     assert verdict(report) == ("stack-overflow", "likely")
     assert "only 2 frames deep, at train.py:41 in Peek.backward: a frame reaches 3.0 MiB below it" in summary(report)
     assert "large local arrays" in advice(report)
+
+
+SMALL_STACK = (LOW, LOW + 64 * 1024)
+KERNEL = [(s.TORCH_CPU, "mkl_blas_sgemm_kernel")]
+
+
+@pytest.mark.parametrize(
+    ("stack_of", "depth"), [(KERNEL, ""), ([*KERNEL, (s.PYTHON, "_PyEval_EvalFrameDefault")], ", only 2 frames deep")]
+)
+def test_depth_is_told_only_of_stacks_that_were_followed_to_python(stack_of: list[Any], depth: str, run: Path) -> None:
+    """MKL has no unwind tables: its innermost frame is all that is known."""
+    program = run / "train.py"
+    program.write_text("threading.stack_size(64 * 1024)\nrun()\nsvd(x)\n", encoding="utf-8")
+    os.utime(program, (0, 0))
+    report = overflow(
+        run, tid=202, stack=SMALL_STACK, stack_of=stack_of, python=[("split", str(program), 3)],
+        mappings=[PROGRAM, GUARD, (*SMALL_STACK, "rw-p", 0, "")],
+    )  # fmt: skip
+    assert f"in mkl_blas_sgemm_kernel{depth}" in summary(report)
+    assert ("frame" in summary(report)) == bool(depth)
+    assert "the stack of 64.0 KiB is small" in summary(report)
+    assert advice(report).startswith("Ask threading.stack_size() for several MiB at line 1, or leave the default: mkl")
 
 
 RESERVED = (LOW - 64 * MIB, LOW - 1 * MIB, "---p", 0, "")  # malloc()'s for another thread, below this one's stack

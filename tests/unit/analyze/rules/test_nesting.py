@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pytracer.decode.types.snapshot import HeldNumber, PythonFrame
 from tests.support import scenarios as s
 from tests.support.deaths import PROGRAM, advice, died, verdict
 
@@ -98,3 +99,34 @@ def test_deepcopy_is_pythons_own_recursion(run: Path) -> None:
     assert said.startswith("copy.deepcopy() calls itself for each object that an object holds")
     own = [("visit", str(run / "train.py"), 1)] * 60
     assert advised(run, [PYTHON, (s.PYTHON, "object_call")], python=own).startswith("End the recursion at train.py:1")
+
+
+TRACED = """def export(net, x):
+    return torch.jit.trace(net, x)
+def replay(traced, houses):
+    return traced(torch.rand(houses))
+"""
+INTERPRETER = [
+    (s.TORCH_CPU, "torch::jit::interpreter::CodeImpl::emitNode(torch::jit::Node*)"),
+    (s.TORCH_CPU, "torch::jit::interpreter::CodeImpl::emitUse(torch::jit::Value*, bool)"),
+]
+
+
+@pytest.mark.parametrize("traces", [True, False])
+def test_graph_of_a_trace_is_a_chain_of_operators(traces: bool, run: Path) -> None:
+    """No source has that many levels; where nothing is traced, only the chain is told."""
+    source = TRACED if traces else TRACED.replace("jit.trace(", "jit.script(")
+    said = advised(run, INTERPRETER, source, line=4)
+    assert said.startswith("TorchScript's interpreter calls itself for each operator of a chain in the graph")
+    assert ("torch.jit.trace (line 2) unrolls Python loops" in said) == traces
+    assert "`houses`" not in said and "source" not in said
+
+
+@pytest.mark.parametrize("is_number", [True, False])
+def test_a_number_is_not_what_is_nested(is_number: bool, run: Path) -> None:
+    source = "best = search(net)\npickle.dumps(best)\n"
+    frame = PythonFrame("<module>", str(run / "train.py"), 2)
+    numbers = (HeldNumber("best", 16, frame, 0),) if is_number else ()
+    said = advised(run, [(PICKLE, "save")], source, line=2, numbers=numbers)
+    assert ("`best`" in said) != is_number
+    assert ("in what line 2 passes" in said) == is_number

@@ -304,3 +304,72 @@ def test_index_that_leads_out_makes_a_use_after_free_possible_only(highest: int,
         code_bytes=LOAD, mappings=[PROGRAM, HEAP],
     )  # fmt: skip
     assert verdict(report)[0] == class_
+
+
+NORM = [
+    (s.TORCH_CPU, "at::native::batch_norm_cpu_update_stats_template<float>(at::Tensor const&)"),
+    (s.TORCH_CPU, "at::_ops::batch_norm_update_stats::call(at::Tensor const&, at::Tensor const&, double)"),
+    PYTHON,
+]
+HUGE = 107_160_522_565  # what a stride was overwritten with
+
+
+def norm(run: Path, channels: int, stack: list[tuple[str, str]]) -> Report:
+    registers = {"rdx": TABLE + 4 * HUGE, "r13": TABLE, "r15": HUGE}
+    given = (tensor(TABLE, 100), tensor(INDEX, 4, channels, 2, 2))
+    return crashed(run, *given, addr=TABLE + 4 * HUGE, registers=registers, stack_of=stack)
+
+
+@needs_capstone
+def test_statistics_for_fewer_channels_than_the_input_has_are_named(run: Path) -> None:
+    report = norm(run, 2048, NORM)
+    assert verdict(report) == ("out-of-bounds", "likely")
+    assert "`rows` [4, 2048, 2, 2] has 2048 channels, `table` has 100" in summary(report)
+    assert "does not check that `table` [100] has so many" in advice(report)
+
+
+@needs_capstone
+@pytest.mark.parametrize(("channels", "stack"), [(100, NORM), (2048, GATHER)], ids=["fits", "no batch norm"])
+def test_number_beyond_every_tensor_is_never_certainly_an_index(
+    channels: int, stack: list[tuple[str, str]], run: Path
+) -> None:
+    report = norm(run, channels, stack)
+    assert verdict(report) == ("out-of-bounds", "possible")
+    assert "channels" not in summary(report)
+    assert f"{HUGE}, which led there, is no index of any tensor here" in summary(report)
+    assert "index and size tensors" not in advice(report)
+
+
+SEGMENTS = [
+    (s.TORCH_CPU, "at::native::(anonymous namespace)::_segment_reduce_cpu_lengths_backward_kernel(at::Tensor const&)"),
+    (s.TORCH_CPU, "at::_ops::_segment_reduce_backward::call(at::Tensor const&, at::Tensor const&)"),
+    PYTHON,
+]
+OF_OFFSETS = [(image, name.replace("lengths", "offsets")) for image, name in SEGMENTS]
+
+
+@needs_capstone
+@pytest.mark.parametrize(
+    ("lowest", "highest", "stack", "sums"),
+    [
+        (4, 10, SEGMENTS, True),
+        (0, 10, SEGMENTS, False),  # 0, 0 and 10 fit
+        (3, 5, SEGMENTS, True),
+        (3, 4, SEGMENTS, False),  # as many
+        (-1, 13, SEGMENTS, False),
+        (4, 10, OF_OFFSETS, False),
+        (4, 10, [SEGMENTS[0], *GATHER[1:]], False),
+    ],
+    ids=["too long", "may fit", "one too long", "fits", "negative", "offsets", "another operator"],
+)
+@pytest.mark.parametrize("addr", [WILD, TABLE + 400])
+def test_lengths_that_sum_to_more_than_the_rows(
+    lowest: int, highest: int, stack: list[tuple[str, str]], sums: bool, addr: int, run: Path
+) -> None:
+    """By their extremes alone."""
+    report = crashed(run, tensor(TABLE, 10, 4), index(lowest, highest), stack_of=stack, addr=addr, mappings=[PROGRAM])
+    least = 2 * lowest + highest
+    assert (
+        f"`rows` [3] ({lowest}..{highest}) sums to {least} or more, and the data has 10 rows" in summary(report)
+    ) == sums
+    assert advice(report).startswith("Check the lengths before line 41 passes them: `rows` [3]") == sums

@@ -1,0 +1,13 @@
+"""Operands that do not fit together, by what their operator takes for granted of their sizes or values."""
+
+from __future__ import annotations
+
+from pytracer.analyze.evidence.channels import UnfitChannels, unfit_channels
+from pytracer.analyze.evidence.recurrent_weights import CutWeight, cut_weight
+from pytracer.analyze.evidence.segments import Segments, unfit_segments
+from pytracer.analyze.view import ProcessView
+
+
+def unfit_operands(view: ProcessView) -> UnfitChannels | Segments | CutWeight | None:
+    """The first that is known; None where all may fit."""
+    return unfit_segments(view) or unfit_channels(view) or cut_weight(view)
