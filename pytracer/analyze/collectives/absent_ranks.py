@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pytracer._text import time_words
 from pytracer.analyze.collectives.description import at_place, global_rank, group_words, place_of, span_words
-from pytracer.analyze.collectives.matching import STOOD_NS, roused_ns
+from pytracer.analyze.collectives.matching import STOOD_NS, roused_ns, state_of
 from pytracer.analyze.collectives.pairing import pairing_evidence
 from pytracer.analyze.collectives.wait_graph import Wait
 from pytracer.analyze.deaths.attribution import is_symptom, views_of, waited_ns
@@ -146,12 +146,13 @@ def last_seen(view: ProcessView) -> Evidence:
     items = view.process.snapshot.collectives
     rank = view.process.rank
     words = f"rank {rank} called no collective"
-    if items:
-        words = f"rank {rank} was last seen in {_name(items[-1])}{at_place(items[-1])}, {items[-1].state}"
+    last = items[-1] if items else None
+    state = state_of(view.process, last) if last is not None else None
+    if last is not None:
+        words = f"rank {rank} was last seen in {_name(last)}{at_place(last)}, {state}"
     frame = view.python_frame
     if frame is not None:
         words += f"; {at_its_end(view)}, its Python code was at {place_words(frame)}"
-    last = items[-1] if items else None
     return Evidence(
         "rank-state",
         words,
@@ -160,7 +161,7 @@ def last_seen(view: ProcessView) -> Evidence:
         group=last.group if last is not None else None,
         op=last.op if last is not None else None,
         sequence_nr=last.sequence_nr if last is not None else None,
-        state=last.state if last is not None else None,
+        state=state,
         python=frame,
     )
 

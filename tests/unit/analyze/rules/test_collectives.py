@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pytracer.analyze.collectives.matching import state_of
 from pytracer.analyze.engine import build_report
 from pytracer.decode.job.merge import load_job
 from pytracer.decode.types.journal import HandledException
@@ -871,6 +872,53 @@ def test_matched_messages_in_another_order_of_tags_are_fine(run: Path) -> None:
     job.done(0, 1)
     report = build_report(job.job(run))
     assert (verdict(report), report.findings) == (("clean", None), [])
+
+
+@pytest.mark.parametrize(
+    ("text", "late_ms", "hung"),
+    [(CLOSED, 3, True), (CLOSED, 400, True), ("tensor is not contiguous", 400, False)],
+    ids=["at once", "seen late", "another error"],
+)
+def test_message_that_failed_has_not_completed(text: str, late_ms: int, hung: bool, run: Path) -> None:
+    """gloo's receive ends before it throws, and a busy machine sees the exception late: rank 0 had sent one less.
+
+    The look-alike: what was raised long after the receive is none of gloo's.
+    """
+    job = Ranks(2)
+    job.everybody(DONE)
+    message = {"tag": 0, "flags": 1}
+    job.calls(0, *(call("send", peer=1, line=37, **message) for _ in range(2)))
+    job.calls(0, call(state="failed", line=59), first=2)
+    box = job.calls(1, *(call("recv_", peer=0, line=34, **message) for _ in range(3)))
+    frames = [("recv", f"{TORCH}/distributed/distributed_c10d.py", 2799), ("run", SCRIPT, 34)]
+    box.now += late_ms * MS
+    box.exception("RuntimeError", text, frames).exit(1)
+    job.endings[1] = {"exit_code": 1}
+    job.raised(0, at=7000)
+    report = build_report(job.job(run))
+    waits = "rank 1 waits in recv from rank 0 (train.py:34 in step): message 3, rank 0 had sent 2"
+    assert (waits in summary(report)) is hung
+    assert ("recv #3 failed" in render_text(report)) is hung
+
+
+@pytest.mark.parametrize("later", ["called", "failed"])
+def test_message_before_another_operation_has_completed(later: str, run: Path) -> None:
+    """The error is of what rank 1 called afterwards, or of an all-reduce that was under way."""
+    job = Ranks(2)
+    job.everybody(DONE)
+    job.calls(0, call("send", peer=1, tag=0, flags=1))
+    failed = call(state="failed", line=50)
+    box = job.calls(1, *([failed] if later == "failed" else []), first=2)
+    job.calls(1, call("recv_", peer=0, tag=0, flags=1, line=34))
+    job.calls(1, *([failed] if later == "called" else []), first=2)
+    box.now += 400 * MS
+    box.exception("RuntimeError", CLOSED, [("step", SCRIPT, 51)]).exit(1)
+    job.endings[1] = {"exit_code": 1}
+    job.raised(0, at=7000)
+    read = job.job(run)
+    (rank,) = [process for process in read.ranks if process.rank == 1]
+    (receive,) = [item for item in rank.snapshot.collectives if item.point_to_point]
+    assert state_of(rank, receive) == "completed"
 
 
 # group-mismatch
