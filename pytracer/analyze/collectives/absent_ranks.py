@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,6 +11,7 @@ from pytracer.analyze.collectives.matching import STOOD_NS, roused_ns, state_of
 from pytracer.analyze.collectives.pairing import pairing_evidence
 from pytracer.analyze.collectives.wait_graph import Wait
 from pytracer.analyze.deaths.attribution import is_symptom, views_of, waited_ns
+from pytracer.analyze.deaths.consequences import PEER_SILENT
 from pytracer.analyze.deaths.ending import ended_while_awaited
 from pytracer.analyze.evidence.aborts import aborted_at_shutdown
 from pytracer.analyze.evidence.sent_signals import last_request
@@ -22,7 +22,6 @@ from pytracer.blackbox.schema import REQUEST_SIGNAL
 from pytracer.decode.types.snapshot import Collective
 from pytracer.report.job import Confidence, Evidence
 
-TIME_OUT = re.compile(r"timed out|time-?out", re.IGNORECASE)
 _TEARDOWN = ("destroy_process_group", "shutdown", "_shutdown_backend")
 
 
@@ -131,7 +130,7 @@ def _failed_before(view: ProcessView, wait: Wait) -> bool:
 def _timed_out(job: JobView, wait: Wait) -> bool:
     """Whether a waiting rank gave up by itself: had the other one died, its connection would have been closed."""
     errors = [view.exception for view in views_of(job, wait.waiters)]
-    return any(error is not None and TIME_OUT.search(error.message or "") for error in errors)
+    return any(error is not None and PEER_SILENT.search(error.message or "") for error in errors)
 
 
 def _stood(view: ProcessView) -> bool:

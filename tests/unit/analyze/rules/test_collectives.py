@@ -206,6 +206,61 @@ def late(ranks: int = 3, *, boxes: bool = True) -> Ranks:
     return job
 
 
+BARRIER = {
+    "all": "[Rank 0]: Ranks 1 failed to pass monitoredBarrier in 6000 ms",
+    "first": "Rank 1 timed out in monitoredBarrier after 6000 ms.\n"
+    " No ranks successfully processed in monitoredBarrier.",
+    "noticed": "Rank 2 successfully reached monitoredBarrier, but received errors while waiting for send/recv from "
+    f"rank 0. Please check rank 0 logs for faulty rank.\n Original exception: \n{CLOSED}",
+}
+
+
+def at_monitored_barrier(end: str, said: str = "all") -> Ranks:
+    """Rank 0 gives up waiting for rank 1, and rank 2 loses rank 0."""
+    job = Ranks(3)
+    job.everybody(DONE)
+    for rank in (0, 2):
+        job.calls(rank, call("monitored_barrier_", state="failed"), first=2)
+    box = job.boxes[1]
+    if end == "terminated":
+        job.terminated(1)
+    else:
+        box.at(500).exception("ValueError", "no such shard", [("load", SCRIPT, 12)]).exit(1)
+        job.endings[1] = {"exit_code": 1}
+    job.raised(0, BARRIER[said])
+    job.raised(2, BARRIER["noticed"], at=7010)
+    return job
+
+
+@pytest.mark.parametrize("said", ["all", "first"])
+def test_rank_that_does_not_come_to_a_monitored_barrier_is_the_verdict(said: str, run: Path) -> None:
+    """Not rank 0, whose exception names it."""
+    report = build_report(at_monitored_barrier("terminated", said).job(run))
+    assert verdict(report) == ("missing-rank", 1)
+    assert summary(report).startswith("Rank 1 did not enter monitored_barrier (collective 2 of the default group)")
+    text = render_text(report)
+    assert "errors followed" not in text and "no collective" not in text and "init_process_group" not in text
+
+
+def test_rank_that_raised_before_a_monitored_barrier_is_told_by_its_exception(run: Path) -> None:
+    """The look-alike: its absence only followed; the others were in a collective, and it was in none."""
+    report = build_report(at_monitored_barrier("raised").job(run))
+    assert verdict(report) == ("python-exception", 1)
+    text = render_text(report)
+    assert "rank 1 was in no collective" in text and "no collective was open" not in text
+
+
+@pytest.mark.parametrize(("failed", "said"), [(True, False), (False, True)])
+def test_a_collective_that_failed_is_not_told_as_none(failed: bool, said: bool, run: Path) -> None:
+    """Only of a rank that was in none."""
+    job = Ranks(2)
+    job.everybody(DONE)
+    job.calls(0, OPEN if failed else DONE, first=2)
+    job.raised(0, "expected scalar type Half but found Float", at=3000)
+    job.terminated(1)
+    assert ("rank 0 was in no collective" in render_text(build_report(job.job(run)))) is said
+
+
 def test_late_rank_is_the_verdict(run: Path) -> None:
     """Not the ranks that raised, and not SIGTERM."""
     report = build_report(late().job(run))
@@ -886,7 +941,7 @@ def test_message_that_failed_has_not_completed(text: str, late_ms: int, hung: bo
     """
     job = Ranks(2)
     job.everybody(DONE)
-    message = {"tag": 0, "flags": 1}
+    message: dict[str, Any] = {"tag": 0, "flags": 1}
     job.calls(0, *(call("send", peer=1, line=37, **message) for _ in range(2)))
     job.calls(0, call(state="failed", line=59), first=2)
     box = job.calls(1, *(call("recv_", peer=0, line=34, **message) for _ in range(3)))
