@@ -302,6 +302,42 @@ EXIT = 6  # CrashState
 QUEUE: Frame = ("Queue.get", "/usr/lib/python3.11/queue.py", 171)
 
 
+PREFETCH = """\
+class Prefetch:
+    def fill(self, shards):
+        for name in shards:
+            self.ready.put(name){more}
+
+    def __next__(self):
+        return self.ready.get()
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "other", "said"),
+    [("", False, True), ("", True, False), ("\n        self.ready.put(None)", False, False)],
+    ids=["nobody left", "a thread is left", "two lines fill it"],
+)
+def test_absent_rank_that_waits_for_an_own_queue_names_the_line_that_filled_it(
+    more: str, other: bool, said: bool, run: Path
+) -> None:
+    """Its thread had put all that it had, and ended. The look-alikes: it may still run, or more than one line fills."""
+    program = program_in(run, PREFETCH.format(more=more))
+    job = Ranks(2)
+    job.everybody(DONE)
+    job.calls(0, OPEN, first=2)
+    job.raised(0, at=7000)
+    job.terminated(1)
+    line = 7 + more.count("\n")
+    stack: list[Frame] = [QUEUE, ("__next__", str(program), line)]
+    others: dict[int, list[Frame]] = {8: [("fill", str(program), 3)]} if other else {}
+    native = [("/usr/lib/libc.so.6", 0x10)]
+    job.boxes[1].crash(0, code=0, state=EXIT, python=stack, native=native, other_python=others)
+    told = advice(build_report(job.job(run)))
+    assert ("Line 4 in Prefetch.fill fills `self.ready`, and no thread is left that does" in told) is said
+    assert ("(the loop of line 3)" in told) is said
+
+
 @pytest.mark.parametrize(
     "stack, native, words",
     [
