@@ -992,6 +992,19 @@ def test_message_that_failed_has_not_completed(text: str, late_ms: int, hung: bo
     assert ("recv #3 failed" in render_text(report)) is hung
 
 
+def test_rank_beside_a_circle_did_not_wait_in_it(run: Path) -> None:
+    """Rank 2 waits for rank 1, which waits for rank 0, which waits for both."""
+    job = Ranks(3)
+    job.everybody(DONE)
+    job.calls(0, OPEN, first=2)
+    for rank in (1, 2):
+        job.calls(rank, call("recv_", state="failed", peer=rank - 1, tag=0, flags=1))
+    for rank in range(3):
+        job.raised(rank, at=7002 - rank)
+    whys = {item.rank: item.why for item in build_report(job.job(run)).processes or [] if item.role == "rank"}
+    assert whys[0] == "waited in a cycle" and whys[2] == "ranks 0 and 1 waited in a cycle"
+
+
 @pytest.mark.parametrize("later", ["called", "failed"])
 def test_message_before_another_operation_has_completed(later: str, run: Path) -> None:
     """The error is of what rank 1 called afterwards, or of an all-reduce that was under way."""
