@@ -223,6 +223,7 @@ def at_monitored_barrier(end: str, said: str = "all") -> Ranks:
         job.calls(rank, call("monitored_barrier_", state="failed"), first=2)
     box = job.boxes[1]
     if end == "terminated":
+        box.at(7500).signal_seen(15, 100, ["torchrun"])
         job.terminated(1)
     else:
         box.at(500).exception("ValueError", "no such shard", [("load", SCRIPT, 12)]).exit(1)
@@ -239,6 +240,8 @@ def test_rank_that_does_not_come_to_a_monitored_barrier_is_the_verdict(said: str
     assert verdict(report) == ("missing-rank", 1)
     assert summary(report).startswith("Rank 1 did not enter monitored_barrier (collective 2 of the default group)")
     text = render_text(report)
+    whys = [item.why for item in report.processes or [] if item.rank in (0, 2)]
+    assert whys == ["waited in vain for rank 1"] * 2  # rank 2 lost the connection to rank 0
     assert "errors followed" not in text and "no collective" not in text and "init_process_group" not in text
 
 
