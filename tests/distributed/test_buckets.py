@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from pytracer.decode.job.merge import load_job
 from pytracer.decode.types.journal import Module
 from tests.conditions import needs_core, needs_native
 from tests.distributed.faults import Faulted, faulted
+from tests.support.crash import new_store, traced_run
 
 pytestmark = [needs_core, needs_native]
 
@@ -54,6 +56,28 @@ def test_options_and_the_line_that_wraps_the_model_are_recorded(run: Path) -> No
         assert module.settings["find_unused_parameters"] is True
         assert (module.settings["static_graph"], module.settings["bucket_cap_mb"] > 0) == (False, True)
         assert module.caller is not None and module.caller.file.endswith("/buckets.py")
+
+
+DIES_INSIDE = """\
+import os, sys
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel, distributed
+
+dist.init_process_group("gloo", init_method=f"file://{sys.argv[1]}", rank=0, world_size=1)
+distributed._verify_param_shape_across_processes = lambda *_: os.abort()
+DistributedDataParallel(torch.nn.Linear(2, 2), static_graph=True, broadcast_buffers=False)
+"""
+
+
+def test_rank_that_dies_while_it_wraps_the_model_has_the_options(run: Path) -> None:
+    """In the collectives of __init__; static_graph is set behind them."""
+    program = run.parent / "dies.py"
+    program.write_text(DIES_INSIDE, encoding="utf-8")
+    done = traced_run(sys.executable, program, new_store(run), run=run)
+    (module,) = [fact.data for item in done.job.processes for fact in item.snapshot.recorded(Module)]
+    assert (module.settings["static_graph"], module.settings["broadcast_buffers"]) == (True, False)
+    assert module.caller is not None and module.caller.line == len(DIES_INSIDE.splitlines())
 
 
 @pytest.mark.every_job

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytracer.analyze.collectives.description import place_of
-from pytracer.analyze.collectives.matching import ended_by_peer_error
+from pytracer.analyze.collectives.matching import state_of
 from pytracer.analyze.collectives.wait_graph import Waiting
 from pytracer.analyze.timeline.clock import ProcessClock
 from pytracer.analyze.view import JobView, ProcessView
@@ -62,7 +62,8 @@ def _span(view: ProcessView, item: Collective, clock: ProcessClock) -> r.Collect
 
 def collective_state(process: Process, item: Collective) -> str:
     """The state of a collective as the report has it."""
-    return "failed" if ended_by_peer_error(process, item) else "queued" if item.progress_unknown else item.state
+    state = state_of(process, item)
+    return "queued" if item.progress_unknown and state != "failed" else state
 
 
 def build_waits(job: JobView) -> list[r.Wait]:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pytracer._text import time_words
 from pytracer.analyze.collectives.description import at_place, global_rank, group_words, place_of, span_words
-from pytracer.analyze.collectives.matching import STOOD_NS, roused_ns
+from pytracer.analyze.collectives.matching import STOOD_NS, roused_ns, state_of
 from pytracer.analyze.collectives.pairing import pairing_evidence
 from pytracer.analyze.collectives.wait_graph import Wait
 from pytracer.analyze.deaths.attribution import is_symptom, views_of, waited_ns
+from pytracer.analyze.deaths.consequences import PEER_SILENT
 from pytracer.analyze.deaths.ending import ended_while_awaited
 from pytracer.analyze.evidence.aborts import aborted_at_shutdown
 from pytracer.analyze.evidence.sent_signals import last_request
@@ -22,7 +22,6 @@ from pytracer.blackbox.schema import REQUEST_SIGNAL
 from pytracer.decode.types.snapshot import Collective
 from pytracer.report.job import Confidence, Evidence
 
-TIME_OUT = re.compile(r"timed out|time-?out", re.IGNORECASE)
 _TEARDOWN = ("destroy_process_group", "shutdown", "_shutdown_backend")
 
 
@@ -131,7 +130,7 @@ def _failed_before(view: ProcessView, wait: Wait) -> bool:
 def _timed_out(job: JobView, wait: Wait) -> bool:
     """Whether a waiting rank gave up by itself: had the other one died, its connection would have been closed."""
     errors = [view.exception for view in views_of(job, wait.waiters)]
-    return any(error is not None and TIME_OUT.search(error.message or "") for error in errors)
+    return any(error is not None and PEER_SILENT.search(error.message or "") for error in errors)
 
 
 def _stood(view: ProcessView) -> bool:
@@ -146,12 +145,13 @@ def last_seen(view: ProcessView) -> Evidence:
     items = view.process.snapshot.collectives
     rank = view.process.rank
     words = f"rank {rank} called no collective"
-    if items:
-        words = f"rank {rank} was last seen in {_name(items[-1])}{at_place(items[-1])}, {items[-1].state}"
+    last = items[-1] if items else None
+    state = state_of(view.process, last) if last is not None else None
+    if last is not None:
+        words = f"rank {rank} was last seen in {_name(last)}{at_place(last)}, {state}"
     frame = view.python_frame
     if frame is not None:
         words += f"; {at_its_end(view)}, its Python code was at {place_words(frame)}"
-    last = items[-1] if items else None
     return Evidence(
         "rank-state",
         words,
@@ -160,7 +160,7 @@ def last_seen(view: ProcessView) -> Evidence:
         group=last.group if last is not None else None,
         op=last.op if last is not None else None,
         sequence_nr=last.sequence_nr if last is not None else None,
-        state=last.state if last is not None else None,
+        state=state,
         python=frame,
     )
 

@@ -69,7 +69,8 @@ def _is_of_ddp(view: ProcessView, call: Collective) -> bool:
 
 
 def _modules(view: ProcessView) -> list[Module]:
-    return [fact.data for fact in view.process.snapshot.recorded(Module)]
+    """Each as it was noted last."""
+    return list({fact.data.module: fact.data for fact in view.process.snapshot.recorded(Module)}.values())
 
 
 def _hooks(view: ProcessView) -> dict[str | None, str]:

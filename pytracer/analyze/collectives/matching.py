@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from pytracer.analyze.evidence.sent_signals import sent_signals
-from pytracer.decode.types.snapshot import Collective, Group, Job, Process, Snapshot
+from pytracer.decode.types.snapshot import Collective, CollectiveStateName, Group, Job, Process, Snapshot
 
 UNFINISHED = ("scheduled", "started", "failed")
 FIELDS = ("op", "root", "reduce_op", "dtype", "size", "shape")
@@ -21,6 +21,7 @@ _UNEVEN = ("all_to_all", "all_to_all_single", "gather", "scatter")  # ranks may 
 _BARRIERS = ("barrier", "monitored_barrier")
 _LISTS = ("all_gather", "reduce_scatter")  # a list on one side: uneven sizes may be meant
 _PEER_ERROR_NS = 50_000_000
+_GLOO = "gloo/transport/"  # its messages begin with the file that raised them
 STOOD_NS = 10_000_000_000  # who ends a job that has waited as long ends a hang
 
 Fingerprint = tuple[object, ...]
@@ -215,11 +216,30 @@ def _begun(item: Collective) -> int | None:
 def ended_by_peer_error(process: Process, item: Collective) -> bool:
     """Whether an operation that is recorded as completed ended by the exception that the process died of.
 
-    gloo's send and receive end their work before they throw (torch 2.13).
+    gloo's send and receive end their work before they throw (torch 2.13). On a busy machine, or below a `finally`, the
+    exception is seen long after: then it is gloo's own, of the last operation that ended.
     """
     at = process.exception_mono_ns
     done = item.completed_ns
-    return at is not None and done is not None and item.point_to_point and 0 <= at - done <= _PEER_ERROR_NS
+    if at is None or done is None or not item.point_to_point or done > at:
+        return False
+    return at - done <= _PEER_ERROR_NS or _ended_last(process, item, done)
+
+
+def _ended_last(process: Process, item: Collective, done: int) -> bool:
+    """Whether gloo's error can be of no other operation: none was called after this one, or ended after it."""
+    exception, calls = process.exception, process.snapshot.collectives
+    if exception is None or _GLOO not in (exception.message or "") or (_begun(calls[-1]) or 0) > done:
+        return False
+    stack, place = exception.python_stack, item.caller or item.python
+    if stack and stack[0].function == item.op and place is not None:
+        return any((frame.file, frame.line) == (place.file, place.line) for frame in stack)
+    return not any(other.state in UNFINISHED or (other.completed_ns or 0) > done for other in calls)
+
+
+def state_of(process: Process, item: Collective) -> CollectiveStateName:
+    """The state of an operation, "failed" also of a message whose failure is recorded as its end."""
+    return "failed" if ended_by_peer_error(process, item) else item.state
 
 
 def fingerprint(item: Collective) -> Fingerprint:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from pytracer.analyze.collectives.matching import ended_by_peer_error
+from pytracer.analyze.collectives.matching import state_of
 from pytracer.analyze.collectives.parting import way_to
 from pytracer.analyze.evidence.backward_slice import Made, Slice, Spot, argument_of
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
@@ -131,8 +131,7 @@ class Compared:
 
 def _line(view: ProcessView, call: Collective) -> FailingLine | None:
     """With the variables of the moment at which the call failed; None of a call that was not what ended the rank."""
-    ended = call.state == "failed" or ended_by_peer_error(view.process, call)
-    if not view.raised or not ended or view.exception is None:
+    if not view.raised or state_of(view.process, call) != "failed" or view.exception is None:
         return None
     return failing_line(view.process.snapshot, view.exception, view.exception_stack)
 

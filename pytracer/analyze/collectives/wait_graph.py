@@ -14,8 +14,8 @@ from pytracer.analyze.collectives.matching import (
     UNFINISHED,
     GroupMatch,
     Matches,
-    ended_by_peer_error,
     records_collectives,
+    state_of,
 )
 from pytracer.decode.types.snapshot import Collective, Job, Process
 
@@ -172,7 +172,7 @@ def _unmatched(own: Process, other: Process, items: list[Collective], theirs: li
     seen: Counter[int | None] = Counter()
     for item in items:
         seen[item.tag] += 1
-        if item.state not in UNFINISHED and not ended_by_peer_error(own, item):
+        if state_of(own, item) not in UNFINISHED:
             continue
         if (seen[item.tag] > by_tag[item.tag]) if complete else (item.sequence_nr > called):
             return item

@@ -39,12 +39,13 @@ _PEER_GONE = re.compile(
 _STORE_ERROR = re.compile(r"(^|\.)DistStoreError$")
 # torch 2.13, TCPStore.cpp; not for the keys of a group's backend: `/default_pg/0//cpu//0/0`.
 _KEY_TIMEOUT = re.compile(r"^wait timeout after \d+ms, keys: (?!.*//[a-z]+//\d+/)")
-_PEER_SILENT = re.compile(r"timed out|timeout", re.IGNORECASE)
+PEER_SILENT = re.compile(r"timed out|timeout|failed to pass monitoredBarrier", re.IGNORECASE)
 # An exception of c10d: by its type, by what its message names, or by the library that raised it. Other sockets and
 # queues write "timed out" and "connection refused", too.
 _C10D_TYPE = re.compile(r"^(gloo|c10d|c10)::|(^|\.)Dist(Backend|Network|Store|QueueEmpty)?Error$|^torch\.distributed\.")
 _C10D_MESSAGE = re.compile(
-    r"\b(gloo|c10d|NCCL|ncclRemoteError|ncclSystemError|UCC|TCPStore|FileStore|ProcessGroup\w*|torch\.distributed)\b"
+    r"\b(gloo|c10d|NCCL|ncclRemoteError|ncclSystemError|UCC|TCPStore|FileStore|ProcessGroup\w*|torch\.distributed"
+    r"|monitoredBarrier)\b"
 )
 _C10D_FILE = re.compile(r"/torch/(distributed/|nn/parallel/distributed\.py)")
 # Exceptions by which a parent passes on the failure of a child.
@@ -68,7 +69,7 @@ def peer_gone(view: ProcessView) -> bool:
 
 def speaks_of_lost_peer(exception: ExceptionReport | HandledExceptionReport | None) -> bool:
     """Whether an exception of c10d reports a lost connection, or an answer that did not arrive in time."""
-    return _communication_says(exception, _PEER_GONE) or _communication_says(exception, _PEER_SILENT)
+    return _communication_says(exception, _PEER_GONE) or _communication_says(exception, PEER_SILENT)
 
 
 def mentions_lost_peer(view: ProcessView) -> bool:
@@ -324,7 +325,8 @@ class Followers:
             return None
         if death.nature == "abort":
             return Following(WhyKind.NETWORK, f"its watchdog gave up waiting for {subject(missing)}")
-        if not peer_gone(death.view):
+        outlived = missing.view.index in self.came_first and death.surely_before(missing)  # another one closed it
+        if outlived or not peer_gone(death.view):
             return Following(WhyKind.NETWORK, f"waited in vain for {subject(missing)}")
         return Following(WhyKind.NETWORK, f"lost the connection to {subject(missing)}")
 

@@ -63,7 +63,7 @@ def thread_behind(view: ProcessView, wait: ProcessWait) -> EndedThread | None:
     if wait.kind == "pool":
         own = [item for item in view.thread_exceptions if _is_of_pool(item.python_stack or ())]
         return EndedThread(own[-1], True) if own else None
-    return EndedThread(view.thread_exceptions[-1], wait.kind in _IN_PROCESS and _no_other_could(view))
+    return EndedThread(view.thread_exceptions[-1], wait.kind in _IN_PROCESS and no_other_could(view))
 
 
 def thread_behind_exception(view: ProcessView) -> EndedThread | None:
@@ -102,7 +102,7 @@ def _is_of_pool(stack: Sequence[PythonFrame]) -> bool:
     )
 
 
-def _no_other_could(view: ProcessView) -> bool:
+def no_other_could(view: ProcessView) -> bool:
     """Whether the process waits for something in its own memory, and no other thread of it runs Python."""
     near = (view.python_stack or [])[:8]
     if any(_BETWEEN_PROCESSES.search(frame.file or "") for frame in near):

@@ -9,7 +9,7 @@ from typing import Literal
 from pytracer._text import hex_addr, list_words, message_words, origin_phrase, size_words, time_words
 from pytracer.analyze.address_space.description import offset_words
 from pytracer.analyze.evidence.fault_function import fault_function
-from pytracer.analyze.naming import place_words
+from pytracer.analyze.naming import name_words, place_words
 from pytracer.analyze.parts import innermost_of_program
 from pytracer.analyze.platform.instruction import disassembler
 from pytracer.analyze.tensors.origins import origin_kind
@@ -106,7 +106,7 @@ def printed_evidence(text: str | None) -> Evidence | None:
 
 
 def collective_evidence(views: Sequence[ProcessView]) -> Evidence | None:
-    """Whether a collective was open when these processes died; None when collectives were not recorded."""
+    """Whether a collective was open when these processes died; None when none were recorded, or the last one failed."""
     ranks = [view for view in views if view.process.role == "rank" and _records_collectives(view)]
     states = [view.last_collective for view in ranks]
     if not states:
@@ -119,12 +119,22 @@ def collective_evidence(views: Sequence[ProcessView]) -> Evidence | None:
             "how far it got is not known",
         )
     still_open = [item for item in states if item is not None and item.state in ("scheduled", "started")]
+    if not still_open and any(item is not None and item.state == "failed" for item in states):
+        return None  # its end was that of a collective, or followed it
     if not still_open:
-        return Evidence("collective-state", "no collective was open", state="none open")
+        return _none_open(ranks)
     first = still_open[0]
     return collective_state(
         first, f"{first.op} (sequence number {first.sequence_nr}) was {first.state} and not completed"
     )
+
+
+def _none_open(views: Sequence[ProcessView]) -> Evidence:
+    """Of these ranks: others may have been in one."""
+    if any((view.process.world_size or 1) > len(views) for view in views):
+        was = "was" if len(views) == 1 else "were"
+        return Evidence("collective-state", f"{name_words(views)} {was} in no collective", state="none open")
+    return Evidence("collective-state", "no collective was open", state="none open")
 
 
 def collective_state(call: LastCollective, sentence: str) -> Evidence:

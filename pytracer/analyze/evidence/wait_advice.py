@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.program_syntax import called_name, own_nodes, scope_of
+from pytracer.analyze.evidence.queue_fillers import filler_of
 from pytracer.analyze.evidence.waits import LET_THREAD_END, ProcessWait, WaitKind
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -55,7 +56,10 @@ ADVICE: dict[WaitKind, str] = {
 
 
 def wait_advice(view: ProcessView, wait: ProcessWait) -> str:
-    """Of its kind; of a child that was started with a pipe, by the function that waits for it, about that."""
+    """Of its kind; of a queue that nobody fills any more, and of a child that was started with a pipe, about that."""
+    filler = filler_of(view, wait)
+    if filler is not None:
+        return filler.advice
     return _unread_pipe(view, wait) or _own_input(view, wait) or ADVICE[wait.kind]
 
 

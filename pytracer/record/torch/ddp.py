@@ -35,6 +35,7 @@ _patches = Patches()
 _wrapped: weakref.WeakKeyDictionary[DdpModule, _Wrapped] = weakref.WeakKeyDictionary()
 _forwards_to_skip: dict[int, int] = {}  # by id() of live modules
 _names_used: dict[str, int] = {}
+_asked_for: dict[int, object] = {}  # static_graph of the modules that are being made, by id()
 _best_effort = BestEffort()
 _BUCKETS = "DDP's buckets"
 # What decides which collectives DDP calls, and of which sizes (torch 2.11 to 2.14): the option, and the attribute.
@@ -46,6 +47,9 @@ _FLAGS = (
     ("skip_all_reduce_unused_params", "skip_all_reduce_unused_params"),
 )
 _MIB = 1 << 20
+_BEFORE_COLLECTIVES = (
+    "_build_params_for_reducer"  # __init__ calls it between its options and its collectives (2.11 to 2.14)
+)
 
 
 class _Wrapped:
@@ -58,6 +62,7 @@ class _Wrapped:
         self.kind = kind
         # _cdata is the address of the TensorImpl, which identifies the Reducer's parameters
         self.fqns = {parameter._cdata: fqn for fqn, parameter in module.module.named_parameters()}
+        self.settings: dict[str, bool | float] = {}
         self.layout: object = None
         self.generation = -1
         self.looks = 0
@@ -70,8 +75,11 @@ def install(box: Core, hooks: TorchLibrary) -> None:
     from torch.compiler import is_compiling  # directly: torch is imported here, and a wrapper would be one frame more
     from torch.nn.parallel import DistributedDataParallel
 
+    def note_begun(module: DdpModule) -> None:
+        _best_effort(box, _BUCKETS, _note_begun, box, module)
+
     def note_module(module: DdpModule) -> None:
-        _best_effort(box, _BUCKETS, _note_module, box, hooks, module)
+        _best_effort(box, _BUCKETS, _note_made, box, hooks, module)
 
     original = DistributedDataParallel._pre_forward  # rebuilds the buckets when it is time
 
@@ -86,7 +94,21 @@ def install(box: Core, hooks: TorchLibrary) -> None:
                 _best_effort(box, _BUCKETS, _refresh, box, hooks, module)
         return result
 
-    _patches.after(DistributedDataParallel, "__init__", note_module)
+    if hasattr(DistributedDataParallel, _BEFORE_COLLECTIVES):
+        _patches.after(DistributedDataParallel, _BEFORE_COLLECTIVES, note_begun)
+    initialize = DistributedDataParallel.__init__
+
+    @functools.wraps(initialize)
+    def initialize_and_note(module: DdpModule, *args: object, **kwargs: object) -> None:
+        _asked_for[id(module)] = kwargs.get("static_graph", False)
+        try:
+            initialize(module, *args, **kwargs)
+        finally:
+            _asked_for.pop(id(module), None)
+        if not is_compiling():
+            note_module(module)
+
+    _patches.replace(DistributedDataParallel, "__init__", initialize_and_note)
     _patches.replace(DistributedDataParallel, "_pre_forward", pre_forward_and_look)
     _install_join(box, hooks, DistributedDataParallel)
     _install_hooks(box, dist)
@@ -133,7 +155,7 @@ def _install_hooks(box: Core, dist: ModuleType) -> None:
 @unseen
 def _module_of(reducer_id: int) -> _Wrapped | None:
     """By id(): a hook that referenced its Reducer would keep it alive."""
-    return next((item for module, item in _wrapped.items() if id(module.reducer) == reducer_id), None)
+    return next((item for module, item in _wrapped.items() if id(getattr(module, "reducer", None)) == reducer_id), None)
 
 
 def _note_hook(box: Core, reducer: object, name: str) -> None:
@@ -166,10 +188,25 @@ def uninstall() -> None:
     _patches.put_back()
 
 
-def _note_module(box: Core, hooks: TorchLibrary, module: DdpModule, *, made: bool = True) -> None:
-    """`made`: just now, by the line that calls; else it was wrapped before recording began."""
+def _note_begun(box: Core, module: DdpModule) -> None:
+    """While its __init__ runs: a rank may die in the collectives of that."""
+    if module not in _wrapped:
+        _note_module(box, module)
+
+
+def _note_made(box: Core, hooks: TorchLibrary, module: DdpModule) -> None:
+    wrapped = _wrapped.get(module)
+    if wrapped is None or wrapped.settings != _settings(module):
+        wrapped = _note_module(box, module, wrapped)
+    _write_layout(box, hooks, module, wrapped)
+
+
+def _note_module(box: Core, module: DdpModule, wrapped: _Wrapped | None = None, *, made: bool = True) -> _Wrapped:
+    """`wrapped`: as it was noted before. `made`: by the line that calls; else wrapped before recording began."""
     process_groups.note_rank(box)
-    wrapped = _wrapped[module] = _Wrapped(module)
+    if wrapped is None:
+        wrapped = _wrapped[module] = _Wrapped(module)
+    wrapped.settings = _settings(module)
     tensors = [("parameter", name, tensor) for name, tensor in module.module.named_parameters()]
     tensors += [("buffer", name, tensor) for name, tensor in module.module.named_buffers()]
     box.journal(
@@ -179,11 +216,11 @@ def _note_module(box: Core, hooks: TorchLibrary, module: DdpModule, *, made: boo
             "class": wrapped.kind,
             "wrapper": "DistributedDataParallel",
             "tensors": [_describe(role, name, tensor) for role, name, tensor in tensors],
-            "settings": _settings(module),
+            "settings": wrapped.settings,
             "caller": calling_line() if made else None,
         },
     )
-    _write_layout(box, hooks, module, wrapped)
+    return wrapped
 
 
 def _settings(module: DdpModule) -> dict[str, bool | float]:
@@ -194,6 +231,9 @@ def _settings(module: DdpModule) -> dict[str, bool | float]:
     if type(cap) is int:
         found["bucket_cap_mb"] = cap / _MIB
     found["mixed_precision"] = held.get("mixed_precision") is not None
+    asked = _asked_for.get(id(module))  # set at the end of __init__ only
+    if type(asked) is bool:
+        found["static_graph"] = asked
     return found
 
 
@@ -214,7 +254,7 @@ def _describe(role: str, fqn: str, tensor: Tensor) -> dict[str, object]:
 def _refresh(box: Core, hooks: TorchLibrary, module: DdpModule) -> None:
     wrapped = _wrapped.get(module)
     if wrapped is None:
-        _note_module(box, hooks, module, made=False)  # wrapped before enable()
+        _write_layout(box, hooks, module, _note_module(box, module, made=False))  # wrapped before enable()
         return
     wrapped.looks += 1
     if wrapped.looks >= CLOSE_ITERATIONS:

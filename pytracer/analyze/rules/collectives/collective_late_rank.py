@@ -18,11 +18,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pytracer._text import capital, time_words
-from pytracer.analyze.collectives.absent_ranks import TIME_OUT, last_seen
+from pytracer.analyze.collectives.absent_ranks import last_seen
 from pytracer.analyze.collectives.description import at_place, group_words, place_of, span_words
 from pytracer.analyze.collectives.matching import GroupMatch
 from pytracer.analyze.collectives.parting import quoted
 from pytracer.analyze.deaths.attribution import symptom_evidence, views_of
+from pytracer.analyze.deaths.consequences import PEER_SILENT
 from pytracer.analyze.evidence.program_syntax import called_name, own_nodes, scope_of
 from pytracer.analyze.rules.account import account, nothing_to_compare
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
@@ -104,7 +105,7 @@ def _find(job: JobView, match: GroupMatch) -> Iterator[_Late]:
             (end, view, call)
             for view, call in calls
             if call.state == "failed" and (end := call.completed_ns) is not None and _lasted(call) >= _LEAST_NS
-            if view.exception is not None and TIME_OUT.search(view.exception.message or "")
+            if view.exception is not None and PEER_SILENT.search(view.exception.message or "")
         ]
         if not gave_up:
             continue

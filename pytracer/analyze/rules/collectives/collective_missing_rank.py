@@ -36,7 +36,8 @@ from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Confidence, PythonFrame
 
 _LISTED = 3
-_LIMIT = re.compile(r"Timed out waiting (\d+)ms")  # gloo's
+_LIMIT = re.compile(r"(?:Timed out waiting|monitoredBarrier (?:in|after)) (\d+) ?ms")  # gloo's
+_BARRIER = "monitored_barrier"  # has a time-out of its own
 _LONG_NS = 600_000_000_000  # of a job that still runs: a checkpoint or an evaluation takes minutes
 
 
@@ -132,13 +133,14 @@ def _late_advice(job: JobView, item: Absence, frame: PythonFrame, ranks: str) ->
     messages = [(view.exception.message or "") for view in views_of(job, item.wait.waiters) if view.exception]
     limits = [int(found[1]) for message in messages if (found := _LIMIT.search(message)) is not None]
     limit = f"{min(limits) / 1000:g} s" if limits else None
+    limited = _BARRIER if item.wait.call.op == _BARRIER else "init_process_group"
     if below is not None:
         until = f" until their time-out of {limit}" if limit is not None else ""
         return (
             f"{below}: the others waited for what {ranks} did there{until}. If it may take longer, give "
-            f"init_process_group() a larger timeout=; else see what is slow at line {frame.line} in {frame.function}."
+            f"{limited}() a larger timeout=; else see what is slow at line {frame.line} in {frame.function}."
         )
-    more = f" If it may take longer than {limit}, give init_process_group() a larger timeout=." if limit else ""
+    more = f" If it may take longer than {limit}, give {limited}() a larger timeout=." if limit else ""
     return (
         f"Look at {place_words(frame)}, where {ranks} was when it was ended: it is slow, waits for something, "
         f"or is a branch that the other ranks did not take.{more}"

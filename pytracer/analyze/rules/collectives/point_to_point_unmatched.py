@@ -14,7 +14,7 @@ How it can be wrong: receives from any rank are not followed. What a full ring f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pytracer._text import capital, count_words
@@ -115,7 +115,8 @@ def _judge_circle(job: JobView, cycle: tuple[int, ...]) -> Judgement[_Found]:
     verdict_class: VerdictClass = "hang" if found.messages_only else "collective-mismatch"
     confidence = confidence_of_circle(job, cycle, found.waits)
     judgement = Judgement[_Found](verdict_class, confidence, tuple(views_of(job, sorted(cycle))), found)
-    return _finish(job, judgement, "waited in a cycle", found.waits)
+    did = dict.fromkeys(cycle, "waited in a cycle")
+    return _finish(job, judgement, f"{span_words(cycle)} waited in a cycle", found.waits, did)
 
 
 def _judge_tags(job: JobView, wait: Wait) -> Judgement[_Found]:
@@ -134,16 +135,17 @@ def _judge_sizes(job: JobView, item: Unequal) -> Judgement[_Found]:
 def _judge_alone(job: JobView, wait: Wait) -> Judgement[_Found]:
     peer = wait.targets[0]
     judgement = Judgement[_Found]("missing-rank", "likely", tuple(views_of(job, [peer])), _Alone(wait))
-    return _finish(job, judgement, f"waited in {wait.call.op} for rank {peer}", [wait], peer)
+    did = {peer: "has no counterpart of that message"}
+    return replace(_finish(job, judgement, f"waited in {wait.call.op} for rank {peer}", [wait], did), undecided=False)
 
 
 def _finish(
-    job: JobView, item: Judgement[_Found], why: str, waits: Sequence[Wait], culprit: int | None = None
+    job: JobView, item: Judgement[_Found], why: str, waits: Sequence[Wait], did: Mapping[int, str] | None = None
 ) -> Judgement[_Found]:
+    """`why` is said of all others; `did`: what each culprit did, by rank."""
     views = views_of(job, [wait.waiters[0] for wait in waits])
     lasted = max((waited_ns(view, wait.call) for view, wait in zip(views, waits, strict=False)), default=0)
-    did = {culprit: "has no counterpart of that message"} if culprit is not None else {}
-    return replace(account(job, item, why, did, waited_ns=lasted), undecided=culprit is None)
+    return replace(account(job, item, why, did or {}, waited_ns=lasted), undecided=True)
 
 
 def _describe_circle(job: JobView, found: _Circle) -> Description:

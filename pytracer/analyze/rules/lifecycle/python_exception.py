@@ -113,7 +113,7 @@ class PythonException:
                 collective_evidence(judgement.views),
                 _left_early(job, judgement.views) if lost else None,
             ],
-            f"{fact}{_sample(job, view, first)}{_of_others(job)}"
+            f"{fact}{_sample(job, view, first)}{_of_others(job) if not lost else ''}"
             if fact is not None
             else "Look at the other end of the connection: this rank only noticed that a peer was gone or silent."
             if lost

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pytracer.analyze.collectives.matching import state_of
 from pytracer.analyze.engine import build_report
 from pytracer.decode.job.merge import load_job
 from pytracer.decode.types.journal import HandledException
@@ -205,6 +206,64 @@ def late(ranks: int = 3, *, boxes: bool = True) -> Ranks:
     return job
 
 
+BARRIER = {
+    "all": "[Rank 0]: Ranks 1 failed to pass monitoredBarrier in 6000 ms",
+    "first": "Rank 1 timed out in monitoredBarrier after 6000 ms.\n"
+    " No ranks successfully processed in monitoredBarrier.",
+    "noticed": "Rank 2 successfully reached monitoredBarrier, but received errors while waiting for send/recv from "
+    f"rank 0. Please check rank 0 logs for faulty rank.\n Original exception: \n{CLOSED}",
+}
+
+
+def at_monitored_barrier(end: str, said: str = "all") -> Ranks:
+    """Rank 0 gives up waiting for rank 1, and rank 2 loses rank 0."""
+    job = Ranks(3)
+    job.everybody(DONE)
+    for rank in (0, 2):
+        job.calls(rank, call("monitored_barrier_", state="failed"), first=2)
+    box = job.boxes[1]
+    if end == "terminated":
+        box.at(7500).signal_seen(15, 100, ["torchrun"])
+        job.terminated(1)
+    else:
+        box.at(500).exception("ValueError", "no such shard", [("load", SCRIPT, 12)]).exit(1)
+        job.endings[1] = {"exit_code": 1}
+    job.raised(0, BARRIER[said])
+    job.raised(2, BARRIER["noticed"], at=7010)
+    return job
+
+
+@pytest.mark.parametrize("said", ["all", "first"])
+def test_rank_that_does_not_come_to_a_monitored_barrier_is_the_verdict(said: str, run: Path) -> None:
+    """Not rank 0, whose exception names it."""
+    report = build_report(at_monitored_barrier("terminated", said).job(run))
+    assert verdict(report) == ("missing-rank", 1)
+    assert summary(report).startswith("Rank 1 did not enter monitored_barrier (collective 2 of the default group)")
+    text = render_text(report)
+    whys = [item.why for item in report.processes or [] if item.rank in (0, 2)]
+    assert whys == ["waited in vain for rank 1"] * 2  # rank 2 lost the connection to rank 0
+    assert "errors followed" not in text and "no collective" not in text and "init_process_group" not in text
+
+
+def test_rank_that_raised_before_a_monitored_barrier_is_told_by_its_exception(run: Path) -> None:
+    """The look-alike: its absence only followed; the others were in a collective, and it was in none."""
+    report = build_report(at_monitored_barrier("raised").job(run))
+    assert verdict(report) == ("python-exception", 1)
+    text = render_text(report)
+    assert "rank 1 was in no collective" in text and "no collective was open" not in text
+
+
+@pytest.mark.parametrize(("failed", "said"), [(True, False), (False, True)])
+def test_a_collective_that_failed_is_not_told_as_none(failed: bool, said: bool, run: Path) -> None:
+    """Only of a rank that was in none."""
+    job = Ranks(2)
+    job.everybody(DONE)
+    job.calls(0, OPEN if failed else DONE, first=2)
+    job.raised(0, "expected scalar type Half but found Float", at=3000)
+    job.terminated(1)
+    assert ("rank 0 was in no collective" in render_text(build_report(job.job(run)))) is said
+
+
 def test_late_rank_is_the_verdict(run: Path) -> None:
     """Not the ranks that raised, and not SIGTERM."""
     report = build_report(late().job(run))
@@ -244,6 +303,42 @@ def late_by(stack: Sequence[Frame]) -> Ranks:
 
 EXIT = 6  # CrashState
 QUEUE: Frame = ("Queue.get", "/usr/lib/python3.11/queue.py", 171)
+
+
+PREFETCH = """\
+class Prefetch:
+    def fill(self, shards):
+        for name in shards:
+            self.ready.put(name){more}
+
+    def __next__(self):
+        return self.ready.get()
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "other", "said"),
+    [("", False, True), ("", True, False), ("\n        self.ready.put(None)", False, False)],
+    ids=["nobody left", "a thread is left", "two lines fill it"],
+)
+def test_absent_rank_that_waits_for_an_own_queue_names_the_line_that_filled_it(
+    more: str, other: bool, said: bool, run: Path
+) -> None:
+    """Its thread had put all that it had, and ended. The look-alikes: it may still run, or more than one line fills."""
+    program = program_in(run, PREFETCH.format(more=more))
+    job = Ranks(2)
+    job.everybody(DONE)
+    job.calls(0, OPEN, first=2)
+    job.raised(0, at=7000)
+    job.terminated(1)
+    line = 7 + more.count("\n")
+    stack: list[Frame] = [QUEUE, ("__next__", str(program), line)]
+    others: dict[int, list[Frame]] = {8: [("fill", str(program), 3)]} if other else {}
+    native = [("/usr/lib/libc.so.6", 0x10)]
+    job.boxes[1].crash(0, code=0, state=EXIT, python=stack, native=native, other_python=others)
+    told = advice(build_report(job.job(run)))
+    assert ("Line 4 in Prefetch.fill fills `self.ready`, and no thread is left that does" in told) is said
+    assert ("(the loop of line 3)" in told) is said
 
 
 @pytest.mark.parametrize(
@@ -871,6 +966,66 @@ def test_matched_messages_in_another_order_of_tags_are_fine(run: Path) -> None:
     job.done(0, 1)
     report = build_report(job.job(run))
     assert (verdict(report), report.findings) == (("clean", None), [])
+
+
+@pytest.mark.parametrize(
+    ("text", "late_ms", "hung"),
+    [(CLOSED, 3, True), (CLOSED, 400, True), ("tensor is not contiguous", 400, False)],
+    ids=["at once", "seen late", "another error"],
+)
+def test_message_that_failed_has_not_completed(text: str, late_ms: int, hung: bool, run: Path) -> None:
+    """gloo's receive ends before it throws, and a busy machine sees the exception late: rank 0 had sent one less.
+
+    The look-alike: what was raised long after the receive is none of gloo's.
+    """
+    job = Ranks(2)
+    job.everybody(DONE)
+    message: dict[str, Any] = {"tag": 0, "flags": 1}
+    job.calls(0, *(call("send", peer=1, line=37, **message) for _ in range(2)))
+    job.calls(0, call(state="failed", line=59), first=2)
+    box = job.calls(1, *(call("recv_", peer=0, line=34, **message) for _ in range(3)))
+    frames = [("recv", f"{TORCH}/distributed/distributed_c10d.py", 2799), ("run", SCRIPT, 34)]
+    box.now += late_ms * MS
+    box.exception("RuntimeError", text, frames).exit(1)
+    job.endings[1] = {"exit_code": 1}
+    job.raised(0, at=7000)
+    report = build_report(job.job(run))
+    waits = "rank 1 waits in recv from rank 0 (train.py:34 in step): message 3, rank 0 had sent 2"
+    assert (waits in summary(report)) is hung
+    assert ("recv #3 failed" in render_text(report)) is hung
+
+
+def test_rank_beside_a_circle_did_not_wait_in_it(run: Path) -> None:
+    """Rank 2 waits for rank 1, which waits for rank 0, which waits for both."""
+    job = Ranks(3)
+    job.everybody(DONE)
+    job.calls(0, OPEN, first=2)
+    for rank in (1, 2):
+        job.calls(rank, call("recv_", state="failed", peer=rank - 1, tag=0, flags=1))
+    for rank in range(3):
+        job.raised(rank, at=7002 - rank)
+    whys = {item.rank: item.why for item in build_report(job.job(run)).processes or [] if item.role == "rank"}
+    assert whys[0] == "waited in a cycle" and whys[2] == "ranks 0 and 1 waited in a cycle"
+
+
+@pytest.mark.parametrize("later", ["called", "failed"])
+def test_message_before_another_operation_has_completed(later: str, run: Path) -> None:
+    """The error is of what rank 1 called afterwards, or of an all-reduce that was under way."""
+    job = Ranks(2)
+    job.everybody(DONE)
+    job.calls(0, call("send", peer=1, tag=0, flags=1))
+    failed = call(state="failed", line=50)
+    box = job.calls(1, *([failed] if later == "failed" else []), first=2)
+    job.calls(1, call("recv_", peer=0, tag=0, flags=1, line=34))
+    job.calls(1, *([failed] if later == "called" else []), first=2)
+    box.now += 400 * MS
+    box.exception("RuntimeError", CLOSED, [("step", SCRIPT, 51)]).exit(1)
+    job.endings[1] = {"exit_code": 1}
+    job.raised(0, at=7000)
+    read = job.job(run)
+    (rank,) = [process for process in read.ranks if process.rank == 1]
+    (receive,) = [item for item in rank.snapshot.collectives if item.point_to_point]
+    assert state_of(rank, receive) == "completed"
 
 
 # group-mismatch
