@@ -1,7 +1,7 @@
 """What the variables of a frame were when an exception left it: types, shapes, lengths and numbers; never contents.
 
-A text that reads as a number is one. Numbers count as values (`--no-values`). Only objects of exactly these types are looked at: asking those runs no code of
-the program.
+A text that reads as a number is one. Numbers count as values (`--no-values`). Only objects of exactly these types are
+looked at: asking those runs no code of the program.
 """
 
 from __future__ import annotations

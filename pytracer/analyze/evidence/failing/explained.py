@@ -52,6 +52,7 @@ from pytracer.analyze.evidence.failing.shapes import index_of_list, sizes_that_d
 from pytracer.analyze.evidence.failing.states import (
     clients_joined,
     environment_variable,
+    lacking_checkpoint,
     loaded_state,
     not_picklable,
     refused_global,
@@ -62,6 +63,7 @@ from pytracer.report.job import ExceptionReport, PythonFrame
 _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     environment_variable,
     loaded_state,
+    lacking_checkpoint,
     refused_global,
     clients_joined,
     missing_file,

@@ -17,6 +17,7 @@ _GROUPS = re.compile(r"loaded state dict (?:contains a parameter group that does
 _KEYS = re.compile(r"(Missing|Unexpected) key\(s\) in state_dict: ((?:\"[^\"]+\",? ?)+)")
 _PREFIXES = ("module.", "_orig_mod.", "model.", "net.", "backbone.", "encoder.", "state_dict.")
 _GLOBAL = re.compile(r"GLOBAL ([\w.]+) was not an allowed global|Unsupported (?:global|class) ([\w.]+)")
+_LACKS = re.compile(r"Missing key in checkpoint state_dict: ([\w.\-]+?)\.?\s*$", re.MULTILINE)
 _JOINED = re.compile(r"(\d+)/(\d+) clients joined")
 _PICKLED = re.compile(r"cannot pickle '([\w.]+)' object|[Cc]an't (?:pickle|get) local object '([^']+)'")
 # What makes an object of a type that cannot be pickled.
@@ -119,6 +120,24 @@ def _owner(at: FailingLine) -> str:
     call = at.only(ast.Call)
     owner = call.func.value if call is not None and isinstance(call.func, ast.Attribute) else None
     return f"`{source(owner)}`{at.came(variable(owner) or '')}" if owner is not None else "the model"
+
+
+def lacking_checkpoint(at: FailingLine) -> str | None:
+    """torch.distributed.checkpoint.load() of a state that has more than the files."""
+    found, call = _LACKS.search(at.message), at.only(ast.Call)
+    if found is None or call is None:
+        return None
+    state = next((item.value for item in call.keywords if item.arg == "state_dict"), next(iter(call.args), None))
+    asks = f", which `{source(state)}`{at.came(variable(state) or '')} asks for" if state is not None else ""
+    planned = any(item.arg in (None, "planner") for item in call.keywords)
+    partly = "" if planned else (
+        "; to let it keep the values that it has, pass `planner=DefaultLoadPlanner(allow_partial_load=True)` "
+        f"to `{source(call.func)}()`"
+    )  # fmt: skip
+    return (
+        f"The checkpoint has no `{found[1]}`{asks}: it was saved from another model, or without that part. Load only "
+        f"the keys that both have{partly}."
+    )
 
 
 def refused_global(at: FailingLine) -> str | None:

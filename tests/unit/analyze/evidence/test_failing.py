@@ -30,14 +30,14 @@ def of_program(folder: Path, source: str, judge: Callable[..., Any] = explained)
     names: dict[str, Any] = {"__name__": "__main__", "torch": torch, "nn": torch.nn}
     try:
         exec(compile(file.read_text(encoding="utf-8"), str(file), "exec"), names)  # noqa: S102
-    except Exception as error:
+    except BaseException as error:  # torch.distributed.checkpoint's is no Exception
         return _explained(error, judge)
     finally:
         torch.set_grad_enabled(True)
     raise AssertionError("the program did not fail")
 
 
-def _explained(error: Exception, judge: Callable[..., Any]) -> str | None:
+def _explained(error: BaseException, judge: Callable[..., Any]) -> str | None:
     trace = error.__traceback__
     assert trace is not None and trace.tb_next is not None
     trace = trace.tb_next  # without the test's own frame
