@@ -100,6 +100,16 @@ def of_program(trace: TracebackType | None) -> TracebackType | None:
     return found
 
 
+def programs_frames(trace: TracebackType | None) -> list[FrameType]:
+    """Innermost first."""
+    found = []
+    while trace is not None:
+        if not _LIBRARY.search(trace.tb_frame.f_code.co_filename):
+            found.append(trace.tb_frame)
+        trace = trace.tb_next
+    return found[: -_MOST_OUTER - 1 : -1]
+
+
 def _of_frame(frame: FrameType) -> list[dict[str, str]]:
     code = frame.f_code
     used = set(code.co_names) if code.co_name == "<module>" else None  # of a module only what its own code uses

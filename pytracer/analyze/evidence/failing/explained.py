@@ -22,6 +22,7 @@ from pytracer.analyze.evidence.failing.calls import (
     values_to_unpack,
     wrong_kind,
 )
+from pytracer.analyze.evidence.failing.changed_weights import changed_weight
 from pytracer.analyze.evidence.failing.consumed import nothing_left
 from pytracer.analyze.evidence.failing.dtypes import types_that_differ
 from pytracer.analyze.evidence.failing.empties import nothing_there
@@ -106,6 +107,7 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     unequal_letters,
     expected_size,
     types_that_differ,
+    changed_weight,
     autograd_line,
     schedule_too_short,
 )

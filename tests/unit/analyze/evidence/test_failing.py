@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from pytracer.analyze.evidence.failing.explained import Explanation, explained, involved
+from pytracer.record.torch.changed_parameter import changed_parameter
 from pytracer.record.torch.frame_variables import failing_columns, outer_variables, variables_of
 from pytracer.record.torch.gradient_state import gradient_state
 from pytracer.record.torch.near_names import near_names
@@ -43,7 +44,7 @@ def _explained(error: BaseException, judge: Callable[..., Any]) -> str | None:
     trace = trace.tb_next  # without the test's own frame
     frames = traceback.extract_tb(trace)[::-1]
     stack = [PythonFrame(function=item.name, file=item.filename, line=item.lineno) for item in frames]
-    held = [*variables_of(trace), *gradient_state(error, trace)]
+    held = [*variables_of(trace), *gradient_state(error, trace), *changed_parameter(error, trace)]
     report = ExceptionReport(
         type=type(error).__name__,
         message=str(error),
