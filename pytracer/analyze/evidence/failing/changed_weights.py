@@ -21,7 +21,14 @@ class _Step:
     direct: bool
 
 
-def weight_words(at: FailingLine) -> str | None:
+def weight_subject(at: FailingLine) -> str | None:
+    """What the headline says of it."""
+    weight, optimizer = _weight(at), at.values.get("its optimizer")
+    found = changed_weight(at) is not None
+    return f"`{optimizer}.step()` changed {weight} after the forward" if found and weight is not None else None
+
+
+def _weight(at: FailingLine) -> str | None:
     """`` `self.critic.2.weight` [1, 64] ``, of the parameter that the message is about."""
     name, _, shape = at.values.get("changed parameter", "").partition(" ")
     return f"`{name}` {shape}" if shape and _IN_PLACE in at.message else None
@@ -29,7 +36,7 @@ def weight_words(at: FailingLine) -> str | None:
 
 def changed_weight(at: FailingLine) -> str | None:
     """By the recorded parameter, and the statements that run a step of the optimizer that has it."""
-    weight, optimizer = weight_words(at), at.values.get("its optimizer")
+    weight, optimizer = _weight(at), at.values.get("its optimizer")
     if weight is None or optimizer is None:
         return None
     steps = [step for depth in range(len(at.frames)) for step in _steps(at, depth, optimizer)]

@@ -217,10 +217,7 @@ def _larger_sample(at: FailingLine) -> str | None:
 
 def _text_as_number(at: FailingLine) -> str | None:
     """A text that reads as a number, where a number is needed: the one that the line, or a call of it, was given."""
-    if at.kind != "TypeError" or not _TEXT.search(at.message) or at.node is None:
-        return None
-    named = {name.removeprefix(_HELD): text for name, text in at.values.items() if name.startswith(_HELD)}
-    found = _given_texts(at, named) if not at.own else _read_texts(at, named)
+    found = _texts_of_line(at)
     if len(found) != 1:
         return None
     name, text = next(iter(found.items()))
@@ -232,6 +229,20 @@ def _text_as_number(at: FailingLine) -> str | None:
         f"`{name}`{came} is the text '{text}', and a number is needed there: write {kind}({name}), or convert "
         f"it where it is read ({yaml})."
     )
+
+
+def text_subject(at: FailingLine) -> str | None:
+    """What the headline says of it."""
+    found = _texts_of_line(at)
+    return next((f"`{name}` is the text '{text}'" for name, text in found.items()), None) if len(found) == 1 else None
+
+
+def _texts_of_line(at: FailingLine) -> dict[str, str]:
+    """Those that read as numbers and may be what is refused."""
+    if at.kind != "TypeError" or not _TEXT.search(at.message) or at.node is None:
+        return {}
+    named = {name.removeprefix(_HELD): text for name, text in at.values.items() if name.startswith(_HELD)}
+    return _given_texts(at, named) if not at.own else _read_texts(at, named)
 
 
 def _read_texts(at: FailingLine, named: dict[str, str]) -> dict[str, str]:

@@ -152,6 +152,12 @@ def refused_global(at: FailingLine) -> str | None:
     )
 
 
+def refused_subject(at: FailingLine) -> str | None:
+    """What the headline says of it."""
+    found = _GLOBAL.search(at.message) if "Weights only load failed" in at.message else None
+    return f"the file holds an object of {found[1] or found[2]}" if found is not None else None
+
+
 def environment_variable(at: FailingLine) -> str | None:
     """One that is not set."""
     if at.kind != "KeyError" or not (at.stack[0].file or "").endswith(("os.py", "<frozen os>")):

@@ -88,11 +88,12 @@ class PythonException:
         frame, first = view.python_frame, reraised(view.exception)
         again = f" by {name_words([view])}" if view.index != judgement.views[0].index else ""
         waited = f"{_thread(view)}{other_end_words(job, view)}{_kept_words(view)}"
-        circumstances = f"{_meant(job, view, first)}{_piled(view)}{waited}"
+        explanation = Explanation() if failed_allocation(view) else _explained(job, view, first)
+        meant = _meant(job, view, first) or (f": {explanation.subject}" if explanation.subject is not None else "")
+        circumstances = f"{meant}{_piled(view)}{waited}"
         if overwritten(view):
             circumstances += "; memory may have been overwritten before"
         raised = f"{_words(view, first)}{_at(frame, first, again)}{circumstances}"
-        explanation = Explanation() if failed_allocation(view) else _explained(job, view, first)
         fact = explanation.words
         own_frames = [frame for frame in view.exception_stack if not is_library_file(frame.file)]
         return Description(
@@ -124,6 +125,7 @@ class PythonException:
             else _read_it(job, view, first),
             ["why the peer was gone: no other rank's death explains it" if lost else None, explanation.failure],
             explained=fact is not None,
+            names_cause=explanation.subject is not None,
             besides=LET_THREAD_END if _kept(view) is not None else "",
         )
 

@@ -117,3 +117,30 @@ def test_explanation_that_fails_is_told(monkeypatch: pytest.MonkeyPatch, tmp_pat
     found = explained(snapshot, report, stack)
     assert found.words is None
     assert "a bug in pytracer, ZeroDivisionError at test_failing.py:" in (found.failure or "")
+
+
+SUBJECTS = [
+    (
+        'config = {"optimizer": {"lr": "1e-4"}}\ntorch.optim.AdamW([torch.ones(1)], **config["optimizer"])\n',
+        "`config['optimizer']['lr']` is the text '1e-4'",
+    ),
+    (
+        "import copy\nclass Net(nn.Module):\n    pass\nnet = Net()\nnet.last = torch.ones(1, requires_grad=True) * 2\n"
+        "copy.deepcopy(net)\n",
+        "`last` of Net is the result of an operation, with a graph",
+    ),
+    (
+        "net = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1))\nopt = torch.optim.SGD(net.parameters(), lr=0.1)\n"
+        "a = net(torch.ones(2, 2)).sum()\na.backward(retain_graph=True)\nopt.step()\na.backward()\n",
+        "`opt.step()` changed `net.1.weight` [1, 3] after the forward",
+    ),
+    ('{"lr": "1e-4"}["rate"]\n', None),
+    ('rows = [1, "7"]\nsum(rows, "7")\n', None),
+]
+
+
+@pytest.mark.parametrize(("source", "subject"), SUBJECTS)
+def test_headline_names_what_is_wrong_where_it_is_one_thing(source: str, subject: str | None, tmp_path: Path) -> None:
+    """The look-alikes have nothing of the kind."""
+    found = of_program(tmp_path, source, lambda *facts: explained(*facts).subject)
+    assert found == str(subject)
