@@ -146,16 +146,39 @@ def refused_global(at: FailingLine) -> str | None:
     if found is None:
         return None
     name = found[1] or found[2]
+    held = f"The file holds an object of {name}{_below(at)}{_put_there(at)}"
+    if name.startswith("numpy."):
+        plain = "a plain number (`float()`, `.item()`)" if name.endswith("scalar") else "a tensor or list"
+        return f"{held}: save {plain} instead. A file of your own is read with weights_only=False at line {at.line}."
     return (
-        f"The file holds an object of {name}, which is no weights. If the file is yours: `torch.serialization."
-        f"add_safe_globals([{name}])` before line {at.line}, or weights_only=False there; or save plain values only."
+        f"{held}, which is no weights. If the file is yours: `torch.serialization.add_safe_globals([{name}])` before "
+        f"line {at.line}, or weights_only=False there; or save plain values only."
     )
 
 
 def refused_subject(at: FailingLine) -> str | None:
     """What the headline says of it."""
     found = _GLOBAL.search(at.message) if "Weights only load failed" in at.message else None
-    return f"the file holds an object of {found[1] or found[2]}" if found is not None else None
+    return f"the file holds an object of {found[1] or found[2]}{_below(at)}" if found is not None else None
+
+
+def _below(at: FailingLine) -> str:
+    """`` under 'best' ``, of what torch.load() refused."""
+    key = at.values.get("key of the refused object")
+    return f" under '{key}'" if key is not None else ""
+
+
+def _put_there(at: FailingLine) -> str:
+    """The only value that this program gives that key."""
+    key = at.values.get("key of the refused object")
+    found = [
+        value
+        for item in ast.walk(at.tree)
+        if isinstance(item, ast.Dict)
+        for name, value in zip(item.keys, item.values, strict=True)
+        if key is not None and isinstance(name, ast.Constant) and name.value == key
+    ]
+    return f" (line {found[0].lineno} has `{source(found[0])}` there)" if len(found) == 1 else ""
 
 
 def environment_variable(at: FailingLine) -> str | None:

@@ -93,7 +93,10 @@ class PythonException:
         circumstances = f"{meant}{_piled(view)}{waited}"
         if overwritten(view):
             circumstances += "; memory may have been overwritten before"
-        raised = f"{_words(view, first)}{_at(frame, first, again)}{circumstances}"
+        words = _words(view, first)
+        if explanation.subject is not None:  # it says more than what follows the first sentence
+            words = re.split(r"(?<=[a-z]{2})\. (?=[A-Z])", words, maxsplit=1)[0]
+        raised = f"{words}{_at(frame, first, again)}{circumstances}"
         fact = explanation.words
         own_frames = [frame for frame in view.exception_stack if not is_library_file(frame.file)]
         return Description(

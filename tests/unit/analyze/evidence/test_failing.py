@@ -17,6 +17,7 @@ from pytracer.record.torch.changed_parameter import changed_parameter
 from pytracer.record.torch.frame_variables import failing_columns, outer_variables, variables_of
 from pytracer.record.torch.gradient_state import gradient_state
 from pytracer.record.torch.near_names import near_names
+from pytracer.record.torch.refused_item import refused_item
 from pytracer.report.job import ExceptionReport, NearNamesReport, OuterFrameReport, PythonFrame, VariableReport
 
 torch = pytest.importorskip("torch")
@@ -44,7 +45,7 @@ def _explained(error: BaseException, judge: Callable[..., Any]) -> str | None:
     trace = trace.tb_next  # without the test's own frame
     frames = traceback.extract_tb(trace)[::-1]
     stack = [PythonFrame(function=item.name, file=item.filename, line=item.lineno) for item in frames]
-    held = [*variables_of(trace), *gradient_state(error, trace), *changed_parameter(error, trace)]
+    held = [*variables_of(trace), *gradient_state(error, trace), *changed_parameter(error, trace), *refused_item(error)]
     report = ExceptionReport(
         type=type(error).__name__,
         message=str(error),
@@ -125,13 +126,17 @@ SUBJECTS = [
         "`config['optimizer']['lr']` is the text '1e-4'",
     ),
     (
-        "import copy\nclass Net(nn.Module):\n    pass\nnet = Net()\nnet.last = torch.ones(1, requires_grad=True) * 2\n"
-        "copy.deepcopy(net)\n",
+        (
+            "import copy\nclass Net(nn.Module):\n    pass\nnet = Net()\nnet.last = nn.Linear(1, 1)(torch.ones(1))\n"
+            "copy.deepcopy(net)\n"
+        ),
         "`last` of Net is the result of an operation, with a graph",
     ),
     (
-        "net = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1))\nopt = torch.optim.SGD(net.parameters(), lr=0.1)\n"
-        "a = net(torch.ones(2, 2)).sum()\na.backward(retain_graph=True)\nopt.step()\na.backward()\n",
+        (
+            "net = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1))\nopt = torch.optim.SGD(net.parameters(), lr=0.1)\n"
+            "a = net(torch.ones(2, 2)).sum()\na.backward(retain_graph=True)\nopt.step()\na.backward()\n"
+        ),
         "`opt.step()` changed `net.1.weight` [1, 3] after the forward",
     ),
     ('{"lr": "1e-4"}["rate"]\n', None),
