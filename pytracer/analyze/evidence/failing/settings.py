@@ -246,11 +246,18 @@ def _texts_of_line(at: FailingLine) -> dict[str, str]:
 
 
 def _read_texts(at: FailingLine, named: dict[str, str]) -> dict[str, str]:
-    """Of those that the failing expression itself names."""
-    read = (
-        {ast.unparse(item) for item in ast.walk(at.node) if isinstance(item, _NAMED)} if at.node is not None else set()
-    )
-    return {name: text for name, text in named.items() if name in read}
+    """The only text among the operands of the failing expression itself."""
+    node = at.node.value if isinstance(at.node, (ast.Assign, ast.Return, ast.Expr)) else at.node
+    operands: list[ast.expr] = []
+    if isinstance(node, (ast.BinOp, ast.Compare)):
+        operands = [node.left, node.right] if isinstance(node, ast.BinOp) else [node.left, *node.comparators]
+    elif isinstance(node, ast.AugAssign):
+        operands = [node.target, node.value]
+    elif isinstance(node, ast.Call):
+        operands = _passed([node])
+    texts = {ast.unparse(item) for item in operands if isinstance(item, _NAMED)}
+    texts = {name for name in texts if name in named or at.values.get(name, "").startswith("str of")}
+    return {name: named[name] for name in texts if name in named} if len(texts) == 1 else {}
 
 
 def _given_texts(at: FailingLine, named: dict[str, str]) -> dict[str, str]:
