@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from pytracer.record.config import records_values
 from pytracer.record.torch.near_names import attributes_of
 
 _MODULE = "torch/_weights_only_unpickler.py"
@@ -16,7 +17,7 @@ _KEY_CHARACTERS = 40
 def refused_item(error: BaseException) -> list[dict[str, str]]:
     """As the variable `key of the refused object`; nothing of an object in a list, or below a key that is no text."""
     before = error.__context__
-    trace = before.__traceback__ if before is not None else None
+    trace = before.__traceback__ if before is not None and records_values() else None
     while trace is not None:
         if trace.tb_frame.f_code.co_filename.endswith(_MODULE) and trace.tb_frame.f_code.co_name == "load":
             key = _key(attributes_of(trace.tb_frame.f_locals.get("self")))
