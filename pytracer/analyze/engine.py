@@ -312,6 +312,7 @@ def _recognized(judgement: AnyJudgement, words: Description) -> Description:
     if known.confidence == "possible" and not words.explained:
         return replace(words, evidence=evidence, advice=f"{words.advice} {known.advice}")
     named = judgement.verdict_class in ("python-exception", "null-dereference") and known.what not in words.summary
+    named = named and not words.names_cause
     summary = f"{words.summary.removesuffix('.')}: {known.what}." if named else words.summary
     advice = words.advice if words.explained else known.advice
     return replace(words, summary=summary, evidence=evidence, advice=advice)

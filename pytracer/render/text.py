@@ -292,7 +292,13 @@ def _exception(exception: r.ExceptionReport) -> Text:
 
 
 def _cut_lines(message: str) -> str:
+    """Of one that holds a traceback, what is above it and its last line, which has the reason."""
     lines = message.strip().splitlines()
+    begin = next((n for n, line in enumerate(lines) if line.startswith("Traceback (most recent call last):")), 0)
+    kept = lines[: min(begin, _MESSAGE_LINES - 2)]
+    if kept and len(lines) > _MESSAGE_LINES:
+        cut = len(lines) - len(kept) - 1
+        return "\n".join([*kept, f"... {count_words(cut, 'more line')}", lines[-1]])
     more = [f"... {count_words(len(lines) - _MESSAGE_LINES, 'more line')}"] if len(lines) > _MESSAGE_LINES else []
     return "\n".join([*lines[:_MESSAGE_LINES], *more])
 

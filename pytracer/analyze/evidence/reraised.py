@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import re
 from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import message_words
 from pytracer.analyze.parts import is_library_file
@@ -18,6 +22,11 @@ _RAISED = re.compile(r"^([A-Za-z_][\w.]*)(?:: (.*))?$")
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
 _RAY = re.compile(r"^(ray::[^\n]{1,200}?\(\)) \(pid=(\d{1,9}), ", re.MULTILINE)
 
+
+# Any other text with a traceback; torch.distributed.checkpoint's CheckpointException has one of each rank that failed.
+_WITHIN = re.compile(r"^Traceback \(most recent call last\):(?: \(RANK (\d{1,9})\))?[ ]*$", re.MULTILINE)
+_NEXT = re.compile(r"^(?:Traceback \(most recent call last\)|The above exception was|During handling of the above)")
+_FRAME_LINE = re.compile(r"^\s|^[~^ ]+$")
 
 # ray.train.WorkerGroupError (2.60, train/v2/_internal/execution/worker_group/poll.py), of each rank, or of all alike.
 _RAY_TRAIN = re.compile(r"^\[Rank ([\d,]{1,200}) Error Snippet\]:\n", re.MULTILINE)
@@ -54,9 +63,46 @@ def reraised(exception: ExceptionReport | None) -> Reraised | None:
     if (exception.type or "").startswith("ray."):
         return _by_ray(_COLOUR.sub("", text))
     told = _WHERE.search(text)
-    if told is None or _HEAD not in text:
+    if told is None:
+        inner = _within(exception)
+        own = inner is not None and inner.frame is not None and not is_library_file(inner.frame.file)
+        own = (
+            own and inner is not None and inner.where.startswith("in rank")
+        )  # else the program may print what it caught
+        return dataclasses.replace(inner, message=message_words(inner.message)) if inner is not None and own else None
+    if _HEAD not in text:
         return None
     return _first(text.rpartition(_HEAD)[2], told[1] or f"in {told[2][0].lower()}{told[2][1:]}")
+
+
+def reason_within(exception: ExceptionReport) -> ExceptionReport:
+    """With the type and message of the exception whose traceback its text holds, if that ran no line of the program.
+
+    Of several ranks' the first, as torch orders them; of a chain the last, which Python would have raised.
+    """
+    told = _within(exception)
+    if told is None or told.frame is None or not is_library_file(told.frame.file):
+        return exception
+    return msgspec.structs.replace(exception, type=told.type, message=told.message)
+
+
+def _within(exception: ExceptionReport) -> Reraised | None:
+    text = exception.message or ""
+    heads = [*_WITHIN.finditer(text)]
+    if not heads:
+        return None
+    rank = heads[0][1]
+    own = heads if rank is None else [*itertools.takewhile(lambda head: head[1] in (rank, None), heads)]
+    begin = own[-1].end()
+    after = next((head.start() for head in heads if head.start() > begin), len(text))
+    told = _first(text[begin:after], f"in rank {rank}" if rank is not None else "before")
+    if told is None:
+        return None
+    lines = text[begin:after].splitlines()
+    at = next((n for n, line in enumerate(lines) if line and not _FRAME_LINE.match(line)), len(lines) - 1)
+    rest = list(itertools.takewhile(lambda line: not _NEXT.match(line), lines[at + 1 :]))
+    first = lines[at].partition(": ")[2]
+    return dataclasses.replace(told, message="\n".join([first, *rest]).strip())
 
 
 def _by_ray(text: str) -> Reraised | None:

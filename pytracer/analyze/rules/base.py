@@ -50,6 +50,7 @@ class Description:
 
     `quotes_exception`: the summary has type and message of the exception that ended the process.
     `explained`: whether the advice says what is wrong by recorded facts; that of a known crash does not replace it.
+    `names_cause`: the summary has what is wrong by recorded facts; that of a known crash is not added to it.
     `besides`: advice about a second trouble, which that of a known crash does not replace.
     `has_place`: the summary says where the cause lies; the line at which the process died would only distract from it.
     """
@@ -61,6 +62,7 @@ class Description:
     quotes_exception: bool = False
     has_place: bool = False
     explained: bool = False
+    names_cause: bool = False
     besides: str = ""
 
 

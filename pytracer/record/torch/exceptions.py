@@ -144,9 +144,11 @@ def _variables(trace: TracebackType | None) -> list[dict[str, str]]:
 
 def _gradients(error: BaseException, trace: TracebackType | None) -> list[dict[str, str]]:
     try:
+        from pytracer.record.torch.changed_parameter import changed_parameter
         from pytracer.record.torch.gradient_state import gradient_state
+        from pytracer.record.torch.refused_item import refused_item
 
-        return gradient_state(error, trace)
+        return [*gradient_state(error, trace), *changed_parameter(error, trace), *refused_item(error)]
     except Exception:  # torch itself may have failed to import
         return []
 

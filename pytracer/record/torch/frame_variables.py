@@ -1,7 +1,7 @@
 """What the variables of a frame were when an exception left it: types, shapes, lengths and numbers; never contents.
 
-Numbers count as values (`--no-values`). Only objects of exactly these types are looked at: asking those runs no code of
-the program.
+A text that reads as a number is one. Numbers count as values (`--no-values`). Only objects of exactly these types are
+looked at: asking those runs no code of the program.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from pytracer.record.config import records_values
 from pytracer.record.torch.compared import compared
 from pytracer.record.torch.near_names import TABLES, attributes_of
+from pytracer.record.torch.number_texts import number_texts, refused_texts
 from pytracer.record.torch.object_words import iterator_words, loader_words, unequal_items
 from pytracer.record.torch.tensor_numbers import numbers_of
 
@@ -59,9 +60,15 @@ def outer_variables(trace: TracebackType | None) -> list[dict[str, object]]:
     outer = [item for item in chain if item is not own and not _LIBRARY.search(item.tb_frame.f_code.co_filename)]
     with without_modes():
         found = {id(item): _of_frame(item.tb_frame)[:_MOST_OF_OUTER] for item in outer[-_MOST_OUTER:]}
-        found |= {id(item): facts for item in chain[-1:] if (facts := compared([held.tb_frame for held in chain]))}
+        found |= {id(item): facts for item in chain[-1:] if (facts := _of_library(chain, own))}
     places = {id(item): len(chain) - 1 - n for n, item in enumerate(chain)}
     return [{"frame": places[key], "variables": held} for key, held in found.items() if held]
+
+
+def _of_library(chain: list[TracebackType], own: TracebackType | None) -> list[dict[str, str]]:
+    """Of the function that raised it."""
+    last = chain[-1]
+    return compared([item.tb_frame for item in chain]) or (refused_texts(last.tb_frame) if last is not own else [])
 
 
 def without_modes() -> contextlib.AbstractContextManager[object]:
@@ -93,6 +100,16 @@ def of_program(trace: TracebackType | None) -> TracebackType | None:
     return found
 
 
+def programs_frames(trace: TracebackType | None) -> list[FrameType]:
+    """Innermost first."""
+    found = []
+    while trace is not None:
+        if not _LIBRARY.search(trace.tb_frame.f_code.co_filename):
+            found.append(trace.tb_frame)
+        trace = trace.tb_next
+    return found[: -_MOST_OUTER - 1 : -1]
+
+
 def _of_frame(frame: FrameType) -> list[dict[str, str]]:
     code = frame.f_code
     used = set(code.co_names) if code.co_name == "<module>" else None  # of a module only what its own code uses
@@ -105,7 +122,8 @@ def _of_frame(frame: FrameType) -> list[dict[str, str]]:
             found.append({"name": name[:_NAME_CHARACTERS], "value": words})
     inside = itertools.islice(_inside(frame), _MOST_INSIDE)
     unequal = itertools.islice(_unequal(frame, used), _MOST_UNEQUAL)
-    return [*found[: _MOST - _MOST_OF_SELF], *_of_self(frame)[:_MOST_OF_SELF], *inside, *unequal]
+    held = {name: value for name, value in frame.f_locals.items() if used is None or name in used}
+    return [*found[: _MOST - _MOST_OF_SELF], *_of_self(frame)[:_MOST_OF_SELF], *inside, *unequal, *number_texts(held)]
 
 
 def _unequal(frame: FrameType, used: set[str] | None) -> Iterator[dict[str, str]]:

@@ -22,6 +22,7 @@ from pytracer.analyze.evidence.failing.calls import (
     values_to_unpack,
     wrong_kind,
 )
+from pytracer.analyze.evidence.failing.changed_weights import changed_weight, weight_subject
 from pytracer.analyze.evidence.failing.consumed import nothing_left
 from pytracer.analyze.evidence.failing.dtypes import types_that_differ
 from pytracer.analyze.evidence.failing.empties import nothing_there
@@ -45,16 +46,18 @@ from pytracer.analyze.evidence.failing.loops import changed_in_loop, stacked_lis
 from pytracer.analyze.evidence.failing.nones import none_sample, none_value
 from pytracer.analyze.evidence.failing.not_finite import first_not_finite
 from pytracer.analyze.evidence.failing.operands import involved as involved_operands
-from pytracer.analyze.evidence.failing.order import called_in_order
+from pytracer.analyze.evidence.failing.order import called_in_order, copied_subject
 from pytracer.analyze.evidence.failing.samples import empty_sequence, not_json, unequal_samples
-from pytracer.analyze.evidence.failing.settings import refused_setting
+from pytracer.analyze.evidence.failing.settings import refused_setting, text_subject
 from pytracer.analyze.evidence.failing.shapes import index_of_list, sizes_that_differ
 from pytracer.analyze.evidence.failing.states import (
     clients_joined,
     environment_variable,
+    lacking_checkpoint,
     loaded_state,
     not_picklable,
     refused_global,
+    refused_subject,
 )
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import ExceptionReport, PythonFrame
@@ -62,6 +65,7 @@ from pytracer.report.job import ExceptionReport, PythonFrame
 _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     environment_variable,
     loaded_state,
+    lacking_checkpoint,
     refused_global,
     clients_joined,
     missing_file,
@@ -104,19 +108,24 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     unequal_letters,
     expected_size,
     types_that_differ,
+    changed_weight,
     autograd_line,
     schedule_too_short,
 )
+
+_SUBJECTS = (text_subject, copied_subject, refused_subject, weight_subject)
 
 
 @dataclass(frozen=True)
 class Explanation:
     """One cause, by the line and its values; None where a table's advice is all that can be said.
 
+    `subject`: what it is about in a few words, for the headline; only with `words`.
     `failure`: an error of our own, which must not cost the report.
     """
 
     words: str | None = None
+    subject: str | None = None
     failure: str | None = None
 
 
@@ -135,7 +144,9 @@ def explained(
     if at is None:
         return Explanation()
     try:
-        return Explanation(_first(at, dataset))
+        words = _first(at, dataset)
+        subjects = (words for name in _SUBJECTS if (words := name(at)) is not None)
+        return Explanation(words, next(subjects, None) if words is not None else None)
     except Exception as error:  # a program may be written in any way: the report goes on, and says so
         place = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{type(error).__name__} at {os.path.basename(place.filename)}:{place.lineno}"

@@ -86,6 +86,14 @@ def _copied_result(at: FailingLine) -> str | None:
     )
 
 
+def copied_subject(at: FailingLine) -> str | None:
+    """What the headline says of it."""
+    path, kind = at.compared.get("copied"), at.compared.get("copied of")
+    if _NO_COPY not in at.message or path is None or kind is None:
+        return None
+    return f"`{path.rpartition('.')[2]}` of {kind} is the result of an operation, with a graph"
+
+
 def _only_freeze(at: FailingLine) -> str:
     found = [
         item.lineno

@@ -19,9 +19,13 @@ _WHOLE = re.compile(r"^(?:u?int\d+|bool)$")
 _SAMPLE = re.compile(r"Sample larger than population|Cannot take a larger sample than population")
 _TEXT = re.compile(
     r"not supported between instances of '(?:\w+' and 'str'|str' and '\w+')"
-    r"|must be (?:real number|(?:an )?int\w*|float).* not str"
+    r"|must be (?:real number|(?:an )?int\w*|float).* not str|\b(?:ints?|floats?|numbers?)\b.*but got str"
+    r"|'str' object cannot be interpreted as an integer"
     r"|unsupported operand type\(s\) for .*'str'|can't multiply sequence by non-int"
 )
+_HELD = "text of "  # the recorder's name of a text that reads as a number
+_NAMED = (ast.Name, ast.Attribute, ast.Subscript)
+_NO_DOT = re.compile(r"^[+-]?\d+[eE]")
 _PAIR = 2
 _FLOAT_ONLY = re.compile(r"[Oo]nly Tensors of floating point (?:and complex )?dtype can require gradients")
 _MOST_DIVISORS = 2
@@ -212,17 +216,63 @@ def _larger_sample(at: FailingLine) -> str | None:
 
 
 def _text_as_number(at: FailingLine) -> str | None:
-    """An option that is a text where a call needs a number."""
-    if at.kind != "TypeError" or not _TEXT.search(at.message) or at.node is None:
+    """A text that reads as a number, where a number is needed: the one that the line, or a call of it, was given."""
+    found = _texts_of_line(at)
+    if len(found) != 1:
         return None
-    texts = {source(item): item for item in _passed(_calls(at.node)) if (at.value(item) or "").startswith("str of")}
-    if len(texts) != 1:
-        return None
-    name, node = next(iter(texts.items()))
+    name, text = next(iter(found.items()))
+    owner = name.rpartition("[")[0] or name
+    came = whence(at, name) or (at.came(owner) if owner in at.values else "")
+    kind = "int" if text.lstrip("+-").isdecimal() else "float"
+    yaml = "YAML takes 1e-4, without a dot, as a text" if _NO_DOT.search(text) else f"argparse: type={kind}"
     return (
-        f"`{name}`{whence(at, node)} is a text, and a number is needed there: float({name}) or int({name}) where it is "
-        "read (argparse: type=float; YAML takes 1e-4 as a text, and 1.0e-4 as a number)."
+        f"`{name}`{came} is the text '{text}', and a number is needed there: write {kind}({name}), or convert "
+        f"it where it is read ({yaml})."
     )
+
+
+def text_subject(at: FailingLine) -> str | None:
+    """What the headline says of it."""
+    found = _texts_of_line(at)
+    return next((f"`{name}` is the text '{text}'" for name, text in found.items()), None) if len(found) == 1 else None
+
+
+def _texts_of_line(at: FailingLine) -> dict[str, str]:
+    """Those that read as numbers and may be what is refused."""
+    if at.kind != "TypeError" or not _TEXT.search(at.message) or at.node is None:
+        return {}
+    named = {name.removeprefix(_HELD): text for name, text in at.values.items() if name.startswith(_HELD)}
+    return _given_texts(at, named) if not at.own else _read_texts(at, named)
+
+
+def _read_texts(at: FailingLine, named: dict[str, str]) -> dict[str, str]:
+    """The only text among the operands of the failing expression itself."""
+    node = at.node.value if isinstance(at.node, (ast.Assign, ast.Return, ast.Expr)) else at.node
+    operands: list[ast.expr] = []
+    if isinstance(node, (ast.BinOp, ast.Compare)):
+        operands = [node.left, node.right] if isinstance(node, ast.BinOp) else [node.left, *node.comparators]
+    elif isinstance(node, ast.AugAssign):
+        operands = [node.target, node.value]
+    elif isinstance(node, ast.Call):
+        operands = _passed([node])
+    texts = {ast.unparse(item) for item in operands if isinstance(item, _NAMED)}
+    texts = {name for name in texts if name in named or at.values.get(name, "").startswith("str of")}
+    return {name: named[name] for name in texts if name in named} if len(texts) == 1 else {}
+
+
+def _given_texts(at: FailingLine, named: dict[str, str]) -> dict[str, str]:
+    """Of those that the call passed on to the function that raised it, by the name and text of the argument there."""
+    call, found = at.only(ast.Call), dict[str, str]()
+    refused = {name.removeprefix(_HELD): text for name, text in at.compared.items() if name.startswith(_HELD)}
+    for item in call.keywords if call is not None else ():
+        within = [f"{ast.unparse(item.value)}[{name!r}]" for name in refused] if item.arg is None else []
+        names = [ast.unparse(item.value)] if item.arg in refused else within
+        found |= {name: named[name] for name in names if named.get(name) in refused.values()}
+    for given in call.args if call is not None else ():
+        name = ast.unparse(given)
+        if named.get(name) in refused.values():
+            found[name] = named[name]
+    return found
 
 
 def _whole_numbers(at: FailingLine) -> str | None:

@@ -17,6 +17,7 @@ _GROUPS = re.compile(r"loaded state dict (?:contains a parameter group that does
 _KEYS = re.compile(r"(Missing|Unexpected) key\(s\) in state_dict: ((?:\"[^\"]+\",? ?)+)")
 _PREFIXES = ("module.", "_orig_mod.", "model.", "net.", "backbone.", "encoder.", "state_dict.")
 _GLOBAL = re.compile(r"GLOBAL ([\w.]+) was not an allowed global|Unsupported (?:global|class) ([\w.]+)")
+_LACKS = re.compile(r"Missing key in checkpoint state_dict: ([\w.\-]+?)\.?\s*$", re.MULTILINE)
 _JOINED = re.compile(r"(\d+)/(\d+) clients joined")
 _PICKLED = re.compile(r"cannot pickle '([\w.]+)' object|[Cc]an't (?:pickle|get) local object '([^']+)'")
 # What makes an object of a type that cannot be pickled.
@@ -121,16 +122,63 @@ def _owner(at: FailingLine) -> str:
     return f"`{source(owner)}`{at.came(variable(owner) or '')}" if owner is not None else "the model"
 
 
+def lacking_checkpoint(at: FailingLine) -> str | None:
+    """torch.distributed.checkpoint.load() of a state that has more than the files."""
+    found, call = _LACKS.search(at.message), at.only(ast.Call)
+    if found is None or call is None:
+        return None
+    state = next((item.value for item in call.keywords if item.arg == "state_dict"), next(iter(call.args), None))
+    asks = f", which `{source(state)}`{at.came(variable(state) or '')} asks for" if state is not None else ""
+    planned = any(item.arg in (None, "planner") for item in call.keywords)
+    partly = "" if planned else (
+        "; to let it keep the values that it has, pass `planner=DefaultLoadPlanner(allow_partial_load=True)` "
+        f"to `{source(call.func)}()`"
+    )  # fmt: skip
+    return (
+        f"The checkpoint has no `{found[1]}`{asks}: it was saved from another model, or without that part. Load only "
+        f"the keys that both have{partly}."
+    )
+
+
 def refused_global(at: FailingLine) -> str | None:
     """torch.load() with weights_only."""
     found = _GLOBAL.search(at.message) if "Weights only load failed" in at.message else None
     if found is None:
         return None
     name = found[1] or found[2]
+    held = f"The file holds an object of {name}{_below(at)}{_put_there(at)}"
+    if name.startswith("numpy."):
+        plain = "a plain number (`float()`, `.item()`)" if name.endswith("scalar") else "a tensor or list"
+        return f"{held}: save {plain} instead. A file of your own is read with weights_only=False at line {at.line}."
     return (
-        f"The file holds an object of {name}, which is no weights. If the file is yours: `torch.serialization."
-        f"add_safe_globals([{name}])` before line {at.line}, or weights_only=False there; or save plain values only."
+        f"{held}, which is no weights. If the file is yours: `torch.serialization.add_safe_globals([{name}])` before "
+        f"line {at.line}, or weights_only=False there; or save plain values only."
     )
+
+
+def refused_subject(at: FailingLine) -> str | None:
+    """What the headline says of it."""
+    found = _GLOBAL.search(at.message) if "Weights only load failed" in at.message else None
+    return f"the file holds an object of {found[1] or found[2]}{_below(at)}" if found is not None else None
+
+
+def _below(at: FailingLine) -> str:
+    """`` under 'best' ``, of what torch.load() refused."""
+    key = at.values.get("key of the refused object")
+    return f" under '{key}'" if key is not None else ""
+
+
+def _put_there(at: FailingLine) -> str:
+    """The only value that this program gives that key."""
+    key = at.values.get("key of the refused object")
+    found = [
+        value
+        for item in ast.walk(at.tree)
+        if isinstance(item, ast.Dict)
+        for name, value in zip(item.keys, item.values, strict=True)
+        if key is not None and isinstance(name, ast.Constant) and name.value == key
+    ]
+    return f" (line {found[0].lineno} has `{source(found[0])}` there)" if len(found) == 1 else ""
 
 
 def environment_variable(at: FailingLine) -> str | None:

@@ -38,7 +38,7 @@ from pytracer.analyze.evidence.name_origins import meant_words, origin_words, sa
 from pytracer.analyze.evidence.other_end import other_end_words
 from pytracer.analyze.evidence.overwritten import overwritten, overwritten_advice
 from pytracer.analyze.evidence.phrases import collective_evidence, error_at_words, torchscript_error
-from pytracer.analyze.evidence.reraised import Reraised, reraised
+from pytracer.analyze.evidence.reraised import Reraised, reason_within, reraised
 from pytracer.analyze.evidence.waits import LET_THREAD_END, ProcessWait, kept_by_thread
 from pytracer.analyze.known.exceptions import exception_advice
 from pytracer.analyze.naming import introduction, name_words, place_words, subject_words
@@ -88,11 +88,15 @@ class PythonException:
         frame, first = view.python_frame, reraised(view.exception)
         again = f" by {name_words([view])}" if view.index != judgement.views[0].index else ""
         waited = f"{_thread(view)}{other_end_words(job, view)}{_kept_words(view)}"
-        circumstances = f"{_meant(job, view, first)}{_piled(view)}{waited}"
+        explanation = Explanation() if failed_allocation(view) else _explained(job, view, first)
+        meant = _meant(job, view, first) or (f": {explanation.subject}" if explanation.subject is not None else "")
+        circumstances = f"{meant}{_piled(view)}{waited}"
         if overwritten(view):
             circumstances += "; memory may have been overwritten before"
-        raised = f"{_words(view, first)}{_at(frame, first, again)}{circumstances}"
-        explanation = Explanation() if failed_allocation(view) else _explained(job, view, first)
+        words = _words(view, first)
+        if explanation.subject is not None:  # it says more than what follows the first sentence
+            words = re.split(r"(?<=[a-z]{2})\. (?=[A-Z])", words, maxsplit=1)[0]
+        raised = f"{words}{_at(frame, first, again)}{circumstances}"
         fact = explanation.words
         own_frames = [frame for frame in view.exception_stack if not is_library_file(frame.file)]
         return Description(
@@ -124,6 +128,7 @@ class PythonException:
             else _read_it(job, view, first),
             ["why the peer was gone: no other rank's death explains it" if lost else None, explanation.failure],
             explained=fact is not None,
+            names_cause=explanation.subject is not None,
             besides=LET_THREAD_END if _kept(view) is not None else "",
         )
 
@@ -150,7 +155,7 @@ def _raiser(job: JobView, view: ProcessView, first: Reraised | None) -> _Raiser 
     if exception is None:
         return None
     if first is None:
-        return _Raiser(view.process.snapshot, exception, view.exception_stack)
+        return _Raiser(view.process.snapshot, reason_within(exception), view.exception_stack)
     own, number = view.process.snapshot, _WORKER.search(first.where)
     for worker in job.views:
         theirs = worker.process.snapshot
@@ -233,7 +238,7 @@ def _explained(job: JobView, view: ProcessView, first: Reraised | None) -> Expla
     if own is None or (first is None and _original(view) is not None):
         return Explanation()
     if first is None:
-        return explained(snapshot, own, view.exception_stack)
+        return explained(snapshot, reason_within(own), view.exception_stack)
     raised = _raiser(job, view, first)
     if raised is None:  # a pool's process: what its text has, and the source
         told = ExceptionReport(type=first.type, message=first.message)
@@ -313,7 +318,7 @@ def _by_message(
     place = named or (place_words(frame) if frame is not None else "the line that raised it")
     if text is not None and len(text) <= _QUOTED and quoted:
         place = f"{place} (`{text}`)"
-    raised = first if first is not None else view.exception
+    raised = first if first is not None else reason_within(view.exception) if view.exception is not None else None
     stack = view.exception_stack if first is None else []
     own = text if stack and stack[0] == frame else None  # below a function of a library its line looks nothing up
     known = None
@@ -377,7 +382,10 @@ def _words(view: ProcessView, first: Reraised | None) -> str:
     exception = view.exception
     if exception is None or not exception.type:
         return "an exception"
-    message = message_words(_first_sentence(_ENFORCE.sub("", (exception.message or "").strip())))
+    reason = reason_within(exception)
+    message = message_words(_first_sentence(_ENFORCE.sub("", (reason.message or "").strip())))
+    if reason is not exception and reason.type is not None:
+        message = f"{reason.type}: {message}" if message else reason.type
     return f"{exception.type}: {message}" if message else exception.type
 
 

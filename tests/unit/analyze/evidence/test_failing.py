@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 
 from pytracer.analyze.evidence.failing.explained import Explanation, explained, involved
+from pytracer.record.torch.changed_parameter import changed_parameter
 from pytracer.record.torch.frame_variables import failing_columns, outer_variables, variables_of
 from pytracer.record.torch.gradient_state import gradient_state
 from pytracer.record.torch.near_names import near_names
+from pytracer.record.torch.refused_item import refused_item
 from pytracer.report.job import ExceptionReport, NearNamesReport, OuterFrameReport, PythonFrame, VariableReport
 
 torch = pytest.importorskip("torch")
@@ -30,20 +32,20 @@ def of_program(folder: Path, source: str, judge: Callable[..., Any] = explained)
     names: dict[str, Any] = {"__name__": "__main__", "torch": torch, "nn": torch.nn}
     try:
         exec(compile(file.read_text(encoding="utf-8"), str(file), "exec"), names)  # noqa: S102
-    except Exception as error:
+    except BaseException as error:  # torch.distributed.checkpoint's is no Exception
         return _explained(error, judge)
     finally:
         torch.set_grad_enabled(True)
     raise AssertionError("the program did not fail")
 
 
-def _explained(error: Exception, judge: Callable[..., Any]) -> str | None:
+def _explained(error: BaseException, judge: Callable[..., Any]) -> str | None:
     trace = error.__traceback__
     assert trace is not None and trace.tb_next is not None
     trace = trace.tb_next  # without the test's own frame
     frames = traceback.extract_tb(trace)[::-1]
     stack = [PythonFrame(function=item.name, file=item.filename, line=item.lineno) for item in frames]
-    held = [*variables_of(trace), *gradient_state(error, trace)]
+    held = [*variables_of(trace), *gradient_state(error, trace), *changed_parameter(error, trace), *refused_item(error)]
     report = ExceptionReport(
         type=type(error).__name__,
         message=str(error),
@@ -116,3 +118,34 @@ def test_explanation_that_fails_is_told(monkeypatch: pytest.MonkeyPatch, tmp_pat
     found = explained(snapshot, report, stack)
     assert found.words is None
     assert "a bug in pytracer, ZeroDivisionError at test_failing.py:" in (found.failure or "")
+
+
+SUBJECTS = [
+    (
+        'config = {"optimizer": {"lr": "1e-4"}}\ntorch.optim.AdamW([torch.ones(1)], **config["optimizer"])\n',
+        "`config['optimizer']['lr']` is the text '1e-4'",
+    ),
+    (
+        (
+            "import copy\nclass Net(nn.Module):\n    pass\nnet = Net()\nnet.last = nn.Linear(1, 1)(torch.ones(1))\n"
+            "copy.deepcopy(net)\n"
+        ),
+        "`last` of Net is the result of an operation, with a graph",
+    ),
+    (
+        (
+            "net = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1))\nopt = torch.optim.SGD(net.parameters(), lr=0.1)\n"
+            "a = net(torch.ones(2, 2)).sum()\na.backward(retain_graph=True)\nopt.step()\na.backward()\n"
+        ),
+        "`opt.step()` changed `net.1.weight` [1, 3] after the forward",
+    ),
+    ('{"lr": "1e-4"}["rate"]\n', None),
+    ('rows = [1, "7"]\nsum(rows, "7")\n', None),
+]
+
+
+@pytest.mark.parametrize(("source", "subject"), SUBJECTS)
+def test_headline_names_what_is_wrong_where_it_is_one_thing(source: str, subject: str | None, tmp_path: Path) -> None:
+    """The look-alikes have nothing of the kind."""
+    found = of_program(tmp_path, source, lambda *facts: explained(*facts).subject)
+    assert found == str(subject)

@@ -128,3 +128,19 @@ def test_exception_of_a_pool_is_explained_by_the_source_alone(below: str, run: P
     box.exception("ZeroDivisionError", "division by zero", [("main", s.SCRIPT, 12)], remote_traceback=told).exit(1)
     words = advice(build_report(s.load(run, box)))
     assert ("`words` has no elements, so its length is 0" in words) is (not below), words
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "listed"),
+    [
+        ("ValueError", "optimizer 'adamww' is not supported, choose from 'adam', 'sgd'", True),
+        ("ValueError", "reduction must be one of ['mean', 'sum'], got 'avg'", True),
+        ("ValueError", "optimizer 'adamww' is not supported", False),
+        ("TypeError", "'<=' not supported between instances of 'float' and 'str'", False),
+        ("RuntimeError", "Boolean subtract, the '-' operator, is not supported", False),
+        ("RuntimeError", "Unsupported dtype Half for one of the arguments of 'linear'", False),
+    ],
+)
+def test_list_of_a_message_is_named_where_it_has_one(kind: str, message: str, listed: bool) -> None:
+    """The look-alikes: a value without a list, types, operators."""
+    assert ("the list in the message" in (exception_advice(kind, message, LINE) or "")) == listed

@@ -1,0 +1,92 @@
+"""Of "modified by an inplace operation": the parameter with that shape and version, and its optimizer.
+
+Attributes of tensors of exactly torch's types: no operator of torch's runs.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import sys
+from collections.abc import Iterator
+from types import FrameType, TracebackType
+from typing import Any
+
+from pytracer.record.torch.frame_variables import programs_frames, without_modes
+from pytracer.record.torch.near_names import TABLES, attributes_of
+
+_MESSAGE = re.compile(
+    r"modified by an inplace operation: \[[\w.]+ \[([\d, ]*)\]\](?:, which is output 0 of (\w+),)? is at version (\d+)"
+)
+_TRANSPOSED = re.compile(r"(?:T|AsStrided|Transpose|Permute)(?:Backward0)?$")  # as a Linear saves its weight
+_LOOKED_AT = 256
+_MOST_PARAMETERS = 4096
+_LEVELS = 12
+_NAME_CHARACTERS = 60
+
+
+def changed_parameter(error: BaseException, trace: TracebackType | None) -> list[dict[str, str]]:
+    """As variables `changed parameter` and `its optimizer`; nothing where several have that shape and version."""
+    text = error.args[0] if error.args and type(error.args[0]) is str else ""
+    found = _MESSAGE.search(text)
+    torch = sys.modules.get("torch")
+    if found is None or torch is None or (found[2] is not None and _TRANSPOSED.match(found[2]) is None):
+        return []
+    sizes, version = [int(size) for size in found[1].split(",") if size.strip()], int(found[3])
+    sizes = sizes[::-1] if found[2] is not None else sizes
+    kinds = (torch.Tensor, torch.nn.Parameter)
+    with without_modes():
+        for frame in programs_frames(trace):
+            held = [
+                (name, item)
+                for name, item in itertools.islice(_parameters(frame), _MOST_PARAMETERS)
+                if type(item) in kinds and item._version == version and list(item.shape) == sizes
+            ]
+            if held:
+                return _told(frame, held) if len({id(item) for _, item in held}) == 1 else []
+    return []
+
+
+def _told(frame: FrameType, held: list[tuple[str, Any]]) -> list[dict[str, str]]:
+    name, item = held[0]
+    shape = f"[{', '.join(str(int(size)) for size in item.shape)}]"
+    by = [own for own, value in _values(frame) if _has(value, item)]
+    told = [{"name": "changed parameter", "value": f"{name[:_NAME_CHARACTERS]} {shape}"}]
+    return [*told, *({"name": "its optimizer", "value": own[:_NAME_CHARACTERS]} for own in by[:1])]
+
+
+def _has(value: object, item: object) -> bool:
+    """Whether it is an optimizer with that parameter."""
+    groups = attributes_of(value).get("param_groups")
+    for group in groups[:_LOOKED_AT] if type(groups) is list else ():
+        held = group.get("params") if type(group) is dict else None
+        if type(held) is list and any(part is item for part in held):
+            return True
+    return False
+
+
+def _values(frame: FrameType) -> Iterator[tuple[str, object]]:
+    """Variables, and attributes of `self`."""
+    for name, value in itertools.islice(frame.f_locals.items(), _LOOKED_AT):
+        if name != "self":
+            yield name, value
+            continue
+        own = attributes_of(value)
+        modules = own.get("_modules")
+        held = {**own, **(modules if type(modules) in TABLES and modules is not None else {})}
+        yield from ((f"self.{inner}", item) for inner, item in itertools.islice(held.items(), _LOOKED_AT))
+
+
+def _parameters(frame: FrameType) -> Iterator[tuple[str, Any]]:
+    for name, value in _values(frame):
+        yield from _of_module(name, value, 0)
+
+
+def _of_module(name: str, value: object, level: int) -> Iterator[tuple[str, Any]]:
+    own = attributes_of(value)
+    held, layers = own.get("_parameters"), own.get("_modules")
+    if type(held) not in TABLES or held is None:
+        return
+    yield from ((f"{name}.{inner}", item) for inner, item in held.items())
+    for inner, layer in layers.items() if type(layers) in TABLES and layers is not None and level < _LEVELS else ():
+        yield from _of_module(f"{name}.{inner}", layer, level + 1)

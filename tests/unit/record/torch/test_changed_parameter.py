@@ -1,0 +1,50 @@
+"""The parameter that an error about an in-place operation is meant by, of its shape and version, and its optimizer."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytracer.record.torch.changed_parameter import changed_parameter
+
+torch = pytest.importorskip("torch")
+MESSAGE = (
+    "one of the variables needed for gradient computation has been modified by an inplace operation: "
+    "[torch.FloatTensor {}], which is output 0 of {}, is at version {}; expected version 0 instead."
+)
+
+
+def raised(shape: str, by: str, version: int, twice: bool = False) -> list[dict[str, str]]:
+    """What is recorded of a program's frame with a layer [1, 4] at version 2: its initialization and one step."""
+    layer = torch.nn.Linear(4, 1, bias=False)
+    other = torch.nn.Linear(4, 1, bias=False) if twice else None
+    sgd = torch.optim.SGD([*layer.parameters(), *(other.parameters() if other is not None else ())], lr=0.1)
+    for item in (layer, other):
+        if item is not None:
+            item.weight.grad = torch.ones(1, 4)
+    sgd.step()
+    try:
+        raise RuntimeError(MESSAGE.format(shape, by, version))
+    except RuntimeError as error:
+        return changed_parameter(error, error.__traceback__)
+
+
+def test_weight_of_a_linear_layer_is_saved_transposed() -> None:
+    """As [4, 1], an output of AsStrided."""
+    assert raised("[4, 1]", "AsStridedBackward0", 2) == [
+        {"name": "changed parameter", "value": "layer.weight [1, 4]"},
+        {"name": "its optimizer", "value": "sgd"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("shape", "by", "version", "twice"),
+    [
+        ("[4, 1]", "AsStridedBackward0", 1, False),
+        ("[1, 4]", "AsStridedBackward0", 2, False),
+        ("[1, 4]", "AddBackward0", 2, False),
+        ("[4, 1]", "TBackward0", 2, True),
+    ],
+)
+def test_other_tensors_are_not_taken_for_it(shape: str, by: str, version: int, twice: bool) -> None:
+    """The look-alikes: another version, shape or operation, and two that it may be."""
+    assert raised(shape, by, version, twice) == []
