@@ -6,12 +6,14 @@ from pytracer.analyze.evidence.native_stack import functions
 from pytracer.analyze.evidence.variables import line_words
 from pytracer.analyze.view import ProcessView
 
-_PACKAGE = "aot_inductor::"
+_PACKAGE, _CALL = "aot_inductor::", "AOTICompiledModel.__call__"
 
 
 def package_advice(view: ProcessView) -> str | None:
     """What to do where a kernel of such a package left a tensor: it takes the sizes that it was exported for."""
-    if not any(_PACKAGE in name for name in functions(view)):
+    stack = view.python_stack or view.region_python or ()  # of a thread of OpenMP's, that of the one that called it
+    called = any(frame.function == _CALL for frame in stack)
+    if not called and not any(_PACKAGE in name for name in functions(view)):
         return None
     return (
         f"Compare the shapes that {line_words(view)} passes with those that the package was exported for, which it "

@@ -122,6 +122,14 @@ def saved_advice(view: ProcessView, found: Backward, item: OperatorTensor) -> st
     )
 
 
+def unequal_advice(found: Backward, unequal: str) -> str:
+    """Of tensors of the backward function whose sizes do not fit."""
+    return (
+        f"Compare the shapes of {unequal}: the backward function takes one size for both, and leaves the smaller one. "
+        f"{changed_advice(found)}"
+    )
+
+
 def changed_advice(found: Backward) -> str:
     """Where no tensor is known: what the operator works on, and how that may have changed."""
     if found.unpack is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pytracer._text import count_words
 from pytracer.analyze.evidence.compiled import compiled_call
-from pytracer.analyze.evidence.in_backward import backward, saved_advice
+from pytracer.analyze.evidence.in_backward import backward, saved_advice, unequal_advice
 from pytracer.analyze.evidence.index_origins import narrow_words
 from pytracer.analyze.evidence.kept_offsets import kept_offsets
 from pytracer.analyze.evidence.operator import OperatorTensor, find_operator, is_sparse, shape_words
@@ -66,14 +66,15 @@ def row_advice(view: ProcessView, way: ReachedRow | None) -> str | None:
     source = sparse_source(view) if way.index is None or way.index.name is None else None
     if source is not None and way.larger is None:
         return sparse_advice(view, source)
-    saved = backward(view) if way.index is not None else None
+    saved = backward(view)
     if saved is not None and way.index is not None:
         return saved_advice(view, saved, way.index)
     if way.index is not None:
         return f"{_what_to_check(view, way, way.index, line)} {_how_to_see(view, way.index)}"
     if way.larger is None:
         return None
-    return shapes_advice(f"{shaped_name(way.data)} and {shaped_name(way.larger)}", line)
+    unequal = f"{shaped_name(way.data)} and {shaped_name(way.larger)}"
+    return unequal_advice(saved, unequal) if saved is not None else shapes_advice(unequal, line)
 
 
 def _what_to_check(view: ProcessView, way: ReachedRow, index: OperatorTensor, line: str) -> str:

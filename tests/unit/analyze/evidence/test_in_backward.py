@@ -107,3 +107,14 @@ def test_hook_that_returns_saved_tensors(source: str, line: int, hook: str | Non
 def test_values_that_fill_the_range_of_a_narrower_type(low: int, high: int, dtype: str, words: str) -> None:
     """Of both signs, and nearly up to both ends."""
     assert narrow_words(index(low, high, dtype=dtype)) == words
+
+
+def test_shapes_that_do_not_fit_in_backward_are_those_of_what_the_forward_saved(tmp_path: Path) -> None:
+    """The line passes the loss, and none of them."""
+    found = module.backward(view_of(tmp_path, HOOKS, 9, KERNEL, ENGINE, INTERPRETER))
+    assert found is not None
+    says = module.unequal_advice(found, "a tensor [2, 8] of float32 and a tensor [64, 8] of float32")
+    assert says.startswith(
+        "Compare the shapes of a tensor [2, 8] of float32 and a tensor [64, 8] of float32: the backward"
+    )
+    assert "what bring() (line 4) returns" in says and "passes" not in says

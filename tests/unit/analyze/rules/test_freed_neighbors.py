@@ -47,6 +47,15 @@ def test_package_of_aotinductor_is_checked_for_the_shapes_it_was_exported_for(ru
     assert "dynamic_shapes" in advice(report) and "AOTI_RUNTIME_CHECK_INPUTS=1" in advice(report)
 
 
+def test_package_of_aotinductor_is_known_by_the_call_of_its_opener_too(run: Path) -> None:
+    """A kernel on a thread of OpenMP's has none of the package's functions on its own stack."""
+    package = f"{s.TORCH}/export/pt2_archive/_package.py"
+    python = [("AOTICompiledModel.__call__", package, 743), ("step", s.SCRIPT, 41)]
+    box = Box(pid=101).alloc(LIVE, 3 * PLANE).alloc(FREED, 8 * PLANE).free(FREED)
+    fault = {**_fault(LIVE + PLANE, LIVE, rbx=LIVE + 5 * PLANE), "python": python}
+    assert "dynamic_shapes" in advice(died(run, box=box, **fault))
+
+
 @pytest.mark.parametrize("words", [(LIVE, LIVE + PLANE, FREED), ()], ids=["start at hand", "no live one at hand"])
 def test_use_after_free_is_certain_where_nothing_was_counted_from_a_live_storage(
     run: Path, words: tuple[int, ...]
