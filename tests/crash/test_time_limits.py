@@ -43,7 +43,7 @@ def test_native_function_that_does_not_return_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_wait_for_a_loader_names_the_worker_and_its_samples(tmp_path: Path) -> None:
-    command = ["timeout", "12", sys.executable, str(PROGRAMS / "slow_samples.py")]
+    command = ["timeout", "20", sys.executable, str(PROGRAMS / "slow_samples.py")]
     report = traced_run(*command, run=tmp_path / "run").report
     assert verdict(report) == ("hang", "possible")
     line = line_of("slow_samples.py", "for batch in")

@@ -375,7 +375,7 @@ def _misaligned(draft: _Draft) -> None:
         f"kit.kept.append({draft.name})",
     ]
     draft.access(("vector_aligned", "vector_store_aligned"))
-    draft.right, draft.storage = ("unknown",), True
+    draft.right, draft.storage = ("misaligned-access",), True
 
 
 def _garbage(draft: _Draft) -> None:
@@ -440,7 +440,7 @@ def _no_access(draft: _Draft) -> None:
         "kit.lib.protect_memory(at & -4096, 8192, 0)",
     ]
     _any_access(draft)
-    draft.right, draft.storage = ("unknown",), True
+    draft.right, draft.storage = ("misaligned-access",), True
 
 
 def _truncated_file(draft: _Draft) -> None:
