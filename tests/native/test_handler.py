@@ -193,7 +193,7 @@ def steps_us(box: Snapshot) -> dict[str, int]:
         ("t.testing_probe_that_faults()", {"AUTOGRAD_NODE"}),
         (f"assert t.testing_forbid({Region.PYTHON_THREADS:d})", {"PYTHON_STACK"}),
         (f"assert t.testing_forbid({Region.PYTHON_FRAMES:d})", {"PYTHON_STACK"}),
-        (f"assert t.testing_forbid({Region.STORAGES:d})", {"STORAGE_LOOKUP"}),
+        (f"assert t.testing_forbid({Region.STORAGES:d})", {"STORAGE_LOOKUP", "LOADED_IMAGES"}),
         (f"t.testing_marks(1, U64(1)); assert t.testing_forbid({Region.FREED_STORAGES:d})", {"STORAGE_LOOKUP"}),
         (f"assert t.testing_forbid({Region.NATIVE_FRAMES:d})", {"NATIVE_STACK", "NATIVE_FALLBACK"}),
         (f"assert t.testing_forbid({Region.IMAGES:d})", {"IMAGES", "LOADED_IMAGES"}),

@@ -66,6 +66,11 @@ void write_hits() {
     write_unmapping(crash.fault_addr);
     write_storage_hits(crash.fault_addr);
   }
+}
+
+// Looks at every live storage, so that it comes after the minimal report, and before the steps that look for who refers to what it found.
+void write_overrun() {
+  const CrashHeader& crash = *g_box.crash.data;
   if (crash.signal == SIGSEGV || crash.signal == SIGBUS || crash.signal == SIGABRT) write_overrun_storages();
 }
 
@@ -82,7 +87,7 @@ void do_step(Step step, ucontext_t* context, const KernelAction& like) {
     case Step::kWords: return write_messages();
     case Step::kFaultFile: return write_fault_file();
     case Step::kMemory: return write_memory();
-    case Step::kLoadedImages: return write_loaded_images();
+    case Step::kLoadedImages: write_loaded_images(); return write_overrun();
     case Step::kOtherThreads: return write_other_threads(like);
     case Step::kNames: return write_names();
     case Step::kHolders: return write_referrers();
