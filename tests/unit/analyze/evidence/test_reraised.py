@@ -15,7 +15,7 @@ from tests.support.deaths import summary
 from tests.support.synth import Box
 
 LIBRARY = '  File "/v/lib/python3.11/site-packages/torch/planner.py", line 495, in plan\n    raise\n'
-OWN = '  File "/work/load.py", line 7, in rows\n    return table[key]\n           ~~~~~^^^^^\n'
+OWN = '  File "/srv/load.py", line 7, in rows\n    return table[key]\n           ~~~~~^^^^^\n'
 KIND = "torch.distributed.checkpoint.api.CheckpointException"
 HEAD = "Traceback (most recent call last):"
 RANKS = (
