@@ -23,7 +23,7 @@ _UNCHECKED = {"PackedSequence": "batch_sizes of a PackedSequence made by hand (t
 _MOST = 2
 
 
-def overwritten(view: ProcessView) -> bool:
+def memory_may_be_overwritten(view: ProcessView) -> bool:
     """Whether both were seen: torch's check, and a fault, or a damaged heap, later."""
     exception, crash = view.exception, view.process.snapshot.crash
     if not view.raised or exception is None or crash is None or view.process.status_kind != "signaled":

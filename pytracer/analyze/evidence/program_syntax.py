@@ -37,13 +37,12 @@ def deciding_ifs(tree: ast.Module, line: int) -> list[tuple[ast.If, bool]]:
 
 def _loop_ends(scope: Scope, line: int) -> int:
     """The last line of the innermost loop around a line; 0 without one."""
-    loops = [
-        (item.lineno, item.body[-1].end_lineno or 0)
-        for item in own_nodes(scope)
-        if isinstance(item, (ast.For, ast.AsyncFor, ast.While))
-        and item.lineno < line <= (item.body[-1].end_lineno or 0)
-    ]
-    return max(loops, default=(0, 0))[1]
+    loops = ((item.lineno, item.body[-1].end_lineno or 0) for item in _loops(scope))  # `else` runs behind the loop
+    return max((loop for loop in loops if loop[0] < line <= loop[1]), default=(0, 0))[1]
+
+
+def _loops(scope: Scope) -> Iterator[ast.For | ast.AsyncFor | ast.While]:
+    return (item for item in own_nodes(scope) if isinstance(item, (ast.For, ast.AsyncFor, ast.While)))
 
 
 def names_of_line(tree: ast.Module, line: int) -> list[str]:
@@ -422,9 +421,5 @@ def default_of(scope: Scope, name: str) -> ast.expr | None:
 
 def loop_around(tree: ast.Module, line: int) -> int | None:
     """The first line of the innermost loop around a line of a function."""
-    loops = [
-        item.lineno
-        for item in own_nodes(scope_of(tree, line))
-        if isinstance(item, (ast.For, ast.AsyncFor, ast.While)) and item.lineno < line <= (item.end_lineno or 0)
-    ]
-    return max(loops, default=None)
+    loops = _loops(scope_of(tree, line))
+    return max((item.lineno for item in loops if item.lineno < line <= (item.end_lineno or 0)), default=None)

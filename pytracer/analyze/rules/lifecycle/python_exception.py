@@ -36,7 +36,7 @@ from pytracer.analyze.evidence.memory_holders import (
 )
 from pytracer.analyze.evidence.name_origins import meant_words, origin_words, sample_number
 from pytracer.analyze.evidence.other_end import other_end_words
-from pytracer.analyze.evidence.overwritten import overwritten, overwritten_advice
+from pytracer.analyze.evidence.overwritten import memory_may_be_overwritten, overwritten_advice
 from pytracer.analyze.evidence.phrases import collective_evidence, error_at_words, torchscript_error
 from pytracer.analyze.evidence.reraised import Reraised, reason_within, reraised
 from pytracer.analyze.evidence.waits import LET_THREAD_END, ProcessWait, kept_by_thread
@@ -91,7 +91,7 @@ class PythonException:
         explanation = Explanation() if failed_allocation(view) else _explained(job, view, first)
         meant = _meant(job, view, first) or (f": {explanation.subject}" if explanation.subject is not None else "")
         circumstances = f"{meant}{_piled(view)}{waited}"
-        if overwritten(view):
+        if memory_may_be_overwritten(view):
             circumstances += "; memory may have been overwritten before"
         words = _words(view, first)
         if explanation.subject is not None:  # it says more than what follows the first sentence
@@ -124,7 +124,7 @@ class PythonException:
             else f"{NO_MEMORY}{holder_advice(view)}"
             if failed_allocation(view)
             else overwritten_advice(view, own_frames)
-            if overwritten(view)
+            if memory_may_be_overwritten(view)
             else _read_it(job, view, first),
             ["why the peer was gone: no other rank's death explains it" if lost else None, explanation.failure],
             explained=fact is not None,

@@ -163,10 +163,10 @@ class WildPointer(MemoryFaultRule[_Wild]):
             found = _Wild(jump, known, None, behind=overwritten(view))
         else:
             far, cut, beyond = far_index(view), truncated_address(view), _in_missing_memory(view)
-            indexed = far is None and cut is None and beyond is None and _may_be_indexed(view)
+            known_sum = far is not None or cut is not None or beyond is not None
+            indexed = not known_sum and _may_be_indexed(view)
             unread = unread_index(view) if indexed else None
             small = small_argument(view) if indexed and unread is None else None
-            known_sum = far is not None or cut is not None or beyond is not None
             wrapped = int_overflow(view) if not known_sum and unread is None and small is None else None
             known_sum = known_sum or wrapped is not None
             handle = cut_handle(view) if not known_sum else None
