@@ -75,10 +75,12 @@ def install(box: Core, hooks: TorchLibrary) -> None:
     from torch.compiler import is_compiling  # directly: torch is imported here, and a wrapper would be one frame more
     from torch.nn.parallel import DistributedDataParallel
 
+    @unseen
     def note_begun(module: DdpModule) -> None:
         _best_effort(box, _BUCKETS, _note_begun, box, module)
 
-    def note_module(module: DdpModule) -> None:
+    @unseen
+    def note_made(module: DdpModule) -> None:
         _best_effort(box, _BUCKETS, _note_made, box, hooks, module)
 
     original = DistributedDataParallel._pre_forward  # rebuilds the buckets when it is time
@@ -100,13 +102,15 @@ def install(box: Core, hooks: TorchLibrary) -> None:
 
     @functools.wraps(initialize)
     def initialize_and_note(module: DdpModule, *args: object, **kwargs: object) -> None:
+        if is_compiling():
+            initialize(module, *args, **kwargs)
+            return
         _asked_for[id(module)] = kwargs.get("static_graph", False)
         try:
             initialize(module, *args, **kwargs)
         finally:
             _asked_for.pop(id(module), None)
-        if not is_compiling():
-            note_module(module)
+        note_made(module)
 
     _patches.replace(DistributedDataParallel, "__init__", initialize_and_note)
     _patches.replace(DistributedDataParallel, "_pre_forward", pre_forward_and_look)
