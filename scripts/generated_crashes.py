@@ -145,10 +145,18 @@ def _with_section(page: str, text: str) -> str:
     return f"{before}{head}\n{text}\n{following}{after}"
 
 
+def _seeds(text: str) -> range:
+    first, _, end = text.partition(":")
+    try:
+        return range(int(first), int(end or int(first) + 1))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither a number nor FIRST:END, such as 0:100") from None
+
+
 def main() -> int:
     """Runs, prints, writes."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", default=f"0:{SEEDS}", metavar="FIRST:END")
+    parser.add_argument("--seeds", type=_seeds, default=f"0:{SEEDS}", metavar="FIRST:END")
     parser.add_argument("--directory", type=Path, default=ROOT / "build" / "generated")
     parser.add_argument(
         "--keep", action="store_true", help="keep all recordings, 8 MB each, not only those judged wrong"
@@ -157,13 +165,13 @@ def main() -> int:
     parser.add_argument("-n", "--jobs", type=int, default=2)
     parser.add_argument("--write", type=Path, metavar="FILE")
     options = parser.parse_args()
-    first, _, end = options.seeds.partition(":")
-    programs = list(distinct(range(int(first), int(end or int(first) + 1))))
+    programs = list(distinct(options.seeds))
     judged = run_all(programs, options.directory.resolve(), options.jobs, again=options.again, keep=options.keep)
     text = tables(judged)
     nothing = sum(item.class_is == "nothing" for item in judged)
     words = (
-        f"{len(judged)} programs of the seeds {options.seeds}, {nothing} of which left nothing to judge; {machine()}."
+        f"{len(judged)} programs of the seeds {options.seeds.start}:{options.seeds.stop}, {nothing} of which left "
+        f"nothing to judge; {machine()}."
     )
     print(f"\n{words}\n\n{text}")
     if options.write:

@@ -30,6 +30,8 @@ from pytracer.analyze.evidence.sort_order import sort_order
 from pytracer.analyze.evidence.state_sizes import state_advice, state_size
 from pytracer.analyze.evidence.two_threads import at_once
 from pytracer.analyze.headline import with_line
+from pytracer.analyze.naming import subject_words
+from pytracer.analyze.platform.signals import SIGKILL
 from pytracer.analyze.rules import RULES
 from pytracer.analyze.rules.base import AnyJudgement, AnyRule, Description, NoFinding, finding
 from pytracer.analyze.timeline.clock import RunClock
@@ -364,6 +366,11 @@ def _no_cause(job: JobView) -> r.Verdict:
     ends = Counter(name for item in job.views if (name := orderly_end(item)) is not None)
     orderly = "".join(f", {count} of them ended by {name}(), as its framework does" for name, count in ends.items())
     summary = f"Nothing died: {total} process{'es' * (total != 1)} recorded{orderly}."
+    killed = [item for item in job.views if item.process.signal == SIGKILL]  # helpers are dismissed by SIGTERM
+    if killed:
+        more = f" and {len(killed) - 1} more" if killed[1:] else ""
+        were = "were" if more else "was"
+        summary = f"{subject_words(killed[:1])}{more} {were} ended by SIGKILL; nothing else that was recorded failed."
     if running:
         summary = f"Nothing has died so far: {running} of {total} process{'es' * (total != 1)} still running."
     return r.Verdict(class_="clean", confidence="certain", summary=summary, evidence=[])

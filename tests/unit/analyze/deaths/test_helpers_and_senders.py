@@ -390,3 +390,13 @@ def test_launcher_that_its_parent_ended_on_its_own_way_out_is_no_news(how: str, 
     assert {p.pid: p.role for p in report.processes or ()}[91] == "launcher"
     expected = {"dismissed": "clean", "rank died": "null-dereference"}.get(how, "external-kill")
     assert verdict(report)[0] == expected, summary(report)
+
+
+@pytest.mark.parametrize("number", [9, 15])
+def test_report_of_a_job_that_went_on_says_which_child_was_killed(number: int, run: Path) -> None:
+    """Nothing died is not said beside a SIGKILL; SIGTERM is how helpers are dismissed."""
+    child = Box(pid=HELPER, ppid=PID, argv=["python", "k.py"])
+    report = build_report(s.load(run, Box(pid=PID, ppid=99).at(110).wait(HELPER, signal=number).at(500).exit(0), child))
+    assert report.verdict is not None and report.verdict.class_ == "clean"
+    killed = f"Process {HELPER} (k.py) was ended by SIGKILL; nothing else that was recorded failed."
+    assert report.verdict.summary == (killed if number == 9 else "Nothing died: 2 processes recorded.")
