@@ -30,8 +30,16 @@ def memory_may_be_overwritten(view: ProcessView) -> bool:
         return False
     if not _OF_TORCH.search(exception.message or ""):
         return False
-    faulted = crash.signal in (SIGSEGV, SIGBUS) and crash.code > 0
-    return faulted or (crash.signal == SIGABRT and explain_text(crash.abort_text or "") is not None)
+    return (crash.signal in (SIGSEGV, SIGBUS) and crash.code > 0) or heap_damaged_later(view) is not None
+
+
+def heap_damaged_later(view: ProcessView) -> str | None:
+    """What the C library printed about its heap when it ended a process that had raised an exception."""
+    crash = view.process.snapshot.crash
+    if not view.raised or crash is None or crash.signal != SIGABRT or view.process.status_kind != "signaled":
+        return None
+    text = (crash.abort_text or "").strip()
+    return text if explain_text(text) is not None else None
 
 
 def overwritten_advice(view: ProcessView, frames: list[PythonFrame]) -> str:

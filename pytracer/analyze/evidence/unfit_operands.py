@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pytracer.analyze.evidence.channels import UnfitChannels, unfit_channels
+from pytracer.analyze.evidence.preconditions.violated import Violated, violated
 from pytracer.analyze.evidence.recurrent_weights import CutWeight, cut_weight
 from pytracer.analyze.evidence.segments import Segments, unfit_segments
 from pytracer.analyze.view import ProcessView
 
 
-def unfit_operands(view: ProcessView) -> UnfitChannels | Segments | CutWeight | None:
+def unfit_operands(view: ProcessView) -> UnfitChannels | Segments | CutWeight | Violated | None:
     """The first that is known; None where all may fit."""
-    return unfit_segments(view) or unfit_channels(view) or cut_weight(view)
+    return unfit_segments(view) or unfit_channels(view) or cut_weight(view) or violated(view)

@@ -11,7 +11,8 @@ of torch's own data failed and the process then died of a memory error, look for
 
 How it can be wrong: an exception that speaks of a lost or silent peer is a consequence of something that happened
 on that peer. When nothing is recorded there, it is shown as the cause, with lower confidence. A signal after the
-exception counts as part of shutting down, unless steps or autograd nodes were recorded in between.
+exception counts as part of shutting down, unless steps or autograd nodes were recorded in between. Where the C library
+then found the heap damaged, the exception may have come of that: it is *likely* only.
 """
 
 from __future__ import annotations
@@ -36,7 +37,11 @@ from pytracer.analyze.evidence.memory_holders import (
 )
 from pytracer.analyze.evidence.name_origins import meant_words, origin_words, sample_number
 from pytracer.analyze.evidence.other_end import other_end_words
-from pytracer.analyze.evidence.overwritten import memory_may_be_overwritten, overwritten_advice
+from pytracer.analyze.evidence.overwritten import (
+    heap_damaged_later,
+    memory_may_be_overwritten,
+    overwritten_advice,
+)
 from pytracer.analyze.evidence.phrases import collective_evidence, error_at_words, torchscript_error
 from pytracer.analyze.evidence.reraised import Reraised, reason_within, reraised
 from pytracer.analyze.evidence.waits import LET_THREAD_END, ProcessWait, kept_by_thread
@@ -93,6 +98,8 @@ class PythonException:
         circumstances = f"{meant}{_piled(view)}{waited}"
         if memory_may_be_overwritten(view):
             circumstances += "; memory may have been overwritten before"
+        elif heap_damaged_later(view) is not None:
+            circumstances += "; its heap was found damaged afterwards"
         words = _words(view, first)
         if explanation.subject is not None:  # it says more than what follows the first sentence
             words = re.split(r"(?<=[a-z]{2})\. (?=[A-Z])", words, maxsplit=1)[0]
@@ -349,7 +356,7 @@ def _judge(job: JobView, view: ProcessView) -> Judgement[_Raised] | None:
     explains = ((view, "raised the exception of another process again"),) if first is not view else ()
     return Judgement(
         "python-exception",
-        "possible" if lost else "certain",
+        "possible" if lost else "likely" if heap_damaged_later(view) is not None else "certain",
         (first,),
         _Raised(view, lost),
         leads=bool(explains),
@@ -411,6 +418,8 @@ def _signal_later(view: ProcessView) -> Evidence | None:
     if view.process.status_kind != "signaled" or signal is None:
         return None
     doing = "while it was shutting down" if _kept(view) is None else "while it waited for that thread"
+    text = heap_damaged_later(view)
+    doing += f": the C library printed {text}" if text is not None else ""
     return Evidence(
         "signal",
         f"{signal.name} ended the process later, {doing}",

@@ -29,6 +29,8 @@ from pytracer.analyze.evidence.deleters import Deleter, owners_words, running_de
 from pytracer.analyze.evidence.heap import HeapDamage, allocator_user, heap_damage
 from pytracer.analyze.evidence.heap_suspects import heap_advice, running_conversion
 from pytracer.analyze.evidence.phrases import collective_evidence, fault_evidence, printed_evidence, python_evidence
+from pytracer.analyze.evidence.preconditions.violated import violated_before
+from pytracer.analyze.evidence.unfit_operands import unfit_operands
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
 from pytracer.analyze.view import JobView, ProcessView
@@ -61,7 +63,10 @@ class HeapCorruption:
         below = f", below {function_words(user)}" if user else ""
         below = f", while {running} was running" if running is not None else below
         what = f"{_what(damage)}{below}" if deleter is None else _of_deleter(deleter)
-        if beyond is not None:
+        unfit = unfit_operands(view) or violated_before(view) if deleter is None and beyond is None else None
+        if unfit is not None:
+            what = f"{_found(damage)}: {unfit.summary}"
+        elif beyond is not None:
             what = f"{_found(damage)}: {beyond.summary}{used_at(view, beyond)}"
         elif behind is not None:
             what = f"{_found(damage)}: {behind.summary}"
@@ -78,16 +83,22 @@ class HeapCorruption:
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],
-            beyond_advice(view, beyond)
+            unfit.advice(view)
+            if unfit is not None
+            else beyond_advice(view, beyond)
             if beyond is not None
             else behind.advice
             if behind is not None
             else _advice(view, user, damage, deleter),
             [
                 "what the allocator printed" if damage.function is None and damage.text is None else None,
-                _missing(deleter, beyond) if behind is None else "what wrote there: only where it wrote is known",
+                None
+                if unfit is not None
+                else _missing(deleter, beyond)
+                if behind is None
+                else "what wrote there: only where it wrote is known",
             ],
-            explained=deleter is not None or beyond is not None or behind is not None,
+            explained=any(item is not None for item in (deleter, beyond, behind, unfit)),
         )
 
 

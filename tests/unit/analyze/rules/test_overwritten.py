@@ -9,7 +9,7 @@ import pytest
 
 from pytracer.report.job import Report
 from tests.support import scenarios as s
-from tests.support.deaths import advice, died, summary, verdict
+from tests.support.deaths import advice, died, evidence, summary, verdict
 from tests.support.synth import Box
 
 ASSERT = (
@@ -43,3 +43,13 @@ def test_a_fault_behind_a_broken_check_of_torch_means_overwritten_memory(run: Pa
 def test_other_ends_are_not_called_that(how: dict[str, Any], run: Path) -> None:
     report = ended(run, **how)
     assert LATER not in summary(report) and "--guard" not in advice(report)
+
+
+def test_exception_before_a_damaged_heap_may_have_come_of_it(run: Path) -> None:
+    """What was overwritten may be a size that the message quotes."""
+    report = ended(
+        run, "TensorAccessor expected 1 dims", signal=6, code=-6, sender_pid=101, abort_text="free(): invalid size\n"
+    )
+    assert verdict(report) == ("python-exception", "likely")
+    assert "its heap was found damaged afterwards" in summary(report)
+    assert "while it was shutting down: the C library printed free(): invalid size" in evidence(report)

@@ -1,0 +1,1 @@
+"""What an operator takes for granted of its arguments, held against what was passed to it."""

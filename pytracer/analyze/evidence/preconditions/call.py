@@ -1,0 +1,199 @@
+"""The call of torch that the crashed thread was in, with the arguments that its line in Python passes.
+
+The innermost Python frame is where native code was called; its line's syntax says which variable is which argument,
+which the native stack does not. Only variables, attributes of `self` and numbers are followed: for all other
+expressions nothing was recorded.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from pytracer.analyze.evidence.preconditions.terms import Given
+from pytracer.analyze.evidence.program_syntax import (
+    called_name,
+    function_named,
+    lines_that_bind,
+    own_nodes,
+    scope_of,
+)
+from pytracer.analyze.evidence.variables import plain_expression, python_frames, variable_name
+from pytracer.analyze.known.operators import Precondition
+from pytracer.analyze.parts import is_library_file, python_frame
+from pytracer.analyze.tensors.source_lines import syntax_tree
+from pytracer.analyze.view import ProcessView
+from pytracer.decode.types.snapshot import Argument, Crash, PythonFrame
+
+_TORCH, _OPS = "torch", "ops"
+_OF_OPS = 3  # `ops.aten.name` of `torch.ops.aten.name.default`
+
+
+@dataclass(frozen=True)
+class BoundCall:
+    """`operator`: without namespace and overload; `given`: what is known of its arguments, by their names."""
+
+    operator: str
+    given: Mapping[str, Given]
+    entry: Precondition
+    line: int
+
+
+def bound_call(view: ProcessView, known: Mapping[str, Precondition]) -> BoundCall | None:
+    """Of the program's innermost line, or of torch's own lines above it: the only call of an operator in `known`."""
+    for frame in python_frames(view):
+        tree = syntax_tree(view.process.snapshot, python_frame(frame)) if frame.line is not None else None
+        if tree is not None and frame.line is not None:
+            calls = list(_calls(ast.walk(tree), tree, known, range(frame.line, frame.line + 1)))
+            if calls:
+                return _bound(view, frame, *calls[0], known) if len(calls) == 1 else None
+        if not is_library_file(frame.file):
+            return None
+    return None
+
+
+def earlier_calls(view: ProcessView, known: Mapping[str, Precondition]) -> Iterator[BoundCall]:
+    """Calls that the functions on the Python stack had made before, the latest first; variables are as they are now."""
+    for frame in python_frames(view):
+        tree = syntax_tree(view.process.snapshot, python_frame(frame)) if frame.line is not None else None
+        if tree is not None and frame.line is not None and not is_library_file(frame.file):
+            above = [
+                node
+                for node in own_nodes(scope_of(tree, frame.line))
+                if isinstance(node, ast.Call) and node.lineno <= frame.line
+            ]
+            for node in sorted(above, key=lambda item: -item.lineno):
+                name = _operator_name(node.func, tree)
+                if name is not None and name in known:
+                    yield _bound(view, frame, name, node, known)
+                else:
+                    yield from _in_function(view, frame, tree, node, known)
+
+
+def _in_function(
+    view: ProcessView, frame: PythonFrame, tree: ast.Module, call: ast.Call, known: Mapping[str, Precondition]
+) -> Iterator[BoundCall]:
+    """Calls in a function of the same file that `call` calls, whose parameters are what `call` passes for them."""
+    function = function_named(tree, called_name(call) or "")
+    if function is None or any(isinstance(item, ast.Starred) for item in call.args):
+        return
+    names = [item.arg for item in (*function.args.posonlyargs, *function.args.args)]
+    names = names[names[:1] == ["self"] :]
+    passed = dict(zip(names, call.args, strict=False)) | {item.arg: item.value for item in call.keywords if item.arg}
+    for name, inner in _calls(own_nodes(function), tree, known, range(function.lineno, (function.end_lineno or 0) + 1)):
+        given = {}
+        for argument, node in _passed(inner, known[name]):
+            outer: ast.expr | None = (
+                node if isinstance(node, ast.Constant) else None
+            )  # an attribute may be of another object
+            if isinstance(node, ast.Name) and not lines_that_bind(function, node.id):
+                outer = passed.get(node.id)
+            item = _given(view, frame, outer) if outer is not None else None
+            if item is not None:
+                given[argument] = item
+        yield BoundCall(name, given, known[name], inner.lineno)
+
+
+def _bound(
+    view: ProcessView, frame: PythonFrame, name: str, call: ast.Call, known: Mapping[str, Precondition]
+) -> BoundCall:
+    passed = dict(_passed(call, known[name]))
+    found = {argument: item for argument, node in passed.items() if (item := _given(view, frame, node)) is not None}
+    return BoundCall(name, found, known[name], call.lineno)
+
+
+def _calls(
+    among: Iterable[ast.AST], tree: ast.Module, known: Mapping[str, Precondition], lines: range
+) -> Iterator[tuple[str, ast.Call]]:
+    """Those that span one of the lines."""
+    for node in among:
+        if isinstance(node, ast.Call) and node.lineno < lines.stop and (node.end_lineno or node.lineno) >= lines.start:
+            name = _operator_name(node.func, tree)
+            if name is not None and name in known:
+                yield name, node
+
+
+def _operator_name(function: ast.expr, tree: ast.Module) -> str | None:
+    """`lu_unpack` of `torch.lu_unpack` and of `torch.ops.aten.lu_unpack.default`; None of others' functions."""
+    parts: list[str] = []
+    while isinstance(function, ast.Attribute):
+        parts.insert(0, function.attr)
+        function = function.value
+    if not isinstance(function, ast.Name):
+        return None
+    origin = _imported(tree).get(function.id, function.id)
+    if origin.partition(".")[0] != _TORCH:
+        return None
+    parts = [*origin.split("."), *parts]
+    if _OPS in parts:
+        parts = parts[parts.index(_OPS) : parts.index(_OPS) + _OF_OPS]
+    return parts[-1]
+
+
+def _imported(tree: ast.Module) -> dict[str, str]:
+    """Names of modules and of what is in them: `F` is `torch.nn.functional`; `aten = torch.ops.aten`, too."""
+    found: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found.update({item.asname: item.name for item in node.names if item.asname})
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            found.update({item.asname or item.name: f"{node.module}.{item.name}" for item in node.names})
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            path = ast.unparse(node.value) if isinstance(node.value, ast.Attribute) else ""
+            if path.startswith(f"{_TORCH}."):
+                found[node.targets[0].id] = path
+    return found
+
+
+def _passed(call: ast.Call, entry: Precondition) -> Iterator[tuple[str, ast.expr]]:
+    names = entry.arguments.split()
+    if not any(isinstance(item, ast.Starred) for item in call.args):
+        yield from zip(names, call.args, strict=False)
+    yield from ((item.arg, item.value) for item in call.keywords if item.arg in names)
+
+
+def _given(view: ProcessView, frame: PythonFrame, node: ast.expr) -> Given | None:
+    if isinstance(node, ast.Constant):
+        return Given(str(node.value), value=int(node.value)) if isinstance(node.value, int) else None
+    if not isinstance(node, (ast.Name, ast.Attribute)):
+        return None
+    name, crash = ast.unparse(node), view.crash
+    if crash is None:
+        return None
+    numbers = {
+        item.value for item in crash.numbers if _same(item.frame, frame) and plain_expression(item.expression) == name
+    }
+    if len(numbers) == 1:
+        return Given(f"`{name}`", value=numbers.pop())
+    held = _held(crash, frame, name)
+    if held is None:
+        return None
+    base, elements = held
+    tensor = _nearest(item for item in crash.arguments if item.base == base and item.elements == elements)
+    return Given(f"`{variable_name(view, base) or name}`", tensor, elements=elements, base=base)
+
+
+def _nearest(alike: Iterable[Argument]) -> Argument | None:
+    """The tensor that the variable held, of those with its memory: operators make views, which lie further inside."""
+    places: dict[float, list[Argument]] = {}
+    for item in alike:
+        outer = item.outer_frame if item.outer_frame is not None else -1
+        places.setdefault(math.inf if item.how == "held" else outer, []).append(item)
+    nearest = places[max(places)] if places else []
+    return nearest[0] if len({(item.sizes, item.dtype) for item in nearest}) == 1 else None
+
+
+def _held(crash: Crash, frame: PythonFrame, name: str) -> tuple[int, int] | None:
+    """The start of the storage and the elements of the tensor that the variable held, where it has memory."""
+    held = {
+        (item.base, item.elements)
+        for item in crash.holders
+        if item.own and _same(item.frame, frame) and plain_expression(item.expression) == name and item.base
+    }
+    return held.pop() if len(held) == 1 else None
+
+
+def _same(one: PythonFrame | None, other: PythonFrame) -> bool:
+    return one is not None and (one.file, one.function, one.line) == (other.file, other.function, other.line)

@@ -1,0 +1,143 @@
+"""Comparisons such as `numel(running_mean) == size(input, 1)`, evaluated for recorded arguments.
+
+Exact where all is known, else not decided: a size, a value or an argument that was not recorded makes the whole
+comparison unknown, never false.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from pytracer.decode.types.snapshot import Argument
+
+_RELATIONS: dict[type[ast.cmpop], tuple[Callable[[int, int], bool], str]] = {
+    ast.Eq: (operator.eq, ""),
+    ast.LtE: (operator.le, "at most "),
+    ast.Lt: (operator.lt, "less than "),
+    ast.GtE: (operator.ge, "at least "),
+}
+_NUMBERS: dict[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Mult: operator.mul,
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+}
+_IF = " if "
+
+
+@dataclass(frozen=True)
+class Given:
+    """An argument as it was passed. `name`: as the program calls it, `` `idx` ``.
+
+    A whole number has a `value`; a tensor `elements` and the `base` of its storage, and is a `tensor` where its sizes
+    are known, too.
+    """
+
+    name: str
+    tensor: Argument | None = None
+    value: int | None = None
+    elements: int | None = None
+    base: int | None = None
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side of a comparison: its value, and the function and argument that it is of, such as `numel` of `bias`."""
+
+    value: int
+    function: str | None
+    argument: str | None
+    dimension: int | None
+    arguments: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A comparison that does not hold. `relation`: words before the second value."""
+
+    left: Side
+    right: Side
+    relation: str
+
+
+def broken(text: str, given: Mapping[str, Given]) -> Broken | None:
+    """None where the comparison holds, does not apply, or cannot be decided."""
+    comparison, _, condition = text.partition(_IF)
+    if condition:
+        flag = given.get(condition)
+        if flag is None or not flag.value:
+            return None
+    node = _parsed(comparison)
+    left, right = _side(node.left, given), _side(node.comparators[0], given)
+    if left is None or right is None:
+        return None
+    holds, words = _RELATIONS[type(node.ops[0])]
+    return None if holds(left.value, right.value) else Broken(left, right, words)
+
+
+@functools.cache
+def _parsed(text: str) -> ast.Compare:
+    node = ast.parse(text, mode="eval").body
+    if not isinstance(node, ast.Compare):
+        raise TypeError(f"not a comparison: {text}")
+    return node
+
+
+def _side(node: ast.expr, given: Mapping[str, Given]) -> Side | None:
+    value = _value(node, given)
+    if value is None:
+        return None
+    names = tuple(dict.fromkeys(item.id for item in ast.walk(node) if isinstance(item, ast.Name) and item.id in given))
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        dimension = _value(node.args[1], given) if node.args[1:] else None
+        return Side(value, node.func.id, names[0], dimension, names)
+    if isinstance(node, ast.Name):
+        return Side(value, None, node.id, None, names)
+    return Side(value, None, None, None, names)
+
+
+def _value(node: ast.expr, given: Mapping[str, Given]) -> int | None:
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, int) else None
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        value = _value(node.operand, given)
+        return None if value is None else -value
+    if isinstance(node, ast.BinOp):
+        left, right = _value(node.left, given), _value(node.right, given)
+        return None if left is None or right is None else _NUMBERS[type(node.op)](left, right)
+    if isinstance(node, ast.Name):
+        return given[node.id].value if node.id in given else None
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and isinstance(node.args[0], ast.Name):
+        item = given.get(node.args[0].id)
+        if item is not None and node.func.id == "numel":
+            return item.elements
+        tensor = item.tensor if item is not None else None
+        if tensor is None:
+            return None
+        if node.func.id == "size":
+            dimension = _value(node.args[1], given)
+            return None if dimension is None else _size(tensor, dimension)
+        return _OF_TENSOR[node.func.id](tensor)
+    raise TypeError(f"not a term: {ast.unparse(node)}")
+
+
+def _size(tensor: Argument, dimension: int) -> int | None:
+    place = dimension + tensor.dimensions if dimension < 0 else dimension
+    return tensor.sizes[place] if 0 <= place < min(tensor.dimensions, len(tensor.sizes)) else None
+
+
+def _least_sum(tensor: Argument) -> int | None:
+    """Of a list of lengths: one is the largest, none is smaller than the smallest."""
+    if tensor.minimum is None or tensor.maximum is None or tensor.dimensions != 1 or tensor.elements == 0:
+        return None
+    return tensor.minimum * (tensor.elements - 1) + tensor.maximum
+
+
+_OF_TENSOR: dict[str, Callable[[Argument], int | None]] = {
+    "min": lambda tensor: tensor.minimum,
+    "max": lambda tensor: tensor.maximum,
+    "least_sum": _least_sum,
+}

@@ -1,0 +1,122 @@
+"""An argument that an operator of torch does not check, and that does not fit the others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pytracer.analyze.evidence.operator import find_operator, shape_words
+from pytracer.analyze.evidence.preconditions.call import BoundCall, bound_call, earlier_calls
+from pytracer.analyze.evidence.preconditions.terms import Broken, Given, Side, broken
+from pytracer.analyze.evidence.variables import line_words
+from pytracer.analyze.evidence.where_made import line_that_made
+from pytracer.analyze.known.operators import preconditions
+from pytracer.analyze.view import ProcessView
+
+_ATEN = "aten::"
+_OF_VALUES = ("min", "max", "least_sum")
+
+
+@dataclass(frozen=True)
+class Violated:
+    """What the operator takes for granted, and what was passed instead."""
+
+    call: BoundCall
+    broken: Broken
+    before: bool = False  # whether the call had returned
+
+    @property
+    def _culprit(self) -> Given:
+        return self.call.given[self.broken.left.arguments[0]]
+
+    @property
+    def summary(self) -> str:
+        """`` `bias` [16] has 16 elements, where native_batch_norm takes 32 for granted, size 1 of `x` [4, 32, 8] ``."""
+        left, right = self.broken.left, self.broken.right
+        taken = f"{self.broken.relation}{right.value}"
+        of = _source(right, self.call.given)
+        at = f" at line {self.call.line}" if self.before else ""
+        return f"{_held(left, self.call.given)}, where {self.call.operator}{at} takes {taken} for granted{of}"
+
+    def advice(self, view: ProcessView) -> str:
+        """What to change, and since which line it is so."""
+        left, right = self.broken.left, self.broken.right
+        culprit, line = self._culprit, f"line {self.call.line}" if self.before else line_words(view)
+        made = line_that_made(view, culprit.base, quote=False) if culprit.base else None
+        since = f", which {made} made," if made is not None else ""
+        limit = f"{self.broken.relation}{right.value}{_source(right, self.call.given)}"
+        if left.function in _OF_VALUES:
+            what = "sum to" if left.function == "least_sum" else "be"
+            return (
+                f"Check the values of {culprit.name}{since} before {line} passes it: they must {what} {limit}. "
+                f"{self.call.operator} does not check them."
+            )
+        if culprit.value is not None:
+            return f"Pass {limit} for {culprit.name} at {line}: {self.call.operator} does not check it."
+        others = [self.call.given[name] for name in (*left.arguments[1:], *right.arguments)]
+        beside = f", with {_named(others[0])}" if others else ""
+        return (
+            f"Compare {_named(culprit)}{since} with what it is passed with at {line}{beside}: {self.call.operator} "
+            f"takes {limit} for granted, and does not check it."
+        )
+
+
+def violated(view: ProcessView) -> Violated | None:
+    """None where all may fit, or the operator is none of those that are known."""
+    call = bound_call(view, preconditions())
+    found = _first_broken(call) if call is not None and _may_run(view, call.operator) else None
+    return Violated(call, found) if call is not None and found is not None else None
+
+
+def violated_before(view: ProcessView) -> Violated | None:
+    """The same of a call that had returned, in a function that had not: what it wrote is found later."""
+    for call in earlier_calls(view, preconditions()):
+        found = _first_broken(call)
+        if found is not None:
+            return Violated(call, found, before=True)
+    return None
+
+
+def _may_run(view: ProcessView, called: str) -> bool:
+    """Whether the native stack has the operator that the line calls, as far as it names one."""
+    operator = find_operator(view)
+    if operator is None or not operator.name.startswith(_ATEN):
+        return True
+    running, called = (name.removeprefix(_ATEN).strip("_") for name in (operator.name, called))
+    return running in called or called in running
+
+
+def _first_broken(call: BoundCall) -> Broken | None:
+    return next((found for text in call.entry.must if (found := broken(text, call.given)) is not None), None)
+
+
+def _named(item: Given) -> str:
+    if item.value is not None:
+        return f"{item.name} = {item.value}"
+    return f"{item.name} {shape_words(item.tensor)}" if item.tensor is not None else item.name
+
+
+def _held(side: Side, given: Mapping[str, Given]) -> str:
+    item = given[side.arguments[0]]
+    name = item.name if item.value is not None else _named(item)
+    if side.function == "size":
+        return f"size {side.dimension} of {name} is {side.value}"
+    if side.function in ("min", "max"):
+        return f"{name} holds {side.value}"
+    if side.function == "least_sum":
+        return f"{name} sums to {side.value} or more"
+    if side.function == "numel":
+        return f"{name} has {side.value} elements"
+    return f"{name} is {side.value}" if side.argument is not None else f"{name} does not fit"
+
+
+def _source(side: Side, given: Mapping[str, Given]) -> str:
+    """Where the expected number comes from."""
+    if not side.arguments:
+        return ""
+    first = _named(given[side.arguments[0]])
+    if side.function == "size":
+        return f", size {side.dimension} of {first}"
+    if side.function == "numel":
+        return f", the elements of {first}"
+    return f", by {first}"

@@ -1,0 +1,29 @@
+"""What torch's operators take for granted of their arguments: `operators.toml`."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+
+import msgspec
+
+_FILE = Path(__file__).resolve().parent / "operators.toml"
+
+
+class Precondition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Of all operators in `names`: the names of their arguments by position, and what must hold."""
+
+    names: tuple[str, ...]
+    arguments: str
+    must: tuple[str, ...]
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    operator: tuple[Precondition, ...]
+
+
+@functools.cache
+def preconditions() -> dict[str, Precondition]:
+    """By the operator's name without namespace and overload."""
+    entries = msgspec.toml.decode(_FILE.read_bytes(), type=_File).operator
+    return {name: entry for entry in entries for name in entry.names}

@@ -1,0 +1,116 @@
+"""An argument that does not fit is named with the line that passes it; a look-alike must not be."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytracer.decode.types.snapshot import Argument, Holder, PythonFrame
+from pytracer.report.job import Report
+from tests.support import scenarios as s
+from tests.support.deaths import PROGRAM, advice, died, summary
+from tests.support.synth import Box
+
+MEAN, INPUT, WILD = 0x5581_0000_1000, 0x5581_0010_0000, 0x1357_9BDF_0240
+STACK = [
+    (s.TORCH_CPU, "at::native::cdist_backward_kernel(at::Tensor const&)"),
+    (s.TORCH_CPU, "at::_ops::_cdist_backward::call(at::Tensor const&, double)"),
+    (s.PYTHON, "_PyEval_EvalFrameDefault"),
+]
+CALL = "torch.ops.aten._cdist_backward.default(x, one, other, 2.0, mean)"
+PROGRAM_TEXT = """import torch
+
+
+def distances(x, mean, one, other):
+    {call}
+
+
+def step(x, mean, one, other):
+    y = distances(x, mean, one, other)
+    return y.sum()
+"""
+MALLOC = [
+    ("/usr/lib/libc.so.6", "malloc_printerr"),
+    ("/usr/lib/libc.so.6", "_int_free"),
+    (s.PYTHON, "_PyEval_EvalFrameDefault"),
+]
+DAMAGED: dict[str, Any] = {
+    "signal": 6,
+    "code": -6,
+    "sender_pid": 101,
+    "abort_text": "free(): invalid next size (normal)\n",
+    "stack_of": MALLOC,
+}
+
+
+def tensor(base: int, *sizes: int) -> Argument:
+    elements = 1
+    for size in sizes:
+        elements *= size
+    return Argument(
+        base ^ 0xFF, base, elements, 0, sizes, len(sizes), "float32", "cpu", minimum=None, maximum=None, frame=0,
+        outer_frame=2, register=None, how="reference",
+    )  # fmt: skip
+
+
+def report_of(run: Path, *, call: str = CALL, mean: int = 16, function: str = "distances", **how: Any) -> Report:
+    script = run.parent / "train.py"
+    script.write_text(PROGRAM_TEXT.format(call=call), encoding="utf-8")
+    os.utime(script, (0, 0))  # before the recorded process began
+    line = 5 if function == "distances" else 10
+    frames = [("distances", str(script), 5), ("step", str(script), 9)] if line == 5 else [("step", str(script), 10)]
+    frame = PythonFrame(function, str(script), line)
+    holders = (
+        Holder("local", "x", INPUT, frame, True, elements=1024),
+        Holder("local", "mean", MEAN, frame, True, elements=mean),
+    )
+    box = Box(pid=101).alloc(MEAN, 4 * mean).alloc(INPUT, 4096)
+    how = {
+        "stack_of": STACK,
+        **({} if "abort_text" in how else {"addr": WILD}),
+        "registers": {"rdx": WILD},
+        "mappings": [PROGRAM],
+        **how,
+    }
+    return died(
+        run, box=box, python=frames, holders=holders, arguments=(tensor(INPUT, 4, 32, 8), tensor(MEAN, mean)), **how
+    )
+
+
+def test_argument_of_another_size_is_named_with_what_it_must_fit(run: Path) -> None:
+    """The line's syntax says which variable is which argument."""
+    report = report_of(run)
+    words = "`mean` [16] has 16 elements, where _cdist_backward takes 1024 for granted, the elements of `x` [4, 32, 8]"
+    assert words in summary(report)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        CALL.replace("torch.ops.aten._cdist_backward.default", "distances._cdist_backward"),  # of the program's own
+        CALL.replace("x, one", "*given"),  # which one is which?
+        CALL.replace("_cdist_backward", "native_dropout"),
+    ],
+)
+def test_what_the_line_passes_elsewhere_is_not_held_against_an_operator(call: str, run: Path) -> None:
+    stack = [(s.TORCH_CPU, "at::native::other(at::Tensor const&)"), *STACK[-1:]]
+    assert "for granted" not in summary(report_of(run, call=call, stack_of=stack))
+
+
+def test_size_that_fits_is_not_blamed(run: Path) -> None:
+    assert "for granted" not in summary(report_of(run, mean=1024))
+
+
+def test_damaged_heap_leads_back_to_the_call_that_wrote_too_far(run: Path) -> None:
+    """The call has returned; its function is one that the running one called, with variables that are still there."""
+    report = report_of(run, function="step", **DAMAGED)
+    assert "`mean` [16] has 16 elements, where _cdist_backward at line 5 takes 1024 for granted" in summary(report)
+    assert "Compare `mean` [16]" in advice(report) and "line 5" in advice(report)
+
+
+def test_damaged_heap_is_not_laid_to_a_call_whose_arguments_fit(run: Path) -> None:
+    report = report_of(run, function="step", mean=1024, **DAMAGED)
+    assert "for granted" not in summary(report)
