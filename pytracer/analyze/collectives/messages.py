@@ -15,7 +15,7 @@ from pytracer.analyze.collectives.rank_values import Compared, passed_argument
 from pytracer.analyze.collectives.rounds import leaver_words
 from pytracer.analyze.collectives.wait_graph import Wait
 from pytracer.analyze.deaths.attribution import views_of
-from pytracer.analyze.evidence.failing.line import short
+from pytracer.analyze.evidence.failing.expressions import short
 from pytracer.analyze.evidence.program_syntax import called_name, names_of_line, own_nodes, scope_of
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import JobView, ProcessView

@@ -17,7 +17,9 @@ from pytracer.analyze.collectives.parting import quoted, way_to
 from pytracer.analyze.collectives.rank_values import RANK, variables_in
 from pytracer.analyze.collectives.rounds import calls_of_line, leaver_words
 from pytracer.analyze.evidence.backward_slice import Made, Slice, Spot
-from pytracer.analyze.evidence.failing.line import FailingLine, as_written, failing_line, shape_of, short
+from pytracer.analyze.evidence.failing.expressions import as_written, short
+from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
+from pytracer.analyze.evidence.failing.recorded import shape_of
 from pytracer.analyze.evidence.program_syntax import called_name, deciding_ifs, lines_that_bind
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView

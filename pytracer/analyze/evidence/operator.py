@@ -208,6 +208,11 @@ def tensor_with(operator: Operator | None, value: int) -> OperatorTensor | None:
     return next((item for item in tensors if value in (item.item.minimum, item.item.maximum)), None)
 
 
+def tensor_name(item: OperatorTensor) -> str:
+    """`` `idx` ``, or `a tensor [3] of int64`."""
+    return f"`{item.name}`" if item.name else f"a tensor {shape_words(item.item)} of {item.item.dtype}"
+
+
 def tensor_words(item: OperatorTensor) -> str:
     """`weight: layers.0.weight [10, 4] float32`, `indices: idx [3] int64, 0..99`."""
     argument, tensor = f"{item.argument}: " if item.argument else "", item.item

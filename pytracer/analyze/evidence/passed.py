@@ -29,7 +29,7 @@ from pytracer.decode.types.snapshot import Argument, Crash
 from pytracer.report.job import PythonFrame
 
 _WITH_NUMBERS = (1, 7)  # the format of a recording
-_MOST, _LEAST_TENSORS = 4, 2
+_MOST = 4
 _COUNTS = ("numel", "size", "stride", "dim", "nelement", "storage_offset", "item", "tolist")
 _SIZES = ("shape", "size", "nbytes", "ndim", "strides", "itemsize", "value")
 _ADDRESSES = ("data_ptr", "ctypes", "data", "untyped_storage", "cast", "byref", "addressof", "from_buffer", "c_void_p")
@@ -268,35 +268,6 @@ def _in_other_order(one: Argument, other: Argument) -> bool:
 def _alike(one: Argument, other: Argument) -> bool:
     """Whether only the first size differs, or the smaller one has one number for each row."""
     return len(one.sizes) == len(other.sizes) and (one.sizes[1:] == other.sizes[1:] or math.prod(one.sizes[1:]) == 1)
-
-
-@dataclass(frozen=True)
-class SmallArgument:
-    """The address is `behind` bytes behind `small`; `large`, which the same line passes, is larger than that."""
-
-    small: str
-    large: str
-    behind: int
-
-
-def small_argument(view: ProcessView) -> SmallArgument | None:
-    """A tensor that the line passes with a larger one, where a loop over that one's size would reach the address."""
-    found, place = passed(view), view.place
-    if found is None or place is None or len(found.bases) < _LEAST_TENSORS:
-        return None
-    live = [
-        (storage.nbytes, storage.base, words)
-        for base, words in zip(found.bases, found.tensors, strict=True)
-        if base and (storage := view.space.live_around(base)) is not None
-    ]
-    if len(live) < _LEAST_TENSORS:
-        return None
-    (nbytes, base, small), (most, _, large) = min(live), max(live)
-    behind = place.addr - (base + nbytes)
-    below = [item for item in live if item[1] + item[0] <= place.addr and place.addr - item[1] < most]
-    return (
-        SmallArgument(small, large, behind) if len(below) == 1 and below[0][1] == base and 0 <= behind < most else None
-    )
 
 
 def unfit_clause(view: ProcessView) -> str:

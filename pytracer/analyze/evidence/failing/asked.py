@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 import re
 
-from pytracer.analyze.evidence.failing.line import FailingLine, source
+from pytracer.analyze.evidence.failing.expressions import source
+from pytracer.analyze.evidence.failing.index_ranges import last_layer
+from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.numbers import number_at
 from pytracer.analyze.evidence.failing.settings import whence
-from pytracer.analyze.evidence.failing.shapes import last_layer
 from pytracer.analyze.evidence.program_syntax import variable
 
 _TOPK = "selected index k out of range"

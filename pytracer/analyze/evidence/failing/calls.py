@@ -6,7 +6,8 @@ import ast
 import re
 
 from pytracer.analyze.evidence.failing.empties import is_empty
-from pytracer.analyze.evidence.failing.line import FailingLine, names_in, source
+from pytracer.analyze.evidence.failing.expressions import names_in, source
+from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.settings import whence
 from pytracer.analyze.evidence.program_syntax import (
     Function,

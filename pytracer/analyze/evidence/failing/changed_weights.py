@@ -6,7 +6,8 @@ import ast
 from dataclasses import dataclass
 
 from pytracer.analyze.evidence.backward_slice import Spot
-from pytracer.analyze.evidence.failing.line import FailingLine, names_in, source
+from pytracer.analyze.evidence.failing.expressions import names_in, source
+from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.program_syntax import lines_that_bind, own_nodes, variable
 
 _IN_PLACE = "modified by an inplace operation"

@@ -7,7 +7,8 @@ import re
 from dataclasses import dataclass
 
 from pytracer.analyze.evidence.failing.empties import is_empty
-from pytracer.analyze.evidence.failing.line import FailingLine, names_in, source
+from pytracer.analyze.evidence.failing.expressions import names_in, source
+from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.name_origins import EMPTY_MESSAGE, USED_UP
 from pytracer.analyze.evidence.program_syntax import (
     Function,

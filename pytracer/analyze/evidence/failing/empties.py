@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 
-from pytracer.analyze.evidence.failing.line import FailingLine, names_in, shape_of, source, walk_in_order
+from pytracer.analyze.evidence.failing.expressions import names_in, source, walk_in_order
+from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.failing.recorded import shape_of
 from pytracer.analyze.evidence.name_origins import EMPTY_MESSAGE
 from pytracer.analyze.evidence.program_syntax import (
     Scope,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 import re
 
-from pytracer.analyze.evidence.failing.line import FailingLine, Shape
+from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.loaders import last_batch
+from pytracer.analyze.evidence.failing.recorded import Shape
 from pytracer.analyze.evidence.failing.settings import set_by, whence
 from pytracer.analyze.evidence.program_syntax import variable
 

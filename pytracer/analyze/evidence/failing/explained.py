@@ -30,6 +30,7 @@ from pytracer.analyze.evidence.failing.equations import unequal_letters
 from pytracer.analyze.evidence.failing.expected import expected_size
 from pytracer.analyze.evidence.failing.files import missing_file
 from pytracer.analyze.evidence.failing.graphs import autograd_line
+from pytracer.analyze.evidence.failing.index_ranges import index_of_list
 from pytracer.analyze.evidence.failing.joined import joined_sizes
 from pytracer.analyze.evidence.failing.kinds import (
     not_a_whole_number,
@@ -49,7 +50,7 @@ from pytracer.analyze.evidence.failing.operands import involved as involved_oper
 from pytracer.analyze.evidence.failing.order import called_in_order, copied_subject
 from pytracer.analyze.evidence.failing.samples import empty_sequence, not_json, unequal_samples
 from pytracer.analyze.evidence.failing.settings import refused_setting, text_subject
-from pytracer.analyze.evidence.failing.shapes import index_of_list, sizes_that_differ
+from pytracer.analyze.evidence.failing.shapes import sizes_that_differ
 from pytracer.analyze.evidence.failing.states import (
     clients_joined,
     environment_variable,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import re
 
-from pytracer.analyze.evidence.failing.line import FailingLine, names_in, source
+from pytracer.analyze.evidence.failing.expressions import names_in, source
+from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.program_syntax import bound_value, called_name, function_named, own_nodes, variable
 
 _NO_GRAPH = "does not require grad and does not have a grad_fn"

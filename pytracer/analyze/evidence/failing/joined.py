@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 import re
 
-from pytracer.analyze.evidence.failing.line import FailingLine, Shape, shape_of, source
-from pytracer.analyze.evidence.failing.shapes import made_words
+from pytracer.analyze.evidence.failing.expressions import source
+from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.failing.operand_shapes import made_words
+from pytracer.analyze.evidence.failing.recorded import Shape, shape_of
 from pytracer.analyze.evidence.program_syntax import lines_that_bind, names_of_line
 
 _CAT = re.compile(

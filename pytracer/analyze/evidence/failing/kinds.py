@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import re
 
-from pytracer.analyze.evidence.failing.line import FailingLine, names_in, shape_of, source
+from pytracer.analyze.evidence.failing.expressions import names_in, source
+from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.failing.recorded import shape_of
 from pytracer.analyze.evidence.failing.settings import whence
 from pytracer.analyze.evidence.program_syntax import called_name, lines_that_fill, own_nodes, variable
 

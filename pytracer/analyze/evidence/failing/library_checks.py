@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from pytracer.analyze.evidence.backward_slice import Made, Slice, Spot
-from pytracer.analyze.evidence.failing.line import FailingLine, short, source
+from pytracer.analyze.evidence.failing.expressions import short, source
+from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.settings import whence
 from pytracer.analyze.evidence.program_syntax import deciding_ifs, loop_around, own_nodes, variable
 from pytracer.analyze.naming import short_file

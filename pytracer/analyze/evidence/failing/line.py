@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import ast
-import math
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
-from pytracer._text import shortened
 from pytracer.analyze.evidence.backward_slice import Made, Slice, Spot
+from pytracer.analyze.evidence.failing.expressions import (
+    as_written,
+    computed,
+    names_in,
+    parts,
+    short,
+    source,
+    walk_in_order,
+    whole,
+)
+from pytracer.analyze.evidence.failing.recorded import Layer, Shape, contradicts, layer_of, shape_of
 from pytracer.analyze.evidence.name_origins import NameOrigin, follow
 from pytracer.analyze.evidence.program_syntax import Scope, is_parameter, lines_that_bind, scope_of, variable
 from pytracer.analyze.naming import short_file
@@ -20,15 +28,10 @@ from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import ExceptionReport, NearNamesReport, PythonFrame
 
-_LONGEST = 44
 _MOST_PARTS = 16
-_SMALL = 1 << 16
 _SAME_SHAPE = {"float", "double", "half", "long", "int", "bool", "to", "clone", "detach", "cuda", "cpu", "contiguous"}
-_SMALL_POWER = 4
 _HANDS_ON = (ast.Name, ast.Attribute, ast.Subscript)
-_LAYER = re.compile(r"^([A-Z]\w+)\((.*?)\)?(?: (\w+))?$")
-_OPTION = re.compile(r"(\w+)=(\d+)")
-_SHAPE = re.compile(r"^\[([\d, ]*)\] ?(\w*)")
+
 Kind = TypeVar("Kind", bound=ast.AST)
 
 
@@ -38,35 +41,6 @@ class Origin:
 
     place: str
     text: str
-
-
-@dataclass(frozen=True)
-class Shape:
-    """What a variable with a tensor was."""
-
-    sizes: tuple[int, ...]
-    dtype: str
-
-    @property
-    def words(self) -> str:
-        """`[2, 3]`."""
-        return f"[{', '.join(map(str, self.sizes))}]"
-
-    @property
-    def elements(self) -> int:
-        """Their product."""
-        return math.prod(self.sizes)
-
-
-@dataclass(frozen=True)
-class Layer:
-    """One of torch's own layers that the line called. `given`: its input."""
-
-    name: str
-    kind: str
-    options: dict[str, int]
-    dtype: str
-    given: Shape | None
 
 
 @dataclass(frozen=True)
@@ -181,7 +155,7 @@ class FailingLine:
             return None
         if call.func.attr in _SAME_SHAPE:
             return owner
-        place = _whole(call.args[0]) if call.func.attr == "unsqueeze" and len(call.args) == 1 else None
+        place = whole(call.args[0]) if call.func.attr == "unsqueeze" and len(call.args) == 1 else None
         if place is None:
             return None
         place = place if place >= 0 else place + len(owner.sizes) + 1
@@ -199,13 +173,7 @@ class FailingLine:
     @cached_property
     def layer(self) -> Layer | None:
         """One of torch's layers below the line."""
-        for name, value in self.values.items():
-            found = _LAYER.match(value) if f"input of {name}" in self.values or "(" in value else None
-            if found is not None:
-                options = {key: int(number) for key, number in _OPTION.findall(found[2])}
-                given = shape_of(self.values.get(f"input of {name}"))
-                return Layer(name, found[1], _positional(found[1], found[2], options), found[3] or "", given)
-        return None
+        return layer_of(self.values)
 
     def passed(self, otherwise: str) -> str:
         """The first argument of the call, as text."""
@@ -246,7 +214,7 @@ class FailingLine:
             return None
         found = self.slice.made(node, spot, calls=calls)
         recorded = self.value_at(node, spot)
-        if recorded is not None and isinstance(found.node, ast.Constant) and _contradicts(recorded, found.node.value):
+        if recorded is not None and isinstance(found.node, ast.Constant) and contradicts(recorded, found.node.value):
             return None
         return found if found.through else None
 
@@ -278,7 +246,7 @@ class FailingLine:
             return None
         left = self.evaluated(made.node.left, made.spot, depth - 1)
         right = self.evaluated(made.node.right, made.spot, depth - 1)
-        return _computed(made.node.op, left, right) if left is not None and right is not None else None
+        return computed(made.node.op, left, right) if left is not None and right is not None else None
 
     def value_at(self, node: ast.AST, spot: Spot) -> str | None:
         """What an expression of some frame on the stack was."""
@@ -364,115 +332,9 @@ def failing_line(
     return FailingLine(snapshot, exception, stack, frames, tree) if tree is not None else None
 
 
-def shape_of(value: str | None) -> Shape | None:
-    """`[2, 3] float32` is one."""
-    found = _SHAPE.match(value) if value is not None else None
-    if found is None:
-        return None
-    return Shape(tuple(int(size) for size in found[1].split(",") if size.strip()), found[2])
-
-
-def source(node: ast.AST) -> str:
-    """An expression as text."""
-    return short(ast.unparse(node))
-
-
-def short(text: str) -> str:
-    """Of one line."""
-    return shortened(" ".join(text.split()), _LONGEST)
-
-
-def names_in(node: ast.AST) -> list[str]:
-    """Its variables in order, each once; what is only called is none."""
-    called = {id(item.func) for item in ast.walk(node) if isinstance(item, ast.Call)}
-    found: dict[str, None] = {}
-    for item in walk_in_order(node):
-        name = variable(item) if id(item) not in called else None
-        if name is not None and name != "self":
-            found[name] = None
-    return [*found]
-
-
-def walk_in_order(node: ast.AST) -> Iterator[ast.AST]:
-    """Depth first."""
-    yield node
-    for item in ast.iter_child_nodes(node):
-        yield from walk_in_order(item)
-
-
-def parts(node: ast.AST) -> list[ast.AST]:
-    """Of a loop or branch the head without the body."""
-    if isinstance(node, (ast.For, ast.AsyncFor)):
-        return [node.iter]
-    if isinstance(node, (ast.If, ast.While)):
-        return [node.test]
-    if isinstance(node, (ast.With, ast.AsyncWith)):
-        return [*node.items]
-    return [node]
-
-
-def _whole(node: ast.AST) -> int | None:
-    """`-1` is an operation on 1."""
-    try:
-        number = ast.literal_eval(node) if isinstance(node, ast.expr) else None
-    except ValueError:
-        return None
-    return number if type(number) is int else None
-
-
-def _computed(operation: ast.operator, left: int, right: int) -> int | None:
-    if isinstance(operation, ast.Add):
-        return left + right
-    if isinstance(operation, ast.Sub):
-        return left - right
-    if isinstance(operation, ast.Mult):
-        return left * right
-    if isinstance(operation, ast.FloorDiv):
-        return left // right if right else None
-    small = isinstance(operation, ast.Pow) and abs(left) < _SMALL and 0 <= right <= _SMALL_POWER
-    return int(left**right) if small else None
-
-
-def _contradicts(recorded: str, constant: object) -> bool:
-    """A number or None that is not the constant which the source has."""
-    if constant is None or recorded == "None":
-        return (constant is None) != (recorded == "None")
-    return type(constant) in (int, float, bool) and recorded != repr(constant)
-
-
-def as_written(found: Made) -> str:
-    """With what names it: `heads=12`, `'heads': 12`, `x = f()`."""
-    node = found.node
-    for item in ast.walk(found.spot.tree):
-        if isinstance(item, ast.Dict):
-            for key, value in zip(item.keys, item.values, strict=True):
-                if value is node and key is not None:
-                    return f"{ast.unparse(key)}: {ast.unparse(node)}"
-        elif isinstance(item, ast.keyword) and item.value is node and item.arg is not None:
-            return f"{item.arg}={ast.unparse(node)}"
-        elif (isinstance(item, (ast.Assign, ast.AnnAssign)) and item.value is node) or (
-            isinstance(item, ast.Return) and item.value is node
-        ):
-            return ast.unparse(item)
-        elif isinstance(item, ast.arguments):
-            for argument, default in zip(item.args[::-1], item.defaults[::-1], strict=False):
-                if default is node:
-                    return f"{argument.arg}={ast.unparse(node)}"
-    return ast.unparse(node)
-
-
 def _span(node: ast.expr) -> tuple[int, int, int | None, int | None]:
     return node.lineno, node.col_offset, node.end_lineno, node.end_col_offset
 
 
 def _on(node: ast.stmt, line: int) -> bool:
     return node.lineno <= line <= (node.end_lineno or node.lineno)
-
-
-def _positional(kind: str, text: str, options: dict[str, int]) -> dict[str, int]:
-    """`Conv2d(3, 8, ...)` and `Embedding(4, 16)` name their first two by place."""
-    numbers = re.match(r"\(?(\d+)(?:,\)?, |, )(\d+)", text)
-    if numbers is None:
-        return options
-    names = ("num_embeddings", "embedding_dim") if kind == "Embedding" else ("in_channels", "out_channels")
-    return {names[0]: int(numbers[1]), names[1]: int(numbers[2]), **options}

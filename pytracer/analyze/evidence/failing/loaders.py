@@ -6,7 +6,8 @@ import ast
 import re
 from collections.abc import Iterator
 
-from pytracer.analyze.evidence.failing.line import FailingLine, source
+from pytracer.analyze.evidence.failing.expressions import source
+from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.program_syntax import own_nodes
 
 _LOADER = re.compile(r"DataLoader, batch_size=(\d+), drop_last=False, (\d+) samples$")

@@ -7,7 +7,8 @@ import difflib
 import re
 from collections.abc import Sequence
 
-from pytracer.analyze.evidence.failing.line import FailingLine, source
+from pytracer.analyze.evidence.failing.expressions import source
+from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.program_syntax import (
     attribute_settings,
     called_name,

@@ -6,7 +6,8 @@ import ast
 import re
 
 from pytracer.analyze.evidence.backward_slice import Spot
-from pytracer.analyze.evidence.failing.line import FailingLine, source
+from pytracer.analyze.evidence.failing.expressions import source
+from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.program_syntax import (
     bound_value,
     called_name,

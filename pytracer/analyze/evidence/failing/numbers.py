@@ -96,3 +96,11 @@ def _of_call(at: FailingLine, call: ast.Call, levels: int) -> Number | None:
     known = [item for item in numbers if item is not None]
     function = _FUNCTIONS.get(called)
     return function(*known) if function is not None and known and len(known) == len(numbers) else None
+
+
+def whole_number(at: FailingLine, node: ast.AST) -> int | None:
+    """Of a constant, or of a variable that held one; nothing is computed."""
+    if isinstance(node, ast.Constant) and type(node.value) is int:
+        return node.value
+    value = at.value(node)
+    return int(value) if value is not None and re.fullmatch(r"-?\d+", value) else None

@@ -6,10 +6,13 @@ import ast
 import re
 from dataclasses import dataclass
 
-from pytracer.analyze.evidence.failing.line import FailingLine, names_in, shape_of, source
+from pytracer.analyze.evidence.failing.expressions import names_in, source
+from pytracer.analyze.evidence.failing.index_ranges import last_layer
+from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.numbers import number_at
+from pytracer.analyze.evidence.failing.operand_shapes import made_for
+from pytracer.analyze.evidence.failing.recorded import shape_of
 from pytracer.analyze.evidence.failing.settings import whence
-from pytracer.analyze.evidence.failing.shapes import last_layer, made_for
 from pytracer.analyze.evidence.program_syntax import variable
 
 _MOST = 3

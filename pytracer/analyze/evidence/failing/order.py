@@ -6,7 +6,8 @@ import ast
 import re
 
 from pytracer.analyze.evidence.failing.consumed import reads_between
-from pytracer.analyze.evidence.failing.line import FailingLine, source
+from pytracer.analyze.evidence.failing.expressions import source
+from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.program_syntax import called_name, lines_that_bind, own_nodes, variable
 
 _EMPTY = "got an empty parameter list"

@@ -6,7 +6,8 @@ import ast
 import re
 
 from pytracer.analyze.evidence.backward_slice import Made
-from pytracer.analyze.evidence.failing.line import FailingLine, source
+from pytracer.analyze.evidence.failing.expressions import source
+from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.settings import whence
 from pytracer.analyze.evidence.program_syntax import called_name, class_named, own_nodes, variable
 

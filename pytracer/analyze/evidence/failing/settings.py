@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable, Sequence
 
 from pytracer.analyze.evidence.backward_slice import Made
-from pytracer.analyze.evidence.failing.line import FailingLine, names_in, source
+from pytracer.analyze.evidence.failing.expressions import names_in, source
+from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.program_syntax import called_name, variable
 
 _DIVISIBLE = re.compile(r"(?:must|should) be (?:a )?(?:divisible by|multiple of)|not divisible by|is not a multiple of")

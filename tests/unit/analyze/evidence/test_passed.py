@@ -88,17 +88,6 @@ def test_a_line_that_passes_no_length(line: str, how: dict[str, Any], lengths: b
     assert (says == "general") == (lengths is not False)
 
 
-@pytest.mark.parametrize(("addr", "found"), [(0x9000, True), (0x1010, False), (0x900000, False)])
-def test_a_tensor_that_is_smaller_than_another_argument(addr: int, found: bool, tmp_path: Path) -> None:
-    """The address lies behind the small one by less than the large one has; not inside of it, and not far away."""
-    tensors = {"files": (0x1000, 256), "out": (0x100000, 65536)}
-    small = module.small_argument(view_of(tmp_path, "library.decode(files, out)", tensors=tensors, addr=addr))
-    assert (small is not None) == found
-    if small is not None:
-        assert (small.small, small.behind) == ("`files` (64 elements, 256 bytes)", addr - 0x1100)
-        assert small.large.startswith("`out`")
-
-
 @pytest.mark.parametrize(("nbytes", "differs"), [(4096, True), (64, False), (128, False), (16, False)])
 def test_a_state_of_another_size_than_its_parameter(nbytes: int, differs: bool) -> None:
     """One of the same size is in order, and one that may only be of another type."""

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from pytracer._text import list_words, shortened
 from pytracer.analyze.evidence.program_syntax import called_name, class_around, names_of_line, scope_of, variable
-from pytracer.analyze.evidence.variables import program_frames
+from pytracer.analyze.evidence.variables import line_words, program_frames
+from pytracer.analyze.evidence.wild.explanation import Explanation
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
@@ -22,9 +23,10 @@ _QUOTED, _MOST_CALLS = 44, 2
 
 
 @dataclass(frozen=True)
-class ClosedHandle:
+class ClosedHandle(Explanation):
     """`name` held the address; `method` of class `owner` frees it at `line`, and is called at `calls`."""
 
+    is_sufficient = False
     name: str
     owner: str
     method: str
@@ -32,19 +34,18 @@ class ClosedHandle:
     text: str
     calls: tuple[int, ...]
 
-    @property
-    def words(self) -> str:
-        """For the headline."""
-        return f"the address is what `{self.name}` holds"
+    def clause(self, view: ProcessView) -> str:
+        """See Explanation."""
+        return f": the address is what `{self.name}` holds"
 
-    def advice(self, passing: str) -> str:
-        """What to look at."""
+    def advice(self, view: ProcessView) -> str:
+        """See Explanation."""
         lines = list_words([f"line {line}" for line in self.calls], _MOST_CALLS)
         called = f", which {lines} call{'s' * (len(self.calls) == 1)}" if self.calls else ""
         return (
-            f"`{self.name}`, which {passing} passes, may have been freed before, by {self.owner}.{self.method}() (line "
-            f"{self.line}: `{shortened(self.text, _QUOTED)}`){called}: use no {self.owner} behind that. Setting "
-            f"`{self.name} = None` there makes the mistake an exception."
+            f"`{self.name}`, which {line_words(view)} passes, may have been freed before, by "
+            f"{self.owner}.{self.method}() (line {self.line}: `{shortened(self.text, _QUOTED)}`){called}: use no "
+            f"{self.owner} behind that. Setting `{self.name} = None` there makes the mistake an exception."
         )
 
 

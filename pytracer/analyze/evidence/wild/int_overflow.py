@@ -16,9 +16,11 @@ from pytracer.analyze.evidence.operator import shape_words
 from pytracer.analyze.evidence.passed import names_passed
 from pytracer.analyze.evidence.passed_memory import held_tensor
 from pytracer.analyze.evidence.variables import program_frames
+from pytracer.analyze.evidence.wild.address import was_large_block
+from pytracer.analyze.evidence.wild.explanation import Explanation
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
-from pytracer.report.job import PythonFrame
+from pytracer.report.job import Confidence, PythonFrame
 
 _WRAP = 1 << 32
 _ITEM_BYTES = {
@@ -30,25 +32,28 @@ _ITEM_BYTES = {
 
 
 @dataclass(frozen=True)
-class IntOverflow:
+class IntOverflow(Explanation):
     """`buffer`: `` `self.pixels` [48000, 64000] uint8 ``; `product`: `` `w` * `h` = 3072000000 ``."""
 
+    verdict_class = "out-of-bounds"
     buffer: str
     function: str
     before: int
     product: str | None
 
-    @property
-    def summary(self) -> str:
-        """Behind the headline."""
+    def confidence(self, view: ProcessView) -> Confidence:
+        """See Explanation."""
+        return "likely" if self.product is not None and not was_large_block(view) else "possible"
+
+    def clause(self, view: ProcessView) -> str:
+        """See Explanation."""
         return (
-            f"{size_words(self.before)} before {self.buffer}, where an index beyond 2**31 leads that was computed in a "
-            "C int"
+            f": {size_words(self.before)} before {self.buffer}, where an index beyond 2**31 leads that was computed in "
+            "a C int"
         )
 
-    @property
-    def advice(self) -> str:
-        """What to change in C."""
+    def advice(self, view: ProcessView) -> str:
+        """See Explanation."""
         reason = f": {self.product} passes 2**31" if self.product is not None else ""
         return (
             f"Compute the index in 64 bits in {self.function}, by size_t or a cast of the first factor{reason}. "

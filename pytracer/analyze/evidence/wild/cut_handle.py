@@ -14,37 +14,46 @@ from pytracer.analyze.address_space.referrers import STATE_REGISTERS
 from pytracer.analyze.evidence.backward_slice import Made, Slice
 from pytracer.analyze.evidence.own_libraries import program_files
 from pytracer.analyze.evidence.passed_memory import called_by_ctypes
+from pytracer.analyze.evidence.phrases import access_verb
 from pytracer.analyze.evidence.program_syntax import names_of_line, variable
-from pytracer.analyze.evidence.variables import program_frames
+from pytracer.analyze.evidence.variables import line_words, program_frames
+from pytracer.analyze.evidence.wild.address import address_words
+from pytracer.analyze.evidence.wild.explanation import Explanation
+from pytracer.analyze.evidence.wild.truncated_address import HALF, NEAR_BYTES, is_half
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.platform.instruction import signed
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
 from pytracer.analyze.view import ProcessView
-from pytracer.report.job import PythonFrame
+from pytracer.report.job import Confidence, PythonFrame
 
-_HALF = 1 << 32
-_LEAST = 1 << 20  # below, a number may be anything
-_NEAR_BYTES = 4096  # where a function begins to read
 _QUOTED = 44
 
 
 @dataclass(frozen=True)
-class CutHandle:
-    """`name` held `value`, which `register` had as a pointer; `function` returned it at `place`, as far as is known."""
+class CutHandle(Explanation):
+    """`name` held `value`, and register `held_in` had it as a pointer; `function` returned it at `place`, if known."""
 
     name: str
     value: int
-    register: str
+    held_in: str
     function: str | None
     place: str | None
 
-    @property
-    def words(self) -> str:
-        """For the headline."""
-        return f"the number {self.value} of `{self.name}` was used as a pointer, which has 64 bits"
+    def confidence(self, view: ProcessView) -> Confidence:
+        """See Explanation."""
+        return "likely"
 
-    def advice(self, line: str) -> str:
-        """What to set."""
+    def access(self, view: ProcessView) -> str | None:
+        """See Explanation."""
+        return f"{access_verb(view)} memory through a wild pointer, {address_words(view)},"
+
+    def clause(self, view: ProcessView) -> str:
+        """See Explanation."""
+        return f": the number {self.value} of `{self.name}` was used as a pointer, which has 64 bits"
+
+    def advice(self, view: ProcessView) -> str:
+        """See Explanation."""
+        line = line_words(view)
         if self.function is not None:
             return (
                 f"Set `{self.function}.restype = ctypes.c_void_p` before {self.place}: without it ctypes takes what "
@@ -67,15 +76,15 @@ def cut_handle(view: ProcessView) -> CutHandle | None:
         return None
     names = names_of_line(tree, frame.line)
     held = {
-        item.value % _HALF: item
+        item.value % HALF: item
         for item in crash.numbers
-        if item.expression in names and _is_half(item.value)
+        if item.expression in names and is_half(item.value)
         if (item.frame.file, item.frame.line) == (frame.file, frame.line)
     }
     for register, value in crash.registers.items():
-        found = held.get(value % _HALF)
-        near = register not in STATE_REGISTERS and abs(signed(place.addr - value)) < _NEAR_BYTES
-        if found is not None and near and _is_half(value):
+        found = held.get(value % HALF)
+        near = register not in STATE_REGISTERS and abs(signed(place.addr - value)) < NEAR_BYTES
+        if found is not None and near and is_half(value):
             made = _made(view, tree, frame.line, found.expression)
             called = made.node if made is not None and isinstance(made.node, ast.Call) else None
             if made is None or called is None or not isinstance(called.func, ast.Attribute):
@@ -109,9 +118,3 @@ def _has_restype(view: ProcessView, function: str) -> bool:
     ]
     # Of `f.restype` and `getattr(lib, name).restype` the function is not known.
     return any(not isinstance(item, ast.Attribute) or item.attr == function for item in set_of)
-
-
-def _is_half(value: int) -> bool:
-    """Whether a number fits into 32 bits, or is negative and does."""
-    number = signed(value % (1 << 64))
-    return abs(number) >= _LEAST and -(_HALF >> 1) <= number < _HALF

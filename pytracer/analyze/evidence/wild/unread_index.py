@@ -7,26 +7,65 @@ which a register held.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pytracer._text import count_words
 from pytracer.analyze.address_space.referrers import STATE_REGISTERS
-from pytracer.analyze.evidence.operator import OperatorTensor, find_operator
+from pytracer.analyze.evidence.operator import OperatorTensor, find_operator, tensor_name, tensor_words
+from pytracer.analyze.evidence.variables import line_words
+from pytracer.analyze.evidence.wild.explanation import Explanation
 from pytracer.analyze.platform.instruction import signed
 from pytracer.analyze.view import ProcessView
+from pytracer.report.job import Evidence
 
 _BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "complex64": 8, "complex128": 16}
 _LEAST_ROW_BYTES = 8
 
 
 @dataclass(frozen=True)
-class UnreadIndex:
+class UnreadIndex(Explanation):
     """The address is `rows` rows of `row_bytes` bytes away from the first byte of `data`; `index` has the numbers."""
 
+    verdict_class = "out-of-bounds"
     operator: str
     index: OperatorTensor
     data: OperatorTensor
     rows: int
     row_bytes: int
+
+    def clause(self, view: ProcessView) -> str:
+        """See Explanation."""
+        return (
+            f": possibly by an index of {tensor_name(self.index)}; the address is row {self.rows} of "
+            f"{tensor_name(self.data)}, which has {count_words(self.data.item.sizes[0], 'row')}"
+        )
+
+    def evidence(self, view: ProcessView, address: Evidence | None) -> Sequence[Evidence | None]:
+        """See Explanation."""
+        own = Evidence(
+            "tensor",
+            f"a register held the first byte of {tensor_words(self.data)}; the address is {self.rows} rows of "
+            f"{self.row_bytes} bytes away, a whole number; {self.operator} works on {tensor_words(self.index)}, too",
+            tensor=self.index.name,
+            value=self.rows,
+            limit=self.data.item.sizes[0],
+            nbytes=self.row_bytes,
+        )
+        return (own, address)
+
+    def advice(self, view: ProcessView) -> str:
+        """See Explanation."""
+        return (
+            f"Check the values of {tensor_name(self.index)} before {line_words(view)} passes it: min() and max() must "
+            f"lie inside {tensor_name(self.data)}, and none may come from torch.empty(). If they do, run it under "
+            "AddressSanitizer."
+        )
+
+    @property
+    def missing(self) -> str | None:
+        """See Explanation."""
+        return f"the values of {tensor_name(self.index)}: a crash reads those of small tensors only"
 
 
 def unread_index(view: ProcessView) -> UnreadIndex | None:

@@ -1,0 +1,57 @@
+"""The explanations of a wild address in their order: the first that is found is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pytracer.analyze.evidence.jumps import Jump
+from pytracer.analyze.evidence.wild.address import may_be_indexed
+from pytracer.analyze.evidence.wild.closed_handle import closed_handle
+from pytracer.analyze.evidence.wild.cut_handle import cut_handle
+from pytracer.analyze.evidence.wild.explanation import Explanation
+from pytracer.analyze.evidence.wild.far_index import far_index
+from pytracer.analyze.evidence.wild.int_overflow import int_overflow
+from pytracer.analyze.evidence.wild.memory import missing_memory, overwritten_memory
+from pytracer.analyze.evidence.wild.small_argument import small_argument
+from pytracer.analyze.evidence.wild.taken_jump import WildJump
+from pytracer.analyze.evidence.wild.truncated_address import truncated_address
+from pytracer.analyze.evidence.wild.unexplained import Unexplained
+from pytracer.analyze.evidence.wild.unread_index import unread_index
+from pytracer.analyze.view import ProcessView
+
+
+def explained_jump(view: ProcessView, jump: Jump) -> Explanation:
+    """Of a jump to no code."""
+    return overwritten_memory(view) or without_cause(jump)
+
+
+def explained_access(view: ProcessView) -> Explanation:
+    """Of any other access."""
+    return next(filter(None, (find(view) for find in _FINDERS)), without_cause(None))
+
+
+def without_cause(jump: Jump | None) -> Explanation:
+    """Where nothing shows what led there."""
+    return WildJump(jump) if jump is not None else Unexplained()
+
+
+def _wrong_index(view: ProcessView) -> Explanation | None:
+    """Out of the storage that a register points at: the least sure of all, so that it comes last."""
+    return unread_index(view) or small_argument(view) if may_be_indexed(view) else None
+
+
+def _overflow(view: ProcessView) -> Explanation | None:
+    """Not where the address may also be reached by an index out of a storage that a register points at."""
+    return int_overflow(view) if _wrong_index(view) is None else None
+
+
+_FINDERS: tuple[Callable[[ProcessView], Explanation | None], ...] = (
+    truncated_address,
+    missing_memory,
+    far_index,
+    _overflow,
+    cut_handle,
+    closed_handle,
+    overwritten_memory,
+    _wrong_index,
+)

@@ -1,0 +1,93 @@
+"""A number far too large for an array that is no tensor: a pointer into the stack or the heap + size * a register."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pytracer.analyze.address_space.referrers import STACK_POINTERS, STATE_REGISTERS
+from pytracer.analyze.address_space.regions import mapping_at
+from pytracer.analyze.evidence.in_backward import backward, saved_advice
+from pytracer.analyze.evidence.operator import find_operator, tensor_name, tensor_with
+from pytracer.analyze.evidence.variables import line_words
+from pytracer.analyze.evidence.where_made import made_words
+from pytracer.analyze.evidence.wild.explanation import Explanation
+from pytracer.analyze.platform.instruction import signed
+from pytracer.analyze.view import ProcessView
+from pytracer.report.job import Confidence, Evidence
+
+_SCALES = (2, 4, 8, 16)
+_LEAST_BYTES = 1 << 30  # no two numbers in registers happen to give the address exactly, and so far away
+_CODE_POINTERS = ("rip", "pc")
+
+
+@dataclass(frozen=True)
+class FarIndex(Explanation):
+    """The address is what `pointer` held + `scale` * `value`, which `index` held; `stack`: of this thread's stack."""
+
+    verdict_class = "out-of-bounds"
+    pointer: str
+    index: str
+    value: int
+    scale: int
+    stack: bool
+
+    def confidence(self, view: ProcessView) -> Confidence:
+        """See Explanation."""
+        return "likely"
+
+    def clause(self, view: ProcessView) -> str:
+        """See Explanation."""
+        where = "on its stack" if self.stack else "in its memory"
+        index = tensor_with(find_operator(view), self.value)
+        of = f" of {tensor_name(index)}" if index is not None else ""
+        return f": index {self.value}{of} leads out of an array {where}"
+
+    def evidence(self, view: ProcessView, address: Evidence | None) -> Sequence[Evidence | None]:
+        """See Explanation."""
+        own = Evidence(
+            "address-sum",
+            f"the address is what {self.pointer} held + {self.scale} * {self.value}, which {self.index} held",
+            register=self.index,
+            value=self.value,
+            scale=self.scale,
+        )
+        return (own, address)
+
+    def advice(self, view: ProcessView) -> str:
+        """See Explanation."""
+        index, saved, line = tensor_with(find_operator(view), self.value), backward(view), line_words(view)
+        if index is None:
+            return (
+                f"Check the numbers that {line} passes: an argument, such as a dimension or an index, is {self.value} "
+                "or leads to that number, and the function uses it unchecked."
+            )
+        if saved is not None:
+            return saved_advice(view, saved, index)
+        made = made_words(view, index.item.base, tensor_name(index)) if index.name else None
+        return (
+            f"Check the values of {tensor_name(index)} before {line} passes it: {self.value} must not be among them "
+            f"(min(), max()). {made or 'Find out where it was computed.'} The function does not check it."
+        )
+
+
+def far_index(view: ProcessView) -> FarIndex | None:
+    """The one way in which registers give the fault address; None when there is none, or more than one value fits."""
+    crash, place = view.crash, view.place
+    if crash is None or place is None:
+        return None
+    left_out = (*STATE_REGISTERS, *STACK_POINTERS, *_CODE_POINTERS)
+    held = {name: value for name, value in crash.registers.items() if name.lower() not in left_out}
+    mapped = {name: mapping for name, value in held.items() if (mapping := mapping_at(crash.mappings, value))}
+    found = {}
+    for pointer, mapping in mapped.items():
+        if not mapping.permissions.startswith("rw"):
+            continue
+        for index in held.keys() - mapped.keys():
+            value = signed(held[index])
+            for scale in _SCALES:
+                if abs(scale * value) < _LEAST_BYTES or (held[pointer] + scale * value - place.addr) % (1 << 64):
+                    continue
+                low, high = crash.stack or (0, 0)
+                found[value] = FarIndex(pointer, index, value, scale, low <= held[pointer] < high)
+    return next(iter(found.values())) if len(found) == 1 else None

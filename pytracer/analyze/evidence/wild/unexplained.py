@@ -1,0 +1,112 @@
+"""An address without an explanation: what the line passes to native code, and what is suspicious of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pytracer.analyze.evidence.ctypes_call import declaration_advice, number_as_pointer
+from pytracer.analyze.evidence.fault_function import own_function
+from pytracer.analyze.evidence.heap_suspects import suspect_words
+from pytracer.analyze.evidence.in_backward import backward, changed_advice
+from pytracer.analyze.evidence.never_made import never_made
+from pytracer.analyze.evidence.operator import find_operator, is_of_torch
+from pytracer.analyze.evidence.passed import passed, shapes_advice, unequal_tensors, unfit_clause
+from pytracer.analyze.evidence.pointer_content import numbers_in_pointer
+from pytracer.analyze.evidence.sparse_source import sparse_operator_advice
+from pytracer.analyze.evidence.suspect_argument import suspect_argument
+from pytracer.analyze.evidence.unfit_operands import unfit_operands
+from pytracer.analyze.evidence.variables import line_words
+from pytracer.analyze.evidence.wild.address import is_block_size, was_large_block
+from pytracer.analyze.evidence.wild.explanation import Explanation
+from pytracer.analyze.view import ProcessView
+
+_SANITIZER = (
+    "Check the sizes, counts and offsets that {} passes to native code, which uses them unchecked. If they are right, "
+    "a pointer was overwritten before: `pytracer run --guard` stops at the first byte outside of a tensor."
+)
+_GUARD = (
+    "`pytracer run --guard` stops at the first byte written behind a tensor; compare the sizes of what was passed to "
+    "native code there with what it assumes."
+)
+
+
+@dataclass(frozen=True)
+class Unexplained(Explanation):
+    """How the process got the address is not known."""
+
+    is_sufficient = False
+
+    def clause(self, view: ProcessView) -> str:
+        """See Explanation."""
+        return ""
+
+    def advice(self, view: ProcessView) -> str:
+        """See Explanation."""
+        return _by_operands(view) or _by_arguments(view) or _by_content(view) or _by_line(view)
+
+
+def arguments_clause(view: ProcessView) -> str:
+    """What is wrong of what the line passes, for the headline; nothing where a suspect says more in the advice."""
+    unfit = "" if suspect_argument(view) is not None else unfit_clause(view)
+    number = number_as_pointer(view) if not unfit and not is_block_size(view) else None
+    return f": {number.summary}" if number is not None else unfit
+
+
+def _by_operands(view: ProcessView) -> str | None:
+    """Of an operator's tensors, or of an array that was read past its end."""
+    sparse, operands = sparse_operator_advice(view), unfit_operands(view)
+    if operands is not None:
+        return operands.advice(view)
+    if sparse is not None:
+        return sparse
+    if is_block_size(view):
+        return (
+            f"Check the number and the shapes of the tensors that {line_words(view)} passes: the function takes more "
+            "from an array or list of them than it has."
+        )
+    return None
+
+
+def _by_arguments(view: ProcessView) -> str | None:
+    """Of one argument that stands out, tensors of unequal sizes, or a number where C has a pointer."""
+    unequal, number, suspect = unequal_tensors(view), number_as_pointer(view), suspect_argument(view)
+    if suspect is not None:
+        return f"{suspect.advice} {_SANITIZER.format(line_words(view))}"
+    if unequal is not None:
+        return shapes_advice(unequal, line_words(view))
+    return declaration_advice(view, number) if number is not None else None
+
+
+def _by_content(view: ProcessView) -> str | None:
+    """Of what the pointer holds: numbers that were written over it, or where a large block of malloc() began."""
+    numbers = numbers_in_pointer(view)
+    if numbers is not None:
+        suspects = suspect_words(view) if own_function(view) is None else None
+        wrote = "may have written" if "may be" in numbers else "wrote"
+        return (
+            f"The pointer holds {numbers}: native code {wrote} an array over the object that {line_words(view)} uses, "
+            f"in this call or one before. {suspects or _GUARD}"
+        )
+    if was_large_block(view):
+        return (
+            f"Keep what owns the memory that {line_words(view)} passes for as long as its address is used: the address "
+            "is that of a large block of malloc(), such as a numpy array's, that was freed (.ctypes.data and "
+            "data_ptr() of a temporary). If it is none, AddressSanitizer names the moment."
+        )
+    return None
+
+
+def _by_line(view: ProcessView) -> str:
+    given, tensor = passed(view), never_made(view)
+    if tensor is not None:
+        return tensor.advice(given)
+    operator, saved = find_operator(view), backward(view)
+    if saved is not None and operator is not None and is_of_torch(operator):
+        return changed_advice(saved)
+    if given is not None and given.numbers:
+        return (
+            f"Check {given.words}, which line {given.line} passes to native code: it uses them unchecked. If they are "
+            "right, a pointer was overwritten before: `pytracer run --guard` stops at the first byte outside of a "
+            "tensor."
+        )
+    return _SANITIZER.format(line_words(view))
