@@ -20,6 +20,7 @@ from pytracer.report.job import PythonFrame
 _OF_TORCH = re.compile(r"INTERNAL ASSERT FAILED at .*please report a bug to PyTorch", re.DOTALL)
 # What torch does not check, and writes by.
 _UNCHECKED = {"PackedSequence": "batch_sizes of a PackedSequence made by hand (they must never increase)"}
+_BY_NATIVE_CODE = "RuntimeError"  # what torch's C++ exceptions become
 _MOST = 2
 
 
@@ -34,10 +35,13 @@ def memory_may_be_overwritten(view: ProcessView) -> bool:
 
 
 def heap_damaged_later(view: ProcessView) -> str | None:
-    """What the C library printed about its heap when it ended a process that had raised an exception."""
+    """What the C library printed about its heap when it ended a process that native code's exception was ending."""
     crash = view.process.snapshot.crash
+    exception = view.exception
     if not view.raised or crash is None or crash.signal != SIGABRT or view.process.status_kind != "signaled":
         return None
+    if exception is None or exception.type != _BY_NATIVE_CODE:
+        return None  # what Python raises itself does not come of it
     text = (crash.abort_text or "").strip()
     return text if explain_text(text) is not None else None
 
