@@ -15,16 +15,11 @@ from pytracer.analyze.collectives.matching import state_of
 from pytracer.analyze.collectives.parting import way_to
 from pytracer.analyze.evidence.backward_slice import Made, Slice, Spot, argument_of
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
-from pytracer.analyze.evidence.program_syntax import (
-    called_name,
-    class_around,
-    deciding_ifs,
-    lines_that_bind,
-    lines_that_fill,
-    own_nodes,
-    scope_of,
-    variable,
-)
+from pytracer.analyze.evidence.syntax.bindings import lines_that_bind, lines_that_fill
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.loops import deciding_ifs
+from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, scope_of
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Collective
 

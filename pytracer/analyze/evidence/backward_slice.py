@@ -13,16 +13,11 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from pytracer.analyze.evidence.program_syntax import (
-    Function,
-    Scope,
-    called_name,
-    class_around,
-    own_nodes,
-    registered,
-    scope_of,
-    variable,
-)
+from pytracer.analyze.evidence.syntax.bindings import registered
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.loops import LOOPS
+from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.scopes import Function, Scope, class_around, own_nodes, scope_of
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import PythonFrame
@@ -38,7 +33,6 @@ _RETURN_SELF = frozenset(
 )
 _WRAPPERS = frozenset({"DistributedDataParallel", "DDP", "DataParallel"})
 _BRANCHES = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.Match)
-_LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 
 @dataclass(frozen=True)
@@ -468,7 +462,7 @@ def _last_binding(scope: Scope, name: str, line: int) -> tuple[int, ast.AST | No
         if not inside and len(above) > 1 and item.lineno < last[0] <= (item.end_lineno or 0):
             return None
         carried = any(line <= other[0] <= (item.end_lineno or 0) for other in found)
-        if inside and carried and isinstance(item, _LOOPS) and last[0] < item.lineno:
+        if inside and carried and isinstance(item, LOOPS) and last[0] < item.lineno:
             return None
     return last
 
