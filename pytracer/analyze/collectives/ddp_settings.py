@@ -12,7 +12,7 @@ from pytracer.analyze.collectives.description import place_of
 from pytracer.analyze.collectives.parting import quoted
 from pytracer.analyze.collectives.rank_value_words import value_words
 from pytracer.analyze.collectives.rank_values import Compared
-from pytracer.analyze.evidence.backward_slice import Spot
+from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs
 from pytracer.analyze.evidence.syntax.scopes import scope_of

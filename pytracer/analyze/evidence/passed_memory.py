@@ -15,9 +15,10 @@ from dataclasses import dataclass, replace
 
 from pytracer._text import shortened, size_words
 from pytracer.analyze.evidence.arrays import array_words, held_array
-from pytracer.analyze.evidence.backward_slice import Slice, Spot
 from pytracer.analyze.evidence.native_stack import image_name, own_frames
 from pytracer.analyze.evidence.operator import shape_words
+from pytracer.analyze.evidence.slicing.slice import Slice
+from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable

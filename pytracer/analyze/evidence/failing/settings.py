@@ -6,9 +6,9 @@ import ast
 import re
 from collections.abc import Callable, Sequence
 
-from pytracer.analyze.evidence.backward_slice import Made
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.slicing.spots import Made
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
 

@@ -13,7 +13,6 @@ from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import Scope, class_around, is_parameter, own_nodes
 
 _FILLS = frozenset({"append", "extend", "add", "update", "insert", "setdefault", "appendleft", "put"})
-
 _REGISTERS = frozenset({"register_buffer", "register_parameter", "register_module", "add_module"})
 
 

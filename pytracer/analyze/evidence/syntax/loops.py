@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, scope_of
 
 Loop = ast.For | ast.AsyncFor | ast.While
-
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 PLAIN_LOOPS = (ast.For, ast.While)
 
