@@ -30,6 +30,7 @@ from pytracer.analyze.evidence.aborts import (
     printed,
     terminated_without_exception,
 )
+from pytracer.analyze.evidence.ended_statics import ended_static
 from pytracer.analyze.evidence.fault_function import own_function
 from pytracer.analyze.evidence.heap import heap_damage
 from pytracer.analyze.evidence.index_check import failed_check
@@ -235,8 +236,13 @@ def _way(view: ProcessView) -> _Way:
     for function in names:
         for part, way in _BY_FUNCTION:
             if part in function:
-                return way
+                return _of_static(view) or way if way is _FATAL else way
     return _Way(f"it printed: {message_words(text)}" if text else "abort() was called")
+
+
+def _of_static(view: ProcessView) -> _Way | None:
+    static = ended_static(view)
+    return _Way(static.what, static.advice) if static is not None else None
 
 
 def _assertion_advice(view: ProcessView, text: str) -> str:
