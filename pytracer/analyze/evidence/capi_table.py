@@ -1,7 +1,7 @@
 """A function of NumPy's C API that the program's extension called before it had fetched NumPy's table of functions.
 
-`PyArray_...()` are entries of a table, `PyArray_API`, which is null until `import_array()` has run in that library, and,
-where the table is not shared (PY_ARRAY_UNIQUE_SYMBOL), in that source file.
+`PyArray_...()` are entries of a table, `PyArray_API`, which is null until `import_array()` has run in that library,
+and, where the table is not shared (PY_ARRAY_UNIQUE_SYMBOL), in that source file.
 """
 
 from __future__ import annotations

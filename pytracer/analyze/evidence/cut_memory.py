@@ -1,7 +1,7 @@
 """A tensor that was made of an address of 32 bits, in a process whose memory lies above: the address was cut.
 
-`from_address()`, `frombuffer()` and `as_array()` believe any address. ctypes converts what a function returns to a C int
-where its restype is not set.
+`from_address()`, `frombuffer()` and `as_array()` believe any address. ctypes converts what a function returns to a C
+int where its restype is not set.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class CutMemory:
     def summary(self) -> str:
         """Behind the headline."""
         return (
-            f"it was made of the address {hex_addr(self.base)}, which has 32 bits, and this process has no memory there: "
-            "the upper half was lost"
+            f"it was made of the address {hex_addr(self.base)}, which has 32 bits, and this process has no memory "
+            "there: the upper half was lost"
         )
 
     @property

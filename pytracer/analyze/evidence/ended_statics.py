@@ -71,7 +71,10 @@ def ended_static(view: ProcessView) -> EndedStatic | None:
         return None
     path = frames[at].image or ""
     found = [
-        (f"static auto &{match['name']} = *new {match['type']}(...);", f"`{' '.join(match[0].split())}` ({os.path.basename(file)}:{number})")
+        (
+            f"static auto &{match['name']} = *new {match['type']}(...);",
+            f"`{' '.join(match[0].split())}` ({os.path.basename(file)}:{number})",
+        )
         for file, lines in sources_beside(path)
         for number, text in enumerate(lines, 1)
         if (match := _STATIC.match(text)) is not None

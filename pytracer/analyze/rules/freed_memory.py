@@ -60,8 +60,7 @@ class FreedMemoryRule(StorageFaultRule[Release | None]):
         if temporary is not None:
             because = f"{in_function(view)}: {temporary.summary}"
         return Description(
-            f"{introduction(judgement.views)} {access_verb(view)} freed memory: "
-            f"{_where(view)}{because}.",
+            f"{introduction(judgement.views)} {access_verb(view)} freed memory: {_where(view)}{because}.",
             [
                 fault_evidence(view),
                 storage_evidence(view),
@@ -181,10 +180,11 @@ def _by_other_thread(view: ProcessView) -> bool:
 def _temporary(view: ProcessView) -> TemporaryPointer | None:
     """Where the memory was made and freed by the line that is running: within the native function's own call."""
     storage, frame = view.storage, view.python_frame
+    made = storage.allocated if storage is not None else None
     freed = storage.freed if storage is not None else None
-    if storage is None or freed is None or frame is None or _by_other_thread(view):
+    if made is None or freed is None or frame is None or _by_other_thread(view):
         return None
-    places = [item.caller or item.python for item in (storage.allocated, freed)]
+    places = [made.caller or made.python, freed.caller or freed.python]
     lines = {place.line if place is not None else None for place in places}
     return temporary_pointer(view) if lines == {frame.line} else None
 

@@ -1,4 +1,4 @@
-"""A call into a library that the program had unloaded: by dlclose(), while something still held one of its functions."""
+"""A call into a library that the program had unloaded: by dlclose(), while something still held a function of it."""
 
 from __future__ import annotations
 

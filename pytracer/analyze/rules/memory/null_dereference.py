@@ -26,8 +26,8 @@ from dataclasses import dataclass
 
 from pytracer._text import hex_addr, list_words
 from pytracer.analyze.address_space.null_pointer import has_constant_address, null_confidence, null_sibling
-from pytracer.analyze.evidence.compiled import runs_compiled
 from pytracer.analyze.evidence.capi_table import unfetched_table
+from pytracer.analyze.evidence.compiled import runs_compiled
 from pytracer.analyze.evidence.emptied import emptied_at
 from pytracer.analyze.evidence.native_stack import below_function, calls_python_by_ctypes
 from pytracer.analyze.evidence.native_stack import calls_python_without_gil as without_gil

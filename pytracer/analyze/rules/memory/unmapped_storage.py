@@ -7,8 +7,8 @@ Why it happens: the memory has another owner. `torch.from_blob`, `torch.frombuff
 DLPack make tensors of memory that another library, a `mmap` or a C array owns; a tensor keeps the object alive that it
 was made from, but not what that object only points at.
 
-An address of 32 bits, in a process that has no memory below 4 GiB, lost its upper half before the tensor was made of it:
-then it is a `wild-pointer`.
+An address of 32 bits, in a process that has no memory below 4 GiB, lost its upper half before the tensor was made of
+it: then it is a `wild-pointer`.
 
 What to do: keep the owner of the memory for as long as the tensor, or `clone()` the tensor.
 
