@@ -17,6 +17,7 @@ from pytracer.analyze.evidence.arrays import array_words, held_array
 from pytracer.analyze.evidence.fault_function import own_function
 from pytracer.analyze.evidence.line_tensors import line_tensors
 from pytracer.analyze.evidence.narrow_indices import two_indices
+from pytracer.analyze.evidence.native_bounds import native_bounds
 from pytracer.analyze.evidence.operator import find_operator, is_of_torch, shape_words
 from pytracer.analyze.evidence.sparse_source import sparse_operator_advice
 from pytracer.analyze.evidence.state_sizes import small_state
@@ -348,6 +349,11 @@ def length_advice(view: ProcessView, general: str, of: str = "", *, data: str = 
         return (
             f"Check {found.words}, which line {found.line} passes{of}{sized}: {one} is negative or too large for the "
             "memory. `pytracer run --guard` stops at the first byte outside of a tensor."
+        )
+    if found.lengths is False and len(found.tensors) > 1 and native_bounds(view) is not None:
+        return (
+            f"Compare the sizes of {list_words(found.tensors)}, which line {found.line} passes: the function "
+            "may index one of them by the sizes of another."
         )
     if found.lengths is False:
         return (

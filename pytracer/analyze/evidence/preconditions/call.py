@@ -91,7 +91,7 @@ def _in_function(
             )  # an attribute may be of another object
             if isinstance(node, ast.Name) and not lines_that_bind(function, node.id):
                 outer = passed.get(node.id)
-            item = _given(view, frame, outer) if outer is not None else None
+            item = given_of(view, frame, outer) if outer is not None else None
             if item is not None:
                 given[argument] = item
         yield BoundCall(name, given, known[name], inner.lineno, _texts(inner, known[name]))
@@ -101,7 +101,7 @@ def _bound(
     view: ProcessView, frame: PythonFrame, name: str, call: ast.Call, known: Mapping[str, Precondition]
 ) -> BoundCall:
     passed = dict(_passed(call, known[name]))
-    found = {argument: item for argument, node in passed.items() if (item := _given(view, frame, node)) is not None}
+    found = {argument: item for argument, node in passed.items() if (item := given_of(view, frame, node)) is not None}
     return BoundCall(name, found, known[name], call.lineno, _texts(call, known[name]))
 
 
@@ -165,7 +165,8 @@ def _passed(call: ast.Call, entry: Precondition) -> Iterator[tuple[str, ast.expr
     yield from ((item.arg, item.value) for item in call.keywords if item.arg in names)
 
 
-def _given(view: ProcessView, frame: PythonFrame, node: ast.expr) -> Given | None:
+def given_of(view: ProcessView, frame: PythonFrame, node: ast.expr) -> Given | None:
+    """What is known of an expression of a frame: a number that it says, or what a variable of it held."""
     if isinstance(node, ast.Constant):
         return Given(str(node.value), value=int(node.value)) if isinstance(node.value, int) else None
     if not isinstance(node, (ast.Name, ast.Attribute)):

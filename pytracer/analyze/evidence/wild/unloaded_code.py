@@ -70,10 +70,15 @@ class UnloadedCode(Explanation):
 
 def unloaded_code(view: ProcessView, jump: Jump) -> UnloadedCode | None:
     """None where the target is not among the libraries, something is mapped there, or the program unloads nothing."""
-    crash, target = view.crash, jump.target
-    if crash is None or target is None or jump.how != "call" or jump.refused or jump.mapping is not None:
+    target = jump.target
+    if target is None or jump.how != "call" or jump.refused or jump.mapping is not None:
         return None
-    images = [item for item in crash.images if item.start >= _LOW and ".so" in (item.path or "")]
+    crash = view.crash
+    images = [
+        item
+        for item in (crash.images if crash is not None else ())
+        if item.start >= _LOW and ".so" in (item.path or "")
+    ]
     if not images or not min(item.start for item in images) < target < max(item.end for item in images):
         return None
     frames = program_frames(view)
