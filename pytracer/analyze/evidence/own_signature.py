@@ -23,6 +23,11 @@ _BYTES = {
     "int32_t": 4, "uint32_t": 4, "unsigned int": 4, "unsigned": 4, "short": 2, "int16_t": 2, "uint16_t": 2,
     "unsigned short": 2, "unsigned long": 8,
 }  # fmt: skip
+_CTYPES = {
+    "double": "c_double", "float": "c_float", "int64_t": "c_int64", "uint64_t": "c_uint64", "long": "c_long",
+    "long long": "c_longlong", "size_t": "c_size_t", "int": "c_int", "int32_t": "c_int32", "uint32_t": "c_uint32",
+    "unsigned int": "c_uint", "unsigned": "c_uint", "bool": "c_bool", "unsigned long": "c_ulong",
+}  # fmt: skip
 _KEYWORDS = r"(?:\*|\bconst\b|\b(?:__)?restrict(?:__)?\b|\s)*"
 _POINTER = re.compile(rf"^(?P<type>[\w ]+?){_KEYWORDS}\*{_KEYWORDS}(?P<name>\w+)(?:\s*\[\s*\])?$")
 _ARRAY = re.compile(r"^(?P<type>[\w ]+?)\s+(?P<name>\w+)\s*\[\s*\]$")
@@ -47,6 +52,7 @@ class Parameter:
     nbytes: int
     place: str
     constant: bool = False
+    ctype: str | None = None  # of ctypes
 
 
 def signature(view: ProcessView, function: str) -> tuple[Parameter, ...] | None:
@@ -64,6 +70,12 @@ def signature(view: ProcessView, function: str) -> tuple[Parameter, ...] | None:
         for place, made in _definitions(file, lines, function)
     }
     return next(iter(found.values())) if len(found) == 1 else None
+
+
+def argtypes(parameters: Sequence[Parameter]) -> str | None:
+    """`[c_void_p, c_long]`; None where one of them has no equivalent that is known."""
+    names = [item.ctype for item in parameters]
+    return f"[{', '.join(name for name in names if name)}]" if all(names) else None
 
 
 def _definitions(file: str, lines: Sequence[str], function: str) -> Iterator[tuple[str, tuple[Parameter, ...]]]:
@@ -112,11 +124,13 @@ def _parameter(text: str, place: str, body: str) -> Parameter:
     if match is not None:
         element = " ".join(match["type"].split())
         known = element if element in _BYTES and plain.count("*") <= 1 else None
-        return Parameter(match["name"], known, _BYTES.get(element, 0), place, "const" in text.split("*")[0])
+        constant = "const" in text.split("*")[0]
+        return Parameter(match["name"], known, _BYTES.get(element, 0), place, constant, "c_void_p")
     name = re.findall(r"\w+", plain.partition("=")[0])[-1:] or [""]
     casts = {
         (item["c"] or item["cpp"]).replace("std::", "").strip()
         for item in re.finditer(_CAST.replace("{}", re.escape(name[0])), body)
     }
     cast = casts.pop() if len(casts) == 1 else None
-    return Parameter(name[0], cast if cast in _BYTES else None, _BYTES.get(cast or "", 0), place)
+    ctype = _CTYPES.get(plain.rpartition(" ")[0])
+    return Parameter(name[0], cast if cast in _BYTES else None, _BYTES.get(cast or "", 0), place, ctype=ctype)

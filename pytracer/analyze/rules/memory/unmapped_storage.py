@@ -22,6 +22,7 @@ from __future__ import annotations
 from pytracer.analyze.address_space.overrun import begins_there, oversized_bytes
 from pytracer.analyze.evidence.cut_memory import cut_memory
 from pytracer.analyze.evidence.inherited_memory import was_left_behind
+from pytracer.analyze.evidence.owner_calls import owner_calls
 from pytracer.analyze.evidence.owner_object import owner_object
 from pytracer.analyze.evidence.phrases import (
     access_verb,
@@ -93,6 +94,9 @@ def _advice(view: ProcessView) -> str:
     owner = owner_object(view)
     if unmapping is None and owner is not None:
         return owner.advice
+    calls = owner_calls(view) if unmapping is None else None
+    if calls is not None:
+        return calls.advice
     if unmapping is None:
         return (
             "Keep what owns the memory - the mapping, the array, the library's object - for as long as the tensor, or "
