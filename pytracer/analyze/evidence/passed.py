@@ -19,6 +19,7 @@ from pytracer.analyze.evidence.line_tensors import line_tensors
 from pytracer.analyze.evidence.narrow_indices import two_indices
 from pytracer.analyze.evidence.native_bounds import native_bounds
 from pytracer.analyze.evidence.operator import find_operator, is_of_torch, shape_words
+from pytracer.analyze.evidence.preconditions.violated import unchecked_here
 from pytracer.analyze.evidence.sparse_source import sparse_operator_advice
 from pytracer.analyze.evidence.state_sizes import small_state
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -308,6 +309,9 @@ def computed_advice(view: ProcessView, number: int, inside: str) -> str:
         return operands.advice(view)
     if sparse is not None:
         return sparse
+    unchecked = unchecked_here(view)
+    if unchecked is not None:
+        return unchecked
     if unequal is not None:
         return shapes_advice(unequal, line)
     tensors = line_tensors(view)
@@ -337,6 +341,9 @@ def length_advice(view: ProcessView, general: str, of: str = "", *, data: str = 
         return operands.advice(view)
     if sparse is not None:
         return sparse
+    unchecked = unchecked_here(view)
+    if unchecked is not None:
+        return unchecked
     if found is None:
         return general
     if unequal is not None and not found.numbers:

@@ -117,7 +117,7 @@ class _Written(ast.NodeTransformer):
             return node
         method = _METHODS.get(node.func.id, node.func.id)
         tensor = ast.parse(self._texts[node.args[0].id], mode="eval").body
-        return ast.Call(ast.Attribute(tensor, method, ast.Load()), node.args[1:], [])
+        return ast.Call(ast.Attribute(tensor, method, ast.Load()), [self.visit(item) for item in node.args[1:]], [])
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         """An argument that is a number."""

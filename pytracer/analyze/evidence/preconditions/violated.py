@@ -86,6 +86,24 @@ def _of_backward(view: ProcessView) -> Violated | None:
     return None
 
 
+def unchecked_here(view: ProcessView) -> str | None:
+    """What the running operator does not check, where what it was passed is not known well enough to say more."""
+    call = bound_call(view, preconditions())
+    if call is None or not _may_run(view, call.operator):
+        return None
+    terms = _open_terms(call)
+    if not terms:
+        return None
+    listed = list_words([f"`{text}`" for text in terms[:_MOST_TERMS]])
+    return f"Check that {listed} before {line_words(view)}: {call.operator} takes that for granted."
+
+
+def _open_terms(call: BoundCall) -> list[str]:
+    """Comparisons that nothing decides, as the program would write them."""
+    open_terms = (item for item in call.entry.must if not is_decided(item, call.given))
+    return [text for item in open_terms if (text := as_code(item, call.texts)) is not None]
+
+
 def unchecked_words(view: ProcessView) -> str | None:
     """`` First suspect is ctc_loss at line 19, which does not check that `targets.max() < logits.size(-1)`. ``
 
@@ -93,8 +111,7 @@ def unchecked_words(view: ProcessView) -> str | None:
     """
     found: dict[tuple[str, int], str] = {}
     for call in earlier_calls(view, preconditions()):
-        open_terms = [item for item in call.entry.must if not is_decided(item, call.given)]
-        terms = [text for item in open_terms if (text := as_code(item, call.texts)) is not None]
+        terms = _open_terms(call)
         if terms:
             listed = list_words([f"`{text}`" for text in terms[:_MOST_TERMS]])
             found.setdefault(
