@@ -65,7 +65,7 @@ def ended_static(view: ProcessView) -> EndedStatic | None:
     if at is None:
         return None
     inner = [frame.function or "" for frame in frames[:at]]
-    calls_python = any(_OF_PYTHON.match(function_words(name)) for name in inner)
+    calls_python = any(_OF_PYTHON.search(function_words(name)) for name in inner)
     destroys = any("::~" in (frame.function or "") for frame in frames[at:]) or any("::~" in name for name in inner)
     if not calls_python or not destroys:
         return None
