@@ -135,7 +135,7 @@ def test_an_address_that_was_cut_to_32_bits_names_the_function_that_returned_it(
     ],
 )
 def test_a_tensor_s_address_that_was_cut_asks_for_argtypes(call: str, below: str, says: str, run: Path) -> None:
-    base = 0x5581_3CE3_0EA0
+    base = 0x5581_3CE3_0EC0
     source = f"import ctypes\n\n\n\n\n\n\ndef draw(library, out):\n    {call}\n\n{below}"
     how: dict[str, Any] = {"box": Box(pid=101).alloc(base, 4096), "registers": {"rax": base % (1 << 32), "rcx": 0}}
     assert advice(crashed(run, base % (1 << 32), source, **how)).startswith(says)
