@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from pytracer.analyze.evidence.fault_function import HEADERS
@@ -85,18 +85,19 @@ def lines_from(frame: NativeFrame, line: SourceLine, most: int) -> list[tuple[in
     return [(at + 1, lines[at]) for at in range(begin, min(end, begin + most))]
 
 
-def sources_beside(library: str) -> Iterator[tuple[str, list[str]]]:
-    """The sources in the folder of a library, each with its lines: only those that are older than it."""
-    folder = os.path.dirname(library)
-    try:
-        names = sorted(os.listdir(folder)) if library.startswith("/") else []
-    except OSError:
-        return
-    for name in names[:_MOST_FILES]:
-        path = os.path.join(folder, name)
-        lines = _lines(NativeFrame(image=library), SourceLine(file=path, line=1))
-        if lines is not None:
-            yield path, lines
+def sources_beside(library: str, folders: Iterable[str] = ()) -> Iterator[tuple[str, list[str]]]:
+    """The sources in the folder of a library and in `folders`, each with its lines: only those older than it."""
+    for folder in dict.fromkeys((os.path.dirname(library), *folders)):
+        try:
+            names = sorted(os.listdir(folder)) if folder.startswith("/") else []
+        except OSError:
+            continue
+        sources = [name for name in names if name.endswith(_SUFFIXES)]
+        for name in sources[:_MOST_FILES]:
+            path = os.path.join(folder, name)
+            lines = _lines(NativeFrame(image=library), SourceLine(file=path, line=1))
+            if lines is not None:
+                yield path, lines
 
 
 def _lines(frame: NativeFrame, line: SourceLine | None) -> list[str] | None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pytracer.analyze.evidence.fault_function import is_own_frame
 from pytracer.analyze.evidence.native_source import sources_beside
 from pytracer.analyze.evidence.own_libraries import is_own_path
+from pytracer.analyze.evidence.variables import program_frames
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import NativeFrame
 
@@ -37,7 +38,18 @@ _CAST = (
     r"(?:static|reinterpret)_cast<\s*(?:const\s+)?(?P<cpp>[\w: ]+?)(?:\s+const)?\s*\*\s*>\s*\()"
     r"\s*{}\s*\.\s*(?:mutable_|const_)?data_ptr\s*\(\s*\)"
 )
-_MOST_LINES = 200
+_MOST_LINES, _HEAD_LINES = 200, 12
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A function that is written at `line` of `file`; `body`: its lines from there on."""
+
+    place: str
+    file: str
+    line: int
+    parameters: str
+    body: str
 
 
 @dataclass(frozen=True)
@@ -56,18 +68,27 @@ class Parameter:
 
 
 def signature(view: ProcessView, function: str) -> tuple[Parameter, ...] | None:
-    """Of the only function of that name in the sources beside the program's libraries."""
+    """Of the only function of that name in the sources of the program's libraries."""
+    found = own_definition(view, function)
+    if found is None:
+        return None
+    return tuple(_parameter(item, found.place, found.body) for item in _split(found.parameters))
+
+
+def own_definition(view: ProcessView, function: str) -> Definition | None:
+    """The only one in the sources beside the program's libraries, or beside its Python files."""
     crash = view.crash
     own = {
         item.path
         for item in (crash.images if crash is not None else ())
         if item.path and is_own_path(item.path) and is_own_frame(NativeFrame(image=item.path))
     }
+    beside = {os.path.dirname(frame.file) for frame in program_frames(view) if frame.file}
     found = {
-        place: made
+        made.place: made
         for path in sorted(own)
-        for file, lines in sources_beside(path)
-        for place, made in _definitions(file, lines, function)
+        for file, lines in sources_beside(path, sorted(beside))
+        for made in definitions(file, lines, function)
     }
     return next(iter(found.values())) if len(found) == 1 else None
 
@@ -78,19 +99,19 @@ def argtypes(parameters: Sequence[Parameter]) -> str | None:
     return f"[{', '.join(name for name in names if name)}]" if all(names) else None
 
 
-def _definitions(file: str, lines: Sequence[str], function: str) -> Iterator[tuple[str, tuple[Parameter, ...]]]:
+def definitions(file: str, lines: Sequence[str], function: str) -> Iterator[Definition]:
+    """Those of that name, with a body."""
     head = re.compile(rf"^[A-Za-z_][\w:<>*&\s\"]*[\s*&]{re.escape(function)}\s*\(")
     for number, text in enumerate(lines):
-        if not head.match(text):
+        match = head.match(text)
+        if match is None:
             continue
-        whole = " ".join(lines[number : number + 12])
-        start = whole.index("(", whole.index(function))
+        whole = " ".join(lines[number : number + _HEAD_LINES])
+        start = match.end() - 1
         end = _closing(whole, start)
-        if end is None or not whole[end + 1 :].lstrip().startswith("{"):
-            continue
-        place = f"{os.path.basename(file)}:{number + 1}"
-        body = _body(lines, number)
-        yield place, tuple(_parameter(item, place, body) for item in _split(whole[start + 1 : end]))
+        if end is not None and whole[end + 1 :].lstrip().startswith("{"):
+            name = os.path.basename(file)
+            yield Definition(f"{name}:{number + 1}", name, number + 1, whole[start + 1 : end], _body(lines, number))
 
 
 def _closing(text: str, start: int) -> int | None:

@@ -10,9 +10,10 @@ import ast
 from dataclasses import dataclass
 
 from pytracer._text import shortened
+from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
-from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, scope_of
+from pytracer.analyze.evidence.syntax.scopes import class_around, is_parameter, own_nodes, scope_of
 from pytracer.analyze.evidence.where_made import place_of
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.tensors.origins import is_borrowed
@@ -63,6 +64,8 @@ def owner_calls(view: ProcessView) -> OwnerCalls | None:
     if len(makers) != 1:
         return None
     owner, maker = makers[0]
+    if not owner.startswith("self.") and not is_parameter(scope, owner) and not lines_that_bind(scope, owner):
+        return None  # a module, or a library
     around = class_around(tree, scope) if owner.startswith("self.") else None
     if around is not None:  # another method may come later
         nodes = [item for item in ast.walk(around) if isinstance(item, ast.Call)]

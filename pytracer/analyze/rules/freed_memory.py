@@ -23,7 +23,7 @@ from pytracer.analyze.evidence.phrases import (
 from pytracer.analyze.evidence.release_words import ReleaseWords, release_words
 from pytracer.analyze.evidence.releases import Release, release_of
 from pytracer.analyze.evidence.saves import save_advice
-from pytracer.analyze.evidence.temporary_pointer import TemporaryPointer, temporary_pointer
+from pytracer.analyze.evidence.temporary_pointer import ReturnedPointer, TemporaryPointer, temporary_pointer
 from pytracer.analyze.naming import introduction, place_words
 from pytracer.analyze.rules.base import Description, Judgement
 from pytracer.analyze.rules.fault import StorageFaultRule
@@ -177,7 +177,7 @@ def _by_other_thread(view: ProcessView) -> bool:
     return storage.freed_thread != crash.tid
 
 
-def _temporary(view: ProcessView) -> TemporaryPointer | None:
+def _temporary(view: ProcessView) -> TemporaryPointer | ReturnedPointer | None:
     """Where the memory was made and freed by the line that is running: within the native function's own call."""
     storage, frame = view.storage, view.python_frame
     made = storage.allocated if storage is not None else None

@@ -22,6 +22,7 @@ from __future__ import annotations
 from pytracer.analyze.address_space.overrun import begins_there, oversized_bytes
 from pytracer.analyze.evidence.cut_memory import cut_memory
 from pytracer.analyze.evidence.inherited_memory import was_left_behind
+from pytracer.analyze.evidence.local_memory import blob_advice, local_blob
 from pytracer.analyze.evidence.owner_calls import owner_calls
 from pytracer.analyze.evidence.owner_object import owner_object
 from pytracer.analyze.evidence.phrases import (
@@ -67,8 +68,12 @@ class UnmappedStorage(StorageFaultRule[None]):
     def describe(self, job: JobView, judgement: Judgement[None]) -> Description:
         """See FaultRule."""
         view = judgement.views[0]
-        cut = cut_memory(view)
-        why = cut.summary if cut is not None else f"the tensor is alive, its memory was unmapped{_by_words(view)}"
+        cut, local = cut_memory(view), local_blob(view)
+        why = f"the tensor is alive, its memory was unmapped{_by_words(view)}"
+        if local is not None:
+            why = local.summary
+        if cut is not None:
+            why = cut.summary
         return Description(
             f"{introduction(judgement.views)} {access_verb(view)} memory of {tensor_and_line(view)}: {why}.",
             [
@@ -94,6 +99,9 @@ def _advice(view: ProcessView) -> str:
     owner = owner_object(view)
     if unmapping is None and owner is not None:
         return owner.advice
+    local = local_blob(view)
+    if local is not None:
+        return blob_advice(view, local)
     calls = owner_calls(view) if unmapping is None else None
     if calls is not None:
         return calls.advice

@@ -31,13 +31,14 @@ from pytracer.analyze.evidence.aborts import (
     terminated_without_exception,
 )
 from pytracer.analyze.evidence.ended_statics import ended_static
-from pytracer.analyze.evidence.fault_function import own_function
+from pytracer.analyze.evidence.fault_function import is_own_frame, own_function
 from pytracer.analyze.evidence.heap import heap_damage
 from pytracer.analyze.evidence.index_check import failed_check
 from pytracer.analyze.evidence.known_crashes import known_crash
 from pytracer.analyze.evidence.memory_holders import NO_MEMORY, failed_allocation, holder_advice, holder_evidence
 from pytracer.analyze.evidence.name_origins import passed_words
-from pytracer.analyze.evidence.native_stack import functions
+from pytracer.analyze.evidence.native_stack import functions, own_frames
+from pytracer.analyze.evidence.own_libraries import is_own_path
 from pytracer.analyze.evidence.passed_memory import called_by_ctypes
 from pytracer.analyze.evidence.phrases import (
     abort_evidence,
@@ -48,9 +49,8 @@ from pytracer.analyze.evidence.phrases import (
 )
 from pytracer.analyze.evidence.range_check import range_advice
 from pytracer.analyze.evidence.smashed_stack import smashed_advice
-from pytracer.analyze.evidence.variables import line_words
+from pytracer.analyze.evidence.variables import line_words, program_frames
 from pytracer.analyze.naming import introduction, place_words
-from pytracer.analyze.parts import innermost_of_program, python_frame
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
 from pytracer.analyze.view import JobView, ProcessView
 
@@ -206,33 +206,25 @@ def _into_ctypes(view: ProcessView) -> str | None:
 
 def _on_own_thread(view: ProcessView) -> str | None:
     """Of an exception on a thread that the program's native code runs, which called it from no Python."""
-    crash, function = view.crash, own_function(view)
-    if crash is None or function is None or crash.python_stack or crash.tid == view.process.snapshot.pid:
+    crash = view.crash
+    frame = next(
+        (item for item in own_frames(view) if item.function and is_own_path(item.image) and is_own_frame(item)), None
+    )
+    if crash is None or frame is None or crash.python_stack or crash.tid == view.process.snapshot.pid:
         return None
-    line = _waiting_line(view)
-    given = f" (the main thread was at {line})" if line is not None else ""
+    waiting, function = next(iter(program_frames(view)), None), f"{function_words(frame.function or '')}()"
+    given = f" (the main thread was at {place_words(waiting)})" if waiting is not None else ""
     if view.region_opener is not None:
         return (
-            f"Catch it inside of the parallel region: no exception may leave one. {function.words}{given} can keep "
+            f"Catch it inside of the parallel region: no exception may leave one. {function}{given} can keep "
             "std::current_exception() and rethrow it behind the region; at::parallel_for() does. Its reason is in the "
             "message: an ordinary error then, which Python shows."
         )
     return (
-        f"Catch it in the thread that it left: nobody else can. {function.words}{given} can keep "
+        f"Catch it in the thread that it left: nobody else can. {function}{given} can keep "
         "std::current_exception() there and rethrow it after join(); at::parallel_for() does. Its reason is in the "
         "message: an ordinary error then, which Python shows."
     )
-
-
-def _waiting_line(view: ProcessView) -> str | None:
-    """The line of the program that the main thread was at."""
-    crash = view.crash
-    if crash is None:
-        return None
-    main = [item.pthread for item in crash.threads if item.tid == view.process.snapshot.pid]
-    frames = [python_frame(item) for pthread, stack in crash.python_threads if pthread in main for item in stack]
-    frame = innermost_of_program(frames)
-    return place_words(frame) if frame is not None else None
 
 
 def _judge(view: ProcessView) -> Judgement[None] | None:

@@ -11,9 +11,10 @@ import pytest
 
 from pytracer.analyze.evidence.capi_table import unfetched_table
 from pytracer.analyze.evidence.ended_statics import ended_static
+from pytracer.analyze.evidence.local_memory import _blob
 from pytracer.analyze.evidence.native_bounds import native_bounds
 from pytracer.analyze.evidence.own_signature import argtypes, signature
-from pytracer.analyze.evidence.temporary_pointer import temporary_pointer
+from pytracer.analyze.evidence.temporary_pointer import TemporaryPointer, temporary_pointer
 from pytracer.report.job import NativeFrame, SourceLine
 
 EXIT = [NativeFrame(function="__run_exit_handlers", image="/usr/lib/libc.so.6")]
@@ -36,8 +37,11 @@ def view_of(
     own = NativeFrame(function="f(at::Tensor)", image=str(library), lines=lines)
     frames = [*(NativeFrame(function=i.function, image=i.image or str(library)) for i in inner), own, *outer]
     images = (SimpleNamespace(path=str(library), start=1, end=2),)
-    crash = SimpleNamespace(python_stack=(), images=images)
-    return SimpleNamespace(native_stack=frames, crash=crash, place=SimpleNamespace(addr=16), **how)
+    crash = SimpleNamespace(python_stack=(), images=images, native_stack=(), python_threads=())
+    process = SimpleNamespace(snapshot=SimpleNamespace(pid=1, threads=()))
+    return SimpleNamespace(
+        native_stack=frames, crash=crash, place=SimpleNamespace(addr=16), process=process, python_stack=None, **how
+    )
 
 
 TEMPORARY = "at::Tensor f(at::Tensor table) {\n  const float* in = {made};\n  return in[3];\n"
@@ -56,7 +60,7 @@ TEMPORARY = "at::Tensor f(at::Tensor table) {\n  const float* in = {made};\n  re
 )
 def test_pointer_of_a_temporary_is_named_with_its_line(made: str, named: str | None, tmp_path: Path) -> None:
     found = temporary_pointer(view_of(tmp_path, TEMPORARY.replace("{made}", made)))
-    assert (found.made if found is not None else None) == named
+    assert (found.made if isinstance(found, TemporaryPointer) else None) == named
     if found is not None:
         assert found.place == "ops.cpp:2" and f"`auto held = {named};`" in found.advice
 
@@ -186,3 +190,51 @@ def test_function_that_is_only_declared_or_there_twice_has_no_signature(tmp_path
     assert signature(view_of(tmp_path, "void scale(float *x);\n"), "scale") is None
     twice = "void scale(float *x) {\n}\nvoid scale(double *x) {\n}\n"
     assert signature(view_of(tmp_path, twice), "scale") is None
+
+
+FLAT = """static const float* flat(const torch::Tensor& x) {
+  {made};
+  return copy.data_ptr<float>();
+}
+double f(torch::Tensor x) {
+  const float* p = flat(x);
+  return p[3];
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "fires"),
+    [("torch::Tensor copy = x.contiguous()", True), ("static torch::Tensor copy = x", False), ("check(copy)", False)],
+)
+def test_pointer_that_a_function_returned_of_its_own_tensor(made: str, fires: bool, tmp_path: Path) -> None:
+    found = temporary_pointer(view_of(tmp_path, FLAT.replace("{made}", made)))
+    assert (found is not None) == fires
+    if found is not None:
+        assert found.summary == "`p` is what flat() returned (ops.cpp:3), the data of its own `copy`"
+
+
+DECODE = """torch::Tensor decode(int64_t n) {
+  {made};
+  return torch::from_blob({of}, {n}{more});
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "of", "more", "declared"),
+    [
+        ("std::vector<float> pixels(n, 1.0f)", "pixels.data()", ", torch::kFloat32", "std::vector<float> pixels"),
+        ("cv::Mat image = read(n)", "image.data", "", "cv::Mat image"),
+        ("float *pixels = new float[n]", "pixels", "", None),
+        ("auto pixels = allocate(n)", "pixels", "", None),
+        ("static std::vector<float> pixels(n)", "pixels.data()", "", None),
+        ("std::vector<float> pixels(n)", "pixels.data()", ", [pixels](void *) {}", None),
+    ],
+)
+def test_blob_of_a_local_object_is_found_in_the_function(
+    made: str, of: str, more: str, declared: str | None, tmp_path: Path
+) -> None:
+    text = DECODE.replace("{made}", made).replace("{of}", of).replace("{more}", more)
+    found = _blob(view_of(tmp_path, f"{text}void f() {{\n  x[0];\n"), "decode")
+    assert (found.declared if found is not None else None) == declared
+    assert found is None or found.place == "ops.cpp:3"
