@@ -51,7 +51,7 @@ class EndedStatic:
         named = list_words(self.statics) if self.statics else f"the static objects of {self.library}"
         how = f" (`{self.leaking}`)" if self.leaking is not None else ""
         return (
-            f"Never destroy {named}: make a pointer or reference of it that is not deleted{how}, or empty it before "
+            f"Never destroy {named}: write a pointer or reference that is not deleted instead{how}, or empty it before "
             "Python ends, in a function that the module registers by atexit. The program's own work was done."
         )
 

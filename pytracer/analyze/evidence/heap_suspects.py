@@ -13,14 +13,14 @@ from pytracer.analyze.evidence.freed_twice import freed_twice
 from pytracer.analyze.evidence.native_stack import image_name, own_frames
 from pytracer.analyze.evidence.operator import find_operator, is_of_torch, is_sparse, shape_words
 from pytracer.analyze.evidence.overwritten import unchecked_calls
+from pytracer.analyze.evidence.own_arguments import passed_tensor
 from pytracer.analyze.evidence.own_libraries import OwnCall, OwnLibraries, own_libraries, program_files
-from pytracer.analyze.evidence.preconditions.call import given_of
 from pytracer.analyze.evidence.preconditions.violated import unchecked_words
 from pytracer.analyze.evidence.sparse_source import sparse_advice, sparse_source
 from pytracer.analyze.evidence.syntax.bindings import binding
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.scopes import scope_of
-from pytracer.analyze.evidence.variables import line_words, program_frames, python_frames
+from pytracer.analyze.evidence.variables import line_words, program_frames
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
@@ -118,7 +118,7 @@ def _own(view: ProcessView, libraries: OwnLibraries) -> str:
             f"First {suspects} {libraries.words}: an index or count that is negative or too large writes outside of a "
             "block, and so does a type of another size."
         )
-    given = list_words([f"`{name}`{_made(view, call, name)}" for name in call.passes], _MOST_GIVEN)
+    given = list_words([f"`{name}`{_range(view, call, name)}" for name in call.passes], _MOST_GIVEN)
     function, line = f"{call.function}() of {libraries.names[0]}", libraries.line(call.at)
     return (
         f"First suspect is {function}, to which {line} passes {given}: an index or count "
@@ -131,12 +131,9 @@ def negative_words(view: ProcessView) -> str | None:
     libraries = own_libraries(view)
     found: dict[str, str] = {}
     for call in libraries.suspects if libraries is not None else ():
-        for frame in python_frames(view):
-            for name in call.passes if frame.file == call.at.file else ():
-                given = given_of(view, frame, ast.parse(name, mode="eval").body)
-                tensor = given.tensor if given is not None else None
-                if libraries is None or tensor is None or not tensor.is_integer or not (tensor.minimum or 0) < 0:
-                    continue
+        for name in call.passes:
+            tensor = passed_tensor(view, call, name)
+            if libraries is not None and tensor is not None and tensor.is_integer and (tensor.minimum or 0) < 0:
                 found[name] = (
                     f"`{name}` {shape_words(tensor)} {tensor.dtype} holds {tensor.minimum}, and "
                     f"{libraries.line(call.at)} passes it to {call.function}(): as an index, unless that checks it, it "
@@ -145,6 +142,14 @@ def negative_words(view: ProcessView) -> str | None:
     if libraries is None or len(found) != 1:
         return None
     return " ".join(filter(None, (*found.values(), _negative(view, libraries))))
+
+
+def _range(view: ProcessView, call: OwnCall, name: str) -> str:
+    """` (0..255)`, the smallest and largest number of a tensor that may be an index; else the line that made it."""
+    tensor = passed_tensor(view, call, name)
+    if tensor is None or not tensor.is_integer or tensor.minimum is None or tensor.maximum is None:
+        return _made(view, call, name)
+    return f" ({tensor.minimum}..{tensor.maximum})"
 
 
 def _made(view: ProcessView, call: OwnCall, name: str) -> str:

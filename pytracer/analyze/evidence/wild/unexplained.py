@@ -10,12 +10,14 @@ from pytracer.analyze.evidence.heap_suspects import suspect_words
 from pytracer.analyze.evidence.in_backward import backward, changed_advice
 from pytracer.analyze.evidence.never_made import never_made
 from pytracer.analyze.evidence.operator import find_operator, is_of_torch
+from pytracer.analyze.evidence.own_arguments import kept_address
+from pytracer.analyze.evidence.own_libraries import own_libraries
 from pytracer.analyze.evidence.passed import passed, shapes_advice, unequal_tensors, unfit_clause
 from pytracer.analyze.evidence.pointer_content import numbers_in_pointer
 from pytracer.analyze.evidence.sparse_source import sparse_operator_advice
 from pytracer.analyze.evidence.suspect_argument import suspect_argument
 from pytracer.analyze.evidence.unfit_operands import unfit_operands
-from pytracer.analyze.evidence.variables import line_words
+from pytracer.analyze.evidence.variables import line_words, program_frames
 from pytracer.analyze.evidence.wild.address import is_block_size, was_large_block
 from pytracer.analyze.evidence.wild.explanation import Explanation
 from pytracer.analyze.view import ProcessView
@@ -23,6 +25,10 @@ from pytracer.analyze.view import ProcessView
 _SANITIZER = (
     "Check the sizes, counts and offsets that {} passes to native code, which uses them unchecked. If they are right, "
     "a pointer was overwritten before: `pytracer run --guard` stops at the first byte outside of a tensor."
+)
+_OVERWRITTEN = (
+    "A pointer was overwritten before, or what it pointed at is gone; which line did it is not known. `pytracer run "
+    "--guard` stops at the first byte outside of a tensor, AddressSanitizer or valgrind at every such write."
 )
 _GUARD = (
     "`pytracer run --guard` stops at the first byte written behind a tensor; compare the sizes of what was passed to "
@@ -88,6 +94,14 @@ def _by_content(view: ProcessView) -> str | None:
             f"in this call or one before. {suspects or _GUARD}"
         )
     if was_large_block(view):
+        libraries = own_libraries(view)
+        kept = kept_address(view, libraries) if libraries is not None else None
+        if kept is not None:
+            return (
+                f"Keep {kept}, for as long as native code uses it (in an attribute or a global): the address is "
+                "that of a large block of malloc(), such as a NumPy array's, that was freed, and that function has "
+                "returned (possible)."
+            )
         return (
             f"Keep what owns the memory that {line_words(view)} passes for as long as its address is used: the address "
             "is that of a large block of malloc(), such as a numpy array's, that was freed (.ctypes.data and "
@@ -97,6 +111,8 @@ def _by_content(view: ProcessView) -> str | None:
 
 
 def _by_line(view: ProcessView) -> str:
+    if not program_frames(view):  # at the end of the process, or in a thread of native code
+        return suspect_words(view) or _OVERWRITTEN
     given, tensor = passed(view), never_made(view)
     if tensor is not None:
         return tensor.advice(given)

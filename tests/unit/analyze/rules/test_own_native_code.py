@@ -101,6 +101,79 @@ def test_negative_numbers_that_the_own_function_is_passed_come_first(least: int,
     assert said.startswith("`labels` [16] int64 holds -1, and line 6 passes it to class_means()") == named
 
 
+METHOD = """from build import ops
+
+
+class Confusion:
+    def update(self, pred, label):
+        ops.confusion(pred.data_ptr(), label.data_ptr(), self.matrix.data_ptr())
+
+
+def main(metric, pred, {name}):
+    metric.update(pred, {name})
+    return pred
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        (METHOD.format(name="target"), True),
+        (METHOD.format(name="target").replace("metric.update(pred, target)", "other(pred, target)"), False),
+        (METHOD.format(name="target").replace("metric.update(pred, target)", "metric.update(pred, pred)"), False),
+    ],
+)
+def test_numbers_that_a_returned_function_was_passed_are_its_caller_s(text: str, named: bool, run: Path) -> None:
+    file = script(run, text)
+    at = PythonFrame("main", file, 11)
+    target = Argument(
+        1, LABELS_AT, 16, 0, (16,), 1, "uint8", "cpu", minimum=0, maximum=255, frame=0, outer_frame=2, register=None,
+        how="reference",
+    )  # fmt: skip
+    report = died(
+        run, box=Box(pid=101).alloc(LABELS_AT, 128), python=[("main", file, 11)], arguments=(target,),
+        holders=(Holder("local", "target", LABELS_AT, at, True, elements=16),),
+        images=(image("/home/me/job/ops.so"),), mappings=[PROGRAM], **DAMAGED,
+    )  # fmt: skip
+    assert "First suspect is confusion() of ops.so, to which line 6 passes" in advice(report)
+    assert ("`label` (0..255)" in advice(report)) == named
+
+
+KEPT = """import ctypes
+lib = ctypes.CDLL("./libt.so")
+
+
+def install(weights):
+    table = weights.astype("f4")
+    lib.set_table({given}.ctypes.data, {given}.size)
+
+
+def main():
+    return lib.lookup(3)
+"""
+BLOCK = 0x7F1A_44CB_D010  # where malloc() puts a large block
+
+
+@pytest.mark.parametrize(("given", "named"), [("table", True), ("weights", False)])
+def test_address_of_a_local_that_native_code_kept_is_named(given: str, named: bool, run: Path) -> None:
+    file = script(run, KEPT.format(given=given))
+    report = died(
+        run, addr=BLOCK, python=[("main", file, 11)], stack_of=[("/home/me/job/libt.so", "lookup"), PYTHON],
+        images=(image("/home/me/job/libt.so"),),
+        mappings=[PROGRAM, (0x7FFC_0000_0000, 0x7FFC_0000_1000, "rw-p", 0, "[stack]")],
+    )  # fmt: skip
+    assert verdict(report)[0] == "wild-pointer"
+    assert advice(report).startswith("Keep `table` of install(), whose address line 7 passes to set_table()") == named
+
+
+def test_crash_without_a_line_of_python_says_nothing_of_one(run: Path) -> None:
+    report = died(
+        run, addr=0x1_2345_0356, python=[], stack_of=[("/home/me/job/ops.so", "visit"), PYTHON],
+        images=(image("/home/me/job/ops.so"),), mappings=[PROGRAM],
+    )  # fmt: skip
+    assert verdict(report)[0] == "wild-pointer" and "the native code passes" not in advice(report)
+
+
 UNLOADS = """import _ctypes
 
 
