@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -26,12 +27,13 @@ class Violated:
     before: bool = False  # whether the call had returned
 
     @property
-    def _culprit(self) -> Given:
+    def culprit(self) -> Given:
+        """The argument that does not fit."""
         return self.call.given[self.broken.left.arguments[0]]
 
     @property
     def summary(self) -> str:
-        """`` `bias` [16] has 16 elements, where native_batch_norm takes 32 for granted, size 1 of `x` [4, 32, 8] ``."""
+        """`` `bias` [16] has 16 elements, where native_batch_norm takes 32 for granted (size 1 of `x` [4, 32]) ``."""
         left, right = self.broken.left, self.broken.right
         taken = f"{self.broken.relation}{right.value}"
         of = _source(right, self.call.given)
@@ -41,23 +43,23 @@ class Violated:
     def advice(self, view: ProcessView) -> str:
         """What to change, and since which line it is so."""
         left, right = self.broken.left, self.broken.right
-        culprit, line = self._culprit, f"line {self.call.line}" if self.before else line_words(view)
+        culprit, line = self.culprit, f"line {self.call.line}" if self.before else line_words(view)
         made = line_that_made(view, culprit.base, quote=False) if culprit.base else None
         since = f", which {made} made," if made is not None else ""
         limit = f"{self.broken.relation}{right.value}{_source(right, self.call.given)}"
         if left.function in _OF_VALUES:
             what = "sum to" if left.function == "least_sum" else "be"
             return (
-                f"Check the values of {culprit.name}{since} before {line} passes it: they must {what} {limit}. "
+                f"Check the values of {culprit.name}{_range(culprit)}{since} before {line} passes it: they must {what} {limit}. "
                 f"{self.call.operator} does not check them."
             )
         if culprit.value is not None:
             return f"Pass {limit} for {culprit.name} at {line}: {self.call.operator} does not check it."
         others = [self.call.given[name] for name in (*left.arguments[1:], *right.arguments)]
-        beside = f", with {_named(others[0])}" if others else ""
+        beside = f" with {_named(others[0])}" if others else ""
         return (
-            f"Compare {_named(culprit)}{since} with what it is passed with at {line}{beside}: {self.call.operator} "
-            f"takes {limit} for granted, and does not check it."
+            f"Compare {_named(culprit)}{since}{beside} before {line} passes them: {self.call.operator} takes {limit} "
+            "for granted, and does not check it."
         )
 
 
@@ -87,13 +89,21 @@ def _may_run(view: ProcessView, called: str) -> bool:
 
 
 def _first_broken(call: BoundCall) -> Broken | None:
-    return next((found for text in call.entry.must if (found := broken(text, call.given)) is not None), None)
+    """Of the argument that fits with the fewest others: the odd one out."""
+    found = [item for text in call.entry.must if (item := broken(text, call.given)) is not None]
+    times = Counter(name for item in found for name in {*item.left.arguments, *item.right.arguments})
+    return max(found, key=lambda item: times[item.left.arguments[0]], default=None)
 
 
 def _named(item: Given) -> str:
     if item.value is not None:
         return f"{item.name} = {item.value}"
     return f"{item.name} {shape_words(item.tensor)}" if item.tensor is not None else item.name
+
+
+def _range(item: Given) -> str:
+    tensor = item.tensor
+    return f" ({tensor.minimum}..{tensor.maximum})" if tensor is not None and tensor.minimum is not None else ""
 
 
 def _held(side: Side, given: Mapping[str, Given]) -> str:
@@ -116,7 +126,5 @@ def _source(side: Side, given: Mapping[str, Given]) -> str:
         return ""
     first = _named(given[side.arguments[0]])
     if side.function == "size":
-        return f", size {side.dimension} of {first}"
-    if side.function == "numel":
-        return f", the elements of {first}"
-    return f", by {first}"
+        return f" (size {side.dimension} of {first})"
+    return f" (elements of {first})" if side.function == "numel" else f" (by {first})"
