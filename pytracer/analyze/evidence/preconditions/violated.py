@@ -50,8 +50,8 @@ class Violated:
         if left.function in _OF_VALUES:
             what = "sum to" if left.function == "least_sum" else "be"
             return (
-                f"Check the values of {culprit.name}{_range(culprit)}{since} before {line} passes it: they must {what} {limit}. "
-                f"{self.call.operator} does not check them."
+                f"Check the values of {culprit.name}{_range(culprit)}{since} before {line} passes it: they must {what} "
+                f"{limit}. {self.call.operator} does not check them."
             )
         if culprit.value is not None:
             return f"Pass {limit} for {culprit.name} at {line}: {self.call.operator} does not check it."
