@@ -17,16 +17,16 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
+sys.path.insert(0, str(ROOT))
 
 import torch  # noqa: E402
-from find_operator_crashes import _modules, _optimizers, _run_sample, _sources  # noqa: E402
 from torch.overrides import TorchFunctionMode  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 from pytracer.analyze.evidence.preconditions.terms import Given, broken  # noqa: E402
 from pytracer.analyze.known.operators import preconditions  # noqa: E402
 from pytracer.decode.types.snapshot import Argument  # noqa: E402
+from scripts.find_operator_crashes import _modules, _optimizers, _run_sample, _sources  # noqa: E402
 
 _SAMPLES = 40  # of one operator
 
