@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pytracer._text import list_words
 from pytracer.analyze.evidence.operator import find_operator, shape_words
 from pytracer.analyze.evidence.preconditions.call import BoundCall, bound_call, earlier_calls
 from pytracer.analyze.evidence.preconditions.terms import Broken, Given, Side, broken
@@ -15,6 +16,7 @@ from pytracer.analyze.known.operators import preconditions
 from pytracer.analyze.view import ProcessView
 
 _ATEN = "aten::"
+_MOST = 4
 _OF_VALUES = ("min", "max", "least_sum")
 
 
@@ -55,7 +57,7 @@ class Violated:
             )
         if culprit.value is not None:
             return f"Pass {limit} for {culprit.name} at {line}: {self.call.operator} does not check it."
-        others = [self.call.given[name] for name in (*left.arguments[1:], *right.arguments)]
+        others = [self.call.given[name] for name in (*right.arguments, *left.arguments[1:])]
         beside = f" with {_named(others[0])}" if others else ""
         return (
             f"Compare {_named(culprit)}{since}{beside} before {line} passes them: {self.call.operator} takes {limit} "
@@ -117,7 +119,10 @@ def _held(side: Side, given: Mapping[str, Given]) -> str:
         return f"{name} sums to {side.value} or more"
     if side.function == "numel":
         return f"{name} has {side.value} elements"
-    return f"{name} is {side.value}" if side.argument is not None else f"{name} does not fit"
+    if side.argument is not None:
+        return f"{name} is {side.value}"
+    made = "makes" if len(side.arguments) == 1 else "make"
+    return f"{list_words([_named(given[one]) for one in side.arguments], _MOST)} {made} {side.value}"
 
 
 def _source(side: Side, given: Mapping[str, Given]) -> str:
