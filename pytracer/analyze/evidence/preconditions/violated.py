@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pytracer._text import list_words
+from pytracer._text import count_words, list_words
 from pytracer.analyze.evidence.operator import find_operator, shape_words
 from pytracer.analyze.evidence.preconditions.call import BoundCall, bound_call, earlier_calls
 from pytracer.analyze.evidence.preconditions.terms import Broken, Given, Side, broken
@@ -118,7 +118,7 @@ def _held(side: Side, given: Mapping[str, Given]) -> str:
     if side.function == "least_sum":
         return f"{name} sums to {side.value} or more"
     if side.function == "numel":
-        return f"{name} has {side.value} elements"
+        return f"{name} has {count_words(side.value, 'element')}"
     if side.argument is not None:
         return f"{name} is {side.value}"
     made = "makes" if len(side.arguments) == 1 else "make"
