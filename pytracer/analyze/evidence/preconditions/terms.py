@@ -16,6 +16,7 @@ from pytracer.decode.types.snapshot import Argument
 
 _RELATIONS: dict[type[ast.cmpop], tuple[Callable[[int, int], bool], str]] = {
     ast.Eq: (operator.eq, ""),
+    ast.NotEq: (operator.ne, "anything but "),
     ast.LtE: (operator.le, "at most "),
     ast.Lt: (operator.lt, "less than "),
     ast.GtE: (operator.ge, "at least "),
@@ -66,16 +67,23 @@ class Broken:
 def broken(text: str, given: Mapping[str, Given]) -> Broken | None:
     """None where the comparison holds, does not apply, or cannot be decided."""
     comparison, _, condition = text.partition(_IF)
-    if condition:
-        flag = given.get(condition)
-        if flag is None or not flag.value:
-            return None
+    if condition and not _applies(condition, given):
+        return None
     node = _parsed(comparison)
     left, right = _side(node.left, given), _side(node.comparators[0], given)
     if left is None or right is None:
         return None
     holds, words = _RELATIONS[type(node.ops[0])]
     return None if holds(left.value, right.value) else Broken(left, right, words)
+
+
+def _applies(condition: str, given: Mapping[str, Given]) -> bool:
+    """Whether a flag is set, or a comparison holds; where that is not known, it does not apply."""
+    if condition.isidentifier():
+        return bool(given[condition].value) if condition in given else False
+    node = _parsed(condition)
+    left, right = _value(node.left, given), _value(node.comparators[0], given)
+    return left is not None and right is not None and _RELATIONS[type(node.ops[0])][0](left, right)
 
 
 @functools.cache
@@ -139,5 +147,6 @@ def _least_sum(tensor: Argument) -> int | None:
 _OF_TENSOR: dict[str, Callable[[Argument], int | None]] = {
     "min": lambda tensor: tensor.minimum,
     "max": lambda tensor: tensor.maximum,
+    "dim": lambda tensor: tensor.dimensions,
     "least_sum": _least_sum,
 }
