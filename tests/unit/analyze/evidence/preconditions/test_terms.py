@@ -87,30 +87,25 @@ def test_every_stored_comparison_is_of_arguments_of_its_operator() -> None:
             broken(text, numbers)
 
 
+PIXELS = {"self": tensor(2, 19, 8, 8), "ignore_index": Given("255", value=255)}
+
+
 @pytest.mark.parametrize(
     ("operator", "given"),
     [
-        ("nll_loss2d_backward", {"self": tensor(2, 19, 8, 8), "target": tensor(2, 8, 8, least=0, most=255),
-                                 "ignore_index": Given("255", value=255)}),
+        ("nll_loss2d_backward", {**PIXELS, "target": tensor(2, 8, 8, least=0, most=255)}),
         ("_ctc_loss", {"log_probs": tensor(50, 4, 20), "targets": tensor(4, 30, least=-1, most=19)}),
-        ("_scaled_dot_product_flash_attention_for_cpu",
-         {"query": tensor(2, 4, 8, 16), "key": tensor(2, 4, 9, 16), "attn_mask": tensor(2, 1, 8, 1)}),
-        ("native_batch_norm_backward", {"input": tensor(4, 32, 8, 8), "running_mean": tensor(1), "train": Given("True", value=1)}),
+        ("_scaled_dot_product_flash_attention_for_cpu", {"key": tensor(2, 4, 9, 16), "attn_mask": tensor(2, 1, 8, 1)}),
+        ("native_batch_norm_backward", {"input": tensor(4, 32), "running_mean": tensor(1), "train": GIVEN["on"]}),
     ],
     ids=["ignored pixels", "padded targets", "a mask that is broadcast", "statistics that are not used"],
-)  # fmt: skip
+)
 def test_what_operators_do_allow_is_not_broken(operator: str, given: dict[str, Given]) -> None:
     assert [text for text in preconditions()[operator].must if broken(text, given) is not None] == []
 
 
 def test_class_beyond_the_last_is_broken() -> None:
     """The look-alike of ignored pixels."""
-    given = {
-        "self": tensor(2, 19, 8, 8),
-        "target": tensor(2, 8, 8, least=0, most=19),
-        "ignore_index": Given("", value=255),
-    }
-    texts = preconditions()["nll_loss2d_backward"].must
-    assert [text for text in texts if broken(text, given)] == [
-        "max(target) < size(self, 1) if max(target) != ignore_index"
-    ]
+    given = {**PIXELS, "target": tensor(2, 8, 8, least=0, most=19)}
+    found = [text for text in preconditions()["nll_loss2d_backward"].must if broken(text, given)]
+    assert found == ["max(target) < size(self, 1) if max(target) != ignore_index"]
