@@ -107,11 +107,18 @@ def _doubt(tree: ast.Module, node: ast.Call) -> int:
     if any(isinstance(item, ast.If) and "exists" in ast.unparse(item.test) for item in around):
         return 2
     scope = scope_of(tree, node.lineno)
-    mapped = [item.lineno for item in own_nodes(scope) if isinstance(item, ast.Call) and _maps(item)]
+    mapped = [item.lineno for item in own_nodes(scope) if isinstance(item, ast.Call) and _leads_to_map(tree, item)]
     if any(line > node.lineno for line in mapped) and not any(isinstance(item, LOOPS) for item in around):
         return 2  # it makes the file that is mapped then
     inside = any(isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef, ast.For, ast.While)) for item in around)
     return 0 if inside else 1
+
+
+def _leads_to_map(tree: ast.Module, call: ast.Call) -> bool:
+    """Whether it maps a file, or calls a function of the same file that does."""
+    function = function_named(tree, called_name(call) or "")
+    inner = (node for node in (own_nodes(function) if function is not None else ()) if isinstance(node, ast.Call))
+    return _maps(call) or any(_maps(node) for node in inner)
 
 
 def _maps(call: ast.Call) -> bool:

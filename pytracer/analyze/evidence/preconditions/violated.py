@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pytracer._text import count_words, list_words
+from pytracer.analyze.evidence.in_backward import backward
 from pytracer.analyze.evidence.operator import find_operator, shape_words
 from pytracer.analyze.evidence.preconditions.call import BoundCall, bound_call, earlier_calls
-from pytracer.analyze.evidence.preconditions.terms import Broken, Given, Side, broken
+from pytracer.analyze.evidence.preconditions.terms import Broken, Given, Side, as_code, broken, is_decided
 from pytracer.analyze.evidence.variables import line_words
 from pytracer.analyze.evidence.where_made import line_that_made
 from pytracer.analyze.known.operators import preconditions
@@ -18,6 +20,8 @@ from pytracer.analyze.view import ProcessView
 _ATEN = "aten::"
 _MOST = 4
 _OF_VALUES = ("min", "max", "least_sum")
+_NODE = re.compile(r"^(\w+?)Backward\d*$")
+_MOST_TERMS, _MOST_CALLS = 2, 2
 
 
 @dataclass(frozen=True)
@@ -69,7 +73,57 @@ def violated(view: ProcessView) -> Violated | None:
     """None where all may fit, or the operator is none of those that are known."""
     call = bound_call(view, preconditions())
     found = _first_broken(call) if call is not None and _may_run(view, call.operator) else None
-    return Violated(call, found) if call is not None and found is not None else None
+    if call is not None:
+        return Violated(call, found) if found is not None else None
+    return _of_backward(view)
+
+
+def _of_backward(view: ProcessView) -> Violated | None:
+    """Of the call whose backward is running: `ctc_loss` of the node CtcLossBackward0."""
+    saved = backward(view)
+    node = _NODE.match(saved.node or "") if saved is not None else None
+    for call in earlier_calls(view, preconditions()) if node is not None else ():
+        if node is not None and call.operator.replace("_", "") == node[1].lower():
+            found = _first_broken(call)
+            return Violated(call, found, before=True) if found is not None else None
+    return None
+
+
+def unchecked_here(view: ProcessView) -> str | None:
+    """What the running operator does not check, where what it was passed is not known well enough to say more."""
+    call = bound_call(view, preconditions())
+    if call is None or not _may_run(view, call.operator):
+        return None
+    terms = _open_terms(call)
+    if not terms:
+        return None
+    listed = list_words([f"`{text}`" for text in terms[:_MOST_TERMS]])
+    return f"Check that {listed} before {line_words(view)}: {call.operator} takes that for granted."
+
+
+def _open_terms(call: BoundCall) -> list[str]:
+    """Comparisons that nothing decides, as the program would write them."""
+    open_terms = (item for item in call.entry.must if not is_decided(item, call.given))
+    return [text for item in open_terms if (text := as_code(item, call.texts)) is not None]
+
+
+def unchecked_words(view: ProcessView) -> str | None:
+    """`` First suspect is ctc_loss at line 19, which does not check that `targets.max() < logits.size(-1)`. ``
+
+    Of calls that had returned, where what they were passed is not known any more.
+    """
+    found: dict[tuple[str, int], str] = {}
+    for call in earlier_calls(view, preconditions()):
+        terms = _open_terms(call)
+        if terms:
+            listed = list_words([f"`{text}`" for text in terms[:_MOST_TERMS]])
+            found.setdefault(
+                (call.operator, call.line), f"{call.operator} at line {call.line}, which does not check that {listed}"
+            )
+    if not 0 < len(found) <= _MOST_CALLS:
+        return None
+    suspects = "suspect is" if len(found) == 1 else "suspects are"
+    return f"First {suspects} {list_words(list(found.values()))}."
 
 
 def violated_before(view: ProcessView) -> Violated | None:

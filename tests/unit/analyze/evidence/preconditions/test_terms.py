@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from pytracer.analyze.evidence.preconditions.terms import Given, broken
+from pytracer.analyze.evidence.preconditions.terms import Given, as_code, broken, is_decided
 from pytracer.analyze.known.operators import preconditions
 from pytracer.decode.types.snapshot import Argument
 
@@ -109,3 +109,24 @@ def test_class_beyond_the_last_is_broken() -> None:
     given = {**PIXELS, "target": tensor(2, 8, 8, least=0, most=19)}
     found = [text for text in preconditions()["nll_loss2d_backward"].must if broken(text, given)]
     assert found == ["max(target) < size(self, 1) if max(target) != ignore_index"]
+
+
+@pytest.mark.parametrize(
+    ("comparison", "code"),
+    [
+        ("max(targets) < size(log_probs, -1)", "ids[keep].max() < self.out.size(-1)"),
+        ("numel(weight) == size(log_probs, dim)", "w.numel() == self.out.size(0)"),
+        ("least_sum(targets) <= size(log_probs, 0)", "ids[keep].sum() <= self.out.size(0)"),
+        ("max(targets) < size(missing, 0)", None),
+        ("max(targets) < size(empty, 0)", None),
+        ("numel(weight) == 1 if dim", None),
+    ],
+)
+def test_comparison_is_written_as_the_program_would(comparison: str, code: str | None) -> None:
+    texts = {"targets": "ids[keep]", "log_probs": "self.out", "weight": "w", "dim": "0", "empty": "None"}
+    assert as_code(comparison, texts) == code
+
+
+def test_comparison_is_decided_where_all_of_it_is_known() -> None:
+    assert is_decided("numel(mean) == 16", GIVEN) and is_decided("numel(mean) == 4", GIVEN)
+    assert not is_decided("max(mean) < 1", GIVEN) and not is_decided("numel(mean) == 16 if off", GIVEN)
