@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import FrameType
 from typing import Any
 
+from pytracer.record.torch.near_names import TABLES
 from pytracer.record.torch.object_words import kind_words
 
 _MOST_GROUPS = 8
@@ -12,6 +13,7 @@ _MOST_LEVELS = 6
 _NEAR_COPY = 3  # frames below copy.deepcopy() that may be torch's
 _PATH_CHARACTERS = 60
 _SEVERAL = (list, tuple)
+_HELD_IN = (dict, list, tuple, *TABLES)
 
 
 def compared(frames: list[FrameType]) -> list[dict[str, str]]:
@@ -27,15 +29,15 @@ def compared(frames: list[FrameType]) -> list[dict[str, str]]:
 
 
 def _copied(frames: list[FrameType]) -> list[dict[str, str]]:
-    """Of copy.deepcopy(), the innermost keys and attributes that are texts, and the class that has the last one."""
+    """Of copy.deepcopy(), the innermost keys and attributes that are texts, and the class of the innermost object."""
     own = [item for item in frames if item.f_code.co_filename.endswith("/copy.py")]
     keys = [item.f_locals.get("key") for item in own if item.f_code.co_name == "_deepcopy_dict"]
     made = [item.f_locals.get("x") for item in own if item.f_code.co_name == "deepcopy"]
-    owners = [type(item).__name__ for item in made if type(item) not in (dict, list, tuple) and item is not None]
+    owners = [type(item).__name__ for item in made[:-1] if item is not None and type(item) not in _HELD_IN]
     if not keys or type(keys[-1]) is not str or not own or frames.index(own[-1]) < len(frames) - _NEAR_COPY:
         return []
     path = ".".join(key for key in keys if type(key) is str)
-    told = [("copied", path[:_PATH_CHARACTERS]), ("copied of", owners[0] if owners else "")]
+    told = [("copied", path[-_PATH_CHARACTERS:]), ("copied of", owners[-1] if owners else "")]
     return [{"name": name, "value": value} for name, value in told if value]
 
 

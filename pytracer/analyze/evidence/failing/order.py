@@ -15,7 +15,6 @@ from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 
 _EMPTY = "got an empty parameter list"
-_NO_COPY = "support the deepcopy protocol"
 _UNSCALED = "unscale_() has already been called"
 _NO_LEAF = "can't optimize a non-leaf Tensor"
 _FLIPS = re.compile(r"::-1|\b(?:np|numpy)\.(?:flip|fliplr|flipud|rot90)\(")
@@ -27,8 +26,6 @@ def called_in_order(at: FailingLine) -> str | None:
     """The first that fits the message."""
     if _EMPTY in at.message:
         return _nothing_passes(at)
-    if _NO_COPY in at.message:
-        return _copied_result(at)
     if _UNSCALED in at.message:
         return _without_update(at)
     if _NO_LEAF in at.message:
@@ -65,38 +62,6 @@ def _nothing_passes(at: FailingLine) -> str | None:
         f"No parameter passes `requires_grad` at line {line} (`{source(value)}`){by}: leave those that shall be "
         "trained with requires_grad=True, or add the new layers after the others are frozen."
     )
-
-
-def _copied_result(at: FailingLine) -> str | None:
-    """The attribute of what is copied that holds a result with a graph."""
-    path, kind = at.compared.get("copied"), at.compared.get("copied of")
-    if path is None or kind is None:
-        return None
-    name = path.rpartition(".")[2]
-    sets = [
-        item
-        for item in ast.walk(at.tree)
-        if isinstance(item, ast.Assign)
-        for target in item.targets
-        if isinstance(target, ast.Attribute) and target.attr == name
-        if not (isinstance(item.value, ast.Constant) and item.value.value is None)
-    ]
-    by = f" (line {sets[0].lineno}: `{source(sets[0])}`)" if len(sets) == 1 else ""
-    call = at.only(ast.Call)
-    copied = f"`{source(call)}`" if call is not None else f"Line {at.line}"
-    return (
-        f"{copied} meets `{name}` of a {kind}{by}, a tensor that an operation has made, with its graph, and only "
-        f"parameters and plain tensors can be copied: keep `.detach()` of it there, or set it to None before line "
-        f"{at.line}."
-    )
-
-
-def copied_subject(at: FailingLine) -> str | None:
-    """What the headline says of it."""
-    path, kind = at.compared.get("copied"), at.compared.get("copied of")
-    if _NO_COPY not in at.message or path is None or kind is None:
-        return None
-    return f"`{path.rpartition('.')[2]}` of {kind} is the result of an operation, with a graph"
 
 
 def _only_freeze(at: FailingLine) -> str:
