@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from types import FrameType
 from typing import Any
 
+from pytracer.record.config import records_values
 from pytracer.record.torch.near_names import TABLES
 from pytracer.record.torch.object_words import kind_words
+from pytracer.record.torch.tensor_numbers import numbers_of
 
 _MOST_GROUPS = 8
 _MOST_LEVELS = 6
@@ -25,7 +29,24 @@ def compared(frames: list[FrameType]) -> list[dict[str, str]]:
         return _groups(frames[-1])
     if code.co_filename.endswith("torch/utils/data/_utils/collate.py"):
         return _samples([item for item in frames if item.f_code.co_filename == code.co_filename])
+    if code.co_name == "binary_cross_entropy" and code.co_filename.endswith("torch/nn/functional.py"):
+        return _ranges(frames[-1])
     return _copied(frames)
+
+
+def _ranges(frame: FrameType) -> list[dict[str, str]]:
+    """Of what a loss takes as probabilities."""
+    tensor = getattr(sys.modules.get("torch"), "Tensor", None)
+    held = [(name, frame.f_locals.get(name)) for name in ("input", "target")]
+    found = []
+    for name, value in held if records_values() else ():
+        numbers = numbers_of(value) if type(value) is tensor else None
+        if numbers and all(math.isfinite(number) for number in numbers):
+            outside = sum(not 0 <= number <= 1 for number in numbers)
+            words = f"{min(numbers):.4g}..{max(numbers):.4g}, {outside} of {len(numbers)} outside of 0..1"
+            words += ", whole" if all(number == int(number) for number in numbers) else ""
+            found.append({"name": f"range of {name}", "value": words})
+    return found
 
 
 def _copied(frames: list[FrameType]) -> list[dict[str, str]]:

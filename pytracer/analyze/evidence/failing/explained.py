@@ -49,7 +49,9 @@ from pytracer.analyze.evidence.failing.loops import changed_in_loop, stacked_lis
 from pytracer.analyze.evidence.failing.nones import none_sample, none_value
 from pytracer.analyze.evidence.failing.not_finite import first_not_finite
 from pytracer.analyze.evidence.failing.operands import involved as involved_operands
-from pytracer.analyze.evidence.failing.order import called_in_order
+from pytracer.analyze.evidence.failing.order import called_in_order, order_subject
+from pytracer.analyze.evidence.failing.probabilities import no_probability, probability_subject
+from pytracer.analyze.evidence.failing.root_only import list_of_root, root_subject
 from pytracer.analyze.evidence.failing.samples import empty_sequence, not_json, unequal_samples
 from pytracer.analyze.evidence.failing.settings import refused_setting, text_subject
 from pytracer.analyze.evidence.failing.shapes import sizes_that_differ
@@ -116,6 +118,8 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     types_that_differ,
     changed_weight,
     of_function,
+    no_probability,
+    list_of_root,
     autograd_line,
     schedule_too_short,
 )
@@ -128,6 +132,9 @@ _SUBJECTS = (
     function_subject,
     told_subject,
     carried_subject,
+    probability_subject,
+    order_subject,
+    root_subject,
 )
 
 
