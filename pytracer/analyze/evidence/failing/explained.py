@@ -50,7 +50,7 @@ from pytracer.analyze.evidence.failing.nones import none_sample, none_value
 from pytracer.analyze.evidence.failing.not_finite import first_not_finite
 from pytracer.analyze.evidence.failing.operands import involved as involved_operands
 from pytracer.analyze.evidence.failing.order import called_in_order, order_subject
-from pytracer.analyze.evidence.failing.probabilities import no_probability, probability_subject
+from pytracer.analyze.evidence.failing.probabilities import no_probability, not_reduced, probability_subject
 from pytracer.analyze.evidence.failing.root_only import list_of_root, root_subject
 from pytracer.analyze.evidence.failing.samples import empty_sequence, not_json, unequal_samples
 from pytracer.analyze.evidence.failing.settings import refused_setting, text_subject
@@ -64,12 +64,14 @@ from pytracer.analyze.evidence.failing.states import (
     refused_global,
     refused_subject,
 )
-from pytracer.analyze.evidence.failing.told_lines import told_line, told_subject
+from pytracer.analyze.evidence.failing.told_lines import told_line, told_subject, traced_container
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import ExceptionReport, PythonFrame
 
 _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     told_line,
+    traced_container,
+    of_function,
     environment_variable,
     loaded_state,
     lacking_checkpoint,
@@ -117,8 +119,8 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     expected_size,
     types_that_differ,
     changed_weight,
-    of_function,
     no_probability,
+    not_reduced,
     list_of_root,
     autograd_line,
     schedule_too_short,

@@ -22,6 +22,7 @@ _SHAPE = re.compile(
     r"compatible with (\[[\d, ]*\])"
 )
 _SAVED = re.compile(r"save_for_backward can only save variables, but argument (\d+) is of type (\w+)")
+_LACKING = re.compile(r"'(\w+)Backward' object has no attribute '(\w+)'")
 _LEGACY = "Legacy autograd function with non-static forward"
 _NAMES = 6
 
@@ -64,6 +65,9 @@ def _words(at: FailingLine) -> tuple[str | None, str | None]:
     if shape is not None:
         sizes = Shape(sizes_in(shape[3]), ""), Shape(sizes_in(shape[4]), "")
         return _shaped(at, shape[1], int(shape[2]), *sizes) or (None, None)
+    lacking = _LACKING.search(at.message) if at.kind == "AttributeError" else None
+    if lacking is not None:
+        return _not_kept(at, lacking[1], lacking[2]), None
     if saved is not None:
         return _saved(at, int(saved[1]), saved[2]) or (None, None)
     return _legacy(at), None
@@ -167,6 +171,28 @@ def _saved(at: FailingLine, place: int, kind: str) -> tuple[str, str] | None:
         else f"{where}, and takes tensors (or None) only. Keep it as {keep} instead, and read that in backward()."
     )
     return words, where
+
+
+def _not_kept(at: FailingLine, name: str, attribute: str) -> str | None:
+    """What backward() reads from ctx, and forward() never sets."""
+    found = _function(at, name)
+    if found is None:
+        return None
+    setup = method_of(found.owner, ("setup_context",)) or found.forward
+    context = parameters(setup)[0] if setup is found.forward and parameters(setup) else "ctx"
+    sets = [
+        item
+        for item in ast.walk(found.owner)
+        if isinstance(item, ast.Attribute) and isinstance(item.ctx, ast.Store) and item.attr == attribute
+    ]
+    if sets:
+        return None
+    value = attribute if attribute in parameters(setup) else "..."
+    return (
+        f"backward() reads `{attribute}` from ctx at line {at.line}, and no line of {name} sets it: write "
+        f"`{context}.{attribute} = {value}` in {setup.name}() ({found.line(setup)}). Tensors go through "
+        "save_for_backward()."
+    )
 
 
 def _legacy(at: FailingLine) -> str | None:

@@ -1,4 +1,4 @@
-"""BCELoss with what is no probability: which argument, its range, and the layer that gave it without a sigmoid."""
+"""Losses by their settings: BCELoss of what is no probability, with the layer that gave it; one that is not reduced."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pytracer.analyze.evidence.syntax.calls import called_name
 
 _REFUSED = re.compile(r"all elements of (input|target) should be between 0 and 1")
 _RANGE = re.compile(r"(-?[\d.e+-]+)\.\.(-?[\d.e+-]+), (\d+) of (\d+) outside of 0\.\.1(, whole)?$")
-# Layers whose output has no bounds, or other ones.
-_UNBOUND = re.compile(
-    r"^(?:Linear|LazyLinear|Bilinear|Conv\w+|BatchNorm\w+|LayerNorm|GroupNorm|LSTM|GRU|RNN|Identity)$"
-)
+# Layers whose output has no bounds, or other ones than 0 and 1.
+_UNBOUND = re.compile(r"^(?:Linear|LazyLinear|Bilinear|Conv\w+|BatchNorm\w+|LayerNorm|GroupNorm)$")
+_ACTIVATION = re.compile(r"^(?:Tanh|ReLU|LeakyReLU|PReLU|ELU|GELU|SiLU|Softplus)$")
+_NO_SCALAR = "grad can be implicitly created only for scalar outputs"
 _SAME_NUMBERS = frozenset({"squeeze", "unsqueeze", "view", "reshape", "flatten", "float", "contiguous", "to", "detach"})
 _NOT_THERE = "not between 0 and 1"
 _SCALE = "Scale it to 0 to 1 where it is made"
@@ -47,20 +47,26 @@ def _words(at: FailingLine) -> tuple[str | None, str | None]:
     if refused[1] == "target":
         how = _target_advice(float(span[1]), float(span[2]), span[5] is not None) if span is not None else _SCALE
         return f"The target {of} is {spread}{many}, and BCELoss takes 0 to 1 only. {how}.", f"{of} is {spread}"
-    layer = _layer(at, given)
-    if layer is None:
+    found = _layer(at, given)
+    if found is None:
         return None, None
+    kind, layer = found
+    if _ACTIVATION.match(kind):
+        words = f"{of} is {spread}{many}: it comes from {layer}. Put nn.Sigmoid() in its place, or use nn.MSELoss."
+        return words, f"{of} is {spread}, as it comes from {layer}"
     loss = at.made(call.func, calls=False)
     plain = loss is not None and isinstance(loss.node, ast.Call)
     made = (
         f" in place of `{source(loss.node)}` ({at.place(loss.spot, loss.line)})" if plain and loss is not None else ""
     )
+    plain_call = called_name(call) == "binary_cross_entropy"
+    with_logits = "F.binary_cross_entropy_with_logits" if plain_call else "nn.BCEWithLogitsLoss"
     target = _RANGE.match(at.compared.get("range of target", ""))
     also = ""
     if target is not None and int(target[3]):
         also = f" The target is {target[1]} to {target[2]}, too: for numbers that are no probabilities use nn.MSELoss."
     words = (
-        f"{of} is {spread}{many}: it comes from {layer} without a sigmoid. Use nn.BCEWithLogitsLoss{made}, or pass "
+        f"{of} is {spread}{many}: it comes from {layer} without a sigmoid. Use {with_logits}{made}, or pass "
         f"`torch.sigmoid({source(given)})`.{also}"
     )
     return words, f"{of} is {spread}, as it comes from {layer} without a sigmoid"
@@ -83,8 +89,8 @@ def _target_advice(low: float, high: float, whole: bool) -> str:
     return f"{_SCALE}; numbers of classes go to nn.CrossEntropyLoss, other numbers to nn.MSELoss"
 
 
-def _layer(at: FailingLine, given: ast.expr) -> str | None:
-    """`self.model` with what made it: the last layer of torch's, if it bounds nothing."""
+def _layer(at: FailingLine, given: ast.expr) -> tuple[str, str] | None:
+    """The kind of torch's last layer, and the variable that has it with what made it; None for a sigmoid or softmax."""
     found = at.made(given)
     node, spot = (found.node, found.spot) if found is not None else (given, at.slice.spot(0))
     while spot is not None and isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
@@ -98,7 +104,39 @@ def _layer(at: FailingLine, given: ast.expr) -> str | None:
     last = made
     while isinstance(last.node, ast.Call) and called_name(last.node) == "Sequential" and last.node.args:
         last = Made(last.node.args[-1], last.spot, last.through)
-    if not isinstance(last.node, ast.Call) or not made.through or not _UNBOUND.match(called_name(last.node) or ""):
+    kind = called_name(last.node) if isinstance(last.node, ast.Call) and made.through else None
+    if kind is None or not (_UNBOUND.match(kind) or _ACTIVATION.match(kind)):
         return None
-    place = at.place(last.spot, last.node.lineno)
-    return f"`{source(node.func)}` ({place}: `{source(last.node)}`)"
+    place = at.place(last.spot, getattr(last.node, "lineno", 0))
+    return kind, f"`{source(node.func)}` ({place}: `{source(last.node)}`)"
+
+
+def not_reduced(at: FailingLine) -> str | None:
+    """backward() of a loss that keeps one number for each element, as the program asked."""
+    call = at.only(ast.Call)
+    owner = call.func.value if call is not None and isinstance(call.func, ast.Attribute) else None
+    if _NO_SCALAR not in at.message or owner is None:
+        return None
+    made = at.made(owner, calls=False)
+    loss = made.node if made is not None else owner
+    made_by = (
+        at.slice.made(loss.func, made.spot, calls=False) if made is not None and isinstance(loss, ast.Call) else None
+    )
+    asked = [
+        f"{at.place(spot, item.value.lineno)}: `{source(node)}`"
+        for node, spot in (
+            (loss, made.spot if made is not None else None),
+            *([(made_by.node, made_by.spot)] if made_by else []),
+        )
+        if isinstance(node, ast.Call) and spot is not None
+        for item in node.keywords
+        if item.arg == "reduction" and isinstance(item.value, ast.Constant) and item.value.value == "none"
+    ]
+    shape = at.shape(owner)
+    if len(asked) != 1 or shape is None:
+        return None
+    name = source(owner)
+    return (
+        f"`{name}` is {shape.words}, one number for each element, as reduction='none' asks for ({asked[0]}): call "
+        f"`{name}.mean().backward()`, after it is weighted if it shall be, or leave reduction='none' out."
+    )

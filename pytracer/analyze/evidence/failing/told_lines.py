@@ -19,7 +19,7 @@ from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.bindings import bindings_of, last_binding
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
-from pytracer.analyze.evidence.syntax.scopes import class_around
+from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes
 from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
 from pytracer.report.job import PythonFrame
@@ -30,6 +30,7 @@ _SCRIPT = re.compile(r'^ *File "([^"\n]+)", line (\d+)\n(?:.*\n)*?.*<--- HERE', 
 _BRANCH = re.compile(r"[Dd]ata-dependent (?:expression|branching|control flow)")
 _OWN_ERROR = re.compile(r"got (\w+)\((['\"])(.+?)\2\)$", re.MULTILINE)
 _EXPLAINED = re.compile(r"^ *Explanation: (.+)$", re.MULTILINE)
+_CONTAINER = re.compile(r"Encountering a (\w+) at the output of the tracer")
 _GUESSED = re.compile(r"Inferred '(\w+)' to be of type 'Tensor'")
 _READS = re.compile(
     r"\.(?:item|tolist|any|all|nonzero|max|min|sum|mean|norm|count_nonzero)\("
@@ -247,4 +248,21 @@ def _scripted(at: FailingLine) -> tuple[str, str] | None:
     return (
         f"TorchScript cannot compile {told.where}: {shortened(message_words(reason), _REASON)}. {how}",
         f"it cannot compile {told.where}",
+    )
+
+
+def traced_container(at: FailingLine) -> str | None:
+    """torch.jit.trace() of a forward() that returns a dict or list."""
+    found, call = _CONTAINER.search(at.message), at.only(ast.Call)
+    spot = at.slice.spot(0)
+    if found is None or call is None or not call.args or spot is None:
+        return None
+    target = at.slice.function(ast.copy_location(ast.Call(call.args[0], [], []), call), spot)
+    returns = [item for item in own_nodes(target[0]) if isinstance(item, ast.Return)] if target is not None else []
+    where = ""
+    if len(returns) == 1 and target is not None and returns[0].value is not None:
+        where = f" ({at.in_file(target[1].file, returns[0].lineno)}: `return {source(returns[0].value)}`)"
+    return (
+        f"What is traced returns a {found[1]}{where}, and a trace has no changing container: return a tuple or a "
+        f"NamedTuple there, or pass `strict=False` to trace() at line {at.line} if its keys are always the same."
     )
