@@ -50,15 +50,27 @@ def _ranges(frame: FrameType) -> list[dict[str, str]]:
 
 
 def _copied(frames: list[FrameType]) -> list[dict[str, str]]:
-    """Of copy.deepcopy(), the innermost keys and attributes that are texts, and the class of the innermost object."""
+    """Of copy.deepcopy(), the way to the attribute of the innermost object, by keys that are texts, and its class.
+
+    Without an object, such as of a dict of tensors, to the last key.
+    """
     own = [item for item in frames if item.f_code.co_filename.endswith("/copy.py")]
-    keys = [item.f_locals.get("key") for item in own if item.f_code.co_name == "_deepcopy_dict"]
-    made = [item.f_locals.get("x") for item in own if item.f_code.co_name == "deepcopy"]
-    owners = [type(item).__name__ for item in made[:-1] if item is not None and type(item) not in _HELD_IN]
-    if not keys or type(keys[-1]) is not str or not own or frames.index(own[-1]) < len(frames) - _NEAR_COPY:
+    if not own or frames.index(own[-1]) < len(frames) - _NEAR_COPY:
         return []
-    path = ".".join(key for key in keys if type(key) is str)
-    told = [("copied", path[-_PATH_CHARACTERS:]), ("copied of", owners[-1] if owners else "")]
+    path, owner, begins, whole = list[str](), "", False, True
+    for frame in own:
+        name, value = frame.f_code.co_name, frame.f_locals.get("x")
+        if name == "_reconstruct" and type(value) not in _HELD_IN:
+            owner, begins = type(value).__name__, True
+        elif name == "_deepcopy_dict":
+            key = frame.f_locals.get("key")
+            whole = type(key) is str
+            if isinstance(key, str) and whole and (begins or not owner or path[-1:] == ["_modules"]):
+                path.append(key)
+            begins = False
+    if not path or not (owner or whole):
+        return []
+    told = [("copied", ".".join(path)[-_PATH_CHARACTERS:]), ("copied of", owner)]
     return [{"name": name, "value": value} for name, value in told if value]
 
 

@@ -101,7 +101,8 @@ def _counted(at: FailingLine, name: str, expected: int, got: int) -> tuple[str, 
     words = f"{head} returns {got} gradient{'s' * (got != 1)} at {found.line(value)} (`{source(value)}`), and {takes}"
     subject = f"{head} returns {got}, and forward() was given {expected}"
     if got < expected:
-        rest = f", so that {_listed(inputs[got:])} gets none" if inputs is not None else ""
+        gets = "gets" if expected - got == 1 else "get"
+        rest = f", so that {_listed(inputs[got:])} {gets} none" if inputs is not None else ""
         nones = ", ".join(["None"] * (expected - got))
         words += f"{rest}. Return one for each, in that order; for flags, sizes and whatever needs none, add `{nones}`."
         return words, subject

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 from pytracer.analyze.evidence.failing.expressions import short
 from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.slicing.calls import MADE_ON_CALL
 from pytracer.analyze.evidence.syntax.bindings import is_empty_container
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
-from pytracer.analyze.evidence.syntax.scopes import own_nodes
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, parameters
 
 _NO_COPY = "support the deepcopy protocol"
 _WITHOUT_GRAPH = re.compile(r"\bdetach|\.item\(|\.numpy\(|\.tolist\(|\bno_grad\b|\.data\b")
@@ -46,12 +47,14 @@ def copied_result(at: FailingLine) -> str | None:
     copied = f"`{short(ast.unparse(call))}`" if call is not None else f"Line {at.line}"
     by = f" ({stored.words(at)})" if stored is not None else ""
     read = _read_at(at, stored) if stored is not None else None
-    instead = f"empty it before line {at.line}, as line {read} needs its graph" if read is not None else ""
+    how = (
+        f"empty it before line {at.line}, as line {read} needs its graph, or keep `.detach()` of it"
+        if read is not None
+        else f"keep `.detach()` of it there, or drop it before line {at.line}"
+    )
     return (
-        f"{copied} meets `{name}` of a {kind}{by}, a tensor that an operation has made, with its graph, and only "
-        "parameters and plain tensors can be copied: "
-        f"{f'{instead}, or keep `.detach()` of it' if instead else 'keep `.detach()` of it there'}"
-        f"{'.' if instead else f', or set it to None before line {at.line}.'}"
+        f"{copied} meets a tensor in `{name}` of a {kind}{by} that an operation has made, with its graph, and only "
+        f"parameters and plain tensors can be copied: {how}."
     )
 
 
@@ -62,7 +65,7 @@ def copied_subject(at: FailingLine) -> str | None:
         return None
     name, kind, stored = found
     by = f" ({stored.words(at)})" if stored is not None else ""
-    return f"`{name}` of {kind}{by} is the result of an operation, with a graph"
+    return f"`{name}` of {kind}{by} holds the result of an operation, with its graph"
 
 
 def _copied(at: FailingLine) -> tuple[str, str, Stored | None] | None:
@@ -143,8 +146,11 @@ def _attribute_of(node: ast.AST) -> str | None:
     elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
         func = node.value.func
         targets = [func.value] if isinstance(func, ast.Attribute) else []
-    for item in targets:
-        name = variable(item.value if isinstance(item, ast.Subscript) else item)
+    for target in targets:
+        item = target
+        while isinstance(item, ast.Subscript):
+            item = item.value
+        name = variable(item)
         if name is not None and name.startswith("self."):
             return name.removeprefix("self.")
     return None
@@ -179,15 +185,19 @@ def carried_by_object(at: FailingLine) -> tuple[str, str] | None:
 
 
 def _last_carried(at: FailingLine) -> tuple[Stored, int] | None:
-    found = [(item, read) for item in stores(at) if (read := _read_before(at, item)) is not None]
-    names = {(item.owner.name, _attribute_of(item.node)) for item, _ in found}
-    return found[-1] if len(names) == 1 else None
+    read = [(item, line) for item in stores(at) if (line := _read_before(at, item)) is not None]
+    for given in (False, True):
+        found = [pair for pair in read if _is_computed(pair[0], given=given)]
+        names = {(item.owner.name, _attribute_of(item.node)) for item, _ in found}
+        if found:
+            return found[-1] if len(names) == 1 else None
+    return None
 
 
 def _read_before(at: FailingLine, stored: Stored) -> int | None:
     """The line where the next step reads what this one has stored; None where it is set anew before."""
     name, filled = _attribute_of(stored.node), isinstance(stored.node, ast.Expr)
-    if isinstance(stored.node, ast.AugAssign) or not _is_computed(stored) or _is_reset(at, stored, f"self.{name}"):
+    if isinstance(stored.node, ast.AugAssign) or _is_reset(at, stored, f"self.{name}"):
         return None
     for method in _methods(stored.owner) if filled else [stored.method]:
         nodes = [*own_nodes(method)]
@@ -211,8 +221,8 @@ def _read_before(at: FailingLine, stored: Stored) -> int | None:
     return None
 
 
-def _is_computed(stored: Stored) -> bool:
-    """Whether a layer of the object takes part in the value."""
+def _is_computed(stored: Stored, *, given: bool) -> bool:
+    """Whether a layer of the object takes part in the value; `given`: also what forward() was given."""
     layers = {
         variable(target)
         for method in _methods(stored.owner)
@@ -221,7 +231,7 @@ def _is_computed(stored: Stored) -> bool:
         if isinstance(item, ast.Assign) and isinstance(item.value, ast.Call)
         for target in item.targets
     } - {None}
-    made = set[str]()
+    made = set(parameters(stored.method)[1:]) if given and stored.method.name in MADE_ON_CALL else set[str]()
     for item in (*own_nodes(stored.method), stored.node):
         value = item.value if isinstance(item, (ast.Assign, ast.AnnAssign, ast.AugAssign)) else None
         value = stored.value if item is stored.node else value

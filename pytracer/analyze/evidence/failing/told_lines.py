@@ -201,13 +201,10 @@ def _models_own(told: _Told, kind: str, message: str) -> tuple[str, str]:
     """An error that the same line raises without compilation."""
     part = told.expression
     layer = _layer(told, part)
-    given = part.args if isinstance(part, ast.Call) else [told.at.node] if told.at.node is not None else []
-    made = [
-        f"`{name}` ({told.reader.in_file(told.frame.file, bound[0])}: `{source(bound[1])}`)"
-        for item in given
-        for name in names_in(item)
-        if (bound := last_binding(told.at.scope, name, told.at.line)) is not None and bound[1] is not None
-    ]
+    call = part if isinstance(part, ast.Call) else told.at.only(ast.Call)
+    named = [item.value for item in call.keywords if item.arg and item.arg in message] if call is not None else []
+    given: list[ast.expr] = named or (call.args if call is not None else [])
+    made = [words for item in given for name in names_in(item) if (words := _made(told, name)) is not None]
     works = [*layer, *made][:_MOST]
     reason = shortened(message_words(message.rstrip(".")), _REASON)
     line = f"{told.where[0].upper()}{told.where[1:]}"
@@ -216,6 +213,14 @@ def _models_own(told: _Told, kind: str, message: str) -> tuple[str, str]:
         f"{line} raises it, most probably also without torch.compile: {reason}.{on}",
         f"{kind} in {told.where}, {reason}",
     )
+
+
+def _made(told: _Told, name: str) -> str | None:
+    """A variable of that line, and what made it."""
+    found = told.at.made(name)
+    if found is None or found.line == told.at.line:
+        return None
+    return f"`{name}` ({told.reader.place(found.spot, found.line)}: `{source(found.node)}`)"
 
 
 def _layer(told: _Told, part: ast.AST | None) -> list[str]:
@@ -239,9 +244,12 @@ def _scripted(at: FailingLine) -> tuple[str, str] | None:
     if told is None:
         return None
     reason = " ".join(at.message[: found[0].start()].split()).rstrip(" .:")
-    guessed = _GUESSED.search(at.message)
+    guessed, attribute = _GUESSED.search(at.message), variable(_target(told.at.statement))
     how = (
-        f"Write the type at the argument: `{guessed[1]}` has none, and stands for a Tensor then."
+        f"It was None first, which has no other type then: annotate it on the class (`{attribute[5:]}: "
+        "Optional[torch.Tensor]`)."
+        if "Expected NoneType but got" in at.message and attribute is not None and attribute.startswith("self.")
+        else f"Write the type at the argument: `{guessed[1]}` has none, and stands for a Tensor then."
         if guessed is not None
         else "Write it with tensors, annotated plain types and torch's functions, or move it out of what is scripted."
     )
@@ -249,6 +257,11 @@ def _scripted(at: FailingLine) -> tuple[str, str] | None:
         f"TorchScript cannot compile {told.where}: {shortened(message_words(reason), _REASON)}. {how}",
         f"it cannot compile {told.where}",
     )
+
+
+def _target(statement: ast.stmt | None) -> ast.AST:
+    """What an assignment sets."""
+    return statement.targets[0] if isinstance(statement, ast.Assign) else ast.Pass()
 
 
 def traced_container(at: FailingLine) -> str | None:
