@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
 
 MESSAGE_CHARACTERS = 4000
+_END_CHARACTERS = 1400
 FRAMES = 64
 CONTEXTS = 4
 
@@ -104,7 +105,7 @@ def write(box: Core, error: BaseException, trace: TracebackType | None, *, on_it
             Entry.EXCEPTION,
             {
                 "type": _name(type(error)),
-                "message": _message(error)[:MESSAGE_CHARACTERS],
+                "message": _begin_and_end(_message(error)),
                 "thread": threading.current_thread().name,
                 "python_stack": [*_stack(trace), *around][:FRAMES],
                 "context": [_handled(item) for item in _contexts(error)],
@@ -182,7 +183,7 @@ def _before(error: BaseException) -> BaseException | None:
 
 
 def _handled(error: BaseException) -> dict[str, object]:
-    message = _message(error)[:MESSAGE_CHARACTERS]
+    message = _begin_and_end(_message(error))
     return {"type": _name(type(error)), "message": message, "python_stack": _stack(error.__traceback__)}
 
 
@@ -197,6 +198,14 @@ def _message(error: BaseException) -> str:
         return str(error)
     except Exception:  # an exception class with a broken __str__
         return "(its message could not be made)"
+
+
+def _begin_and_end(message: str) -> str:
+    """Of a long message also its last lines: those of torch.compile name the program's line there."""
+    if len(message) <= MESSAGE_CHARACTERS:
+        return message
+    left = "\n[...]\n"
+    return f"{message[: MESSAGE_CHARACTERS - len(left) - _END_CHARACTERS]}{left}{message[-_END_CHARACTERS:]}"
 
 
 def _remote_traceback(error: BaseException) -> dict[str, str]:

@@ -29,9 +29,11 @@ from pytracer.analyze.evidence.failing.empties import nothing_there
 from pytracer.analyze.evidence.failing.equations import unequal_letters
 from pytracer.analyze.evidence.failing.expected import expected_size
 from pytracer.analyze.evidence.failing.files import missing_file
-from pytracer.analyze.evidence.failing.graphs import autograd_line
+from pytracer.analyze.evidence.failing.functions import function_subject, of_function
+from pytracer.analyze.evidence.failing.graphs import autograd_line, carried_subject
 from pytracer.analyze.evidence.failing.index_ranges import index_of_list
 from pytracer.analyze.evidence.failing.joined import joined_sizes
+from pytracer.analyze.evidence.failing.kept_results import copied_result, copied_subject
 from pytracer.analyze.evidence.failing.kinds import (
     not_a_whole_number,
     plain_tensor,
@@ -47,7 +49,9 @@ from pytracer.analyze.evidence.failing.loops import changed_in_loop, stacked_lis
 from pytracer.analyze.evidence.failing.nones import none_sample, none_value
 from pytracer.analyze.evidence.failing.not_finite import first_not_finite
 from pytracer.analyze.evidence.failing.operands import involved as involved_operands
-from pytracer.analyze.evidence.failing.order import called_in_order, copied_subject
+from pytracer.analyze.evidence.failing.order import called_in_order, order_subject
+from pytracer.analyze.evidence.failing.probabilities import no_probability, not_reduced, probability_subject
+from pytracer.analyze.evidence.failing.root_only import list_of_root, root_subject
 from pytracer.analyze.evidence.failing.samples import empty_sequence, not_json, unequal_samples
 from pytracer.analyze.evidence.failing.settings import refused_setting, text_subject
 from pytracer.analyze.evidence.failing.shapes import sizes_that_differ
@@ -60,10 +64,14 @@ from pytracer.analyze.evidence.failing.states import (
     refused_global,
     refused_subject,
 )
+from pytracer.analyze.evidence.failing.told_lines import told_line, told_subject, traced_container
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import ExceptionReport, PythonFrame
 
 _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
+    told_line,
+    traced_container,
+    of_function,
     environment_variable,
     loaded_state,
     lacking_checkpoint,
@@ -87,6 +95,7 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     unformatted,
     wrong_kind,
     nothing_left,
+    copied_result,
     called_in_order,
     plain_layers,
     endless_lookup,
@@ -110,11 +119,25 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     expected_size,
     types_that_differ,
     changed_weight,
+    no_probability,
+    not_reduced,
+    list_of_root,
     autograd_line,
     schedule_too_short,
 )
 
-_SUBJECTS = (text_subject, copied_subject, refused_subject, weight_subject)
+_SUBJECTS = (
+    text_subject,
+    copied_subject,
+    refused_subject,
+    weight_subject,
+    function_subject,
+    told_subject,
+    carried_subject,
+    probability_subject,
+    order_subject,
+    root_subject,
+)
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,10 @@ _SAMPLE = (
 _NUMBER = "with sample {0}: `dataset[{0}]` in one process repeats it."
 _WORKER = re.compile(r"DataLoader worker process (\d+)$")
 _QUOTED = 80  # characters of a line of the program
-_ENFORCE = re.compile(r"^\[enforce fail at [\w./]+:\d+\] [^.]{0,40}\. ")  # of torch's allocator
+_NOISE = re.compile(
+    r"^\[enforce fail at [\w./]+:\d+\] [^.]{0,40}\. "  # of torch's allocator
+    r"|^Consider annotating your code using torch\._check\*\(\)\. | \(unhinted: [^\n]*$"  # of torch.compile
+)
 
 
 @dataclass(frozen=True)
@@ -94,7 +97,7 @@ class PythonException:
         again = f" by {name_words([view])}" if view.index != judgement.views[0].index else ""
         waited = f"{_thread(view)}{other_end_words(job, view)}{_kept_words(view)}"
         explanation = Explanation() if failed_allocation(view) else _explained(job, view, first)
-        meant = _meant(job, view, first) or (f": {explanation.subject}" if explanation.subject is not None else "")
+        meant = f": {explanation.subject}" if explanation.subject is not None else _meant(job, view, first)
         circumstances = f"{meant}{_piled(view)}{waited}"
         if memory_may_be_overwritten(view):
             circumstances += "; memory may have been overwritten before"
@@ -390,7 +393,7 @@ def _words(view: ProcessView, first: Reraised | None) -> str:
     if exception is None or not exception.type:
         return "an exception"
     reason = reason_within(exception)
-    message = message_words(_first_sentence(_ENFORCE.sub("", (reason.message or "").strip())))
+    message = message_words(_NOISE.sub("", _first_sentence((reason.message or "").strip())))
     if reason is not exception and reason.type is not None:
         message = f"{reason.type}: {message}" if message else reason.type
     return f"{exception.type}: {message}" if message else exception.type

@@ -130,7 +130,7 @@ SUBJECTS = [
             "import copy\nclass Net(nn.Module):\n    pass\nnet = Net()\nnet.last = nn.Linear(1, 1)(torch.ones(1))\n"
             "copy.deepcopy(net)\n"
         ),
-        "`last` of Net is the result of an operation, with a graph",
+        "`last` of Net holds the result of an operation, with its graph",
     ),
     (
         (
