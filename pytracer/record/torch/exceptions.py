@@ -108,7 +108,7 @@ def write(box: Core, error: BaseException, trace: TracebackType | None, *, on_it
                 "thread": threading.current_thread().name,
                 "python_stack": [*_stack(trace), *around][:FRAMES],
                 "context": [_handled(item) for item in _contexts(error)],
-                "variables": [*_variables(trace), *_gradients(error, trace)],
+                "variables": [*_variables(trace), *_gradients(error, trace), *_of_input(error, trace)],
                 **_near_names(error, trace),
                 **_remote_traceback(error),
                 **({"on_its_way": on_its_way} if on_its_way else {}),
@@ -150,6 +150,17 @@ def _gradients(error: BaseException, trace: TracebackType | None) -> list[dict[s
 
         return [*gradient_state(error, trace), *changed_parameter(error, trace), *refused_item(error)]
     except Exception:  # torch itself may have failed to import
+        return []
+
+
+def _of_input(error: BaseException, trace: TracebackType | None) -> list[dict[str, str]]:
+    """The samples of the batch, and the file."""
+    try:
+        from pytracer.record.torch.batch_indices import batch_indices
+        from pytracer.record.torch.opened_file import opened_file
+
+        return [*batch_indices(trace), *opened_file(error, trace)]
+    except Exception:
         return []
 
 

@@ -42,13 +42,21 @@ from pytracer.analyze.evidence.failing.kinds import (
 from pytracer.analyze.evidence.failing.library_checks import refused_argument, schedule_too_short
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
 from pytracer.analyze.evidence.failing.loaders import last_batch_of_one
-from pytracer.analyze.evidence.failing.lookups import missing_attribute, missing_item, missing_key, unexpected_keyword
+from pytracer.analyze.evidence.failing.lookups import (
+    key_subject,
+    missing_attribute,
+    missing_item,
+    missing_key,
+    unexpected_keyword,
+)
 from pytracer.analyze.evidence.failing.loops import changed_in_loop, stacked_list
-from pytracer.analyze.evidence.failing.nones import none_sample, none_value
+from pytracer.analyze.evidence.failing.none_samples import none_sample, none_subject
+from pytracer.analyze.evidence.failing.nones import none_value
 from pytracer.analyze.evidence.failing.not_finite import first_not_finite
+from pytracer.analyze.evidence.failing.opened import absent_file, broken_file, file_subject
 from pytracer.analyze.evidence.failing.operands import involved as involved_operands
 from pytracer.analyze.evidence.failing.order import called_in_order, copied_subject
-from pytracer.analyze.evidence.failing.samples import empty_sequence, not_json, unequal_samples
+from pytracer.analyze.evidence.failing.samples import empty_sequence, not_json, unequal_samples, unequal_subject
 from pytracer.analyze.evidence.failing.settings import refused_setting, text_subject
 from pytracer.analyze.evidence.failing.shapes import sizes_that_differ
 from pytracer.analyze.evidence.failing.states import (
@@ -64,11 +72,15 @@ from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import ExceptionReport, PythonFrame
 
 _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
+    none_sample,
+    unequal_samples,
     environment_variable,
     loaded_state,
     lacking_checkpoint,
     refused_global,
     clients_joined,
+    broken_file,
+    absent_file,
     missing_file,
     not_picklable,
     missing_key,
@@ -114,7 +126,16 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     schedule_too_short,
 )
 
-_SUBJECTS = (text_subject, copied_subject, refused_subject, weight_subject)
+_SUBJECTS = (
+    text_subject,
+    copied_subject,
+    refused_subject,
+    weight_subject,
+    none_subject,
+    unequal_subject,
+    file_subject,
+    key_subject,
+)
 
 
 @dataclass(frozen=True)
@@ -141,11 +162,11 @@ def explained(
         stack: Its frames, innermost first.
         dataset: The class of a DataLoader worker's dataset.
     """
-    at = failing_line(snapshot, exception, stack)
+    at = failing_line(snapshot, exception, stack, dataset)
     if at is None:
         return Explanation()
     try:
-        words = _first(at, dataset)
+        words = _first(at)
         subjects = (words for name in _SUBJECTS if (words := name(at)) is not None)
         return Explanation(words, next(subjects, None) if words is not None else None)
     except Exception as error:  # a program may be written in any way: the report goes on, and says so
@@ -163,10 +184,7 @@ def involved(snapshot: Snapshot, exception: ExceptionReport | None, stack: Seque
         return None
 
 
-def _first(at: FailingLine, dataset: str | None) -> str | None:
+def _first(at: FailingLine) -> str | None:
     if isinstance(at.statement, (ast.Raise, ast.Assert)) and at.own:
         return own_check(at)
-    found = unequal_samples(at, dataset)
-    if found is None:
-        found = next((words for explain in _EXPLANATIONS if (words := explain(at)) is not None), None)
-    return found or none_sample(at, dataset)
+    return next((words for explain in _EXPLANATIONS if (words := explain(at)) is not None), None)

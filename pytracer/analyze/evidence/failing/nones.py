@@ -12,7 +12,6 @@ from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import (
     class_around,
-    class_named,
     default_of,
     function_named,
     is_parameter,
@@ -217,39 +216,3 @@ def _of_function(text: str, own: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
 
 def _is_none(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
-
-
-def none_sample(at: FailingLine, dataset: str | None) -> str | None:
-    """A batch that could not be joined because a sample is None. `dataset`: its class."""
-    if not _MESSAGE.search(at.message) or not any((item.file or "").endswith("collate.py") for item in at.stack):
-        return None
-    tree = at.tree
-    owner = class_named(tree, dataset.rpartition(".")[2]) if dataset is not None else None
-    datasets = [item for item in ast.walk(tree) if isinstance(item, ast.ClassDef) and _getter(item) is not None]
-    owner = owner or (datasets[0] if len(datasets) == 1 else None)
-    method = _getter(owner) if owner is not None else None
-    where = ""
-    if owner is not None and isinstance(method, ast.FunctionDef):
-        where = f"{owner.name}.__getitem__ (line {method.lineno})"
-        line = _line_of_none(tree, method)
-        where += f" passes on the None of line {line}" if line is not None else " returns None"
-    where = where or "__getitem__ of the dataset returned None"
-    return (
-        f"A sample of this batch is None: {where}. Leave such samples out when the dataset is made, or filter them by "
-        "a collate_fn (`[x for x in batch if x is not None]`)."
-    )
-
-
-def _getter(owner: ast.ClassDef) -> ast.stmt | None:
-    return next((item for item in owner.body if getattr(item, "name", "") == "__getitem__"), None)
-
-
-def _line_of_none(tree: ast.Module, method: ast.FunctionDef) -> int | None:
-    """The line with `return None`, in it or in a function that it calls."""
-    called = {name for item in ast.walk(method) if isinstance(item, ast.Call) for name in (called_name(item),) if name}
-    functions = [method, *(own for name in called if (own := function_named(tree, name)) is not None)]
-    for own in functions:
-        for item in own_nodes(own):
-            if isinstance(item, ast.Return) and (item.value is None or _is_none(item.value)):
-                return item.lineno
-    return None

@@ -1,0 +1,188 @@
+"""The file that a failed load, save or open was about: what was wrong with it when the exception was raised."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from dataclasses import dataclass
+
+from pytracer._text import size_words
+from pytracer.analyze.evidence.failing.expressions import names_in, source
+from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.syntax.calls import called_name
+
+_CHARACTER = re.compile(r"\(char (\d+)\)$")
+_PARENT = re.compile(r"^Parent directory .* does not exist")
+_WRITES = re.compile(r"\b(?:save|dump|write)|[Ww]riter")
+_WEB_PAGE = ("UnpicklingError", "JSONDecodeError", "BadZipFile", "UnidentifiedImageError")
+_HALF = 2
+_MOST_LOADED = 6
+_JUST_NOW = 60  # seconds
+
+
+@dataclass(frozen=True)
+class OpenedFile:
+    """As it was at the exception. `before`: the newest file of a like name that is older, with its size.
+
+    `holder`: the variable that reads from it, where no function of a library was given it.
+    """
+
+    path: str
+    kind: str | None
+    size: int | None
+    age_seconds: int | None
+    before: tuple[str, int] | None
+    whole_size: int | None
+    holder: str | None
+
+    @property
+    def name(self) -> str:
+        """Without its folders."""
+        return os.path.basename(self.path.rstrip("/")) or self.path
+
+
+def opened(values: dict[str, str]) -> OpenedFile | None:
+    """From what the recorder wrote beside the variables of the line."""
+    path = values.get("file")
+    if path is None:
+        return None
+    before, before_size = values.get("file before"), _number(values, "file before size")
+    return OpenedFile(
+        path,
+        values.get("file kind"),
+        _number(values, "file size"),
+        _number(values, "file age"),
+        (before, before_size) if before is not None and before_size is not None else None,
+        _number(values, "file whole size"),
+        values.get("file held by"),
+    )
+
+
+def _number(values: dict[str, str], name: str) -> int | None:
+    text = values.get(name, "")
+    return int(text) if text.isascii() and text.isdecimal() else None
+
+
+def broken_file(at: FailingLine) -> str | None:
+    """One that is there, and is not what was to be read."""
+    file, what = opened(at.values), file_subject(at)
+    if file is None or what is None or file.kind in ("absent", "folder"):
+        return None
+    if file.kind == "lfs":
+        return (
+            f"{what}: a clone without Git LFS has only these. Run `git lfs install` and "
+            f"`git lfs pull` there, or download {file.name} itself and compare its size."
+        )
+    if file.kind == "html":
+        return (
+            f"The file that line {at.line} reads begins with '<': it is a web page or XML, as a download saves a login "
+            "page or an error under that name. Open it in a text editor, and download the file itself anew."
+        )
+    since = f", changed {file.age_seconds} s ago" if (file.age_seconds or _JUST_NOW) < _JUST_NOW else ""
+    back = "Delete it, and write it anew"
+    if file.before is not None and file.before[1] > (file.size or 0) // _HALF and file.before[1]:
+        back = f"Delete it, and go back to {file.before[0]} beside it ({size_words(file.before[1])})"
+    return (
+        f"{file.name} has {size_words(file.size or 0)}{since}: most likely its writer was ended, failed half way, "
+        f"had no room, or is still writing. {back}; write such files to another name, and os.replace() them when whole."
+    )
+
+
+def file_subject(at: FailingLine) -> str | None:
+    """What the headline says of it; None where nothing is known to be wrong with it."""
+    file = opened(at.values)
+    if file is None or at.message.startswith("[Errno") or any(_WRITES.search(item.function or "") for item in at.stack):
+        return None
+    if file.holder is not None and (at.node is None or file.holder not in names_in(at.node)):
+        return None
+    size = size_words(file.size or 0)
+    if file.kind == "empty" and at.kind != "UnicodeDecodeError":
+        return f"{file.name} is empty (0 bytes)"
+    if file.kind == "cut zip":
+        return f"{file.name} is cut off ({size}, without the end of its zip archive)"
+    if file.kind == "zeros" and file.size:
+        return f"{file.name} begins with zeros ({size}): its content never reached the disk"
+    if file.kind == "lfs":
+        whole = f" of {size_words(file.whole_size)}" if file.whole_size is not None else ""
+        return f"{file.name} ({size}) is a pointer of Git LFS, not the file{whole}"
+    if file.kind == "html" and at.kind in _WEB_PAGE:
+        return f"{file.name} is a web page or XML"
+    found = _CHARACTER.search(at.message)
+    if at.kind == "JSONDecodeError" and found is not None and file.size is not None and int(found[1]) >= file.size:
+        return f"{file.name} is cut off after {size}"
+    return None
+
+
+def absent_file(at: FailingLine) -> str | None:
+    """One that is not there: the first part of its path that is missing, and a name like it."""
+    part, folder, path = (at.values.get(name) for name in ("file missing part", "file folder", "file"))
+    if part is None or folder is None or path is None:
+        return None
+    if at.kind != "FileNotFoundError" and not _PARENT.search(at.message):
+        return None
+    joined = _made_folder(at, path, folder, part)
+    if joined is not None:
+        return joined
+    like = at.values.get("file like it")
+    count = at.values.get("file folder entries")
+    if like is not None:
+        return (
+            f"{folder} has '{like}' and no '{part}'{_names(at, path)}: correct the name where the path is made, or "
+            "rename the file."
+        )
+    if count == "0":
+        return f"{folder} is empty{_names(at, path)}: nothing has been written to it, or another folder is meant."
+    return None
+
+
+def _names(at: FailingLine, path: str) -> str:
+    """The variable with the path, and its line."""
+    call = at.only(ast.Call)
+    given = call.args[0] if call is not None and call.args else None
+    return f" (`{source(given)}`{at.came(given.id)})" if isinstance(given, ast.Name) and path else ""
+
+
+def _made_folder(at: FailingLine, path: str, folder: str, part: str) -> str | None:
+    """A name with a slash in it, which makes a folder of the path: `f"{run}.pt"` of 'org/model'."""
+    for text in _joined_texts(at):
+        names = [item.value for item in text.values if isinstance(item, ast.FormattedValue)]
+        pattern = "".join(
+            re.escape(str(item.value)) if isinstance(item, ast.Constant) else "(.*)" for item in text.values
+        )
+        found = re.search(f"{pattern}$", path) if pattern.count("(.*)") == len(names) == 1 else None
+        start = found.start(1) if found is not None else 0
+        if found is None or "/" not in found[1] or found[1].startswith("/"):
+            continue
+        missing = os.path.join(folder, part)
+        if not path.startswith(missing) or not len(os.path.join(folder, "")) <= start <= len(missing):
+            continue
+        name = source(names[0])
+        return (
+            f"`{name}`{at.came(name)} is '{found[1]}': its '/' makes a folder '{part}' of the file's name, which does "
+            f"not exist. Use `{name}.replace('/', '_')` in the name, or make it (os.makedirs(os.path.dirname(...)))."
+        )
+    return None
+
+
+def _joined_texts(at: FailingLine) -> list[ast.JoinedStr]:
+    """Of the line, and what made its variables."""
+    node, found = at.node, list[ast.JoinedStr]()
+    for item in ast.walk(node) if node is not None else ():
+        if isinstance(item, ast.JoinedStr):
+            found.append(item)
+        elif isinstance(item, ast.Name) and isinstance(item.ctx, ast.Load) and len(found) < _MOST_LOADED:
+            made = at.made(item)
+            found += [made.node] if made is not None and isinstance(made.node, ast.JoinedStr) else []
+    return found
+
+
+def loaded_from(at: FailingLine, name: str) -> str | None:
+    """`model_best.pth`, of a variable that a call loaded from a path of this function."""
+    made = at.made(name)
+    if made is None or not isinstance(made.node, ast.Call) or made.spot.depth != 0:
+        return None
+    if "load" not in (called_name(made.node) or "") or not made.node.args:
+        return None
+    path = at.values.get(f"file of {ast.unparse(made.node.args[0])}")
+    return os.path.basename(path) if path is not None else None
