@@ -51,9 +51,16 @@ from pytracer.analyze.evidence.failing.lookups import (
 )
 from pytracer.analyze.evidence.failing.loops import changed_in_loop, stacked_list
 from pytracer.analyze.evidence.failing.none_samples import none_sample, none_subject
-from pytracer.analyze.evidence.failing.nones import none_value
+from pytracer.analyze.evidence.failing.nones import none_subject_of_option, none_value
 from pytracer.analyze.evidence.failing.not_finite import first_not_finite
-from pytracer.analyze.evidence.failing.opened import absent_file, broken_file, file_subject
+from pytracer.analyze.evidence.failing.opened import (
+    absent_file,
+    absent_subject,
+    broken_file,
+    file_subject,
+    kept_open,
+    opened,
+)
 from pytracer.analyze.evidence.failing.operands import involved as involved_operands
 from pytracer.analyze.evidence.failing.order import called_in_order, copied_subject
 from pytracer.analyze.evidence.failing.samples import empty_sequence, not_json, unequal_samples, unequal_subject
@@ -80,6 +87,7 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     refused_global,
     clients_joined,
     broken_file,
+    kept_open,
     absent_file,
     missing_file,
     not_picklable,
@@ -134,8 +142,13 @@ _SUBJECTS = (
     none_subject,
     unequal_subject,
     file_subject,
+    absent_subject,
+    none_subject_of_option,
     key_subject,
 )
+
+
+_OF_OTHERS = ("lfs", "html")  # no program of this job made them
 
 
 @dataclass(frozen=True)
@@ -143,11 +156,13 @@ class Explanation:
     """One cause, by the line and its values; None where a table's advice is all that can be said.
 
     `subject`: what it is about in a few words, for the headline; only with `words`.
+    `file`: what the words are about, where its writer is of interest.
     `failure`: an error of our own, which must not cost the report.
     """
 
     words: str | None = None
     subject: str | None = None
+    file: str | None = None
     failure: str | None = None
 
 
@@ -168,7 +183,9 @@ def explained(
     try:
         words = _first(at)
         subjects = (words for name in _SUBJECTS if (words := name(at)) is not None)
-        return Explanation(words, next(subjects, None) if words is not None else None)
+        broken = opened(at.values) if words is not None and words == broken_file(at) else None
+        file = broken.path if broken is not None and broken.kind not in _OF_OTHERS else None
+        return Explanation(words, next(subjects, None) if words is not None else None, file)
     except Exception as error:  # a program may be written in any way: the report goes on, and says so
         place = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{type(error).__name__} at {os.path.basename(place.filename)}:{place.lineno}"

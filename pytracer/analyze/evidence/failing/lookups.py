@@ -160,7 +160,7 @@ def key_subject(at: FailingLine) -> str | None:
     table = source(node.value) if node is not None else ""
     known = next((item for item in at.near if item.of == table), None)
     file = loaded_from(at, table) if known is not None and known.names else None
-    return f"`{table}`, loaded from {file}, has no such key" if file is not None else None
+    return f"`{table}`, loaded from {file}, has other keys" if file is not None else None
 
 
 def missing_attribute(at: FailingLine) -> str | None:

@@ -18,7 +18,10 @@ from pytracer.analyze.evidence.syntax.scopes import (
     own_nodes,
 )
 
-_MESSAGE = re.compile(r"'NoneType' object|'NoneType' and|and 'NoneType'|found <class 'NoneType'>|but got NoneType")
+_MESSAGE = re.compile(
+    r"'NoneType' object|'NoneType' and|and 'NoneType'|found <class 'NoneType'>|but got NoneType"
+    r"|, not '?NoneType'?|, not None\b|[Cc]annot be None\b"
+)
 _USED = re.compile(r"'NoneType' object has no attribute '(\w+)'")
 # What gives None, and when.
 _MAY_FIND_NOTHING = {
@@ -95,6 +98,9 @@ def _of_variable(at: FailingLine, name: str) -> str | None:
     unset = _set_on_one_way(at, name)
     if unset is not None:
         return unset
+    option = _of_option(at, name)
+    if option is not None:
+        return option
     bound = bound_value(at.scope, name, at.line)
     if bound is not None and isinstance(bound[1], ast.Call) and not _is_part(at, name, bound[0]):
         return _of_call(at, bound[1], f"`{name}`", f" (line {bound[0]})")
@@ -112,6 +118,30 @@ def _of_variable(at: FailingLine, name: str) -> str | None:
             )
     came = at.came(name)
     return f"`{name}`{came} is None: check `is None` there, or mend what made it." if came else None
+
+
+def _of_option(at: FailingLine, name: str) -> str | None:
+    """An option of the command line that was not given."""
+    made = at.made(name)
+    if made is None or not isinstance(made.node, ast.Call) or called_name(made.node) != "add_argument":
+        return None
+    flags = [item.value for item in made.node.args if isinstance(item, ast.Constant) and isinstance(item.value, str)]
+    flag = next((item for item in flags if item.startswith("--")), None)
+    default = next((item.value for item in made.node.keywords if item.arg == "default"), None)
+    required = any(item.arg in ("required", "action", "nargs") for item in made.node.keywords)
+    if flag is None or required or (default is not None and not _is_none(default)):
+        return None
+    return (
+        f"`{name}` is None, the default of {flag} ({at.place(made.spot, made.line)}): no {flag} was given. "
+        f"Start it with `{flag} ...`, give it a default there, or handle None before line {at.line}."
+    )
+
+
+def none_subject_of_option(at: FailingLine) -> str | None:
+    """What the headline says of it."""
+    words = none_value(at)
+    found = re.match(r"`[^`]+` is None, the default of (--[\w-]+) ", words or "")
+    return f"no {found[1]} was given" if found is not None else None
 
 
 def _is_part(at: FailingLine, name: str, line: int) -> bool:

@@ -18,6 +18,7 @@ _WRITES = re.compile(r"\b(?:save|dump|write)|[Ww]riter")
 _WEB_PAGE = ("UnpicklingError", "JSONDecodeError", "BadZipFile", "UnidentifiedImageError")
 _HALF = 2
 _MOST_LOADED = 6
+_OPENERS = ("open", "File", "memmap", "ZipFile", "open_memmap", "Reader", "Dataset")
 _JUST_NOW = 60  # seconds
 
 
@@ -84,8 +85,8 @@ def broken_file(at: FailingLine) -> str | None:
     if file.before is not None and file.before[1] > (file.size or 0) // _HALF and file.before[1]:
         back = f"Delete it, and go back to {file.before[0]} beside it ({size_words(file.before[1])})"
     return (
-        f"{file.name} has {size_words(file.size or 0)}{since}: most likely its writer was ended, failed half way, "
-        f"had no room, or is still writing. {back}; write such files to another name, and os.replace() them when whole."
+        f"{file.name} has {size_words(file.size or 0)}{since}: most likely its writer was ended half way, or had no "
+        f"room. {back}; write such files to another name, and os.replace() them when whole."
     )
 
 
@@ -136,6 +137,40 @@ def absent_file(at: FailingLine) -> str | None:
     return None
 
 
+def absent_subject(at: FailingLine) -> str | None:
+    """What the headline says of it."""
+    part, folder, like = (at.values.get(name) for name in ("file missing part", "file folder", "file like it"))
+    if part is None or folder is None or (at.kind != "FileNotFoundError" and not _PARENT.search(at.message)):
+        return None
+    slash = _with_slash(at, at.values.get("file", ""), folder, part)
+    if slash is not None:
+        return f"`{slash[0]}` has a '/' in it, '{slash[1]}'"
+    return f"{folder} has '{like}', and no '{part}'" if like is not None else None
+
+
+def kept_open(at: FailingLine) -> str | None:
+    """Too many open files, by a line that keeps each."""
+    if not at.message.startswith("[Errno 24]") or not isinstance(at.statement, (ast.Assign, ast.Expr)):
+        return None
+    holder: ast.expr | None = None
+    statement = at.statement
+    if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Subscript):
+        holder = statement.targets[0].value
+    elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        function = statement.value.func
+        holder = function.value if isinstance(function, ast.Attribute) and function.attr == "append" else None
+    opens = [item for item in ast.walk(statement) if isinstance(item, ast.Call) and called_name(item) in _OPENERS]
+    if holder is None or not opens:
+        return None
+    value = at.value(holder)
+    held = f" ({value} by now)" if value is not None and " of " in value else ""
+    return (
+        f"Line {at.line} keeps each file that it opens in `{source(holder)}`{held}: more are open "
+        "than `ulimit -n` allows. Open each by `with` where it is read, close the oldest when there are many, or raise "
+        "the limit."
+    )
+
+
 def _names(at: FailingLine, path: str) -> str:
     """The variable with the path, and its line."""
     call = at.only(ast.Call)
@@ -145,6 +180,18 @@ def _names(at: FailingLine, path: str) -> str:
 
 def _made_folder(at: FailingLine, path: str, folder: str, part: str) -> str | None:
     """A name with a slash in it, which makes a folder of the path: `f"{run}.pt"` of 'org/model'."""
+    found = _with_slash(at, path, folder, part)
+    if found is None:
+        return None
+    name, text = found
+    return (
+        f"`{name}`{at.came(name)} is '{text}': its '/' makes a folder '{part}' of the file's name, which does "
+        f"not exist. Use `{name}.replace('/', '_')` in the name, or make it (os.makedirs(os.path.dirname(...)))."
+    )
+
+
+def _with_slash(at: FailingLine, path: str, folder: str, part: str) -> tuple[str, str] | None:
+    """The variable, and what it was."""
     for text in _joined_texts(at):
         names = [item.value for item in text.values if isinstance(item, ast.FormattedValue)]
         pattern = "".join(
@@ -157,11 +204,7 @@ def _made_folder(at: FailingLine, path: str, folder: str, part: str) -> str | No
         missing = os.path.join(folder, part)
         if not path.startswith(missing) or not len(os.path.join(folder, "")) <= start <= len(missing):
             continue
-        name = source(names[0])
-        return (
-            f"`{name}`{at.came(name)} is '{found[1]}': its '/' makes a folder '{part}' of the file's name, which does "
-            f"not exist. Use `{name}.replace('/', '_')` in the name, or make it (os.makedirs(os.path.dirname(...)))."
-        )
+        return source(names[0]), found[1]
     return None
 
 

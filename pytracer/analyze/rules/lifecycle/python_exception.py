@@ -17,6 +17,7 @@ then found the heap damaged, the exception may have come of that: it is *likely*
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from pytracer.analyze.deaths.order import is_interrupt, mentions_lost_peer
 from pytracer.analyze.evidence.cuda_errors import cuda_error, out_of_memory
 from pytracer.analyze.evidence.ended_threads import ended_thread_evidence, thread_behind_exception
 from pytracer.analyze.evidence.failing.explained import Explanation, explained, involved
+from pytracer.analyze.evidence.file_writers import file_writer
 from pytracer.analyze.evidence.loaders import loader_timeout
 from pytracer.analyze.evidence.memory_holders import (
     NO_MEMORY,
@@ -62,6 +64,7 @@ _SAMPLE = (
     "and at the sample that it was given: `for i in range(len(dataset)): dataset[i]` in one process finds it, or "
     "num_workers=0 under a debugger."
 )
+_FETCHER, _GETTERS, _FEW = "torch/utils/data/_utils/fetch.py", ("__getitem__", "__getitems__"), 16
 _NUMBER = "with sample {0}: `dataset[{0}]` in one process repeats it."
 _WORKER = re.compile(r"DataLoader worker process (\d+)$")
 _QUOTED = 80  # characters of a line of the program
@@ -94,7 +97,8 @@ class PythonException:
         again = f" by {name_words([view])}" if view.index != judgement.views[0].index else ""
         waited = f"{_thread(view)}{other_end_words(job, view)}{_kept_words(view)}"
         explanation = Explanation() if failed_allocation(view) else _explained(job, view, first)
-        meant = _meant(job, view, first) or (f": {explanation.subject}" if explanation.subject is not None else "")
+        subject = f": {explanation.subject}" if explanation.subject is not None else ""
+        meant = subject or _meant(job, view, first)
         circumstances = f"{meant}{_piled(view)}{waited}"
         if memory_may_be_overwritten(view):
             circumstances += "; memory may have been overwritten before"
@@ -124,7 +128,7 @@ class PythonException:
                 collective_evidence(judgement.views),
                 _left_early(job, judgement.views) if lost else None,
             ],
-            f"{fact}{_sample(job, view, first)}{_of_others(job) if not lost else ''}"
+            f"{fact}{_written(view, explanation)}{_sample(job, view, first)}{_of_others(job) if not lost else ''}"
             if fact is not None
             else "Look at the other end of the connection: this rank only noticed that a peer was gone or silent."
             if lost
@@ -213,13 +217,24 @@ def _at(frame: PythonFrame | None, first: Reraised | None, by: str) -> str:
 
 def _read_it(job: JobView, view: ProcessView, first: Reraised | None) -> str:
     if first is not None and first.frame is not None and "DataLoader worker" in first.where:
-        number = _sample_number(job, view, first)
-        sample = f"Look at {place_words(first.frame)} {_SAMPLE if number is None else _NUMBER.format(number)}"
-        raised = _raiser(job, view, first)
+        number, raised = _sample_number(job, view, first), _raiser(job, view, first)
+        joins = raised is not None and _joins(raised)
+        again = _SAMPLE if number is None else _NUMBER.format(number)
+        sample = f"Look at {place_words(first.frame)} {_batch_words(raised) if joins else again}"
         given = involved(raised.snapshot, raised.exception, raised.stack) if raised is not None else None
-        known = exception_advice(first.type, first.message, "that line", general=given is None) or given
+        line = place_words(first.frame) if joins else "that line"
+        known = exception_advice(first.type, first.message, line, general=given is None) or given
+        if joins and known is not None:
+            return f"{known} {_batch_words(raised, short=True)}".rstrip()
         return f"{sample} {known}" if known is not None else f"{_origin(job, view, first)}{sample}"
     return f"{_what_to_do(job, view, first)}{_of_others(job)}"
+
+
+def _written(view: ProcessView, explanation: Explanation) -> str:
+    """The line that may have written the file that is at fault."""
+    frames = [frame for frame in view.exception_stack if not is_library_file(frame.file)]
+    writer = file_writer(view, explanation.file, frames) if explanation.file is not None else None
+    return f" {writer.words}" if writer is not None else ""
 
 
 def _sample(job: JobView, view: ProcessView, first: Reraised | None) -> str:
@@ -232,6 +247,23 @@ def _sample_number(job: JobView, view: ProcessView, first: Reraised | None) -> s
     """Of the sample that a DataLoader worker had; None where the exception is no worker's."""
     raised = _raiser(job, view, first) if first is not None and "DataLoader worker" in first.where else None
     return sample_number(raised.snapshot, raised.exception, raised.stack) if raised is not None else None
+
+
+def _joins(raised: _Raiser) -> bool:
+    """Whether its samples were all there, and the collate_fn failed."""
+    below = itertools.takewhile(lambda item: not (item.file or "").endswith(_FETCHER), raised.stack)
+    return not any((item.function or "").rpartition(".")[2] in _GETTERS for item in below)
+
+
+def _batch_words(raised: _Raiser | None, *, short: bool = False) -> str:
+    if raised is None:
+        return ""
+    held = {item.name: item.value for item in raised.exception.variables or ()}
+    found = (held.get("indices of the batch") or "").split()
+    if 0 < len(found) <= _FEW:
+        repeated = f"`collate_fn([dataset[i] for i in ({', '.join(found)},)])` repeats it."
+        return repeated if short else f"with the samples of its batch: {repeated}"
+    return "" if short else "and at the batch that it was given: num_workers=0 under a debugger stops there."
 
 
 def _of_others(job: JobView) -> str:
