@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from pytracer.blackbox.numbers import Entry
+from pytracer.blackbox.numbers import ON_FEED, Entry
 from pytracer.record.bootstrap.dynamo import unseen
 from pytracer.record.bootstrap.import_hook import when_imported
 from pytracer.record.bootstrap.patches import Patches
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 MESSAGE_CHARACTERS = 4000
 FRAMES = 64
 CONTEXTS = 4
+MOST_OF_QUEUES = 4  # exceptions of threads that send, of one process
 
 _patches = Patches()
 _installed: Callable[..., object] | None = None
@@ -43,6 +44,7 @@ def install(box: Core) -> None:
 
     _installed = sys.excepthook = excepthook
     when_imported("multiprocessing.process", lambda: _wrap_processes(box, excepthook))
+    when_imported("multiprocessing.queues", lambda: _wrap_queues(box, excepthook))
 
 
 def _tell_of_other_death(box: Core, error: BaseException) -> None:
@@ -74,6 +76,26 @@ def _wrap_processes(box: Core, hook: Callable[..., object]) -> None:
             raise
 
     _patches.replace(BaseProcess, "run", run_and_record)
+
+
+def _wrap_queues(box: Core, hook: Callable[..., object]) -> None:
+    """The thread that sends what was put into a queue prints its exceptions and drops the object: readers wait on."""
+    if _installed is not hook:
+        return
+    from multiprocessing.queues import Queue
+
+    told = Queue._on_queue_feeder_error  # type: ignore[attr-defined]
+    count = 0
+
+    @functools.wraps(told)
+    def record_and_tell(error: BaseException, item: object) -> object:
+        nonlocal count
+        if count < MOST_OF_QUEUES and box.recording:
+            count += 1
+            write(box, error, error.__traceback__, on_its_way=ON_FEED)
+        return told(error, item)
+
+    _patches.replace(Queue, "_on_queue_feeder_error", staticmethod(record_and_tell))
 
 
 def _write_name(box: Core, name: str) -> None:

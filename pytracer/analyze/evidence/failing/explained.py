@@ -28,7 +28,7 @@ from pytracer.analyze.evidence.failing.dtypes import types_that_differ
 from pytracer.analyze.evidence.failing.empties import nothing_there
 from pytracer.analyze.evidence.failing.equations import unequal_letters
 from pytracer.analyze.evidence.failing.expected import expected_size
-from pytracer.analyze.evidence.failing.files import missing_file
+from pytracer.analyze.evidence.failing.files import missing_file, no_shared_memory, shared_memory_subject
 from pytracer.analyze.evidence.failing.graphs import autograd_line
 from pytracer.analyze.evidence.failing.index_ranges import index_of_list
 from pytracer.analyze.evidence.failing.joined import joined_sizes
@@ -86,6 +86,7 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     lacking_checkpoint,
     refused_global,
     clients_joined,
+    no_shared_memory,
     broken_file,
     kept_open,
     absent_file,
@@ -143,6 +144,7 @@ _SUBJECTS = (
     unequal_subject,
     file_subject,
     absent_subject,
+    shared_memory_subject,
     none_subject_of_option,
     key_subject,
 )

@@ -54,6 +54,22 @@ def missing_file(at: FailingLine) -> str | None:
     return f"The path is made with `{name}` = {value}{text}, and there is no such file: {why}. List its folder."
 
 
+def no_shared_memory(at: FailingLine) -> str | None:
+    """multiprocessing.shared_memory, attached by name."""
+    if at.kind != "FileNotFoundError" or not (at.stack[0].file or "").endswith("multiprocessing/shared_memory.py"):
+        return None
+    return (
+        f"No block of that name is left for line {at.line}: its maker ended or called unlink(), or another process "
+        "that only attached has ended: before Python 3.13 the resource tracker of each such process unlinks it then. "
+        "Attach with track=False (3.13), or call resource_tracker.unregister(shm._name, 'shared_memory') after it."
+    )
+
+
+def shared_memory_subject(at: FailingLine) -> str | None:
+    """What the headline says of it."""
+    return "the shared memory of that name is gone, or was never made" if no_shared_memory(at) is not None else None
+
+
 def called_name_of(part: Made) -> str | None:
     """Of a call."""
     return called_name(part.node) if isinstance(part.node, ast.Call) else None

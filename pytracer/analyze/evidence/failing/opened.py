@@ -16,6 +16,7 @@ _CHARACTER = re.compile(r"\(char (\d+)\)$")
 _PARENT = re.compile(r"^Parent directory .* does not exist")
 _WRITES = re.compile(r"\b(?:save|dump|write)|[Ww]riter")
 _WEB_PAGE = ("UnpicklingError", "JSONDecodeError", "BadZipFile", "UnidentifiedImageError")
+_NO_DIRECTORY = "failed finding central directory"
 _HALF = 2
 _MOST_LOADED = 6
 _OPENERS = ("open", "File", "memmap", "ZipFile", "open_memmap", "Reader", "Dataset")
@@ -68,8 +69,13 @@ def _number(values: dict[str, str], name: str) -> int | None:
 def broken_file(at: FailingLine) -> str | None:
     """One that is there, and is not what was to be read."""
     file, what = opened(at.values), file_subject(at)
-    if file is None or what is None or file.kind in ("absent", "folder"):
+    if file is None or what is None or file.kind == "folder":
         return None
+    if file.kind == "absent":
+        return (
+            f"{file.name} was incomplete: most likely its writer was ended half way, or had no room. Go back to the "
+            "one before it; write to another name, and os.replace() it when whole."
+        )
     if file.kind == "lfs":
         return (
             f"{what}: a clone without Git LFS has only these. Run `git lfs install` and "
@@ -109,6 +115,8 @@ def file_subject(at: FailingLine) -> str | None:
         return f"{file.name} ({size}) is a pointer of Git LFS, not the file{whole}"
     if file.kind == "html" and at.kind in _WEB_PAGE:
         return f"{file.name} is a web page or XML"
+    if file.kind == "absent" and _NO_DIRECTORY in at.message:  # a temporary folder, removed since
+        return f"{file.name} ends too early (its zip archive has no central directory)"
     found = _CHARACTER.search(at.message)
     if at.kind == "JSONDecodeError" and found is not None and file.size is not None and int(found[1]) >= file.size:
         return f"{file.name} is cut off after {size}"

@@ -28,6 +28,7 @@ from pytracer.analyze.deaths.order import is_interrupt, mentions_lost_peer
 from pytracer.analyze.evidence.cuda_errors import cuda_error, out_of_memory
 from pytracer.analyze.evidence.ended_threads import ended_thread_evidence, thread_behind_exception
 from pytracer.analyze.evidence.failing.explained import Explanation, explained, involved
+from pytracer.analyze.evidence.failing.handlers import ended_by_first
 from pytracer.analyze.evidence.file_writers import file_writer
 from pytracer.analyze.evidence.loaders import loader_timeout
 from pytracer.analyze.evidence.memory_holders import (
@@ -65,6 +66,7 @@ _SAMPLE = (
     "num_workers=0 under a debugger."
 )
 _FETCHER, _GETTERS, _FEW = "torch/utils/data/_utils/fetch.py", ("__getitem__", "__getitems__"), 16
+_ENTRY = re.compile(r"at entry (\d+)\.?$")
 _NUMBER = "with sample {0}: `dataset[{0}]` in one process repeats it."
 _WORKER = re.compile(r"DataLoader worker process (\d+)$")
 _QUOTED = 80  # characters of a line of the program
@@ -108,7 +110,11 @@ class PythonException:
         if explanation.subject is not None:  # it says more than what follows the first sentence
             words = re.split(r"(?<=[a-z]{2})\. (?=[A-Z])", words, maxsplit=1)[0]
         raised = f"{words}{_at(frame, first, again)}{circumstances}"
+        before = _original(view) if first is None else None
+        if before is not None and not _deliberate(view) and _ended_by(view, before):
+            raised = f"{error_at_words(before)}, and while that was on its way, {raised}"
         fact = explanation.words
+        others = _of_others(job) if not lost else ""
         own_frames = [frame for frame in view.exception_stack if not is_library_file(frame.file)]
         return Description(
             f"{introduction(judgement.views)} raised {raised}.",
@@ -128,7 +134,7 @@ class PythonException:
                 collective_evidence(judgement.views),
                 _left_early(job, judgement.views) if lost else None,
             ],
-            f"{fact}{_written(view, explanation)}{_sample(job, view, first)}{_of_others(job) if not lost else ''}"
+            f"{fact}{_written(view, explanation)}{_handling(view, first)}{_sample(job, view, first)}{others}"
             if fact is not None
             else "Look at the other end of the connection: this rank only noticed that a peer was gone or silent."
             if lost
@@ -215,6 +221,22 @@ def _at(frame: PythonFrame | None, first: Reraised | None, by: str) -> str:
     return f" at {place_words(frame)}" if frame else ""
 
 
+def _deliberate(view: ProcessView) -> bool:
+    """Whether the line is a `raise`."""
+    return re.match(r"raise\b", line_text(view.process.snapshot, view.python_frame) or "") is not None
+
+
+def _ended_by(view: ProcessView, before: HandledExceptionReport | None) -> bool:
+    """Whether an earlier exception would have ended it, had the code that passes it on not failed."""
+    return before is not None and ended_by_first(view.process.snapshot, view.exception_stack, before)
+
+
+def _handling(view: ProcessView, first: Reraised | None) -> str:
+    """What the program was handling when its line failed."""
+    before = _original(view) if first is None else None
+    return f" It came while {error_at_words(before)} was being handled." if before is not None else ""
+
+
 def _read_it(job: JobView, view: ProcessView, first: Reraised | None) -> str:
     if first is not None and first.frame is not None and "DataLoader worker" in first.where:
         number, raised = _sample_number(job, view, first), _raiser(job, view, first)
@@ -240,7 +262,14 @@ def _written(view: ProcessView, explanation: Explanation) -> str:
 def _sample(job: JobView, view: ProcessView, first: Reraised | None) -> str:
     """Of a DataLoader worker's exception: how to meet it again."""
     number = _sample_number(job, view, first)
-    return f" `dataset[{number}]` in one process repeats it." if number is not None else ""
+    if number is not None:
+        return f" `dataset[{number}]` in one process repeats it."
+    raised = _raiser(job, view, first)
+    entry = _ENTRY.search(raised.exception.message or "") if raised is not None else None
+    found = _indices(raised) if raised is not None and entry is not None else []
+    if raised is None or entry is None or int(entry[1]) >= len(found) or not _joins(raised):
+        return ""
+    return f" Entry {entry[1]} is `dataset[{found[int(entry[1])]}]`, if the collate_fn keeps the order of its batch."
 
 
 def _sample_number(job: JobView, view: ProcessView, first: Reraised | None) -> str | None:
@@ -255,11 +284,15 @@ def _joins(raised: _Raiser) -> bool:
     return not any((item.function or "").rpartition(".")[2] in _GETTERS for item in below)
 
 
+def _indices(raised: _Raiser) -> list[str]:
+    held = {item.name: item.value for item in raised.exception.variables or ()}
+    return (held.get("indices of the batch") or "").split()
+
+
 def _batch_words(raised: _Raiser | None, *, short: bool = False) -> str:
     if raised is None:
         return ""
-    held = {item.name: item.value for item in raised.exception.variables or ()}
-    found = (held.get("indices of the batch") or "").split()
+    found = _indices(raised)
     if 0 < len(found) <= _FEW:
         repeated = f"`collate_fn([dataset[i] for i in ({', '.join(found)},)])` repeats it."
         return repeated if short else f"with the samples of its batch: {repeated}"
@@ -274,7 +307,8 @@ def _of_others(job: JobView) -> str:
 def _explained(job: JobView, view: ProcessView, first: Reraised | None) -> Explanation:
     """By the facts of the line; of an exception of a DataLoader worker, by those that the worker recorded."""
     snapshot, own = view.process.snapshot, view.exception
-    if own is None or (first is None and _original(view) is not None):
+    before = _original(view) if first is None else None
+    if own is None or (before is not None and (_deliberate(view) or _ended_by(view, before))):
         return Explanation()
     if first is None:
         return explained(snapshot, reason_within(own), view.exception_stack)
@@ -325,14 +359,18 @@ def _by_kind(view: ProcessView, first: Reraised | None, *, quoted: bool, given: 
     """One that the program raised for an earlier one has that one's advice."""
     frame = first.frame if first is not None else view.python_frame
     text, before = line_text(view.process.snapshot, frame), _original(view) if first is None else None
-    deliberate = text is not None and re.match(r"raise\b", text) is not None
+    deliberate = re.match(r"raise\b", text or "") is not None
     if before is not None:
         earlier = error_at_words(before)
         if deliberate:
             known = exception_advice(before.type, before.message, "that line")
             return " ".join(filter(None, (f"Look at {earlier} first: the program raised the last one for it.", known)))
+        if _ended_by(view, before):
+            known = exception_advice(before.type, before.message, "that line")
+            hides = f"it ended the run, and {place_words(frame)} failed on its way out" if frame is not None else ""
+            return " ".join(filter(None, (f"Look at {earlier} first: {hides or 'it ended the run'}.", known)))
         own = _by_message(view, first, frame, text, quoted=quoted, given=given)
-        return f"{own} It came while {earlier} was being handled."
+        return f"{own}{_handling(view, first)}"
     if deliberate and frame is not None:
         kind = view.exception.type if view.exception is not None else None
         known = exception_advice(kind, view.exception.message if view.exception is not None else None, "that line")
