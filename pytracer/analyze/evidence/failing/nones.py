@@ -131,6 +131,8 @@ def _of_option(at: FailingLine, name: str) -> str | None:
     required = any(item.arg in ("required", "action", "nargs") for item in made.node.keywords)
     if flag is None or required or (default is not None and not _is_none(default)):
         return None
+    if any(word.partition("=")[0] == flag for word in at.snapshot.argv):
+        return None
     return (
         f"`{name}` is None, the default of {flag} ({at.place(made.spot, made.line)}): no {flag} was given. "
         f"Start it with `{flag} ...`, give it a default there, or handle None before line {at.line}."

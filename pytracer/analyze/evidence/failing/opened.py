@@ -86,7 +86,9 @@ def broken_file(at: FailingLine) -> str | None:
             f"The file that line {at.line} reads begins with '<': it is a web page or XML, as a download saves a login "
             "page or an error under that name. Open it in a text editor, and download the file itself anew."
         )
-    since = f", changed {file.age_seconds} s ago" if (file.age_seconds or _JUST_NOW) < _JUST_NOW else ""
+    since = (
+        f", changed {file.age_seconds} s ago" if file.age_seconds is not None and file.age_seconds < _JUST_NOW else ""
+    )
     back = "Delete it, and write it anew"
     if file.before is not None and file.before[1] > (file.size or 0) // _HALF and file.before[1]:
         back = f"Delete it, and go back to {file.before[0]} beside it ({size_words(file.before[1])})"
@@ -199,20 +201,24 @@ def _made_folder(at: FailingLine, path: str, folder: str, part: str) -> str | No
 
 
 def _with_slash(at: FailingLine, path: str, folder: str, part: str) -> tuple[str, str] | None:
-    """The variable, and what it was."""
+    """The variable, and what it was: of `f"{out}/run_{name}.pt"` what lies behind `/run_`, where that is there once."""
+    missing = os.path.join(folder, part)
     for text in _joined_texts(at):
-        names = [item.value for item in text.values if isinstance(item, ast.FormattedValue)]
-        pattern = "".join(
-            re.escape(str(item.value)) if isinstance(item, ast.Constant) else "(.*)" for item in text.values
-        )
-        found = re.search(f"{pattern}$", path) if pattern.count("(.*)") == len(names) == 1 else None
-        start = found.start(1) if found is not None else 0
-        if found is None or "/" not in found[1] or found[1].startswith("/"):
+        constants = [
+            n for n, item in enumerate(text.values) if isinstance(item, ast.Constant) and "/" in str(item.value)
+        ]
+        rest = text.values[constants[-1] + 1 :] if constants else []
+        names = [item.value for item in rest if isinstance(item, ast.FormattedValue)]
+        before = str(ast.literal_eval(text.values[constants[-1]])) if constants else ""
+        if len(names) != 1 or path.count(before) != 1 or not any(char.isalnum() for char in before):
             continue
-        missing = os.path.join(folder, part)
-        if not path.startswith(missing) or not len(os.path.join(folder, "")) <= start <= len(missing):
+        ends = "".join(str(item.value) for item in rest if isinstance(item, ast.Constant))
+        start = path.index(before) + len(before)
+        found = path[start:].removesuffix(ends)
+        if not path.endswith(ends) or "/" not in found.strip("/") or found.startswith("/"):
             continue
-        return source(names[0]), found[1]
+        if path.startswith(missing) and len(folder) < start <= len(missing):
+            return source(names[0]), found
     return None
 
 
