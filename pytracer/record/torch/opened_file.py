@@ -34,7 +34,8 @@ _OF_FILES = re.compile(
     r"EOFError|Unpickling|JSONDecode|UnicodeDecode|BadZip|ReadError|BadGzip|LZMAError|Safetensor|UnidentifiedImage"
     r"|PytorchStream|[Pp]arent directory|[Ww]eights only load failed|zip archive|unexpected EOF|[Ii]nvalid magic"
     r"|allow_pickle|pickled data|No data left in file|as a pickle|magic string|cannot reshape array|corrupt|truncated"
-    r"|ParserError|ScannerError|state_dict|mmap length|[Uu]nable to (?:open|read)"
+    r"|ParserError|ScannerError|state_dict|read all data|fully written"
+    r"|ended before the end|not a gzip|mmap length|[Uu]nable to (?:open|read)"
 )
 _LFS = b"version https://git-lfs"
 _KINDS = (

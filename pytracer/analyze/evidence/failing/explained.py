@@ -51,7 +51,7 @@ from pytracer.analyze.evidence.failing.lookups import (
 )
 from pytracer.analyze.evidence.failing.loops import changed_in_loop, stacked_list
 from pytracer.analyze.evidence.failing.none_samples import none_sample, none_subject
-from pytracer.analyze.evidence.failing.nones import none_subject_of_option, none_value
+from pytracer.analyze.evidence.failing.nones import item_subject, none_subject_of_option, none_value
 from pytracer.analyze.evidence.failing.not_finite import first_not_finite
 from pytracer.analyze.evidence.failing.opened import (
     absent_file,
@@ -146,6 +146,7 @@ _SUBJECTS = (
     absent_subject,
     shared_memory_subject,
     none_subject_of_option,
+    item_subject,
     key_subject,
 )
 

@@ -22,6 +22,7 @@ _MESSAGE = re.compile(
     r"'NoneType' object|'NoneType' and|and 'NoneType'|found <class 'NoneType'>|but got NoneType"
     r"|, not '?NoneType'?|, not None\b|[Cc]annot be None\b"
 )
+_READ = re.compile(r"(?:^|\.)(?:safe_)?load(?:s|_all)?$|from_file|parse_file")
 _USED = re.compile(r"'NoneType' object has no attribute '(\w+)'")
 # What gives None, and when.
 _MAY_FIND_NOTHING = {
@@ -61,7 +62,33 @@ def none_value(at: FailingLine) -> str | None:
     name = variable(node)
     if isinstance(node, ast.Call):
         return _of_call(at, node, f"`{source(node)}`", "")
+    if name is None and isinstance(node, (ast.Subscript, ast.Attribute)):
+        return _of_item(at, node)
     return _of_variable(at, name) if name is not None else None
+
+
+def _of_item(at: FailingLine, node: ast.Subscript | ast.Attribute) -> str | None:
+    """`cfg["warmup"]`, `args.config`: from a file, an option, or a line that sets it."""
+    text = source(node)
+    option = _of_option(at, ast.unparse(node))
+    if option is not None:
+        return option
+    came = at.came(ast.unparse(node))
+    if came:
+        return f"`{text}`{came} is None: check `is None` here, or set it there."
+    table = at.made(node.value)
+    if table is None or not isinstance(table.node, ast.Call) or not _READ.search(ast.unparse(table.node.func)):
+        return None
+    return (
+        f"`{text}` is None: it is null or empty in what {at.place(table.spot, table.line)} reads "
+        f"(`{source(table.node)}`). Give it a value there, or handle None before line {at.line}."
+    )
+
+
+def item_subject(at: FailingLine) -> str | None:
+    """What the headline says of it."""
+    node = _none_node(at) if none_value(at) is not None else None
+    return f"`{source(node)}` is None" if isinstance(node, (ast.Subscript, ast.Attribute)) else None
 
 
 def _none_node(at: FailingLine) -> ast.AST | None:

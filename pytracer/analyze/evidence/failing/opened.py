@@ -16,6 +16,11 @@ _CHARACTER = re.compile(r"\(char (\d+)\)$")
 _PARENT = re.compile(r"^Parent directory .* does not exist")
 _WRITES = re.compile(r"\b(?:save|dump|write)|[Ww]riter")
 _WEB_PAGE = ("UnpicklingError", "JSONDecodeError", "BadZipFile", "UnidentifiedImageError")
+_SHORT = re.compile(  # NumPy, gzip, PIL, torchvision, HDF5
+    r"could only read \d|not fully written|ended before the end|image file is truncated|[Uu]nexpected EOF|mmap length"
+    r"|unable to (?:\w+ )?open file \(truncated file", re.IGNORECASE,
+)  # fmt: skip
+_GETTER = re.compile(r"\b__getitem__$")
 _NO_DIRECTORY = "failed finding central directory"
 _HALF = 2
 _MOST_LOADED = 6
@@ -90,7 +95,10 @@ def broken_file(at: FailingLine) -> str | None:
         f", changed {file.age_seconds} s ago" if file.age_seconds is not None and file.age_seconds < _JUST_NOW else ""
     )
     back = "Delete it, and write it anew"
-    if file.before is not None and file.before[1] > (file.size or 0) // _HALF and file.before[1]:
+    samples = at.dataset is not None or any(_GETTER.search(frame.function or "") for frame in at.frames)
+    if samples:
+        back = "Write or download it anew, or leave it out of the dataset's list"
+    elif file.before is not None and file.before[1] > (file.size or 0) // _HALF and file.before[1]:
         back = f"Delete it, and go back to {file.before[0]} beside it ({size_words(file.before[1])})"
     return (
         f"{file.name} has {size_words(file.size or 0)}{since}: most likely its writer was ended half way, or had no "
@@ -120,6 +128,8 @@ def file_subject(at: FailingLine) -> str | None:
     if file.kind == "absent" and _NO_DIRECTORY in at.message:  # a temporary folder, removed since
         return f"{file.name} ends too early (its zip archive has no central directory)"
     found = _CHARACTER.search(at.message)
+    if file.kind not in (None, "absent", "folder") and _SHORT.search(at.message):
+        return f"{file.name} is cut off ({size})"
     if at.kind == "JSONDecodeError" and found is not None and file.size is not None and int(found[1]) >= file.size:
         return f"{file.name} is cut off after {size}"
     return None
