@@ -59,7 +59,9 @@ from pytracer.analyze.evidence.failing.opened import (
     broken_file,
     file_subject,
     kept_open,
+    no_text,
     opened,
+    text_file_subject,
 )
 from pytracer.analyze.evidence.failing.operands import involved as involved_operands
 from pytracer.analyze.evidence.failing.order import called_in_order, copied_subject
@@ -68,10 +70,12 @@ from pytracer.analyze.evidence.failing.settings import refused_setting, text_sub
 from pytracer.analyze.evidence.failing.shapes import sizes_that_differ
 from pytracer.analyze.evidence.failing.states import (
     clients_joined,
+    environment_subject,
     environment_variable,
     lacking_checkpoint,
     loaded_state,
     not_picklable,
+    number_of_environment,
     refused_global,
     refused_subject,
 )
@@ -82,6 +86,8 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     none_sample,
     unequal_samples,
     environment_variable,
+    number_of_environment,
+    no_text,
     loaded_state,
     lacking_checkpoint,
     refused_global,
@@ -147,6 +153,8 @@ _SUBJECTS = (
     shared_memory_subject,
     none_subject_of_option,
     item_subject,
+    environment_subject,
+    text_file_subject,
     key_subject,
 )
 

@@ -21,6 +21,10 @@ _SHORT = re.compile(  # NumPy, gzip, PIL, torchvision, HDF5
     r"|unable to (?:\w+ )?open file \(truncated file", re.IGNORECASE,
 )  # fmt: skip
 _GETTER = re.compile(r"\b__getitem__$")
+_DECODED = re.compile(r"'([\w-]+)' codec can't decode byte 0x([0-9a-f]{2}) in position")
+_BINARY = {"zip": "zip archive", "gzip": "gzip file", "pickle": "pickle", "hdf5": "HDF5 file", "numpy": "NumPy array"}
+_NO_LETTER = 0xBF  # letters follow, in both
+_DIGITS = re.compile(r"\d+")
 _NO_DIRECTORY = "failed finding central directory"
 _HALF = 2
 _MOST_LOADED = 6
@@ -114,7 +118,9 @@ def file_subject(at: FailingLine) -> str | None:
     if file.holder is not None and (at.node is None or file.holder not in names_in(at.node)):
         return None
     size = size_words(file.size or 0)
-    if file.kind == "empty" and at.kind != "UnicodeDecodeError":
+    if at.kind == "UnicodeDecodeError":
+        return None
+    if file.kind == "empty":
         return f"{file.name} is empty (0 bytes)"
     if file.kind == "cut zip":
         return f"{file.name} is cut off ({size}, without the end of its zip archive)"
@@ -145,7 +151,7 @@ def absent_file(at: FailingLine) -> str | None:
     joined = _made_folder(at, path, folder, part)
     if joined is not None:
         return joined
-    like = at.values.get("file like it")
+    like = _other_name(at, part)
     count = at.values.get("file folder entries")
     if like is not None:
         return (
@@ -159,13 +165,55 @@ def absent_file(at: FailingLine) -> str | None:
 
 def absent_subject(at: FailingLine) -> str | None:
     """What the headline says of it."""
-    part, folder, like = (at.values.get(name) for name in ("file missing part", "file folder", "file like it"))
+    part, folder = (at.values.get(name) for name in ("file missing part", "file folder"))
     if part is None or folder is None or (at.kind != "FileNotFoundError" and not _PARENT.search(at.message)):
         return None
     slash = _with_slash(at, at.values.get("file", ""), folder, part)
     if slash is not None:
         return f"`{slash[0]}` has a '/' in it, '{slash[1]}'"
+    like = _other_name(at, part)
     return f"{folder} has '{like}', and no '{part}'" if like is not None else None
+
+
+def _other_name(at: FailingLine, part: str) -> str | None:
+    """A name like the missing one, which is no other number of a row."""
+    like = at.values.get("file like it")
+    return like if like is not None and _DIGITS.sub("#", like) != _DIGITS.sub("#", part) else None
+
+
+def no_text(at: FailingLine) -> str | None:
+    """A file that is read as text in another encoding than it has."""
+    found, file = _DECODED.search(at.message), opened(at.values)
+    if at.kind != "UnicodeDecodeError" or found is None or file is None:
+        return None
+    name = file.name
+    if file.kind in _BINARY:
+        return (
+            f"{name} is no text but a {_BINARY[file.kind]}: open it by what reads that, or with mode 'rb'. If a loop "
+            "over a folder came to it, select files by their suffix."
+        )
+    if found[1] not in ("utf-8", "ascii"):
+        return None
+    byte = int(found[2], 16)
+    if found[1] == "ascii":
+        return (
+            f"{name} has bytes that are no ASCII, and line {at.line} reads it as the locale asks: pass "
+            "encoding='utf-8' where it is opened, or set PYTHONUTF8=1 (a container without a locale has ASCII)."
+        )
+    letter = bytes([byte]).decode("latin-1")
+    meant = f" (0x{byte:02x} is '{letter}' in Latin-1 and Windows-1252)" if byte > _NO_LETTER else ""
+    return (
+        f"{name} is not UTF-8{meant}: open it with the encoding that it has, such as encoding='cp1252', or save it as "
+        "UTF-8. errors='replace' shows where the odd bytes are."
+    )
+
+
+def text_file_subject(at: FailingLine) -> str | None:
+    """What the headline says of it."""
+    file = opened(at.values) if no_text(at) is not None else None
+    if file is None:
+        return None
+    return f"{file.name} is a {_BINARY[file.kind]}" if file.kind in _BINARY else f"{file.name} has another encoding"
 
 
 def kept_open(at: FailingLine) -> str | None:

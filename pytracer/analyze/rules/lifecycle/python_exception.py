@@ -17,7 +17,6 @@ then found the heap damaged, the exception may have come of that: it is *likely*
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,7 +37,7 @@ from pytracer.analyze.evidence.memory_holders import (
     holder_advice,
     holder_evidence,
 )
-from pytracer.analyze.evidence.name_origins import meant_words, origin_words, sample_number
+from pytracer.analyze.evidence.name_origins import meant_words, origin_words
 from pytracer.analyze.evidence.other_end import other_end_words
 from pytracer.analyze.evidence.overwritten import (
     heap_damaged_later,
@@ -46,17 +45,15 @@ from pytracer.analyze.evidence.overwritten import (
     overwritten_advice,
 )
 from pytracer.analyze.evidence.phrases import collective_evidence, error_at_words, torchscript_error
+from pytracer.analyze.evidence.raisers import failed_sample, raiser
 from pytracer.analyze.evidence.reraised import Reraised, reason_within, reraised
 from pytracer.analyze.evidence.waits import LET_THREAD_END, ProcessWait, kept_by_thread
 from pytracer.analyze.known.exceptions import exception_advice
 from pytracer.analyze.naming import introduction, name_words, place_words, subject_words
-from pytracer.analyze.parts import exception_report, is_library_file
+from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
 from pytracer.analyze.tensors.source_lines import line_text
 from pytracer.analyze.view import JobView, ProcessView
-from pytracer.blackbox.schema import ON_FETCH
-from pytracer.decode.types.journal import UncaughtException
-from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import Evidence, ExceptionReport, HandledExceptionReport, PythonFrame
 
 _VARIABLES = 6
@@ -65,10 +62,8 @@ _SAMPLE = (
     "and at the sample that it was given: `for i in range(len(dataset)): dataset[i]` in one process finds it, or "
     "num_workers=0 under a debugger."
 )
-_FETCHER, _GETTERS, _FEW = "torch/utils/data/_utils/fetch.py", ("__getitem__", "__getitems__"), 16
-_ENTRY = re.compile(r"at entry (\d+)\.?$")
+_BATCH = "and at the batch that it was given: num_workers=0 under a debugger stops there."
 _NUMBER = "with sample {0}: `dataset[{0}]` in one process repeats it."
-_WORKER = re.compile(r"DataLoader worker process (\d+)$")
 _QUOTED = 80  # characters of a line of the program
 _ENFORCE = re.compile(r"^\[enforce fail at [\w./]+:\d+\] [^.]{0,40}\. ")  # of torch's allocator
 
@@ -152,42 +147,9 @@ class PythonException:
 
 def _meant(job: JobView, view: ProcessView, first: Reraised | None) -> str:
     """What the variables were that the message is about."""
-    raised = _raiser(job, view, first)
+    raised = raiser(job, view, first)
     words = meant_words(raised.snapshot, raised.exception, raised.stack) if raised is not None else None
     return f": {words}" if words is not None else ""
-
-
-@dataclass(frozen=True)
-class _Raiser:
-    """The process that raised an exception, and what it recorded of it."""
-
-    snapshot: Snapshot
-    exception: ExceptionReport
-    stack: Sequence[PythonFrame]
-
-
-def _raiser(job: JobView, view: ProcessView, first: Reraised | None) -> _Raiser | None:
-    """The process itself; of an exception that a DataLoader worker handed over, the worker, with its variables."""
-    exception = view.exception
-    if exception is None:
-        return None
-    if first is None:
-        return _Raiser(view.process.snapshot, reason_within(exception), view.exception_stack)
-    own, number = view.process.snapshot, _WORKER.search(first.where)
-    for worker in job.views:
-        theirs = worker.process.snapshot
-        if worker.process.role != "dataloader-worker" or (theirs.boot_id, theirs.ppid) != (own.boot_id, own.pid):
-            continue
-        if number is not None and theirs.worker is not None and theirs.worker.worker_id not in (None, int(number[1])):
-            continue  # another one fails at the same line with a sample of its own
-        for fact in theirs.recorded(UncaughtException):
-            report = exception_report(fact.data)
-            frames = report.python_stack or []
-            lines = [(frame.file, frame.line) for frame in frames]
-            same = first.frame is not None and (first.frame.file, first.frame.line) in lines
-            if fact.data.on_its_way == ON_FETCH and fact.data.type == first.type and same:
-                return _Raiser(theirs, report, frames)
-    return None
 
 
 def _piled(view: ProcessView) -> str:
@@ -239,15 +201,18 @@ def _handling(view: ProcessView, first: Reraised | None) -> str:
 
 def _read_it(job: JobView, view: ProcessView, first: Reraised | None) -> str:
     if first is not None and first.frame is not None and "DataLoader worker" in first.where:
-        number, raised = _sample_number(job, view, first), _raiser(job, view, first)
-        joins = raised is not None and _joins(raised)
+        number, raised = failed_sample(job, view, first), raiser(job, view, first)
+        joins = raised is not None and raised.joins
+        repeated = raised.repeated if raised is not None else None
         again = _SAMPLE if number is None else _NUMBER.format(number)
-        sample = f"Look at {place_words(first.frame)} {_batch_words(raised) if joins else again}"
+        if joins:
+            again = f"with the samples of its batch: {repeated}" if repeated is not None else _BATCH
+        sample = f"Look at {place_words(first.frame)} {again}"
         given = involved(raised.snapshot, raised.exception, raised.stack) if raised is not None else None
         line = place_words(first.frame) if joins else "that line"
         known = exception_advice(first.type, first.message, line, general=given is None) or given
         if joins and known is not None:
-            return f"{known} {_batch_words(raised, short=True)}".rstrip()
+            return f"{known} {repeated or ''}".rstrip()
         return f"{sample} {known}" if known is not None else f"{_origin(job, view, first)}{sample}"
     return f"{_what_to_do(job, view, first)}{_of_others(job)}"
 
@@ -261,42 +226,11 @@ def _written(view: ProcessView, explanation: Explanation) -> str:
 
 def _sample(job: JobView, view: ProcessView, first: Reraised | None) -> str:
     """Of a DataLoader worker's exception: how to meet it again."""
-    number = _sample_number(job, view, first)
+    number, raised = failed_sample(job, view, first), raiser(job, view, first)
     if number is not None:
         return f" `dataset[{number}]` in one process repeats it."
-    raised = _raiser(job, view, first)
-    entry = _ENTRY.search(raised.exception.message or "") if raised is not None else None
-    found = _indices(raised) if raised is not None and entry is not None else []
-    if raised is None or entry is None or int(entry[1]) >= len(found) or not _joins(raised):
-        return ""
-    return f" Entry {entry[1]} is `dataset[{found[int(entry[1])]}]`, if the collate_fn keeps the order of its batch."
-
-
-def _sample_number(job: JobView, view: ProcessView, first: Reraised | None) -> str | None:
-    """Of the sample that a DataLoader worker had; None where the exception is no worker's."""
-    raised = _raiser(job, view, first) if first is not None and "DataLoader worker" in first.where else None
-    return sample_number(raised.snapshot, raised.exception, raised.stack) if raised is not None else None
-
-
-def _joins(raised: _Raiser) -> bool:
-    """Whether its samples were all there, and the collate_fn failed."""
-    below = itertools.takewhile(lambda item: not (item.file or "").endswith(_FETCHER), raised.stack)
-    return not any((item.function or "").rpartition(".")[2] in _GETTERS for item in below)
-
-
-def _indices(raised: _Raiser) -> list[str]:
-    held = {item.name: item.value for item in raised.exception.variables or ()}
-    return (held.get("indices of the batch") or "").split()
-
-
-def _batch_words(raised: _Raiser | None, *, short: bool = False) -> str:
-    if raised is None:
-        return ""
-    found = _indices(raised)
-    if 0 < len(found) <= _FEW:
-        repeated = f"`collate_fn([dataset[i] for i in ({', '.join(found)},)])` repeats it."
-        return repeated if short else f"with the samples of its batch: {repeated}"
-    return "" if short else "and at the batch that it was given: num_workers=0 under a debugger stops there."
+    entry = raised.entry_words if raised is not None else None
+    return f" {entry}" if entry is not None else ""
 
 
 def _of_others(job: JobView) -> str:
@@ -312,7 +246,7 @@ def _explained(job: JobView, view: ProcessView, first: Reraised | None) -> Expla
         return Explanation()
     if first is None:
         return explained(snapshot, reason_within(own), view.exception_stack)
-    raised = _raiser(job, view, first)
+    raised = raiser(job, view, first)
     if raised is None:  # a pool's process: what its text has, and the source
         told = ExceptionReport(type=first.type, message=first.message)
         stack = [item for item in (first.innermost, first.frame) if item is not None]
@@ -341,7 +275,7 @@ def _uses(text: str, name: str) -> bool:
 def _what_to_do(job: JobView, view: ProcessView, first: Reraised | None) -> str:
     """By type and message, and where the values of the line came from."""
     origin, meant = _origin(job, view, first), _meant(job, view, first)
-    raised = _raiser(job, view, first)
+    raised = raiser(job, view, first)
     given = involved(raised.snapshot, raised.exception, raised.stack) if raised is not None and first is None else None
     advice = _by_kind(view, first, quoted=not origin, given=given)
     if given is not None and given in advice:
@@ -350,7 +284,7 @@ def _what_to_do(job: JobView, view: ProcessView, first: Reraised | None) -> str:
 
 
 def _origin(job: JobView, view: ProcessView, first: Reraised | None) -> str:
-    raised = _raiser(job, view, first)
+    raised = raiser(job, view, first)
     words = origin_words(raised.snapshot, raised.exception, raised.stack) if raised is not None else None
     return f"{capital(words)}. " if words is not None else ""
 
