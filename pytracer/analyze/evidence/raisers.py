@@ -57,9 +57,7 @@ class Raiser:
         entry = _ENTRY.search(self.exception.message or "")
         if entry is None or int(entry[1]) >= len(self.indices) or not self.joins:
             return None
-        return (
-            f"Entry {entry[1]} is `dataset[{self.indices[int(entry[1])]}]`, if the collate_fn keeps that order."
-        )
+        return f"Entry {entry[1]} is `dataset[{self.indices[int(entry[1])]}]`, if the collate_fn keeps that order."
 
 
 def raiser(job: JobView, view: ProcessView, first: Reraised | None) -> Raiser | None:

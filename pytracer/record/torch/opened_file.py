@@ -1,7 +1,7 @@
 """The file that a failed load, save or open was about: its path, what is there now, and what lies beside it.
 
 The path is what the exception names, what a library's reading function was given, or the one file that the program's
-line has open. At most 64 bytes of a file are read, to know its kind; never contents. Only strings, paths and file
+line has open. A few bytes of a file are read, to know its kind; no content is recorded. Only strings, paths and file
 objects of exactly Python's types are looked at: asking those runs no code of the program.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import errno
 import io
 import os
 import pathlib
@@ -43,7 +44,8 @@ _KINDS = (
     (b"\x1f\x8b", "gzip"), (b"<", "html"), (b"{", "json"),
 )  # fmt: skip
 _END_OF_ZIP, _END_BYTES = b"PK\x05\x06", 22  # torch and NumPy write no comment behind it
-_HEAD_BYTES = 64
+_HEAD_BYTES = 256  # a pointer of Git LFS has fewer
+_AWAY = (errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.ENOTCONN, errno.ENODEV, errno.EREMOTEIO)
 _LONGEST, _MOST_ENTRIES, _MOST_LOCALS, _MOST_NAMED = 1024, 1024, 64, 4
 _LIKE = 0.75
 _DIGITS = re.compile(r"\d+")
@@ -54,7 +56,7 @@ def opened_file(error: BaseException, trace: TracebackType | None) -> list[dict[
 
     `file of path`: for each variable of the program's frame that names a file that is there.
     """
-    if not records_values():
+    if not records_values() or (isinstance(error, OSError) and error.errno in _AWAY):  # a disk that may not answer
         return []
     frames = []
     while trace is not None:
@@ -154,7 +156,7 @@ def _kind(path: str, size: int) -> dict[str, str]:
         return {"file kind": "empty"}
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        head = os.pread(descriptor, _HEAD_BYTES * 4, 0)
+        head = os.pread(descriptor, _HEAD_BYTES, 0)
         end = os.pread(descriptor, _END_BYTES, max(0, size - _END_BYTES))
     finally:
         os.close(descriptor)

@@ -23,6 +23,7 @@ from pytracer.analyze.evidence.failing.calls import (
     wrong_kind,
 )
 from pytracer.analyze.evidence.failing.changed_weights import changed_weight, weight_subject
+from pytracer.analyze.evidence.failing.clauses import first_clause
 from pytracer.analyze.evidence.failing.consumed import nothing_left
 from pytracer.analyze.evidence.failing.dtypes import types_that_differ
 from pytracer.analyze.evidence.failing.empties import nothing_there
@@ -193,10 +194,11 @@ def explained(
         return Explanation()
     try:
         words = _first(at)
-        subjects = (words for name in _SUBJECTS if (words := name(at)) is not None)
+        subjects = (found for name in _SUBJECTS if (found := name(at)) is not None)
         broken = opened(at.values) if words is not None and words == broken_file(at) else None
         file = broken.path if broken is not None and broken.kind not in _OF_OTHERS else None
-        return Explanation(words, next(subjects, None) if words is not None else None, file)
+        subject = next(subjects, None) or first_clause(words) if words is not None else None
+        return Explanation(words, subject, file)
     except Exception as error:  # a program may be written in any way: the report goes on, and says so
         place = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{type(error).__name__} at {os.path.basename(place.filename)}:{place.lineno}"

@@ -25,6 +25,7 @@ _LOADED = re.compile(r"\bload\(|state_dict|checkpoint|ckpt")
 _OF_TEXT = re.compile(r"(?:json|yaml|toml|tomllib)\.(?:safe_)?loads?$")
 _LIKE = 0.6
 _MOST_NAMES = 8
+_FEW = 4
 _SEVERAL = {"tuple", "list", "dict"}
 
 
@@ -160,7 +161,10 @@ def key_subject(at: FailingLine) -> str | None:
     table = source(node.value) if node is not None else ""
     known = next((item for item in at.near if item.of == table), None)
     file = loaded_from(at, table) if known is not None and known.names else None
-    return f"`{table}`, loaded from {file}, has other keys" if file is not None else None
+    names = known.names or [] if known is not None else []
+    if file is None or not 0 < len(names) <= _FEW or known is None or (known.count or 0) > len(names):
+        return f"`{table}`, loaded from {file}, has other keys" if file is not None else None
+    return f"`{table}`, loaded from {file}, has only {', '.join(names)}"
 
 
 def missing_attribute(at: FailingLine) -> str | None:
