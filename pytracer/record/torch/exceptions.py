@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from pytracer.blackbox.numbers import Entry
+from pytracer.blackbox.numbers import ON_FEED, Entry
 from pytracer.record.bootstrap.dynamo import unseen
 from pytracer.record.bootstrap.import_hook import when_imported
 from pytracer.record.bootstrap.patches import Patches
@@ -23,6 +23,7 @@ MESSAGE_CHARACTERS = 4000
 _END_CHARACTERS = 1400
 FRAMES = 64
 CONTEXTS = 4
+MOST_OF_QUEUES = 4  # exceptions of threads that send, of one process
 
 _patches = Patches()
 _installed: Callable[..., object] | None = None
@@ -44,6 +45,7 @@ def install(box: Core) -> None:
 
     _installed = sys.excepthook = excepthook
     when_imported("multiprocessing.process", lambda: _wrap_processes(box, excepthook))
+    when_imported("multiprocessing.queues", lambda: _wrap_queues(box, excepthook))
 
 
 def _tell_of_other_death(box: Core, error: BaseException) -> None:
@@ -75,6 +77,26 @@ def _wrap_processes(box: Core, hook: Callable[..., object]) -> None:
             raise
 
     _patches.replace(BaseProcess, "run", run_and_record)
+
+
+def _wrap_queues(box: Core, hook: Callable[..., object]) -> None:
+    """The thread that sends what was put into a queue prints its exceptions and drops the object: readers wait on."""
+    if _installed is not hook:
+        return
+    from multiprocessing.queues import Queue
+
+    told = Queue._on_queue_feeder_error  # type: ignore[attr-defined]
+    count = 0
+
+    @functools.wraps(told)
+    def record_and_tell(error: BaseException, item: object) -> object:
+        nonlocal count
+        if count < MOST_OF_QUEUES and box.recording:
+            count += 1
+            write(box, error, error.__traceback__, on_its_way=ON_FEED)
+        return told(error, item)
+
+    _patches.replace(Queue, "_on_queue_feeder_error", staticmethod(record_and_tell))
 
 
 def _write_name(box: Core, name: str) -> None:
@@ -109,7 +131,7 @@ def write(box: Core, error: BaseException, trace: TracebackType | None, *, on_it
                 "thread": threading.current_thread().name,
                 "python_stack": [*_stack(trace), *around][:FRAMES],
                 "context": [_handled(item) for item in _contexts(error)],
-                "variables": [*_variables(trace), *_gradients(error, trace)],
+                "variables": [*_variables(trace), *_gradients(error, trace), *_of_input(error, trace)],
                 **_near_names(error, trace),
                 **_remote_traceback(error),
                 **({"on_its_way": on_its_way} if on_its_way else {}),
@@ -151,6 +173,17 @@ def _gradients(error: BaseException, trace: TracebackType | None) -> list[dict[s
 
         return [*gradient_state(error, trace), *changed_parameter(error, trace), *refused_item(error)]
     except Exception:  # torch itself may have failed to import
+        return []
+
+
+def _of_input(error: BaseException, trace: TracebackType | None) -> list[dict[str, str]]:
+    """The samples of the batch, and the file."""
+    try:
+        from pytracer.record.torch.batch_indices import batch_indices
+        from pytracer.record.torch.opened_file import opened_file
+
+        return [*batch_indices(trace), *opened_file(error, trace)]
+    except Exception:
         return []
 
 

@@ -4,7 +4,8 @@ What: SIGTERM, SIGHUP or the like ended a process, or its whole job, and the sta
 cannot end by itself: OpenMP in a forked child, a lock, a child or thread that does not end, a queue that stays empty, a
 notice that does not come, an event loop without work. A program that has come to its end waits for its threads that are
 no daemons. An exception that ended a thread of the same process before is named: the thread may be the one that is
-waited for. So is the exception that the program was handling: a `with` or `finally` may wait on the way out.
+waited for. So is what a child could not send that it had put into a queue, and the exception that the program was
+handling: a `with` or `finally` may wait on the way out.
 
 Why it happens: fork() copies one thread only. The threads of an OpenMP pool that the parent had used do not exist in
 the child, whose next parallel region waits for them for ever; nor do threads that held a lock at that moment. A process
@@ -33,6 +34,7 @@ from pytracer.analyze.evidence.loaders import loading_words, loading_workers, wa
 from pytracer.analyze.evidence.lock_order import CrossedLocks, crossed_locks
 from pytracer.analyze.evidence.sent_signals import deadly_signal
 from pytracer.analyze.evidence.signal_senders import from_time_limit, sender_words
+from pytracer.analyze.evidence.unsent import Unsent, unsent
 from pytracer.analyze.evidence.wait_advice import ADVICE, wait_advice
 from pytracer.analyze.evidence.wait_chain import at_words, children_of, meanwhile_words, wait_chain
 from pytracer.analyze.evidence.waits import (
@@ -106,6 +108,7 @@ class _Standstill:
     gone: tuple[ProcessView, ...] = ()
     """All children of a process that waits for a queue between processes: nobody is left to fill it."""
     locks: CrossedLocks | None = None
+    unsent: Unsent | None = None
     loading: ProcessView | None = None
     """The DataLoader worker that was inside a batch for longest, of a process that waited for its loader."""
 
@@ -142,11 +145,13 @@ class Standstill:
             gone = _children_gone(job, view) if wait.kind == "queue" and is_between_processes(view) else ()
             locks = crossed_locks(view) if wait.kind == "lock" else None
             handled = handled_at_end(view)
+            failed = unsent(job, view) if wait.kind == "queue" and is_between_processes(view) else None
             loading = next(iter(_loading(job, view)), None) if wait.kind == "queue" else None
-            found = _Standstill(wait, tuple(chain[:-1]), ended, thread, handled, receiver_ended, gone, locks, loading)
+            passed = (handled, receiver_ended, gone, locks, failed, loading)
+            found = _Standstill(wait, tuple(chain[:-1]), ended, thread, *passed)
             explains = tuple((item.view, "was ended while it stood still") for item in suspects)
             is_sure = found.unread or receiver_ended or bool(gone) or (found.thread is not None and found.thread.sure)
-            is_sure = is_sure or (wait.kind == "lock-file" and _nobody_has_it(suspects))
+            is_sure = is_sure or failed is not None or (wait.kind == "lock-file" and _nobody_has_it(suspects))
             sure: Confidence = "likely" if is_sure else _CONFIDENCE[wait.kind]
             return (Judgement("hang", sure, (view,), found, leads=True, explains=explains),)
         return not_found("no process that was ended from outside waited for a lock, a child, a thread or a queue")
@@ -159,13 +164,15 @@ class Standstill:
         by = sender_words(job, found.ended)
         limit = " at a time limit" if from_time_limit(job, found.ended) else ""
         end = f"{name}{f', sent by {by},' if by else ''} ended {_ended_words(view, found.ended)}{limit}"
-        kind = WAITED[found.wait.kind] if found.loading is None else "waited for a batch of its DataLoader"
+        of_loader = found.loading is not None or (found.unsent is not None and waits_for_loader(view))
+        kind = WAITED[found.wait.kind] if not of_loader else "waited for a batch of its DataLoader"
         waited = f"{kind}{at_words(found.wait)}{_unread(found)}{_died(found)}"
         return Description(
             f"{introduction(judgement.views)} {waited}; {end}.",
             [
                 *(_evidence(item, wait) for item, wait in found.waiting),
                 *ended_thread_evidence(view),
+                found.unsent.evidence if found.unsent is not None else None,
                 found.locks.evidence if found.locks is not None else None,
                 found.handled.evidence if found.handled is not None else None,
             ],
@@ -217,6 +224,8 @@ def _loading_words(found: _Standstill, worker: ProcessView) -> str:
 def _died(found: _Standstill) -> str:
     if found.locks is not None:
         return f"; {found.locks.words}"
+    if found.unsent is not None:
+        return f"; {found.unsent.words}"
     if found.loading is not None and found.thread is None:
         return _loading_words(found, found.loading)
     if found.gone and found.thread is None:
@@ -231,6 +240,8 @@ def _died(found: _Standstill) -> str:
 def _advice(view: ProcessView, found: _Standstill) -> str:
     if found.locks is not None:
         return found.locks.advice
+    if found.unsent is not None:
+        return found.unsent.advice(view)
     if found.loading is not None and found.thread is None:
         return _LOADING
     kind: WaitKind = "unread-queue" if found.unread else found.wait.kind

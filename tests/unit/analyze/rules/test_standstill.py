@@ -620,3 +620,14 @@ def test_wait_is_the_main_thread_s_where_another_one_took_the_signal(run: Path, 
     else:
         assert verdict(report)[0] == "external-kill"
         assert "train.py:6 in foo" in advice(report)
+
+
+@pytest.mark.parametrize("on_its_way", ["feed", "fetch"])
+def test_what_a_child_could_not_send_is_why_its_reader_waits(on_its_way: str, run: Path) -> None:
+    """The thread of its queue drops the object; the look-alike was handed over as any sample is."""
+    child = Box(pid=102, ppid=101).at(5_000)
+    child.exception("OSError", "AF_UNIX path too long", thread="QueueFeederThread", on_its_way=on_its_way)
+    report = ended(run, stopped(parent(), GET), stopped(child, FOO))
+    words = "could not send what it had put into its queue: OSError: AF_UNIX path too long"
+    assert (words in summary(report)) == (on_its_way == "feed")
+    assert ("sockets in a folder below TMPDIR" in advice(report)) == (on_its_way == "feed")
