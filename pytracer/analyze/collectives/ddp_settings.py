@@ -12,8 +12,10 @@ from pytracer.analyze.collectives.description import place_of
 from pytracer.analyze.collectives.parting import quoted
 from pytracer.analyze.collectives.rank_value_words import value_words
 from pytracer.analyze.collectives.rank_values import Compared
-from pytracer.analyze.evidence.backward_slice import Spot
-from pytracer.analyze.evidence.program_syntax import called_name, deciding_ifs, scope_of
+from pytracer.analyze.evidence.slicing.spots import Spot
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.loops import deciding_ifs
+from pytracer.analyze.evidence.syntax.scopes import scope_of
 from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView

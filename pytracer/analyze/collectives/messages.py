@@ -9,14 +9,17 @@ from collections.abc import Iterator, Sequence
 
 from pytracer._text import capital, list_words
 from pytracer.analyze.collectives.description import at_place, place_of
-from pytracer.analyze.collectives.parting import loops_around, quoted, way_to
+from pytracer.analyze.collectives.parting import quoted, way_to
 from pytracer.analyze.collectives.rank_value_words import differing_advice
 from pytracer.analyze.collectives.rank_values import Compared, passed_argument
 from pytracer.analyze.collectives.rounds import leaver_words
 from pytracer.analyze.collectives.wait_graph import Wait
 from pytracer.analyze.deaths.attribution import views_of
 from pytracer.analyze.evidence.failing.expressions import short
-from pytracer.analyze.evidence.program_syntax import called_name, names_of_line, own_nodes, scope_of
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.lines import names_of_line
+from pytracer.analyze.evidence.syntax.loops import loops_around
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.decode.types.snapshot import Collective

@@ -25,7 +25,7 @@ from pytracer.analyze.collectives.rounds import (
 )
 from pytracer.analyze.collectives.sizes import left_out_advice, size_advice
 from pytracer.analyze.deaths.attribution import views_of
-from pytracer.analyze.evidence.program_syntax import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.decode.types.journal import Module
 from pytracer.decode.types.snapshot import Collective

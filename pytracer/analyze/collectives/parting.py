@@ -15,15 +15,11 @@ from pytracer._text import capital, shortened
 from pytracer.analyze.collectives.call_sites import stacks_of
 from pytracer.analyze.collectives.description import place_of
 from pytracer.analyze.collectives.rank_branches import branch_words
-from pytracer.analyze.evidence.program_syntax import (
-    Scope,
-    bound_value,
-    called_name,
-    deciding_ifs,
-    own_nodes,
-    scope_of,
-    variable,
-)
+from pytracer.analyze.evidence.syntax.bindings import bound_value
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.loops import LOOPS, Loop, deciding_ifs, loops_around
+from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, scope_of
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
@@ -31,8 +27,6 @@ from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Collective, Snapshot
 from pytracer.report.job import PythonFrame
 
-_Loop = ast.For | ast.AsyncFor | ast.While
-_LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _RANK = re.compile(r"\b\w*rank\w*\b|\bworld_?size\b", re.IGNORECASE)
 _LONGEST = 80  # characters of a quoted line
 _DECIDE = "let one rank decide and broadcast it, or all_reduce() the flag, so that all take the same way."
@@ -203,7 +197,7 @@ def _left_call(inside: _Side, outside: _Side, at: int) -> Parting | None:
     return None
 
 
-def _behind(inside: _Side, outside: _Side, at: int, loop: _Loop) -> Parting | None:
+def _behind(inside: _Side, outside: _Side, at: int, loop: Loop) -> Parting | None:
     here, snapshot = inside.way[at], inside.view.process.snapshot
     text = quoted(snapshot, here, loop.lineno)
     if text is None:
@@ -330,17 +324,7 @@ def goes_on(handler: ast.ExceptHandler) -> bool:
     return True
 
 
-def loops_around(tree: ast.Module, line: int) -> list[_Loop]:
-    """Of its function, the outermost first."""
-    found = [
-        item
-        for item in own_nodes(scope_of(tree, line))
-        if isinstance(item, _LOOPS) and item.lineno < line <= (item.end_lineno or 0)
-    ]
-    return sorted(found, key=lambda item: item.lineno)
-
-
-def _ends(loop: _Loop) -> Iterator[ast.If]:
+def _ends(loop: Loop) -> Iterator[ast.If]:
     """The `if` statements that end it, by `break`."""
     for item in _of_loop(loop):
         if isinstance(item, ast.If) and any(isinstance(part, ast.Break) for part in item.body):
@@ -351,7 +335,7 @@ def _of_loop(node: ast.AST) -> Iterator[ast.AST]:
     """What belongs to a loop, without the loops inside."""
     for item in _children(node):
         yield item
-        if not isinstance(item, _LOOPS):
+        if not isinstance(item, LOOPS):
             yield from _of_loop(item)
 
 

@@ -7,8 +7,8 @@ import re
 
 from pytracer.analyze.collectives.parting import DRAWN
 from pytracer.analyze.collectives.rank_values import RANK, Compared, RankValue, passed_argument
-from pytracer.analyze.evidence.backward_slice import Spot
 from pytracer.analyze.evidence.failing.expressions import as_written, short
+from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Collective

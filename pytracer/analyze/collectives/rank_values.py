@@ -1,6 +1,6 @@
 """Why a value that all ranks must pass alike differs: followed back on one rank, and compared with another one's.
 
-The way back is by syntax, as far as one line can have made the value (`evidence/backward_slice.py`); from a loop it
+The way back is by syntax, as far as one line can have made the value (`evidence/slicing/`); from a loop it
 goes on to what the loop goes through, from an expression to the one variable in it that was recorded as different.
 """
 
@@ -13,18 +13,15 @@ from dataclasses import dataclass, replace
 
 from pytracer.analyze.collectives.matching import state_of
 from pytracer.analyze.collectives.parting import way_to
-from pytracer.analyze.evidence.backward_slice import Made, Slice, Spot, argument_of
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
-from pytracer.analyze.evidence.program_syntax import (
-    called_name,
-    class_around,
-    deciding_ifs,
-    lines_that_bind,
-    lines_that_fill,
-    own_nodes,
-    scope_of,
-    variable,
-)
+from pytracer.analyze.evidence.slicing.calls import argument_of
+from pytracer.analyze.evidence.slicing.slice import Slice
+from pytracer.analyze.evidence.slicing.spots import Made, Spot
+from pytracer.analyze.evidence.syntax.bindings import lines_that_bind, lines_that_fill
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.loops import deciding_ifs
+from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, scope_of
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Collective
 

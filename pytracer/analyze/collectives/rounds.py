@@ -9,16 +9,12 @@ from collections.abc import Iterator, Sequence
 
 from pytracer._text import count_words, shortened
 from pytracer.analyze.collectives.call_sites import Site, site_of
-from pytracer.analyze.collectives.parting import goes_on, loops_around, quoted
-from pytracer.analyze.evidence.program_syntax import (
-    Scope,
-    bound_value,
-    called_name,
-    names_of,
-    own_nodes,
-    scope_of,
-    variable,
-)
+from pytracer.analyze.collectives.parting import goes_on, quoted
+from pytracer.analyze.evidence.syntax.bindings import bound_value
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.loops import loops_around
+from pytracer.analyze.evidence.syntax.names import names_of, variable
+from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, scope_of
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView

@@ -16,11 +16,14 @@ from pytracer.analyze.collectives.description import place_of
 from pytracer.analyze.collectives.parting import quoted, way_to
 from pytracer.analyze.collectives.rank_values import RANK, variables_in
 from pytracer.analyze.collectives.rounds import calls_of_line, leaver_words
-from pytracer.analyze.evidence.backward_slice import Made, Slice, Spot
 from pytracer.analyze.evidence.failing.expressions import as_written, short
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
 from pytracer.analyze.evidence.failing.recorded import shape_of
-from pytracer.analyze.evidence.program_syntax import called_name, deciding_ifs, lines_that_bind
+from pytracer.analyze.evidence.slicing.slice import Slice
+from pytracer.analyze.evidence.slicing.spots import Made, Spot
+from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.loops import deciding_ifs
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Collective

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pytracer.analyze.evidence.program_syntax import names_of_line
+from pytracer.analyze.evidence.syntax.lines import names_of_line
 from pytracer.analyze.evidence.variables import program_frames
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pytracer._text import count_words, hex_addr, list_words, shortened, size_words
 from pytracer.analyze.evidence.native_stack import functions
 from pytracer.analyze.evidence.pointer_content import may_be_address, numbers_in_word
-from pytracer.analyze.evidence.program_syntax import called_name, class_named, function_named
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.scopes import class_named, function_named
 from pytracer.analyze.evidence.variables import plain_expression, program_frames, variable_of
 from pytracer.analyze.evidence.where_made import place_of
 from pytracer.analyze.parts import is_library_file, python_frame

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pytracer._text import shortened, size_words
 from pytracer.analyze.evidence.deleters import MADE_BY
 from pytracer.analyze.evidence.operator import shape_words
-from pytracer.analyze.evidence.program_syntax import called_name, names_of_line
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.lines import names_of_line
 from pytracer.analyze.evidence.variables import plain_expression, program_frames, variable_of
 from pytracer.analyze.naming import place_words, short_file
 from pytracer.analyze.parts import is_library_file, python_frame

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.fault_function import NativeFunction, own_function
-from pytracer.analyze.evidence.program_syntax import own_nodes, scope_of
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
 from pytracer.analyze.evidence.waits import end_of, wait_of, waiting_frame, was_asleep
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.tensors.source_lines import syntax_tree

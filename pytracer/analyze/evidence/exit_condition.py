@@ -6,7 +6,7 @@ import ast
 from collections.abc import Sequence
 
 from pytracer._text import shortened
-from pytracer.analyze.evidence.program_syntax import own_nodes, scope_of
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
 from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.decode.types.snapshot import Snapshot

@@ -15,14 +15,10 @@ from dataclasses import dataclass
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.own_libraries import program_files
-from pytracer.analyze.evidence.program_syntax import (
-    called_name,
-    class_around,
-    function_named,
-    own_nodes,
-    scope_of,
-    variable,
-)
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.loops import LOOPS
+from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.scopes import class_around, function_named, own_nodes, scope_of
 from pytracer.analyze.evidence.variables import program_frames
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.tensors.source_lines import line_text
@@ -32,7 +28,6 @@ from pytracer.report.job import PythonFrame
 _QUOTED = 44
 _LEAST_NAME, _LEAST_PREFIX = 3, 6  # characters; shorter names mean anything
 _HOPS = 3
-_LOOPS = (ast.For, ast.AsyncFor, ast.While)
 # Where the path is among the arguments, of calls that shorten a file that is there.
 _PATHS = {
     "open": 0, "memmap": 0, "open_memmap": 0, "File": 0, "truncate": 0, "tofile": 0, "save": 0, "savez": 0,
@@ -113,7 +108,7 @@ def _doubt(tree: ast.Module, node: ast.Call) -> int:
         return 2
     scope = scope_of(tree, node.lineno)
     mapped = [item.lineno for item in own_nodes(scope) if isinstance(item, ast.Call) and _maps(item)]
-    if any(line > node.lineno for line in mapped) and not any(isinstance(item, _LOOPS) for item in around):
+    if any(line > node.lineno for line in mapped) and not any(isinstance(item, LOOPS) for item in around):
         return 2  # it makes the file that is mapped then
     inside = any(isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef, ast.For, ast.While)) for item in around)
     return 0 if inside else 1

@@ -10,7 +10,9 @@ import ast
 from dataclasses import dataclass
 
 from pytracer._text import list_words
-from pytracer.analyze.evidence.program_syntax import called_name, class_around, own_nodes, scope_of, variable
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, scope_of
 from pytracer.analyze.evidence.variables import program_frames
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView

@@ -13,8 +13,10 @@ from pytracer.analyze.evidence.native_stack import image_name, own_frames
 from pytracer.analyze.evidence.operator import find_operator, is_of_torch, is_sparse
 from pytracer.analyze.evidence.overwritten import unchecked_calls
 from pytracer.analyze.evidence.own_libraries import OwnCall, OwnLibraries, own_libraries, program_files
-from pytracer.analyze.evidence.program_syntax import binding, called_name, scope_of
 from pytracer.analyze.evidence.sparse_source import sparse_advice, sparse_source
+from pytracer.analyze.evidence.syntax.bindings import binding
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.scopes import scope_of
 from pytracer.analyze.evidence.variables import line_words, program_frames
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
 from pytracer.analyze.view import ProcessView

@@ -14,7 +14,9 @@ from pytracer._text import shortened
 from pytracer.analyze.evidence.index_origins import narrow_words
 from pytracer.analyze.evidence.name_origins import NameOrigin, follow
 from pytracer.analyze.evidence.operator import OperatorTensor, below_python, shape_words
-from pytracer.analyze.evidence.program_syntax import called_name, function_named, names_of_line
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.lines import names_of_line
+from pytracer.analyze.evidence.syntax.scopes import function_named
 from pytracer.analyze.evidence.variables import program_frames
 from pytracer.analyze.evidence.where_made import is_shared_with_others, line_that_made, place_of
 from pytracer.analyze.tensors.source_lines import syntax_tree

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 from pytracer.analyze.evidence.operator import OperatorTensor, find_operator
-from pytracer.analyze.evidence.program_syntax import names_of_call
+from pytracer.analyze.evidence.syntax.lines import names_of_call
 from pytracer.analyze.evidence.variables import plain_expression, python_frames, variable_name
 from pytracer.analyze.parts import is_library_file, python_frame
 from pytracer.analyze.tensors.source_lines import syntax_tree

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
-from pytracer.analyze.evidence.program_syntax import own_nodes, scope_of
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
 from pytracer.analyze.evidence.waits import end_of
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.parts import is_library_file, python_frame

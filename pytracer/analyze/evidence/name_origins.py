@@ -12,15 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pytracer._text import shortened
-from pytracer.analyze.evidence.program_syntax import (
-    binding,
-    is_parameter,
-    names_of_line,
-    passed_as,
-    scope_of,
-    second_parameter,
-    subscripts_of_line,
-)
+from pytracer.analyze.evidence.syntax.bindings import binding
+from pytracer.analyze.evidence.syntax.calls import passed_as
+from pytracer.analyze.evidence.syntax.lines import names_of_line, subscripts_of_line
+from pytracer.analyze.evidence.syntax.scopes import is_parameter, scope_of, second_parameter
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree

@@ -17,7 +17,9 @@ from pytracer.analyze.evidence.name_origins import NameOrigin, follow
 from pytracer.analyze.evidence.operator import find_operator, shape_words
 from pytracer.analyze.evidence.passed import names_passed
 from pytracer.analyze.evidence.passed_memory import memory_advice
-from pytracer.analyze.evidence.program_syntax import called_name, names_of_line, variable
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.lines import names_of_line
+from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.variables import program_frames
 from pytracer.analyze.platform.instruction import signed
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree

@@ -15,7 +15,9 @@ from pytracer._text import shortened
 from pytracer.analyze.evidence.name_origins import follow
 from pytracer.analyze.evidence.native_stack import image_name
 from pytracer.analyze.evidence.own_libraries import program_files
-from pytracer.analyze.evidence.program_syntax import called_name, names_of_line
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.lines import names_of_line
+from pytracer.analyze.evidence.syntax.loops import LOOPS
 from pytracer.analyze.evidence.variables import program_frames
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
@@ -84,7 +86,6 @@ _PYTHON = (
     ("dataclasses.py", Nesting("dataclasses.asdict()", _OBJECT, _FLAT)),
 )
 _WRAPS = ("map", "filter", "zip", "chain", "islice", "partial", "Subset", "ConcatDataset")
-_LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 
 def of_native(frames: Sequence[NativeFrame]) -> Nesting | None:
@@ -173,7 +174,7 @@ def wrapping_line(view: ProcessView, frames: list[PythonFrame]) -> tuple[str, st
         (file, line)
         for file, tree in files.items()
         for loop in ast.walk(tree)
-        if isinstance(loop, _LOOPS)
+        if isinstance(loop, LOOPS)
         for line in _wrapping(loop, classes)
     }
     if len(found) != 1:

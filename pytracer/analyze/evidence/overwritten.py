@@ -11,7 +11,7 @@ import re
 
 from pytracer._text import list_words
 from pytracer.analyze.evidence.own_libraries import own_libraries, program_files
-from pytracer.analyze.evidence.program_syntax import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.platform.glibc_messages import explain_text
 from pytracer.analyze.platform.signals import SIGABRT, SIGBUS, SIGSEGV
 from pytracer.analyze.view import ProcessView

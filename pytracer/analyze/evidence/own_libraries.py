@@ -17,7 +17,8 @@ from functools import cached_property
 from pytracer._text import list_words, shortened
 from pytracer.analyze.evidence.fault_function import is_own_frame
 from pytracer.analyze.evidence.native_stack import image_name
-from pytracer.analyze.evidence.program_syntax import called_name, variable
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.variables import program_frames
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree

@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass
 
 from pytracer._text import shortened
-from pytracer.analyze.evidence.program_syntax import class_around, own_nodes, scope_of
+from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, scope_of
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.tensors.origins import is_borrowed

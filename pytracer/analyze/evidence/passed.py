@@ -18,9 +18,12 @@ from pytracer.analyze.evidence.fault_function import own_function
 from pytracer.analyze.evidence.line_tensors import line_tensors
 from pytracer.analyze.evidence.narrow_indices import two_indices
 from pytracer.analyze.evidence.operator import find_operator, is_of_torch, shape_words
-from pytracer.analyze.evidence.program_syntax import called_name, names_of_line, scope_of, second_parameter, variable
 from pytracer.analyze.evidence.sparse_source import sparse_operator_advice
 from pytracer.analyze.evidence.state_sizes import small_state
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.lines import names_of_line
+from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.scopes import scope_of, second_parameter
 from pytracer.analyze.evidence.unfit_operands import unfit_operands
 from pytracer.analyze.evidence.variables import line_words, program_frames, variable_name
 from pytracer.analyze.tensors.source_lines import syntax_tree

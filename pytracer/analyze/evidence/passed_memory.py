@@ -15,10 +15,14 @@ from dataclasses import dataclass, replace
 
 from pytracer._text import shortened, size_words
 from pytracer.analyze.evidence.arrays import array_words, held_array
-from pytracer.analyze.evidence.backward_slice import Slice, Spot
 from pytracer.analyze.evidence.native_stack import image_name, own_frames
 from pytracer.analyze.evidence.operator import shape_words
-from pytracer.analyze.evidence.program_syntax import called_name, is_parameter, lines_that_bind, own_nodes, variable
+from pytracer.analyze.evidence.slicing.slice import Slice
+from pytracer.analyze.evidence.slicing.spots import Spot
+from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.scopes import is_parameter, own_nodes
 from pytracer.analyze.evidence.variables import plain_expression, program_frames
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.tensors.source_lines import line_text

@@ -6,7 +6,9 @@ import ast
 from dataclasses import dataclass
 
 from pytracer.analyze.evidence.ended_threads import no_other_could
-from pytracer.analyze.evidence.program_syntax import called_name, class_around, loop_around, scope_of
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.loops import loop_around
+from pytracer.analyze.evidence.syntax.scopes import class_around, scope_of
 from pytracer.analyze.evidence.waits import ProcessWait
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView

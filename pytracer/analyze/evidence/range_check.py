@@ -9,7 +9,7 @@ from pytracer.analyze.evidence.aborts import cpp_exception
 from pytracer.analyze.evidence.fault_function import own_function
 from pytracer.analyze.evidence.operator import shape_words
 from pytracer.analyze.evidence.passed_memory import held_tensor
-from pytracer.analyze.evidence.program_syntax import names_of_line
+from pytracer.analyze.evidence.syntax.lines import names_of_line
 from pytracer.analyze.evidence.variables import program_frames
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView

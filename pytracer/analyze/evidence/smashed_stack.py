@@ -11,7 +11,9 @@ from pytracer.analyze.evidence.native_stack import own_frames
 from pytracer.analyze.evidence.operator import shape_words
 from pytracer.analyze.evidence.passed import passed
 from pytracer.analyze.evidence.passed_memory import held_tensor
-from pytracer.analyze.evidence.program_syntax import called_name, names_of_line, variable
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.lines import names_of_line
+from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.variables import line_words, program_frames
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView

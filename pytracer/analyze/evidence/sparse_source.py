@@ -11,11 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pytracer._text import shortened
-from pytracer.analyze.evidence.backward_slice import Made, Slice, Spot
 from pytracer.analyze.evidence.kept_offsets import kept_offsets
 from pytracer.analyze.evidence.name_origins import follow
 from pytracer.analyze.evidence.operator import find_operator, is_of_torch
-from pytracer.analyze.evidence.program_syntax import called_name, names_of_line
+from pytracer.analyze.evidence.slicing.slice import Slice
+from pytracer.analyze.evidence.slicing.spots import Made, Spot
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.lines import names_of_line
 from pytracer.analyze.evidence.variables import program_frames, variable_name
 from pytracer.analyze.evidence.where_made import place_of
 from pytracer.analyze.tensors.source_lines import syntax_tree

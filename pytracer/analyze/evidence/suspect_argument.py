@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from pytracer.analyze.evidence.line_tensors import line_tensors
 from pytracer.analyze.evidence.operator import find_operator, is_of_torch, shape_words
-from pytracer.analyze.evidence.program_syntax import names_of_line
+from pytracer.analyze.evidence.syntax.lines import names_of_line
 from pytracer.analyze.evidence.variables import plain_expression, program_frames
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView

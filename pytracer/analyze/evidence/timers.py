@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pytracer._text import shortened
-from pytracer.analyze.evidence.program_syntax import called_name
 from pytracer.analyze.evidence.sent_signals import deadly_signal
+from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.platform.signals import SI_KERNEL, SI_TIMER, SIGALRM, SIGPROF, SIGVTALRM
 from pytracer.analyze.tensors.source_lines import syntax_tree

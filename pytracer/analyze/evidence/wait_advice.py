@@ -6,8 +6,9 @@ import ast
 from collections.abc import Iterator
 
 from pytracer._text import shortened
-from pytracer.analyze.evidence.program_syntax import called_name, own_nodes, scope_of
 from pytracer.analyze.evidence.queue_fillers import filler_of
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
 from pytracer.analyze.evidence.waits import LET_THREAD_END, ProcessWait, WaitKind
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView

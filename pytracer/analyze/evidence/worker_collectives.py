@@ -8,7 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pytracer._text import shortened
-from pytracer.analyze.evidence.program_syntax import bound_value, called_name, names_of, scope_of
+from pytracer.analyze.evidence.syntax.bindings import bound_value
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.names import names_of
+from pytracer.analyze.evidence.syntax.scopes import scope_of
 from pytracer.analyze.evidence.waits import was_forked
 from pytracer.analyze.naming import name_words, place_words, short_file
 from pytracer.analyze.parts import is_library_file

@@ -10,7 +10,7 @@ from pytracer.analyze.evidence.failing.index_ranges import last_layer
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.numbers import number_at
 from pytracer.analyze.evidence.failing.settings import whence
-from pytracer.analyze.evidence.program_syntax import variable
+from pytracer.analyze.evidence.syntax.names import variable
 
 _TOPK = "selected index k out of range"
 _PARTS = re.compile(

@@ -9,15 +9,10 @@ from pytracer.analyze.evidence.failing.empties import is_empty
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.settings import whence
-from pytracer.analyze.evidence.program_syntax import (
-    Function,
-    called_name,
-    class_named,
-    function_named,
-    lines_that_bind,
-    own_nodes,
-    variable,
-)
+from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.scopes import Function, class_named, function_named, own_nodes
 
 _UNSET = re.compile(r"local variable '(\w+)'|name '(\w+)' is not defined|free variable '(\w+)'")
 _ARGUMENTS = re.compile(

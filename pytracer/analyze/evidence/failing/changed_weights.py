@@ -5,10 +5,13 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from pytracer.analyze.evidence.backward_slice import Spot
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
-from pytracer.analyze.evidence.program_syntax import lines_that_bind, own_nodes, variable
+from pytracer.analyze.evidence.slicing.spots import Spot
+from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
+from pytracer.analyze.evidence.syntax.loops import PLAIN_LOOPS, loops_around
+from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.scopes import own_nodes
 
 _IN_PLACE = "modified by an inplace operation"
 
@@ -129,8 +132,7 @@ def _of_other_branch(spot: Spot, call: ast.Call) -> bool:
 def _in_round_before(at: FailingLine, optimizer: str) -> int | None:
     """The line of its only step(), behind the failing line in a loop around both."""
     steps = [item.lineno for item in own_nodes(at.scope) if isinstance(item, ast.Call) and _is_step(item, optimizer)]
-    loops = [item for item in own_nodes(at.scope) if isinstance(item, (ast.For, ast.While))]
     if len(steps) != 1 or steps[0] <= at.line:
         return None
-    both = [item for item in loops if item.lineno < at.line and steps[0] <= (item.end_lineno or 0)]
+    both = [item for item in loops_around(at.tree, at.line, PLAIN_LOOPS) if steps[0] <= (item.end_lineno or 0)]
     return steps[0] if both else None

@@ -10,16 +10,10 @@ from pytracer.analyze.evidence.failing.empties import is_empty
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.name_origins import EMPTY_MESSAGE, USED_UP
-from pytracer.analyze.evidence.program_syntax import (
-    Function,
-    Scope,
-    bound_value,
-    called_name,
-    function_named,
-    lines_that_bind,
-    own_nodes,
-    variable,
-)
+from pytracer.analyze.evidence.syntax.bindings import bound_value, lines_that_bind
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.scopes import Function, Scope, function_named, own_nodes
 
 _TAKEN = re.compile(r"iterator of a DataLoader, (\d+) batches taken$")
 _FILES = {"open": "file", "reader": "reader of a file", "DictReader": "reader of a file"}

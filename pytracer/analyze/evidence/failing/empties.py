@@ -8,17 +8,11 @@ from pytracer.analyze.evidence.failing.expressions import names_in, source, walk
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.recorded import shape_of
 from pytracer.analyze.evidence.name_origins import EMPTY_MESSAGE
-from pytracer.analyze.evidence.program_syntax import (
-    Scope,
-    bound_value,
-    called_name,
-    class_around,
-    class_named,
-    function_named,
-    lines_that_fill,
-    own_nodes,
-    variable,
-)
+from pytracer.analyze.evidence.syntax.bindings import bound_value, lines_that_fill
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.loops import loops_of
+from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.scopes import Scope, class_around, class_named, function_named, own_nodes, spans
 
 _FILES = {"glob", "rglob", "iglob", "listdir", "iterdir", "scandir", "walk"}
 _TAKES = {"pop", "popleft", "popitem"}
@@ -214,11 +208,7 @@ def _by_call(at: FailingLine, call: ast.Call, line: int, hops: int) -> str | Non
 
 def _never_filled(at: FailingLine, scope: Scope, name: str, made: int, fill: int) -> str:
     """By what is around the line that fills it."""
-    loops = [
-        item
-        for item in own_nodes(scope)
-        if isinstance(item, (ast.For, ast.AsyncFor, ast.While)) and item.lineno <= fill <= (item.end_lineno or 0)
-    ]
+    loops = [item for item in loops_of(scope) if spans(item, fill)]
     tests = [
         item for item in own_nodes(scope) if isinstance(item, ast.If) and item.lineno < fill <= (item.end_lineno or 0)
     ]

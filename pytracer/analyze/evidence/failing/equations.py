@@ -7,7 +7,8 @@ import re
 
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
-from pytracer.analyze.evidence.program_syntax import called_name, variable
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.names import variable
 
 _SIZE = re.compile(
     r"einsum\(\): subscript (\w) has size (\d+) for operand (\d+) which does not broadcast with .*size (\d+)"

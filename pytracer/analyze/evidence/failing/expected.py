@@ -9,7 +9,7 @@ from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.loaders import last_batch
 from pytracer.analyze.evidence.failing.recorded import Shape
 from pytracer.analyze.evidence.failing.settings import set_by, whence
-from pytracer.analyze.evidence.program_syntax import variable
+from pytracer.analyze.evidence.syntax.names import variable
 
 _SHAPES = re.compile(r"[Ee]xpected.*?[\[(]((?:\d+, )+\d+)[\])].*?got.*?[\[(]((?:\d+, )+\d+)[\])]", re.DOTALL)
 _TWO_NUMBERS = re.compile(

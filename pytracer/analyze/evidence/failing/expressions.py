@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator
 
 from pytracer._text import shortened
-from pytracer.analyze.evidence.backward_slice import Made
-from pytracer.analyze.evidence.program_syntax import variable
+from pytracer.analyze.evidence.slicing.spots import Made
+from pytracer.analyze.evidence.syntax.names import variable
 
 _LONGEST = 44
 _SMALL = 1 << 16

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 import re
 
-from pytracer.analyze.evidence.backward_slice import Made, Spot
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
-from pytracer.analyze.evidence.program_syntax import called_name, variable
+from pytracer.analyze.evidence.slicing.spots import Made, Spot
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.names import variable
 
 _PATH = re.compile(r"\[Errno 2\] No such file or directory: '([^']+)'")
 _SHORTEST = 3

@@ -7,7 +7,11 @@ import re
 
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
-from pytracer.analyze.evidence.program_syntax import bound_value, called_name, function_named, own_nodes, variable
+from pytracer.analyze.evidence.syntax.bindings import bound_value
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.loops import PLAIN_LOOPS, Loop, loops_around
+from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.scopes import function_named, own_nodes
 
 _NO_GRAPH = "does not require grad and does not have a grad_fn"
 _TWICE = "backward through the graph a second time"
@@ -237,11 +241,7 @@ def _is_on(item: ast.Expr) -> bool:
 
 def _carried(at: FailingLine) -> str | None:
     """A variable that an iteration takes over from the one before."""
-    loops = [
-        item
-        for item in own_nodes(at.scope)
-        if isinstance(item, (ast.For, ast.While)) and item.lineno < at.line <= (item.end_lineno or 0)
-    ]
+    loops = loops_around(at.tree, at.line, PLAIN_LOOPS)
     if not loops:
         return None
     carried: dict[str, int] = {}
@@ -274,7 +274,7 @@ def _is_leaf(at: FailingLine, name: str) -> bool:
     return found is None or _LEAF.search(found.text) is not None
 
 
-def _before_loop(at: FailingLine, loop: ast.For | ast.While) -> str | None:
+def _before_loop(at: FailingLine, loop: Loop) -> str | None:
     """What was computed once, before the loop."""
     inside = {
         name
@@ -294,7 +294,7 @@ def _before_loop(at: FailingLine, loop: ast.For | ast.While) -> str | None:
     )
 
 
-def _reached(loop: ast.For | ast.While, names: list[str]) -> list[str]:
+def _reached(loop: Loop, names: list[str]) -> list[str]:
     """Those names, and what the loop computes them from."""
     made = [item for item in _in_order(loop) if isinstance(item, ast.Assign)]
     found = dict.fromkeys(names)

@@ -9,7 +9,8 @@ from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.numbers import whole_number
 from pytracer.analyze.evidence.failing.settings import by_constants
-from pytracer.analyze.evidence.program_syntax import called_name, variable
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.names import variable
 
 _VALUES = re.compile(r", (-?\d+)\.\.(-?\d+)$")
 _LAYERS = 4

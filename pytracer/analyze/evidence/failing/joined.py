@@ -9,7 +9,8 @@ from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.operand_shapes import made_words
 from pytracer.analyze.evidence.failing.recorded import Shape, shape_of
-from pytracer.analyze.evidence.program_syntax import lines_that_bind, names_of_line
+from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
+from pytracer.analyze.evidence.syntax.lines import names_of_line
 
 _CAT = re.compile(
     r"Sizes of tensors must match except in dimension (\d+)\. "

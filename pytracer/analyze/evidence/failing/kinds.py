@@ -9,7 +9,10 @@ from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.recorded import shape_of
 from pytracer.analyze.evidence.failing.settings import whence
-from pytracer.analyze.evidence.program_syntax import called_name, lines_that_fill, own_nodes, variable
+from pytracer.analyze.evidence.syntax.bindings import lines_that_fill
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.scopes import own_nodes
 
 _ARGUMENT = re.compile(
     r"(?P<call>[\w.]+)\(\): argument '(?P<name>\w+)'(?: \(position \d+\))? must be (?P<wanted>[\w. ]+), "

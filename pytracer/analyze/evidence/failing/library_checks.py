@@ -11,11 +11,14 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from pytracer.analyze.evidence.backward_slice import Made, Slice, Spot
 from pytracer.analyze.evidence.failing.expressions import short, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.settings import whence
-from pytracer.analyze.evidence.program_syntax import deciding_ifs, loop_around, own_nodes, variable
+from pytracer.analyze.evidence.slicing.slice import Slice
+from pytracer.analyze.evidence.slicing.spots import Made, Spot
+from pytracer.analyze.evidence.syntax.loops import deciding_ifs, loop_around
+from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.scopes import own_nodes
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.parts import is_library_file
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
-from pytracer.analyze.evidence.backward_slice import Made, Slice, Spot
 from pytracer.analyze.evidence.failing.expressions import (
     as_written,
     computed,
@@ -21,7 +20,11 @@ from pytracer.analyze.evidence.failing.expressions import (
 )
 from pytracer.analyze.evidence.failing.recorded import Layer, Shape, contradicts, layer_of, shape_of
 from pytracer.analyze.evidence.name_origins import NameOrigin, follow
-from pytracer.analyze.evidence.program_syntax import Scope, is_parameter, lines_that_bind, scope_of, variable
+from pytracer.analyze.evidence.slicing.slice import Slice
+from pytracer.analyze.evidence.slicing.spots import Made, Spot
+from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
+from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.scopes import Scope, is_parameter, scope_of, spans
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.tensors.source_lines import syntax_tree
@@ -117,13 +120,13 @@ class FailingLine:
             for item in ast.walk(self.tree):
                 if isinstance(item, ast.expr) and _span(item) == (line, column, last, end):
                     return item
-        around = [item for item in ast.walk(self.tree) if isinstance(item, ast.stmt) and _on(item, self.line)]
+        around = [item for item in ast.walk(self.tree) if isinstance(item, ast.stmt) and spans(item, self.line)]
         return max(around, key=lambda item: item.lineno, default=None)
 
     @cached_property
     def statement(self) -> ast.stmt | None:
         """The innermost statement of the line."""
-        around = [item for item in ast.walk(self.tree) if isinstance(item, ast.stmt) and _on(item, self.line)]
+        around = [item for item in ast.walk(self.tree) if isinstance(item, ast.stmt) and spans(item, self.line)]
         return max(around, key=lambda item: item.lineno, default=None)
 
     def only(self, kind: type[Kind]) -> Kind | None:
@@ -334,7 +337,3 @@ def failing_line(
 
 def _span(node: ast.expr) -> tuple[int, int, int | None, int | None]:
     return node.lineno, node.col_offset, node.end_lineno, node.end_col_offset
-
-
-def _on(node: ast.stmt, line: int) -> bool:
-    return node.lineno <= line <= (node.end_lineno or node.lineno)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
-from pytracer.analyze.evidence.program_syntax import own_nodes
+from pytracer.analyze.evidence.syntax.scopes import own_nodes
 
 _LOADER = re.compile(r"DataLoader, batch_size=(\d+), drop_last=False, (\d+) samples$")
 _ONE_VALUE = re.compile(r"Expected more than 1 value per channel when training, got input size torch\.Size\(\[1, (\d+)")

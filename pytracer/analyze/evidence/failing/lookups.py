@@ -9,13 +9,10 @@ from collections.abc import Sequence
 
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
-from pytracer.analyze.evidence.program_syntax import (
-    attribute_settings,
-    called_name,
-    class_named,
-    is_loop_variable,
-    variable,
-)
+from pytracer.analyze.evidence.syntax.bindings import attribute_settings, is_loop_variable
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.scopes import class_named
 from pytracer.report.job import NearNamesReport
 
 _ATTRIBUTE = re.compile(r"'(?P<kind>[\w.]+)' object has no attribute '(?P<name>\w+)'")

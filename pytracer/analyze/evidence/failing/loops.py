@@ -5,17 +5,13 @@ from __future__ import annotations
 import ast
 import re
 
-from pytracer.analyze.evidence.backward_slice import Spot
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
-from pytracer.analyze.evidence.program_syntax import (
-    bound_value,
-    called_name,
-    class_around,
-    lines_that_fill,
-    own_nodes,
-    variable,
-)
+from pytracer.analyze.evidence.slicing.spots import Spot
+from pytracer.analyze.evidence.syntax.bindings import bound_value, lines_that_fill
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes
 
 _CHANGED = re.compile(
     r"(?:dictionary|[Ss]et|deque|OrderedDict|dictionary keys) (?:changed|mutated)\b.*during iteration"

@@ -8,7 +8,7 @@ import re
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.recorded import sizes_in
-from pytracer.analyze.evidence.program_syntax import variable
+from pytracer.analyze.evidence.syntax.names import variable
 
 
 def unfit_gradient(at: FailingLine, found: re.Match[str]) -> str | None:

@@ -7,18 +7,16 @@ import re
 
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
-from pytracer.analyze.evidence.program_syntax import (
-    attribute_settings,
-    bound_value,
-    called_name,
+from pytracer.analyze.evidence.syntax.bindings import attribute_settings, bound_value, lines_that_bind
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.scopes import (
     class_around,
     class_named,
     default_of,
     function_named,
     is_parameter,
-    lines_that_bind,
     own_nodes,
-    variable,
 )
 
 _MESSAGE = re.compile(r"'NoneType' object|'NoneType' and|and 'NoneType'|found <class 'NoneType'>|but got NoneType")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 import re
 
-from pytracer.analyze.evidence.backward_slice import Spot
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
-from pytracer.analyze.evidence.program_syntax import is_parameter, lines_that_bind, own_nodes
+from pytracer.analyze.evidence.slicing.spots import Spot
+from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
+from pytracer.analyze.evidence.syntax.scopes import is_parameter, own_nodes
 
 _MESSAGE = re.compile(r"invalid values|\bnan\b|\binf\b|contains either|not finite|non-?finite|NaN", re.IGNORECASE)
 _NOT = re.compile(r"(?:\bwith (?:nan|inf)|(?:^|\s)-?(?:nan|inf))$")

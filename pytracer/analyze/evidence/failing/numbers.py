@@ -9,7 +9,8 @@ import re
 from collections.abc import Callable
 
 from pytracer.analyze.evidence.failing.line import FailingLine
-from pytracer.analyze.evidence.program_syntax import called_name, variable
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.names import variable
 
 Number = int | float
 _LEVELS = 8

@@ -10,7 +10,8 @@ from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine, Origin
 from pytracer.analyze.evidence.failing.recorded import Shape
 from pytracer.analyze.evidence.failing.settings import by_constants, set_by
-from pytracer.analyze.evidence.program_syntax import called_name, variable
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.names import variable
 
 _FIXED = re.compile(r"nn\.Parameter|register_buffer|zeros|ones|arange|randn|tril|triu")
 

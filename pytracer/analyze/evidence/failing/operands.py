@@ -13,7 +13,7 @@ from pytracer.analyze.evidence.failing.numbers import number_at
 from pytracer.analyze.evidence.failing.operand_shapes import made_for
 from pytracer.analyze.evidence.failing.recorded import shape_of
 from pytracer.analyze.evidence.failing.settings import whence
-from pytracer.analyze.evidence.program_syntax import variable
+from pytracer.analyze.evidence.syntax.names import variable
 
 _MOST = 3
 _PAIR = 2

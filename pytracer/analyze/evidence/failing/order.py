@@ -8,7 +8,11 @@ import re
 from pytracer.analyze.evidence.failing.consumed import reads_between
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
-from pytracer.analyze.evidence.program_syntax import called_name, lines_that_bind, own_nodes, variable
+from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.loops import PLAIN_LOOPS, loops_around
+from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.scopes import own_nodes
 
 _EMPTY = "got an empty parameter list"
 _NO_COPY = "support the deepcopy protocol"
@@ -108,11 +112,7 @@ def _without_update(at: FailingLine) -> str | None:
     """A round of the loop that leaves between unscale_() and update()."""
     call = at.only(ast.Call)
     scaler = source(call.func.value) if call is not None and isinstance(call.func, ast.Attribute) else "scaler"
-    loops = [
-        item
-        for item in own_nodes(at.scope)
-        if isinstance(item, (ast.For, ast.While)) and item.lineno < at.line <= (item.end_lineno or 0)
-    ]
+    loops = loops_around(at.tree, at.line, PLAIN_LOOPS)
     if not loops:
         return None
     inside = [item for item in ast.walk(loops[-1]) if isinstance(item, (ast.Call, ast.Continue))]

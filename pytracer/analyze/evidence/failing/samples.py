@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 import re
 
-from pytracer.analyze.evidence.backward_slice import Made
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.settings import whence
-from pytracer.analyze.evidence.program_syntax import called_name, class_named, own_nodes, variable
+from pytracer.analyze.evidence.slicing.spots import Made
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.scopes import class_named, own_nodes
 
 _LENGTHS = re.compile(r"[Ll]ength of all samples has to be greater than 0")
 _LOWEST = re.compile(r", (-?\d+)\.\.-?\d+$")

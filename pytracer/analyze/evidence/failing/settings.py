@@ -6,10 +6,11 @@ import ast
 import re
 from collections.abc import Callable, Sequence
 
-from pytracer.analyze.evidence.backward_slice import Made
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
-from pytracer.analyze.evidence.program_syntax import called_name, variable
+from pytracer.analyze.evidence.slicing.spots import Made
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.names import variable
 
 _DIVISIBLE = re.compile(r"(?:must|should) be (?:a )?(?:divisible by|multiple of)|not divisible by|is not a multiple of")
 _RUNNING = re.compile(r"running_mean should contain (\d+) elements not (\d+)")

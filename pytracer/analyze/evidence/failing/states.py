@@ -7,7 +7,8 @@ import re
 
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
-from pytracer.analyze.evidence.program_syntax import function_named, variable
+from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.scopes import function_named
 
 _MISMATCH = re.compile(
     r"size mismatch for ([\w.]+): copying a param with shape torch\.Size\((\[[\d, ]*\])\) from checkpoint, "

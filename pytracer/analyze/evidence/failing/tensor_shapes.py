@@ -9,7 +9,8 @@ import re
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.numbers import whole_number
-from pytracer.analyze.evidence.program_syntax import called_name, variable
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.names import variable
 
 
 def unfit_values(at: FailingLine, found: re.Match[str]) -> str | None:

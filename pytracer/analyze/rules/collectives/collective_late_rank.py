@@ -24,7 +24,8 @@ from pytracer.analyze.collectives.matching import GroupMatch
 from pytracer.analyze.collectives.parting import quoted
 from pytracer.analyze.deaths.attribution import symptom_evidence, views_of
 from pytracer.analyze.deaths.consequences import PEER_SILENT
-from pytracer.analyze.evidence.program_syntax import called_name, own_nodes, scope_of
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
 from pytracer.analyze.rules.account import account, nothing_to_compare
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.tensors.source_lines import syntax_tree

@@ -27,8 +27,8 @@ from pytracer.analyze.evidence.native_stack import frame_words, image_name, own_
 from pytracer.analyze.evidence.nesting import Nesting, nesting_advice, of_native, of_python
 from pytracer.analyze.evidence.own_libraries import is_own_path, program_files
 from pytracer.analyze.evidence.phrases import fault_evidence, in_function, python_evidence
-from pytracer.analyze.evidence.program_syntax import called_name
 from pytracer.analyze.evidence.recursion import Cycle, find_cycle
+from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.variables import line_words, program_frames
 from pytracer.analyze.naming import introduction, place_words, short_file
 from pytracer.analyze.parts import is_library_file

@@ -7,67 +7,31 @@ A step is taken only where one line can have given the value: the last binding a
 from __future__ import annotations
 
 import ast
-import builtins
 import os
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
-from pytracer.analyze.evidence.program_syntax import (
-    Function,
-    Scope,
-    called_name,
-    class_around,
-    own_nodes,
-    registered,
-    scope_of,
-    variable,
+from pytracer.analyze.evidence.slicing.bindings import bindings_of, is_demonstration, last_binding, only_global
+from pytracer.analyze.evidence.slicing.calls import (
+    MADE_ON_CALL,
+    argument_of,
+    call_of,
+    method_of,
+    parsed_option,
+    same_object,
 )
+from pytracer.analyze.evidence.slicing.spots import END, Made, Spot
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.scopes import class_around, default_of, own_nodes, parameters, scope_of
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import PythonFrame
 
 _HOPS = 16
-_MADE_ON_CALL = ("forward", "__call__")
 _SAME = frozenset({"int", "float", "str", "device", "list", "tuple"})  # what hands a value on as it is
-_END = 1 << 30  # behind the last line
-_BUILT_IN = frozenset(dir(builtins))
 _COMPREHENSIONS = ("<genexpr>", "<listcomp>", "<dictcomp>", "<setcomp>")
-_RETURN_SELF = frozenset(
-    {"eval", "train", "to", "cuda", "cpu", "float", "double", "half", "bfloat16", "requires_grad_"}
-)
-_WRAPPERS = frozenset({"DistributedDataParallel", "DDP", "DataParallel"})
-_BRANCHES = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.Match)
-_LOOPS = (ast.For, ast.AsyncFor, ast.While)
-
-
-@dataclass(frozen=True)
-class Spot:
-    """A place in a program. `depth`: of its frame among the program's on the stack, None if it is not there.
-
-    `call`: what called the function, where that is known otherwise than by the stack.
-    """
-
-    file: str | None
-    tree: ast.Module
-    scope: Scope
-    line: int
-    depth: int | None = None
-    call: tuple[ast.Call, Spot] | None = None
-
-
-@dataclass(frozen=True)
-class Made:
-    """The expression that made a value. `through`: the spots between, of which the first is the reader's own."""
-
-    node: ast.AST
-    spot: Spot
-    through: tuple[tuple[ast.AST, Spot], ...] = ()
-
-    @property
-    def line(self) -> int:
-        """Its line."""
-        return getattr(self.node, "lineno", self.spot.line)
 
 
 class Slice:
@@ -119,12 +83,12 @@ class Slice:
     # ---- names and parameters
 
     def _name(self, name: str, spot: Spot) -> tuple[ast.AST, Spot] | None:
-        found = _last_binding(spot.scope, name, spot.line)
+        found = last_binding(spot.scope, name, spot.line)
         if found is None and not isinstance(spot.scope, ast.Module):
-            if name in _parameters(spot.scope):
+            if name in parameters(spot.scope):
                 return self.argument(name, spot)
-            outer = replace(spot, scope=spot.tree, line=_END, depth=None, call=None)
-            found, spot = _only_global(spot.tree, name), outer
+            outer = replace(spot, scope=spot.tree, line=END, depth=None, call=None)
+            found, spot = only_global(spot.tree, name), outer
         if found is None:
             return None
         line, value, index = found
@@ -146,13 +110,13 @@ class Slice:
         if value is not None:
             return value, outer
         spread = any(item.arg is None for item in call.keywords) or any(isinstance(a, ast.Starred) for a in call.args)
-        default = _default(function, name)
+        default = default_of(function, name)
         return (default, spot) if default is not None and not spread else None
 
     def _caller(self, function: ast.FunctionDef | ast.AsyncFunctionDef, spot: Spot) -> tuple[ast.Call, Spot] | None:
         if spot.depth is not None:
             outer = self.spot(spot.depth + 1)
-            call = _call_of(outer.tree, outer.line, function, class_around(spot.tree, function)) if outer else None
+            call = call_of(outer.tree, outer.line, function, class_around(spot.tree, function)) if outer else None
             if call is None and self._failing is not None and self._failing[0] == spot.depth + 1:
                 call = self._failing[1] if function.name == "__init__" else None
             return (call, outer) if call is not None and outer is not None else None
@@ -172,12 +136,12 @@ class Slice:
             for file, tree in trees.items()
             for item in ast.walk(tree)
             if isinstance(item, ast.Call) and called_name(item) == owner.name
-            if file == self._frames[-1].file or not _is_demonstration(tree, item.lineno)
+            if file == self._frames[-1].file or not is_demonstration(tree, item.lineno)
         ]
         if len(found) != 1:
             return None
         call, at = found[0]
-        depth = next((n for n, item in enumerate(self._frames) if _is_in(at, item)), None)
+        depth = next((n for n, item in enumerate(self._frames) if at.is_of(item)), None)
         return call, replace(at, depth=depth)
 
     # ---- attributes and items
@@ -201,7 +165,7 @@ class Slice:
         if called_name(base.node) in ("Namespace", "SimpleNamespace", "EasyDict"):
             value = next((item.value for item in base.node.keywords if item.arg == node.attr), None)
             return (value, base.spot) if value is not None else None
-        return _option(base, node.attr) if called_name(base.node) in ("parse_args", "parse_known_args") else None
+        return parsed_option(base, node.attr) if called_name(base.node) in ("parse_args", "parse_known_args") else None
 
     def _of_class(self, base: Made, name: str) -> tuple[ast.AST, Spot] | None:
         """`Options.rate`, which only the class itself sets."""
@@ -218,7 +182,7 @@ class Slice:
         sets = [
             (method, line, value, index)
             for method in methods
-            for line, value, index in _bindings(method, f"self.{name}")
+            for line, value, index in bindings_of(method, f"self.{name}")
         ]
         first = [item for item in sets if item[0].name == "__init__"]
         if len(sets) == 1 and len(first) == 1:
@@ -316,20 +280,20 @@ class Slice:
         made = self.defined(call.func, spot)
         if made is not None:
             return (made[0], made[1]) if isinstance(made[0], ast.FunctionDef) else None
-        names: tuple[str, ...] = _MADE_ON_CALL
+        names: tuple[str, ...] = MADE_ON_CALL
         owner: tuple[ast.AST, Spot] | None = None
         func = call.func
         if isinstance(func, ast.Attribute):
             inside = class_around(spot.tree, spot.scope)
             if isinstance(func.value, ast.Name) and func.value.id == "self" and inside is not None:
                 owner, names = self._with_method(inside, (func.attr,), spot), (func.attr,)
-                if _method(owner[0], names) is None:  # a layer of its own
-                    owner, names = self._class_of(func, spot), _MADE_ON_CALL
+                if method_of(owner[0], names) is None:  # a layer of its own
+                    owner, names = self._class_of(func, spot), MADE_ON_CALL
             else:
                 owner, names = self._class_of(func.value, spot), (func.attr,)
         elif isinstance(func, (ast.Name, ast.Call)):  # `Net()(x)`
             owner = self._class_of(func, spot)
-        method = _method(owner[0], names) if owner is not None and isinstance(owner[0], ast.ClassDef) else None
+        method = method_of(owner[0], names) if owner is not None and isinstance(owner[0], ast.ClassDef) else None
         return (method, owner[1]) if method is not None and owner is not None else None
 
     def _base(self, owner: ast.ClassDef, spot: Spot) -> tuple[ast.ClassDef, Spot] | None:
@@ -341,7 +305,7 @@ class Slice:
         """The class that has one of these methods, of those that a class is derived from; else that class."""
         found: tuple[ast.ClassDef, Spot] | None = (owner, spot)
         for _ in range(_HOPS):
-            if found is None or _method(found[0], names) is not None:
+            if found is None or method_of(found[0], names) is not None:
                 break
             found = self._base(*found)
         return found if found is not None else (owner, spot)
@@ -354,12 +318,12 @@ class Slice:
         if re.match(r"(?:torch\.)?nn\.[A-Z]", ast.unparse(base.func)):
             return True
         found = self._class_of(node, spot)
-        return found is not None and _method(found[0], ("forward",)) is not None
+        return found is not None and method_of(found[0], ("forward",)) is not None
 
     def _class_of(self, node: ast.AST, spot: Spot) -> tuple[ast.AST, Spot] | None:
         base = self.made(node, spot, calls=True)
         for _ in range(_HOPS):
-            inner = _same_object(base.node)
+            inner = same_object(base.node)
             if inner is None:
                 break
             base = self.made(inner, base.spot, calls=True)
@@ -371,7 +335,7 @@ class Slice:
             return None
         for item in spot.tree.body:
             if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and item.name == node.id:
-                return item, replace(spot, scope=spot.tree, line=_END, depth=None, call=None)
+                return item, replace(spot, scope=spot.tree, line=END, depth=None, call=None)
             if isinstance(item, ast.ImportFrom) and item.level <= 1 and spot.file is not None and item.module:
                 found = next((part for part in item.names if (part.asname or part.name) == node.id), None)
                 other = self._imported(spot.file, item.module) if found is not None else None
@@ -383,189 +347,8 @@ class Slice:
     def _imported(self, file: str, module: str) -> Spot | None:
         path = f"{os.path.join(os.path.dirname(file), *module.split('.'))}.py"
         tree = syntax_tree(self._snapshot, PythonFrame(file=path, line=1))
-        return Spot(path, tree, tree, _END) if tree is not None else None
-
-
-def argument_of(call: ast.Call, function: Function, name: str) -> ast.expr | None:
-    """What a call passes for a parameter."""
-    given = next((item.value for item in call.keywords if item.arg == name), None)
-    options = [item.value for item in call.keywords if item.arg is None]
-    if given is not None:
-        return given
-    if len(options) == 1 and not call.args:  # `f(**batch())`
-        return _part(options[0], name)
-    places = [item.arg for item in (*function.args.posonlyargs, *function.args.args)]
-    if name not in places:
-        return None
-    place = places.index(name) - (places[:1] == ["self"])
-    spread = [n for n, item in enumerate(call.args) if isinstance(item, ast.Starred)]
-    if len(spread) == 1 and spread[0] <= place and spread[0] == len(call.args) - 1:  # `f(*pair())`
-        held = call.args[spread[0]]
-        return _part(held.value, place - spread[0]) if isinstance(held, ast.Starred) else None
-    before = call.args[: place + 1]
-    whole = 0 <= place < len(call.args) and not any(isinstance(item, ast.Starred) for item in before)
-    return call.args[place] if whole else None
-
-
-def _part(value: ast.expr, key: int | str) -> ast.expr:
-    """`value[key]`, which no line has written."""
-    made = ast.Subscript(value, ast.Constant(key), ast.Load())
-    return ast.fix_missing_locations(ast.copy_location(made, value))
-
-
-def _default(function: Function, name: str) -> ast.expr | None:
-    places = [*function.args.posonlyargs, *function.args.args]
-    defaults = dict(zip([item.arg for item in places[::-1]], function.args.defaults[::-1], strict=False))
-    named = {
-        item.arg: value
-        for item, value in zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True)
-        if value is not None
-    }
-    return {**defaults, **named}.get(name)
-
-
-def _parameters(scope: Scope) -> list[str]:
-    if isinstance(scope, ast.Module):
-        return []
-    given = scope.args
-    return [item.arg for item in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
-
-
-def _bindings(scope: ast.AST, name: str) -> Iterator[tuple[int, ast.AST | None, int | None]]:
-    """Lines that bind it, the value, and which part of it; no value of a loop, a `with` or `x += y`."""
-    for node in own_nodes(scope):
-        if isinstance(node, (ast.Assign, ast.AnnAssign, ast.NamedExpr)) and node.value is not None:
-            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
-                if _is(target, name):
-                    yield node.lineno, node.value, None
-                elif isinstance(target, (ast.Tuple, ast.List)):
-                    parts = [n for n, item in enumerate(target.elts) if _is(item, name)]
-                    starred = any(isinstance(item, ast.Starred) for item in target.elts)
-                    if parts and not starred:
-                        yield node.lineno, node.value, parts[0]
-                    elif any(_is(item, name) for item in ast.walk(target)):
-                        yield node.lineno, None, None
-        elif isinstance(node, (ast.For, ast.AsyncFor, ast.AugAssign)):
-            if any(_is(item, name) for item in ast.walk(node.target)):
-                yield node.lineno, None, None
-        elif (held := registered(node)) is not None and held[0] == name and isinstance(node, ast.Call):
-            yield node.lineno, held[1], None
-        elif isinstance(node, ast.withitem) and node.optional_vars is not None and _holds(node.optional_vars, name):
-            yield node.optional_vars.lineno, None, None
-
-
-def _last_binding(scope: Scope, name: str, line: int) -> tuple[int, ast.AST | None, int | None] | None:
-    """None also where another one may be meant: a branch was or was not taken, or a round of a loop set it before."""
-    found = [*_bindings(scope, name)]
-    before = [item for item in found if item[0] < line and not _other_branch(scope, item[0], line)]
-    above = sorted(before, key=lambda item: item[0])
-    if not above:
-        return None
-    last = above[-1]
-    around = [item for item in own_nodes(scope) if isinstance(item, _BRANCHES) and line != _END]
-    for item in around:
-        inside = item.lineno <= line <= (item.end_lineno or 0)
-        if not inside and len(above) > 1 and item.lineno < last[0] <= (item.end_lineno or 0):
-            return None
-        carried = any(line <= other[0] <= (item.end_lineno or 0) for other in found)
-        if inside and carried and isinstance(item, _LOOPS) and last[0] < item.lineno:
-            return None
-    return last
-
-
-def _is_demonstration(tree: ast.Module, line: int) -> bool:
-    """Below `if __name__ == "__main__"`, which does not run in a file that is imported."""
-    return any(
-        isinstance(item, ast.If)
-        and "__name__" in ast.unparse(item.test)
-        and item.lineno <= line <= (item.end_lineno or 0)
-        for item in tree.body
-    )
-
-
-def _only_global(tree: ast.Module, name: str) -> tuple[int, ast.AST | None, int | None] | None:
-    """Which of several a function met is not known; nor whether another function has set it."""
-    found = [*_bindings(tree, name)]
-    declared = any(isinstance(item, ast.Global) and name in item.names for item in ast.walk(tree))
-    return found[0] if len(found) == 1 and not declared else None
-
-
-def _other_branch(scope: Scope, one: int, line: int) -> bool:
-    """Whether an `if` has the first line in its body, and the second in its `else`."""
-    return any(
-        isinstance(item, ast.If)
-        and item.orelse
-        and item.lineno < one < item.orelse[0].lineno <= line <= (item.end_lineno or 0)
-        for item in own_nodes(scope)
-    )
-
-
-def _holds(target: ast.AST, name: str) -> bool:
-    return any(_is(item, name) for item in ast.walk(target))
-
-
-def _is(target: ast.AST, name: str) -> bool:
-    return variable(target) == name
-
-
-def _is_in(spot: Spot, frame: PythonFrame) -> bool:
-    own = scope_of(spot.tree, frame.line) if frame.line is not None else None
-    return frame.file == spot.file and own is spot.scope
-
-
-def _call_of(
-    tree: ast.Module, line: int, function: ast.FunctionDef | ast.AsyncFunctionDef, owner: ast.ClassDef | None
-) -> ast.Call | None:
-    """The call of a line that led into a function."""
-    calls = [
-        item for item in ast.walk(tree) if isinstance(item, ast.Call) and item.lineno <= line <= (item.end_lineno or 0)
-    ]
-    named = [item for item in calls if called_name(item) == function.name]
-    if function.name == "__init__" and owner is not None:
-        named = [item for item in calls if called_name(item) == owner.name] or named
-    elif function.name in _MADE_ON_CALL and not named:
-        kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-        others = {None, *_BUILT_IN, *(item.name for item in tree.body if isinstance(item, kinds))}
-        named = [
-            item
-            for item in calls
-            if (variable(item.func) not in others or isinstance(item.func, ast.Call)) and _fits(item, function)
-        ]
-    return named[0] if len(named) == 1 else None
-
-
-def _fits(call: ast.Call, function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Whether it may pass all that the method needs."""
-    spread = any(isinstance(item, ast.Starred) for item in call.args) or any(item.arg is None for item in call.keywords)
-    required = len(function.args.args) - 1 - len(function.args.defaults)
-    return spread or len(call.args) + len(call.keywords) >= required
-
-
-def _same_object(node: ast.AST) -> ast.expr | None:
-    """`Net()` of `Net().eval()` and of `DDP(Net())`: whose forward() a call reaches."""
-    if not isinstance(node, ast.Call):
-        return None
-    name = called_name(node)
-    if name in _WRAPPERS and node.args:
-        return node.args[0]
-    return node.func.value if isinstance(node.func, ast.Attribute) and name in _RETURN_SELF else None
-
-
-def _method(owner: ast.AST, names: Sequence[str]) -> ast.FunctionDef | None:
-    body = owner.body if isinstance(owner, ast.ClassDef) else []
-    return next((item for item in body if isinstance(item, ast.FunctionDef) and item.name in names), None)
+        return Spot(path, tree, tree, END) if tree is not None else None
 
 
 def _yields(node: ast.AST) -> bool:
     return isinstance(node, (ast.Yield, ast.YieldFrom))
-
-
-def _option(base: Made, name: str) -> tuple[ast.AST, Spot] | None:
-    """The default of an option of argparse, where it is in the same file."""
-    for item in ast.walk(base.spot.tree):
-        if not isinstance(item, ast.Call) or called_name(item) != "add_argument":
-            continue
-        words = [part.value for part in item.args if isinstance(part, ast.Constant) and isinstance(part.value, str)]
-        if any(word.lstrip("-").replace("-", "_") == name for word in words):
-            return item, replace(base.spot, scope=base.spot.tree, line=item.lineno, depth=None, call=None)
-    return None

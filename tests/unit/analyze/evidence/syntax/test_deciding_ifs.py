@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from pytracer.analyze.evidence.program_syntax import deciding_ifs
+from pytracer.analyze.evidence.syntax.loops import deciding_ifs
 
 SOURCE = """\
 def fit(epochs, rank):

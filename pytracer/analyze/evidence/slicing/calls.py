@@ -1,0 +1,102 @@
+"""What a call passes for a parameter, and which call of a line led into a function."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pytracer.analyze.evidence.slicing.spots import Made, Spot
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.scopes import Function
+
+MADE_ON_CALL = ("forward", "__call__")
+_BUILT_IN = frozenset(dir(builtins))
+_RETURN_SELF = frozenset(
+    {"eval", "train", "to", "cuda", "cpu", "float", "double", "half", "bfloat16", "requires_grad_"}
+)
+_WRAPPERS = frozenset({"DistributedDataParallel", "DDP", "DataParallel"})
+
+
+def argument_of(call: ast.Call, function: Function, name: str) -> ast.expr | None:
+    """What a call passes for a parameter."""
+    given = next((item.value for item in call.keywords if item.arg == name), None)
+    options = [item.value for item in call.keywords if item.arg is None]
+    if given is not None:
+        return given
+    if len(options) == 1 and not call.args:  # `f(**batch())`
+        return _part(options[0], name)
+    places = [item.arg for item in (*function.args.posonlyargs, *function.args.args)]
+    if name not in places:
+        return None
+    place = places.index(name) - (places[:1] == ["self"])
+    spread = [n for n, item in enumerate(call.args) if isinstance(item, ast.Starred)]
+    if len(spread) == 1 and spread[0] <= place and spread[0] == len(call.args) - 1:  # `f(*pair())`
+        held = call.args[spread[0]]
+        return _part(held.value, place - spread[0]) if isinstance(held, ast.Starred) else None
+    before = call.args[: place + 1]
+    whole = 0 <= place < len(call.args) and not any(isinstance(item, ast.Starred) for item in before)
+    return call.args[place] if whole else None
+
+
+def _part(value: ast.expr, key: int | str) -> ast.expr:
+    """`value[key]`, which no line has written."""
+    made = ast.Subscript(value, ast.Constant(key), ast.Load())
+    return ast.fix_missing_locations(ast.copy_location(made, value))
+
+
+def call_of(
+    tree: ast.Module, line: int, function: ast.FunctionDef | ast.AsyncFunctionDef, owner: ast.ClassDef | None
+) -> ast.Call | None:
+    """The call of a line that led into a function."""
+    calls = [
+        item for item in ast.walk(tree) if isinstance(item, ast.Call) and item.lineno <= line <= (item.end_lineno or 0)
+    ]
+    named = [item for item in calls if called_name(item) == function.name]
+    if function.name == "__init__" and owner is not None:
+        named = [item for item in calls if called_name(item) == owner.name] or named
+    elif function.name in MADE_ON_CALL and not named:
+        kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+        others = {None, *_BUILT_IN, *(item.name for item in tree.body if isinstance(item, kinds))}
+        named = [
+            item
+            for item in calls
+            if (variable(item.func) not in others or isinstance(item.func, ast.Call)) and _fits(item, function)
+        ]
+    return named[0] if len(named) == 1 else None
+
+
+def _fits(call: ast.Call, function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether it may pass all that the method needs."""
+    spread = any(isinstance(item, ast.Starred) for item in call.args) or any(item.arg is None for item in call.keywords)
+    required = len(function.args.args) - 1 - len(function.args.defaults)
+    return spread or len(call.args) + len(call.keywords) >= required
+
+
+def same_object(node: ast.AST) -> ast.expr | None:
+    """`Net()` of `Net().eval()` and of `DDP(Net())`: whose forward() a call reaches."""
+    if not isinstance(node, ast.Call):
+        return None
+    name = called_name(node)
+    if name in _WRAPPERS and node.args:
+        return node.args[0]
+    return node.func.value if isinstance(node.func, ast.Attribute) and name in _RETURN_SELF else None
+
+
+def method_of(owner: ast.AST, names: Sequence[str]) -> ast.FunctionDef | None:
+    """The first method of a class that has one of these names."""
+    body = owner.body if isinstance(owner, ast.ClassDef) else []
+    return next((item for item in body if isinstance(item, ast.FunctionDef) and item.name in names), None)
+
+
+def parsed_option(base: Made, name: str) -> tuple[ast.AST, Spot] | None:
+    """The default of an option of argparse, where it is in the same file."""
+    for item in ast.walk(base.spot.tree):
+        if not isinstance(item, ast.Call) or called_name(item) != "add_argument":
+            continue
+        words = [part.value for part in item.args if isinstance(part, ast.Constant) and isinstance(part.value, str)]
+        if any(word.lstrip("-").replace("-", "_") == name for word in words):
+            return item, replace(base.spot, scope=base.spot.tree, line=item.lineno, depth=None, call=None)
+    return None

@@ -1,0 +1,45 @@
+"""Places in a program, and the expression that made a value."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from pytracer.analyze.evidence.syntax.scopes import Scope, scope_of
+from pytracer.report.job import PythonFrame
+
+END = 1 << 30  # behind the last line
+
+
+@dataclass(frozen=True)
+class Spot:
+    """A place in a program. `depth`: of its frame among the program's on the stack, None if it is not there.
+
+    `call`: what called the function, where that is known otherwise than by the stack.
+    """
+
+    file: str | None
+    tree: ast.Module
+    scope: Scope
+    line: int
+    depth: int | None = None
+    call: tuple[ast.Call, Spot] | None = None
+
+    def is_of(self, frame: PythonFrame) -> bool:
+        """Whether it is in the function that a frame runs."""
+        own = scope_of(self.tree, frame.line) if frame.line is not None else None
+        return frame.file == self.file and own is self.scope
+
+
+@dataclass(frozen=True)
+class Made:
+    """The expression that made a value. `through`: the spots between, of which the first is the reader's own."""
+
+    node: ast.AST
+    spot: Spot
+    through: tuple[tuple[ast.AST, Spot], ...] = ()
+
+    @property
+    def line(self) -> int:
+        """Its line."""
+        return getattr(self.node, "lineno", self.spot.line)

@@ -1,0 +1,59 @@
+"""What the statement of a line reads."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+
+from pytracer.analyze.evidence.syntax.names import names_of
+from pytracer.analyze.evidence.syntax.scopes import function_headed, parameters, spans
+
+
+def names_of_line(tree: ast.Module, line: int) -> list[str]:
+    """Variables that the statement reads, `self.x` included; of a `raise`, those of the `if` around it."""
+    return list(dict.fromkeys(name for part in _read_on(tree, line) for name in names_of(part)))
+
+
+def names_of_call(tree: ast.Module, line: int) -> list[str]:
+    """As `names_of_line`; of the head of a function, its parameters: torch.compile gives that line for all of it."""
+    scope = function_headed(tree, line)
+    return parameters(scope) if scope is not None else names_of_line(tree, line)
+
+
+def subscripts_of_line(tree: ast.Module, line: int) -> tuple[list[str], list[str]]:
+    """What the statement looks something up in, and by what: `images` and `current` of `f(images[current])`."""
+    tables: list[str] = []
+    keys: list[str] = []
+    for part in _read_on(tree, line):
+        for item in ast.walk(part):
+            if isinstance(item, ast.Subscript) and isinstance(item.ctx, ast.Load):
+                tables += names_of(item.value)
+                keys += names_of(item.slice)
+    return list(dict.fromkeys(tables)), [name for name in dict.fromkeys(keys) if name not in tables]
+
+
+def _read_on(tree: ast.Module, line: int) -> Sequence[ast.AST]:
+    """What the statement of a line evaluates itself; of a `raise`, the test of the `if` around it."""
+    around = [item for item in ast.walk(tree) if isinstance(item, ast.stmt) and spans(item, line)]
+    inner = max(around, key=lambda item: (item.lineno, -(item.end_lineno or 0)), default=None)
+    if inner is None:
+        return ()
+    if isinstance(inner, ast.Raise):
+        tests = [item for item in around if isinstance(item, (ast.If, ast.While)) and item.lineno < inner.lineno]
+        return [max(tests, key=lambda item: item.lineno).test] if tests else ()
+    return [*_parts(inner)]
+
+
+def _parts(statement: ast.stmt) -> Iterator[ast.AST]:
+    """What a statement evaluates itself: of a loop or branch the head without the body."""
+    if isinstance(statement, (ast.If, ast.While)):
+        yield statement.test
+    elif isinstance(statement, (ast.For, ast.AsyncFor)):
+        yield statement.iter
+    elif isinstance(statement, (ast.With, ast.AsyncWith)):
+        yield from statement.items
+    elif isinstance(statement, ast.AugAssign):
+        yield statement.value
+        yield statement.target
+    elif not isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Try)):
+        yield statement

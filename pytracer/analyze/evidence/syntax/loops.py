@@ -1,0 +1,55 @@
+"""The loops around a line, and the branches that decide whether it is reached."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, scope_of
+
+Loop = ast.For | ast.AsyncFor | ast.While
+LOOPS = (ast.For, ast.AsyncFor, ast.While)
+PLAIN_LOOPS = (ast.For, ast.While)
+
+
+def deciding_ifs(tree: ast.Module, line: int) -> list[tuple[ast.If, bool]]:
+    """The `if` statements of its function that decide whether a line is reached, the closest first.
+
+    Each with whether it stands around the line; the others leave before it: by return, `continue`, `break` or `raise`.
+    A `break` or `continue` of a loop that ends above the line leaves only that loop.
+    """
+    scope = scope_of(tree, line)
+    found = []
+    for item in own_nodes(scope):
+        if not isinstance(item, ast.If) or item.lineno >= line:
+            continue
+        around = line <= (item.end_lineno or 0)
+        last = item.body[-1]
+        leaves_loop = isinstance(last, (ast.Continue, ast.Break)) and _loop_ends(scope, item.lineno) >= line
+        if around or leaves_loop or isinstance(last, (ast.Return, ast.Raise)):
+            found.append((item, around))
+    return sorted(found, key=lambda pair: -pair[0].lineno)
+
+
+def _loop_ends(scope: Scope, line: int) -> int:
+    """The last line of the innermost loop around a line; 0 without one."""
+    loops = ((item.lineno, item.body[-1].end_lineno or 0) for item in loops_of(scope))  # `else` runs behind the loop
+    return max((loop for loop in loops if loop[0] < line <= loop[1]), default=(0, 0))[1]
+
+
+def loops_of(scope: Scope) -> Iterator[Loop]:
+    """The loops of a function, without those of functions inside; comprehensions are none."""
+    return (item for item in own_nodes(scope) if isinstance(item, LOOPS))
+
+
+def loops_around(tree: ast.Module, line: int, kinds: tuple[type[Loop], ...] = LOOPS) -> list[Loop]:
+    """Those of a line's function that have it below their head, in the body or the `else`; the outermost first."""
+    loops = (item for item in loops_of(scope_of(tree, line)) if isinstance(item, kinds))
+    found = [item for item in loops if item.lineno < line <= (item.end_lineno or 0)]
+    return sorted(found, key=lambda item: item.lineno)
+
+
+def loop_around(tree: ast.Module, line: int) -> int | None:
+    """The first line of the innermost loop around a line of a function."""
+    loops = loops_around(tree, line)
+    return loops[-1].lineno if loops else None

@@ -1,0 +1,41 @@
+"""Names of variables in an expression."""
+
+from __future__ import annotations
+
+import ast
+
+
+def names_of(node: ast.AST) -> list[str]:
+    """Variables of an expression, in order, each once.
+
+    What is only called (`model(x)`, `torch.cat(x)`) is no value that does not fit.
+    """
+    called = {id(item.func) for item in ast.walk(node) if isinstance(item, ast.Call)}
+    bound = {
+        name.id
+        for item in ast.walk(node)
+        if isinstance(item, ast.comprehension)
+        for name in ast.walk(item.target)
+        if isinstance(name, ast.Name)
+    }
+    found: dict[str, tuple[int, int]] = {}
+    for item in ast.walk(node):
+        if id(item) in called:
+            continue
+        name = variable(item)
+        if name is None or name in bound or not isinstance(item, (ast.Name, ast.Attribute)):
+            continue
+        if isinstance(item.ctx, ast.Load) or item is node:  # of `x += y` also the target
+            at = (item.lineno, item.col_offset)
+            found[name] = min(found.get(name, at), at)
+    found.pop("self", None)
+    return sorted(found, key=lambda name: found[name])
+
+
+def variable(node: ast.AST) -> str | None:
+    """`x`, or `self.x`; None for anything else."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
+        return f"self.{node.attr}"
+    return None

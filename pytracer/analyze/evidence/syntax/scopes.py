@@ -1,0 +1,91 @@
+"""Functions and classes of a module, and which of them a line is in."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+Scope = Function | ast.Module
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+
+
+def function_headed(tree: ast.Module, line: int) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    """The function whose `def`, or one of whose decorators, is at a line."""
+    for item in ast.walk(tree):
+        if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef)) and item.body:
+            first = min([item.lineno, *(one.lineno for one in item.decorator_list)])
+            if first <= line <= item.lineno < item.body[0].lineno:
+                return item
+    return None
+
+
+def spans(node: ast.stmt | ast.expr, line: int) -> bool:
+    """Whether a line is one of its own."""
+    return node.lineno <= line <= (node.end_lineno or node.lineno)
+
+
+def scope_of(tree: ast.Module, line: int) -> Scope:
+    """The innermost function around a line, else the module."""
+    inside = [item for item in ast.walk(tree) if isinstance(item, _FUNCTIONS) and _spans_function(item, line)]
+    return max(inside, key=lambda item: item.lineno, default=tree)
+
+
+def _spans_function(node: Function, line: int) -> bool:
+    return node.lineno < line <= (node.end_lineno or 0)
+
+
+def own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
+    """Of a scope without those of functions and classes inside."""
+    for item in ast.iter_child_nodes(scope):
+        yield item
+        if not isinstance(item, (*_FUNCTIONS, ast.ClassDef)):
+            yield from own_nodes(item)
+
+
+def is_parameter(scope: Scope, name: str) -> bool:
+    """Whether a caller passes it."""
+    return name in parameters(scope)
+
+
+def parameters(scope: Scope) -> list[str]:
+    """By name, without `*args` and `**kwargs`."""
+    if isinstance(scope, ast.Module):
+        return []
+    given = scope.args
+    return [item.arg for item in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+
+
+def second_parameter(scope: Scope) -> str | None:
+    """Of a method that takes one argument beside `self`: that."""
+    return next(iter(parameters(scope)[1:]), None)
+
+
+def class_named(tree: ast.Module, name: str) -> ast.ClassDef | None:
+    """The only class of that name."""
+    found = [item for item in ast.walk(tree) if isinstance(item, ast.ClassDef) and item.name == name]
+    return found[0] if len(found) == 1 else None
+
+
+def function_named(tree: ast.Module, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    """The only function or method of that name."""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    found = [item for item in ast.walk(tree) if isinstance(item, kinds) and item.name == name]
+    return found[0] if len(found) == 1 else None
+
+
+def class_around(tree: ast.Module, scope: Scope) -> ast.ClassDef | None:
+    """Of a method."""
+    classes = (item for item in ast.walk(tree) if isinstance(item, ast.ClassDef))
+    return next((item for item in classes if any(part is scope for part in item.body)), None)
+
+
+def default_of(scope: Scope, name: str) -> ast.expr | None:
+    """Of a parameter."""
+    if isinstance(scope, ast.Module):
+        return None
+    given = scope.args
+    places = [*given.posonlyargs, *given.args]
+    defaults = dict(zip([item.arg for item in places[::-1]], given.defaults[::-1], strict=False))
+    named = {item.arg: value for item, value in zip(given.kwonlyargs, given.kw_defaults, strict=True) if value}
+    return {**defaults, **named}.get(name)
