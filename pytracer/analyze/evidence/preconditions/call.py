@@ -13,13 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from pytracer.analyze.evidence.preconditions.terms import Given
-from pytracer.analyze.evidence.program_syntax import (
-    called_name,
-    function_named,
-    lines_that_bind,
-    own_nodes,
-    scope_of,
-)
+from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.scopes import function_named, own_nodes, scope_of
 from pytracer.analyze.evidence.variables import plain_expression, python_frames, variable_name
 from pytracer.analyze.known.operators import Precondition
 from pytracer.analyze.parts import is_library_file, python_frame
