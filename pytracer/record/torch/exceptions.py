@@ -6,7 +6,7 @@ import builtins
 import functools
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -92,10 +92,18 @@ def uninstall() -> None:
 
 
 @unseen
-def write(box: Core, error: BaseException, trace: TracebackType | None, *, on_its_way: str | None = None) -> None:
+def write(
+    box: Core,
+    error: BaseException,
+    trace: TracebackType | None,
+    *,
+    on_its_way: str | None = None,
+    seen: Sequence[dict[str, str]] = (),
+) -> None:
     """Writes an EXCEPTION entry. Never raises: the current exception matters more.
 
-    `on_its_way`: the function that runs before the exception reached the top; it may still be caught.
+    `on_its_way`: the function that runs before the exception reached the top; it may still be caught. `seen`: as
+    variables, besides those of its frames.
     """
     recorded = id(error)
     try:
@@ -108,7 +116,7 @@ def write(box: Core, error: BaseException, trace: TracebackType | None, *, on_it
                 "thread": threading.current_thread().name,
                 "python_stack": [*_stack(trace), *around][:FRAMES],
                 "context": [_handled(item) for item in _contexts(error)],
-                "variables": [*_variables(trace), *_gradients(error, trace)],
+                "variables": [*_variables(trace), *_gradients(error, trace), *seen],
                 **_near_names(error, trace),
                 **_remote_traceback(error),
                 **({"on_its_way": on_its_way} if on_its_way else {}),

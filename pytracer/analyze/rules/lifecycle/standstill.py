@@ -33,10 +33,12 @@ from pytracer.analyze.evidence.loaders import loading_words, loading_workers, wa
 from pytracer.analyze.evidence.lock_order import CrossedLocks, crossed_locks
 from pytracer.analyze.evidence.sent_signals import deadly_signal
 from pytracer.analyze.evidence.signal_senders import from_time_limit, sender_words
+from pytracer.analyze.evidence.starved_pool import StarvedPool, starved_pool
+from pytracer.analyze.evidence.unsent import Unsent, unsent_advice, unsent_of
 from pytracer.analyze.evidence.wait_advice import ADVICE, wait_advice
 from pytracer.analyze.evidence.wait_chain import at_words, children_of, meanwhile_words, wait_chain
+from pytracer.analyze.evidence.wait_words import wait_words
 from pytracer.analyze.evidence.waits import (
-    WAITED,
     ProcessWait,
     WaitKind,
     is_between_processes,
@@ -68,6 +70,8 @@ _CONFIDENCE: dict[WaitKind, Confidence] = {
     "full-queue": "possible",
     "pool": "possible",
     "notice": "possible",
+    "barrier": "possible",
+    "undone": "possible",
     "event-loop": "possible",
 }
 _NOT_PUT = (
@@ -108,6 +112,9 @@ class _Standstill:
     locks: CrossedLocks | None = None
     loading: ProcessView | None = None
     """The DataLoader worker that was inside a batch for longest, of a process that waited for its loader."""
+    unsent: Unsent | None = None
+    """What could not be sent through a queue, of a process that waited for one."""
+    starved: StarvedPool | None = None
 
     @property
     def unread(self) -> bool:
@@ -130,8 +137,8 @@ class Standstill:
             chain = list(wait_chain(job, death.view))
             if not chain:
                 continue
-            if len(chain) > 1 and chain[-1][1].kind == "unread-queue":
-                chain = [*chain[:-2], chain[-1], chain[-2]]  # the reader is to blame: it waits for the end instead
+            if _reader_is_to_blame(chain):
+                chain = [*chain[:-2], chain[-1], chain[-2]]
             (view, wait), ended = chain[-1], death.view
             if wait.kind != "forked-openmp" and not from_time_limit(job, ended):
                 continue
@@ -143,9 +150,22 @@ class Standstill:
             locks = crossed_locks(view) if wait.kind == "lock" else None
             handled = handled_at_end(view)
             loading = next(iter(_loading(job, view)), None) if wait.kind == "queue" else None
-            found = _Standstill(wait, tuple(chain[:-1]), ended, thread, handled, receiver_ended, gone, locks, loading)
+            found = _Standstill(
+                wait,
+                tuple(chain[:-1]),
+                ended,
+                thread,
+                handled,
+                receiver_ended,
+                gone,
+                locks,
+                loading,
+                unsent_of(job, view) if wait.kind == "queue" and is_between_processes(view) else None,
+                starved_pool(view) if wait.kind == "notice" else None,
+            )
             explains = tuple((item.view, "was ended while it stood still") for item in suspects)
             is_sure = found.unread or receiver_ended or bool(gone) or (found.thread is not None and found.thread.sure)
+            is_sure = is_sure or found.unsent is not None or found.starved is not None
             is_sure = is_sure or (wait.kind == "lock-file" and _nobody_has_it(suspects))
             sure: Confidence = "likely" if is_sure else _CONFIDENCE[wait.kind]
             return (Judgement("hang", sure, (view,), found, leads=True, explains=explains),)
@@ -159,8 +179,7 @@ class Standstill:
         by = sender_words(job, found.ended)
         limit = " at a time limit" if from_time_limit(job, found.ended) else ""
         end = f"{name}{f', sent by {by},' if by else ''} ended {_ended_words(view, found.ended)}{limit}"
-        kind = WAITED[found.wait.kind] if found.loading is None else "waited for a batch of its DataLoader"
-        waited = f"{kind}{at_words(found.wait)}{_unread(found)}{_died(found)}"
+        waited = f"{wait_words(view, found.wait)}{at_words(found.wait)}{_unread(found)}{_died(found)}"
         return Description(
             f"{introduction(judgement.views)} {waited}; {end}.",
             [
@@ -168,12 +187,22 @@ class Standstill:
                 *ended_thread_evidence(view),
                 found.locks.evidence if found.locks is not None else None,
                 found.handled.evidence if found.handled is not None else None,
+                found.unsent.evidence if found.unsent is not None else None,
             ],
             _advice(view, found) + _meanwhile(view, found),
             []
             if found.wait.kind == "forked-openmp"
             else ["how long it had waited: the stacks are of the moment of the signal"],
         )
+
+
+def _reader_is_to_blame(chain: Sequence[tuple[ProcessView, ProcessWait]]) -> bool:
+    """Whether its child waits until it reads, or for its next task: it waits for something else meanwhile."""
+    if len(chain) < 2:
+        return False
+    (reader, wait), (child, last) = chain[-2:]
+    idle = last.kind == wait.kind == "queue" and is_between_processes(reader) and is_between_processes(child)
+    return last.kind == "unread-queue" or idle
 
 
 def _nobody_has_it(suspects: Sequence[Death]) -> bool:
@@ -217,6 +246,10 @@ def _loading_words(found: _Standstill, worker: ProcessView) -> str:
 def _died(found: _Standstill) -> str:
     if found.locks is not None:
         return f"; {found.locks.words}"
+    if found.unsent is not None:
+        return f"; {found.unsent.words}"
+    if found.starved is not None and found.thread is None:
+        return f"; {found.starved.words}"
     if found.loading is not None and found.thread is None:
         return _loading_words(found, found.loading)
     if found.gone and found.thread is None:
@@ -231,6 +264,10 @@ def _died(found: _Standstill) -> str:
 def _advice(view: ProcessView, found: _Standstill) -> str:
     if found.locks is not None:
         return found.locks.advice
+    if found.unsent is not None:
+        return unsent_advice(view, found.wait, found.unsent)
+    if found.starved is not None and found.thread is None:
+        return found.starved.advice
     if found.loading is not None and found.thread is None:
         return _LOADING
     kind: WaitKind = "unread-queue" if found.unread else found.wait.kind
@@ -241,7 +278,8 @@ def _advice(view: ProcessView, found: _Standstill) -> str:
 
 
 def _meanwhile(view: ProcessView, found: _Standstill) -> str:
-    return meanwhile_words(view, found.wait) if found.thread is None and found.locks is None else ""
+    known = found.thread is not None or found.locks is not None or found.unsent is not None or found.starved is not None
+    return "" if known else meanwhile_words(view, found.wait)
 
 
 def _ended_words(view: ProcessView, ended: ProcessView) -> str:
@@ -251,7 +289,7 @@ def _ended_words(view: ProcessView, ended: ProcessView) -> str:
 def _evidence(view: ProcessView, wait: ProcessWait) -> Evidence:
     return Evidence(
         "rank-state",
-        f"{name_words([view])} {WAITED[wait.kind]}{at_words(wait)}",
+        f"{name_words([view])} {wait_words(view, wait)}{at_words(wait)}",
         pid=view.process.snapshot.pid,
         rank=view.process.rank,
         state=wait.kind,
