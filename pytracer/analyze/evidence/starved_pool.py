@@ -35,10 +35,8 @@ class StarvedPool:
     def words(self) -> str:
         """`all 2 threads of its ThreadPoolExecutor waited for futures themselves, at load.py:17 in load_pair`."""
         who = f"all {self.count} threads" if self.count > 1 else "the only thread"
-        return (
-            f"{who} of its ThreadPoolExecutor waited for {'futures themselves' if self.count > 1 else 'a future itself'}, "
-            f"at {place_words(self.at)}"
-        )
+        what = "futures themselves" if self.count > 1 else "a future itself"
+        return f"{who} of its ThreadPoolExecutor waited for {what}, at {place_words(self.at)}"
 
     @property
     def advice(self) -> str:
@@ -65,9 +63,7 @@ def starved_pool(view: ProcessView) -> StarvedPool | None:
             return None
         waiting.append(python_frame(frames[at]))
     others = [
-        frames
-        for frames in stacks
-        if frames not in pool and not any(_FUTURES.search(frame.file) for frame in frames)
+        frames for frames in stacks if frames not in pool and not any(_FUTURES.search(frame.file) for frame in frames)
     ]
     if not waiting or others:  # another thread may complete a future of its own
         return None

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pytracer._text import list_words
-from pytracer.analyze.parts import exception_report
 from pytracer.analyze.evidence.phrases import error_words
-from pytracer.analyze.evidence.waited_object import last_name, waited_object
 from pytracer.analyze.evidence.wait_chain import children_of
+from pytracer.analyze.evidence.waited_object import last_name, waited_object
 from pytracer.analyze.evidence.waits import ProcessWait
 from pytracer.analyze.naming import name_words
+from pytracer.analyze.parts import exception_report
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.blackbox.schema import ON_PUT
@@ -69,7 +69,11 @@ def unsent_of(job: JobView, view: ProcessView) -> Unsent | None:
         for fact in snapshot.recorded(UncaughtException):
             if fact.data.on_its_way == ON_PUT and fact.mono_ns >= snapshot.created_mono_ns:
                 seen = fact.data.variables[-1] if fact.data.variables else None
-                part = (seen.name, seen.value) if seen is not None and (seen.name[:1] == "[" or seen.name == "it") else None
+                part = (
+                    (seen.name, seen.value)
+                    if seen is not None and (seen.name[:1] == "[" or seen.name == "it")
+                    else None
+                )
                 one = Unsent(item, exception_report(fact.data), _own_part(item, part), item.index == view.index)
                 found.append((place, -fact.mono_ns, one))
     return min(found, key=lambda entry: entry[:2])[2] if found else None
@@ -108,8 +112,9 @@ def unsent_advice(view: ProcessView, wait: ProcessWait, unsent: Unsent) -> str:
         is_part = f"{part} is {unsent.item[1]}{made}: " if unsent.item is not None and made else ""
         where = _put(view, wait)
         return (
-            f"{is_part}put plain data{where} (numbers, texts, arrays, tensors without a graph; functions of a module, no lambda or "
-            "local one), or drop that part before. pickle.dumps() of it, before put(), raises where it can be seen."
+            f"{is_part}put plain data{where} (numbers, texts, arrays, tensors without a graph; functions of a module, "
+            "no lambda or local one), or drop that part. pickle.dumps() of it, before put(), raises where it can "
+            "be seen."
         )
     return f"Repair that first{_put(view, wait)}: the object was dropped, and nobody is told of it."
 
@@ -118,7 +123,7 @@ def _made(view: ProcessView, wait: ProcessWait, unsent: Unsent) -> str:
     """Where the program makes the part: `; 'x' is set at line 17 (`self.types(...)`)`."""
     key = _KEY.search(unsent.item[0]) if unsent.item is not None else None
     tree = syntax_tree(view.process.snapshot, wait.at)
-    lines = sorted({line for line in _lines_of_key(tree, key[1])}) if key is not None and tree is not None else []
+    lines = sorted(set(_lines_of_key(tree, key[1]))) if key is not None and tree is not None else []
     if not lines or len(lines) > _LISTED:
         return ""
     shown = list_words([str(line) for line in lines])
@@ -133,9 +138,9 @@ def _lines_of_key(tree: ast.Module, key: str) -> Iterator[int]:
                     yield value.lineno
         elif isinstance(item, ast.Assign):
             for target in item.targets:
-                if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant):
-                    if target.slice.value == key:
-                        yield item.lineno
+                part = target.slice if isinstance(target, ast.Subscript) else None
+                if isinstance(part, ast.Constant) and part.value == key:
+                    yield item.lineno
 
 
 def _put(view: ProcessView, wait: ProcessWait) -> str:
@@ -150,7 +155,7 @@ def _sets_temporary(view: ProcessView, wait: ProcessWait) -> int | None:
     for item in ast.walk(tree) if tree is not None else ():
         if isinstance(item, ast.Assign):
             for target in item.targets:
-                is_key = isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant)
-                if is_key and target.slice.value == "TMPDIR" and last_name(target) == "environ":  # type: ignore[attr-defined]
+                part = target.slice if isinstance(target, ast.Subscript) else None
+                if isinstance(part, ast.Constant) and part.value == "TMPDIR" and last_name(target) == "environ":
                     return item.lineno
     return None

@@ -52,6 +52,9 @@ ADVICE: dict[WaitKind, str] = {
     "file system that does not answer: `ls -l` the path. Start the other end of the pipe first, on every rank.",
     "barrier": "A Barrier opens when as many have called wait() as it was made for: count who never does, or left its "
     "loop earlier. wait(timeout=...) raises BrokenBarrierError instead of waiting for ever.",
+    "nodes": "It starts its ranks when all nodes are there: run the same command on each node, with the same "
+    "rendezvous endpoint (--rdzv-endpoint, or --master-addr and --master-port) and another --node-rank, and see that "
+    "they reach that host and port. For this node alone: --nnodes=1, or --standalone.",
     "undone": "Whoever takes an item out of that queue must call task_done() once for it, after an error, too (in a "
     "`finally`); and somebody must take them all.",
     "event-loop": "Look at the tasks that the loop should have run: one that failed is silent until it is awaited, and "

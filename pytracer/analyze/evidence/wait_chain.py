@@ -88,6 +88,8 @@ def _ran_then(job: JobView, view: ProcessView) -> Iterator[ProcessView]:
 
 def at_words(wait: ProcessWait) -> str:
     """Its line, where that is the program's or nothing else is known."""
+    if wait.kind == "nodes":  # the line of the command torchrun
+        return ""
     known = wait.at is not None and not is_library_file(wait.at.file) and wait.at.file != "<string>"
     return f" at {place_words(wait.at)}" if wait.at is not None and (known or wait.kind != "unread-queue") else ""
 

@@ -92,10 +92,10 @@ class WaitedObject:
             return f"It ends by {places}: find out why none of them was reached (again). "
         only = self.providers[0]
         if not only.obstacles:
-            return f"Only `{only.call}` at {only.place} ends it: find out why that was not reached (again). "
+            return f"In this file only `{only.call}` at {only.place} ends it: see why that was not reached (again). "
         blocked = " and ".join(item.words for item in only.obstacles[:_LISTED])
         return (
-            f"Only `{only.call}` at {only.place} ends it, and that is {blocked}. Call {only.method}() "
+            f"In this file only `{only.call}` at {only.place} ends it, and that is {blocked}. Call {only.method}() "
             f"{'there, too' if any(not item.around for item in only.obstacles[:_LISTED]) else 'in the other case, too'}"
             f"{', such as in a `finally`' if only.method in ('task_done', 'release', 'set') else ''}. "
         )
@@ -118,7 +118,7 @@ def waited_object(view: ProcessView, wait: ProcessWait) -> WaitedObject | None:
     if name is None:
         return None
     names = names_of_object(tree, name)
-    ends = [item for item in _calls(tree, kind.ends) if last_name(item.func.value) in names]  # type: ignore[attr-defined]
+    ends = [item for item in _calls(tree, kind.ends) if (last_name(item.func.value) or "") in names]  # type: ignore[attr-defined]
     providers = tuple(_provider(tree, item, at.line if kind is _RELEASE else 0) for item in ends)
     return WaitedObject(shortened(text, _LONGEST), kind.noun, at.line, providers, _made(tree, names, kind.noun))
 
@@ -158,7 +158,9 @@ def _made(tree: ast.Module, names: frozenset[str], noun: str) -> tuple[int, str]
     """The only line that makes such an object and binds one of its names."""
     found = []
     for item in ast.walk(tree):
-        if isinstance(item, ast.Assign) and isinstance(item.value, ast.Call) and called_name(item.value) == noun:
-            if any(last_name(target) in names for target in item.targets):
-                found.append((item.lineno, shortened(ast.unparse(item.value), _LONGEST)))
+        value = item.value if isinstance(item, ast.Assign) else None
+        bound = item.targets if isinstance(item, ast.Assign) else []
+        named = any((last_name(target) or "") in names for target in bound)
+        if named and isinstance(value, ast.Call) and called_name(value) == noun:
+            found.append((value.lineno, shortened(ast.unparse(value), _LONGEST)))
     return found[0] if len(found) == 1 else None

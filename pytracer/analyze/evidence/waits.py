@@ -36,6 +36,7 @@ WaitKind = Literal[
     "notice",
     "barrier",
     "undone",
+    "nodes",
     "event-loop",
 ]
 # With "rank 1" before.
@@ -58,6 +59,7 @@ WAITED: dict[WaitKind, str] = {
     "pool": "waited for the result of a pool's task",
     "notice": "waited for a Condition, an Event or a Future",
     "barrier": "waited at a Barrier",
+    "nodes": "waited in its rendezvous for the other nodes of the job",
     "undone": "waited until every item of a queue is done",
     "event-loop": "waited in the event loop of asyncio",
 }
@@ -79,6 +81,7 @@ _QUEUE_OR_LOCK = re.compile(r"/(multiprocessing/\w+|queue|threading|selectors)\.
 _IDLE = re.compile(r"/(concurrent/futures/process|loky/process_executor|torch/utils/data/_utils/worker)\.py$")
 _THREADS_OF_PYTHON = re.compile(r"/(threading|concurrent/futures/thread)\.py$")
 _NOTICES = re.compile(r"/(multiprocessing/synchronize|threading|concurrent/futures/thread)\.py$")
+_ELASTIC = "/torch/distributed/elastic/rendezvous/"
 _JOINS = ("Queue.join", "JoinableQueue.join")
 _AT_EXIT = ("_shutdown", "_python_exit")  # CPython: the end of the program waits for threads that are no daemons
 _EVENT_LOOP = re.compile(r"/asyncio/base_events\.py$")
@@ -119,9 +122,14 @@ def waiting_frame(view: ProcessView) -> PythonFrame | None:
     return view.python_frame if stack is None else innermost_of_program(stack)
 
 
+def main_stack(view: ProcessView) -> Sequence[PythonFrame]:
+    """The main thread's, whichever thread the signal met."""
+    return _main_python(view) or view.python_stack or ()
+
+
 def called_by_program(view: ProcessView) -> str | None:
     """The function of a library that the main thread's innermost line of the program called: `Event.wait`."""
-    stack = _main_python(view) or view.python_stack or []
+    stack = main_stack(view)
     at = next((place for place, frame in enumerate(stack) if not is_library_file(frame.file)), 0)
     return stack[at - 1].function if at else None
 
@@ -192,6 +200,8 @@ def _kind(view: ProcessView) -> WaitKind | None:
     if not stack:
         return None
     inner, near = stack[0], stack[:_NEAR]
+    if any(_last_word(frame) == "next_rendezvous" and _ELASTIC in (frame.file or "") for frame in stack):
+        return "nodes"
     if any(_DEBUGGER.search(frame.file or "") for frame in stack):
         return "debugger"
     if _CHILD.search(inner.file or "") or any(frame.function in _WITH_CHILD for frame in near):

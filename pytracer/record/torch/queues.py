@@ -62,7 +62,7 @@ def _write(box: Core, error: BaseException, thing: object) -> None:
 
 
 def unsendable(thing: object) -> list[dict[str, str]]:
-    """As the variable `['x']`, the first part of an object that no queue sends: what it is, in plain containers only."""
+    """As the variable `['x']`, the first part of an object that no queue sends; in plain containers only."""
     if not records_values():
         return []
     left = _LOOKED_AT

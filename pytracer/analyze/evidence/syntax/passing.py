@@ -46,9 +46,11 @@ def _pairs(
 ) -> Iterator[tuple[str, str]]:
     name = _last(function)
     owner = class_named(tree, name) if name is not None else None
-    found = None
+    found: ast.FunctionDef | ast.AsyncFunctionDef | None = None
     if owner is not None:
-        found = next((part for part in owner.body if isinstance(part, ast.FunctionDef) and part.name == "__init__"), None)
+        found = next(
+            (part for part in owner.body if isinstance(part, ast.FunctionDef) and part.name == "__init__"), None
+        )
     elif name is not None:
         found = function_named(tree, name)
     if found is None:

@@ -71,6 +71,7 @@ _CONFIDENCE: dict[WaitKind, Confidence] = {
     "pool": "possible",
     "notice": "possible",
     "barrier": "possible",
+    "nodes": "likely",
     "undone": "possible",
     "event-loop": "possible",
 }

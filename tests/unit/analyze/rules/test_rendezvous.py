@@ -207,7 +207,7 @@ def test_ranks_that_were_never_started_are_named(run: Path) -> None:
     report = two_of(run, 3)
     assert verdict(report) == ("missing-rank", "likely")
     assert "for a job of 3 ranks, and no process of rank 2 was recorded" in summary(report)
-    assert "must be the number of processes that are started, and 2 came" in advice(report)
+    assert "WORLD_SIZE is 3, and 2 processes called it: start as many processes" in advice(report)
 
 
 @pytest.mark.parametrize("size", [2, 3])
