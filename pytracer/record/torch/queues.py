@@ -42,6 +42,17 @@ def install(box: Core) -> None:
 
     unseen_frame(record_and_go_on)
     _patches.replace(queues.Queue, _HOOK, staticmethod(record_and_go_on))
+    log = getattr(queues, "info", None)
+    if log is None:
+        return
+
+    @functools.wraps(log)
+    def record_and_log(message: object, *args: object) -> object:
+        if args and isinstance(args[0], Exception):  # the process is ending: not even a traceback is printed
+            _write(box, args[0], sys._getframe(1).f_locals.get("obj"))
+        return log(message, *args)
+
+    _patches.replace(queues, "info", record_and_log)
 
 
 def uninstall() -> None:

@@ -134,7 +134,8 @@ class Standstill:
         suspects = [death for death in job.deaths if death.primary is not False]
         if not suspects or not all(_from_outside(death.view) for death in suspects):
             return not_found("no process was ended from outside")
-        for death in (*suspects, *_parents_ended_with(job, suspects)):
+        ended_so = [*suspects, *_parents_ended_with(job, suspects)]
+        for death in sorted(ended_so, key=lambda item: _has_asking_parent(item, ended_so)):
             chain = list(wait_chain(job, death.view))
             if not chain:
                 continue
@@ -204,6 +205,19 @@ def _reader_is_to_blame(chain: Sequence[tuple[ProcessView, ProcessWait]]) -> boo
     (reader, wait), (child, last) = chain[-2:]
     idle = last.kind == wait.kind == "queue" and is_between_processes(reader) and is_between_processes(child)
     return last.kind == "unread-queue" or idle
+
+
+def _has_asking_parent(death: Death, others: Sequence[Death]) -> bool:
+    """Whether it waits for a queue, as its parent does: that one's wait comes first."""
+    if not _asks_queue(death.view):
+        return False
+    parent = death.view.process.snapshot.ppid
+    return any(item.view.process.snapshot.pid == parent and _asks_queue(item.view) for item in others)
+
+
+def _asks_queue(view: ProcessView) -> bool:
+    wait = wait_of(view)
+    return wait is not None and wait.kind == "queue" and is_between_processes(view)
 
 
 def _nobody_has_it(suspects: Sequence[Death]) -> bool:

@@ -15,39 +15,20 @@ from pytracer.decode.types.snapshot import NativeFrame, PythonFrame, Snapshot
 from pytracer.report.job import Report
 from tests.support import scenarios as s
 from tests.support.deaths import TORCH_PYTHON, advice, evidence, finding, summary, verdict
+from tests.support.standing import EXIT, TIMEOUT, ended, parent, stopped
 from tests.support.synth import Box, Frame
 
-EXIT = 6  # CrashState
 CORE = "/opt/pytracer/libpytracer_core.so"
 GOMP = f"{s.TORCH}/lib/libgomp.so.1"
 FILL: list[tuple[str, int]] = [(GOMP, 0x1000), (GOMP, 0x1010), (s.TORCH_CPU, 0x9900)]
 FOO: list[Frame] = [("foo", s.SCRIPT, 6)]
 JOIN: list[Frame] = [("Popen.poll", "/usr/lib/python3.11/multiprocessing/popen_fork.py", 27), ("main", s.SCRIPT, 12)]
 GET: list[Frame] = [("Queue.get", "/usr/lib/python3.11/multiprocessing/queues.py", 103), ("main", s.SCRIPT, 12)]
-TIMEOUT = ["timeout", "60", "python", "train.py"]
-
-
-def stopped(
-    box: Box, python: Sequence[Frame], native: Sequence[tuple[str, int]] = (), by: Sequence[str] = TIMEOUT
-) -> Box:
-    """A process that SIGTERM ended below these frames."""
-    box.at(60_000).signal_seen(15, 90, by)
-    return box.crash(0, code=0, state=EXIT, python=python, native=native or [(s.LIBC, 0x10), (s.PYTHON, 0x20)])
-
-
-def ended(run: Path, *boxes: Box, by: Sequence[str] = TIMEOUT) -> Report:
-    """Below the process that sent the signal."""
-    root = Box(pid=90, ppid=80, argv=by).at(60_010).wait(101, signal=15).exit(124)
-    return build_report(s.load(run, root, *boxes))
 
 
 def forked(ppid: int = 101) -> Box:
     """A copy of its parent: it has an entry from before its own start."""
     return Box(pid=102, ppid=ppid, created_ns=6_000_000_000).at(-500).versions(torch="2.13.0").at(100).mark("begin")
-
-
-def parent() -> Box:
-    return Box(pid=101, ppid=90).versions(torch="2.13.0")
 
 
 def test_forked_child_that_waits_for_openmp_is_the_cause(run: Path) -> None:

@@ -1,0 +1,32 @@
+"""Processes that a time limit ended while they waited."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from pytracer.analyze.engine import build_report
+from pytracer.report.job import Report
+from tests.support import scenarios as s
+from tests.support.synth import Box, Frame
+
+EXIT = 6  # CrashState
+TIMEOUT = ["timeout", "60", "python", "train.py"]
+
+
+def stopped(
+    box: Box, python: Sequence[Frame], native: Sequence[tuple[str, int]] = (), by: Sequence[str] = TIMEOUT
+) -> Box:
+    """A process that SIGTERM ended below these frames."""
+    box.at(60_000).signal_seen(15, 90, by)
+    return box.crash(0, code=0, state=EXIT, python=python, native=native or [(s.LIBC, 0x10), (s.PYTHON, 0x20)])
+
+
+def ended(run: Path, *boxes: Box, by: Sequence[str] = TIMEOUT) -> Report:
+    """Below the process that sent the signal."""
+    root = Box(pid=90, ppid=80, argv=by).at(60_010).wait(101, signal=15).exit(124)
+    return build_report(s.load(run, root, *boxes))
+
+
+def parent() -> Box:
+    return Box(pid=101, ppid=90).versions(torch="2.13.0")
