@@ -16,6 +16,7 @@ from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
 
 _LONGEST = 60
+_FEW = 4
 _OF_FILES = re.compile(r"exists|is_file|isfile|is_dir|isdir|listdir|glob")
 
 
@@ -93,7 +94,14 @@ def polled_by(view: ProcessView) -> Polled | None:
     if frame is None or frame.line is None or not was_asleep(view) or not stack or stack[0] != frame:
         return None
     loop = _loop(view, frame, frame.line)
-    return Polled(*loop) if loop is not None else None
+    return Polled(*loop) if loop is not None and _only_waits(view, frame, loop[0]) else None
+
+
+def _only_waits(view: ProcessView, frame: PythonFrame, line: int) -> bool:
+    """Whether the loop of a line does little more than sleep."""
+    tree = syntax_tree(view.process.snapshot, frame)
+    found = [item for item in ast.walk(tree) if isinstance(item, ast.While) and item.lineno == line] if tree else []
+    return bool(found) and len(found[0].body) <= _FEW and not any(isinstance(item, ast.For) for item in found[0].body)
 
 
 def _loop(view: ProcessView, frame: PythonFrame, line: int) -> tuple[int, str] | None:

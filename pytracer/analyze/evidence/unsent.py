@@ -50,7 +50,7 @@ class Unsent:
         """The exception of the queue's thread."""
         return Evidence(
             "thread-exception",
-            f"the thread of a queue of {name_words([self.view])} dropped what it could not send, and only printed "
+            f"the thread of a queue of {name_words([self.view])} dropped what it could not send: "
             f"{error_words(self.report)}",
             pid=self.view.process.snapshot.pid,
             rank=self.view.process.rank,

@@ -14,6 +14,7 @@ from pytracer.analyze.evidence.waits import LET_THREAD_END, ProcessWait, WaitKin
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 
+_WITH = "`with lock:` releases it on every way."
 _READERS = ("run", "check_output", "getoutput", "getstatusoutput")  # these read what is printed
 _COMMAND = 60
 _OUTPUTS = ("stdout", "stderr")
@@ -64,13 +65,6 @@ ADVICE: dict[WaitKind, str] = {
 }
 
 
-_LIMITS: dict[WaitKind, str] = {
-    "queue": "get(timeout=...) raises instead of waiting for ever.",
-    "notice": "wait(timeout=...) does not wait for ever.",
-    "lock": "`with lock:` releases it on every way.",
-}
-
-
 def wait_advice(view: ProcessView, wait: ProcessWait) -> str:
     """Of its kind; of a queue that nobody fills any more, and of a child that was started with a pipe, about that."""
     filler = filler_of(view, wait)
@@ -78,7 +72,7 @@ def wait_advice(view: ProcessView, wait: ProcessWait) -> str:
         return filler.advice
     thing = waited_object(view, wait) if not wait.kind.startswith("forked") else None
     if thing is not None and thing.advice is not None:
-        return thing.advice + _LIMITS.get(wait.kind, "")
+        return thing.advice + (_WITH if wait.kind == "lock" else thing.limit)
     if thing is not None and thing.made is not None and wait.kind == "barrier":
         return f"Line {thing.made[0]} makes it (`{thing.made[1]}`). {ADVICE[wait.kind]}"
     return _unread_pipe(view, wait) or _own_input(view, wait) or ADVICE[wait.kind]

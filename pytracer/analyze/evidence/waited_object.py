@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pytracer._text import list_words, shortened
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.leaving import Obstacle, obstacles
+from pytracer.analyze.evidence.syntax.loops import loops_around
 from pytracer.analyze.evidence.syntax.passing import names_of_object
 from pytracer.analyze.evidence.syntax.scopes import class_around, scope_of
 from pytracer.analyze.evidence.waits import ProcessWait, called_by_program
@@ -74,11 +75,23 @@ class WaitedObject:
     line: int
     providers: tuple[Provider, ...]
     made: tuple[int, str] | None
+    method: str = "wait"
+    until: str | None = None
+    """The condition that its line waits for, in words of the program."""
 
     @property
     def words(self) -> str:
-        """`the Event `self.ready``."""
-        return f"the {self.noun} `{self.name}`"
+        """`the Event `self.ready``; `, until `len(self.items) > 3``."""
+        until = f", until `{self.until}`," if self.until is not None else ""
+        return f"the {self.noun} `{self.name}`{until}"
+
+    @property
+    def limit(self) -> str:
+        """How such a wait ends by itself."""
+        if self.method == "join":
+            return ""
+        ends = "raises instead of waiting" if self.noun == "queue" else "does not wait"
+        return f"{self.method}(timeout=...) {ends} for ever."
 
     @property
     def advice(self) -> str | None:
@@ -120,7 +133,10 @@ def waited_object(view: ProcessView, wait: ProcessWait) -> WaitedObject | None:
     names = names_of_object(tree, name)
     ends = [item for item in _calls(tree, kind.ends) if (last_name(item.func.value) or "") in names]  # type: ignore[attr-defined]
     providers = tuple(_provider(tree, item, at.line if kind is _RELEASE else 0) for item in ends)
-    return WaitedObject(shortened(text, _LONGEST), kind.noun, at.line, providers, _made(tree, names, kind.noun))
+    method = next(item.func.attr for item in _calls(tree, kind.waits) if item.func.value is thing)  # type: ignore[attr-defined]
+    until = _until(tree, at.line) if kind is _NOTIFY else None
+    made = _made(tree, names, kind.noun)
+    return WaitedObject(shortened(text, _LONGEST), kind.noun, at.line, providers, made, method, until)
 
 
 def last_name(node: ast.expr) -> str | None:
@@ -152,6 +168,21 @@ def _provider(tree: ast.Module, call: ast.Call, after: int) -> Provider:
     text = f"{shortened(ast.unparse(call.func.value), _LONGEST)}.{method}({'...' if call.args else ''})"  # type: ignore[attr-defined]
     found = tuple(item for item in obstacles(tree, call.lineno) if item.line > after)
     return Provider(text, method, call.lineno, function, found)
+
+
+def _until(tree: ast.Module, line: int) -> str | None:
+    """What `wait_for(lambda: ...)` asks, or the `while not ...` around `wait()`."""
+    for item in _calls(tree, ("wait_for",)):
+        asked = item.args[0] if item.args and item.lineno <= line <= (item.end_lineno or 0) else None
+        if isinstance(asked, ast.Lambda):
+            return shortened(ast.unparse(asked.body), _LONGEST)
+    loops = loops_around(tree, line, (ast.While,))
+    test = loops[-1].test if loops else None  # type: ignore[union-attr]
+    if test is None or isinstance(test, ast.Constant) or loops[-1].body[0].lineno != line:
+        return None
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return shortened(ast.unparse(test.operand), _LONGEST)
+    return shortened(f"not ({ast.unparse(test)})", _LONGEST)
 
 
 def _made(tree: ast.Module, names: frozenset[str], noun: str) -> tuple[int, str] | None:

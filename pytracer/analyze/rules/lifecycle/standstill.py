@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pytracer._text import list_words
 from pytracer.analyze.deaths.ending import asked_to_end
 from pytracer.analyze.deaths.order import is_interrupt
-from pytracer.analyze.evidence.ended_threads import EndedThread, ended_thread_evidence, thread_behind
+from pytracer.analyze.evidence.ended_threads import EndedThread, ended_thread_evidence, no_other_could, thread_behind
 from pytracer.analyze.evidence.handled import Handled, handled_at_end
 from pytracer.analyze.evidence.loaders import loading_words, loading_workers, waits_for_loader
 from pytracer.analyze.evidence.lock_order import CrossedLocks, crossed_locks
@@ -36,7 +36,14 @@ from pytracer.analyze.evidence.signal_senders import from_time_limit, sender_wor
 from pytracer.analyze.evidence.starved_pool import StarvedPool, starved_pool
 from pytracer.analyze.evidence.unsent import Unsent, unsent_advice, unsent_of
 from pytracer.analyze.evidence.wait_advice import ADVICE, wait_advice
-from pytracer.analyze.evidence.wait_chain import at_words, children_of, meanwhile_words, wait_chain
+from pytracer.analyze.evidence.wait_chain import (
+    at_words,
+    children_at_work,
+    children_of,
+    meanwhile_words,
+    wait_chain,
+    work_words,
+)
 from pytracer.analyze.evidence.wait_words import wait_words
 from pytracer.analyze.evidence.waits import (
     ProcessWait,
@@ -80,11 +87,14 @@ _NOT_PUT = (
     "fails in the queue's own thread, whose traceback goes to stderr, or nowhere if the process is just ending: put "
     "plain data. Or they returned before put(). get(timeout=...), and a look at is_alive(), end such a wait."
 )
+_WORKING = "If that child is only slow, raise the time limit; else see what it does there without end."
 _LOADING = (
     "Time that batch in one process: `dataset[i]` for its samples, with num_workers=0. If it is only slow, raise the "
     "time limit, load less per sample, or use more workers; if it does not come back, look at what it waits for there. "
     "The DataLoader's own `timeout` raises an error that names the worker."
 )
+_OF_CHILDREN: tuple[WaitKind, ...] = ("child", "queue", "pool")
+_IN_MEMORY: tuple[WaitKind, ...] = ("queue", "notice", "undone")
 _BEFORE_NS = 1_000_000_000
 _NAMED = 3
 _LIMIT: dict[WaitKind, str] = {
@@ -116,6 +126,12 @@ class _Standstill:
     unsent: Unsent | None = None
     """What could not be sent through a queue, of a process that waited for one."""
     starved: StarvedPool | None = None
+    working: tuple[ProcessView, ...] = ()
+    """Children at work, of a process that waited for what comes from another one."""
+    together: int = 0
+    """How many processes waited at its line of a Barrier."""
+    alone: bool = False
+    """Whether no other thread could have ended the wait in its own memory."""
 
     @property
     def unread(self) -> bool:
@@ -164,6 +180,9 @@ class Standstill:
                 loading,
                 unsent_of(job, view) if wait.kind == "queue" and is_between_processes(view) else None,
                 starved_pool(view) if wait.kind == "notice" else None,
+                tuple(children_at_work(job, view)) if wait.kind in _OF_CHILDREN else (),
+                _together(job, wait) if wait.kind == "barrier" else 0,
+                wait.kind in _IN_MEMORY and no_other_could(view),
             )
             explains = tuple((item.view, "was ended while it stood still") for item in suspects)
             is_sure = found.unread or receiver_ended or bool(gone) or (found.thread is not None and found.thread.sure)
@@ -205,6 +224,11 @@ def _reader_is_to_blame(chain: Sequence[tuple[ProcessView, ProcessWait]]) -> boo
     (reader, wait), (child, last) = chain[-2:]
     idle = last.kind == wait.kind == "queue" and is_between_processes(reader) and is_between_processes(child)
     return last.kind == "unread-queue" or idle
+
+
+def _together(job: JobView, wait: ProcessWait) -> int:
+    others = [wait_of(item) for item in job.views]
+    return sum(item is not None and item.kind == wait.kind and item.at == wait.at for item in others)
 
 
 def _has_asking_parent(death: Death, others: Sequence[Death]) -> bool:
@@ -273,7 +297,14 @@ def _died(found: _Standstill) -> str:
         return f"; {found.thread.words}"
     if found.handled is not None:
         return f"; it was handling {found.handled.words}"
-    return "; the pool's thread that receives results had ended" if found.receiver_ended else ""
+    if found.receiver_ended:
+        return "; the pool's thread that receives results had ended"
+    if found.alone:
+        return "; no other Python thread of the process was left to end that"
+    if found.together > 1:
+        return f"; {found.together} processes waited there"
+    working = work_words(found.working)
+    return f"; {working}" if working else ""
 
 
 def _advice(view: ProcessView, found: _Standstill) -> str:
@@ -288,6 +319,8 @@ def _advice(view: ProcessView, found: _Standstill) -> str:
     kind: WaitKind = "unread-queue" if found.unread else found.wait.kind
     if found.thread is None:
         handled = f"Look at {found.handled.words} first: the program waits on its way out. " if found.handled else ""
+        if work_words(found.working) and not found.handled:
+            return f"{_WORKING} {wait_advice(view, found.wait)}"
         return handled + (_NOT_PUT if found.gone else ADVICE[kind] if found.unread else wait_advice(view, found.wait))
     return f"{found.thread.advice} {_LIMIT.get(kind, ADVICE[kind]) if found.thread.sure else ADVICE[kind]}"
 
