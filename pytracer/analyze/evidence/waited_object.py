@@ -75,6 +75,9 @@ class WaitedObject:
     line: int
     providers: tuple[Provider, ...]
     made: tuple[int, str] | None
+    names: frozenset[str]
+    """Of the object in the file, as far as that shows."""
+    last: str
     method: str = "wait"
     until: str | None = None
     """The condition that its line waits for, in words of the program."""
@@ -136,7 +139,7 @@ def waited_object(view: ProcessView, wait: ProcessWait) -> WaitedObject | None:
     method = next(item.func.attr for item in _calls(tree, kind.waits) if item.func.value is thing)  # type: ignore[attr-defined]
     until = _until(tree, at.line) if kind is _NOTIFY else None
     made = _made(tree, names, kind.noun)
-    return WaitedObject(shortened(text, _LONGEST), kind.noun, at.line, providers, made, method, until)
+    return WaitedObject(shortened(text, _LONGEST), kind.noun, at.line, providers, made, names, name, method, until)
 
 
 def last_name(node: ast.expr) -> str | None:

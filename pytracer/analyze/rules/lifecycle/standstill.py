@@ -31,6 +31,7 @@ from pytracer.analyze.evidence.ended_threads import EndedThread, ended_thread_ev
 from pytracer.analyze.evidence.handled import Handled, handled_at_end
 from pytracer.analyze.evidence.loaders import loading_words, loading_workers, waits_for_loader
 from pytracer.analyze.evidence.lock_order import CrossedLocks, crossed_locks
+from pytracer.analyze.evidence.lost_lock import LostLock, lost_lock
 from pytracer.analyze.evidence.sent_signals import deadly_signal
 from pytracer.analyze.evidence.signal_senders import from_time_limit, sender_words
 from pytracer.analyze.evidence.starved_pool import StarvedPool, starved_pool
@@ -128,6 +129,7 @@ class _Standstill:
     starved: StarvedPool | None = None
     working: tuple[ProcessView, ...] = ()
     """Children at work, of a process that waited for what comes from another one."""
+    lost: LostLock | None = None
     together: int = 0
     """How many processes waited at its line of a Barrier."""
     alone: bool = False
@@ -148,6 +150,11 @@ class Standstill:
     def check(self, job: JobView) -> tuple[Judgement[_Standstill], ...] | NoFinding:
         """One judgement, which leads."""
         suspects = [death for death in job.deaths if death.primary is not False]
+        lost = lost_lock(job)
+        if lost is not None and all(
+            item.view.index == lost.killed.index or _from_outside(item.view) for item in suspects
+        ):
+            return (_judge_lost(job, lost),)
         if not suspects or not all(_from_outside(death.view) for death in suspects):
             return not_found("no process was ended from outside")
         ended_so = [*suspects, *_parents_ended_with(job, suspects)]
@@ -181,8 +188,8 @@ class Standstill:
                 unsent_of(job, view) if wait.kind == "queue" and is_between_processes(view) else None,
                 starved_pool(view) if wait.kind == "notice" else None,
                 tuple(children_at_work(job, view)) if wait.kind in _OF_CHILDREN else (),
-                _together(job, wait) if wait.kind == "barrier" else 0,
-                wait.kind in _IN_MEMORY and no_other_could(view),
+                together=_together(job, wait) if wait.kind == "barrier" else 0,
+                alone=wait.kind in _IN_MEMORY and no_other_could(view),
             )
             explains = tuple((item.view, "was ended while it stood still") for item in suspects)
             is_sure = found.unread or receiver_ended or bool(gone) or (found.thread is not None and found.thread.sure)
@@ -195,6 +202,8 @@ class Standstill:
     def describe(self, job: JobView, judgement: Judgement[_Standstill]) -> Description:
         """See Rule."""
         view, found = judgement.views[0], judgement.found
+        if found.lost is not None:
+            return _describe_lost(job, judgement, found.lost)
         sent = deadly_signal(found.ended)
         name = signal_name(sent.signal) if sent is not None else "a signal"
         by = sender_words(job, found.ended)
@@ -224,6 +233,23 @@ def _reader_is_to_blame(chain: Sequence[tuple[ProcessView, ProcessWait]]) -> boo
     (reader, wait), (child, last) = chain[-2:]
     idle = last.kind == wait.kind == "queue" and is_between_processes(reader) and is_between_processes(child)
     return last.kind == "unread-queue" or idle
+
+
+def _judge_lost(job: JobView, lost: LostLock) -> Judgement[_Standstill]:
+    explains = {item.view.index: (item.view, "was ended while it stood still") for item in job.deaths}
+    explains[lost.killed.index] = (lost.killed, "was killed before, perhaps with the lock of a queue")
+    found = _Standstill(lost.wait, (), lost.asking, lost=lost)
+    return Judgement("hang", "likely", (lost.asking,), found, leads=True, explains=tuple(explains.values()))
+
+
+def _describe_lost(job: JobView, judgement: Judgement[_Standstill], lost: LostLock) -> Description:
+    return Description(
+        f"{introduction(judgement.views)} {wait_words(lost.asking, lost.wait)}{at_words(lost.wait)}; {lost.words}; "
+        f"{lost.killed_words(job)}.",
+        lost.evidence,
+        lost.advice,
+        ["whether the killed process held the lock: it left no stack"],
+    )
 
 
 def _together(job: JobView, wait: ProcessWait) -> int:

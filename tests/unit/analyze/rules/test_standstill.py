@@ -15,7 +15,7 @@ from pytracer.decode.types.snapshot import NativeFrame, PythonFrame, Snapshot
 from pytracer.report.job import Report
 from tests.support import scenarios as s
 from tests.support.deaths import TORCH_PYTHON, advice, evidence, finding, summary, verdict
-from tests.support.standing import EXIT, TIMEOUT, ended, parent, stopped
+from tests.support.standing import EXIT, TIMEOUT, ended, in_native, parent, stopped
 from tests.support.synth import Box, Frame
 
 CORE = "/opt/pytracer/libpytracer_core.so"
@@ -197,7 +197,7 @@ def test_parent_that_sleeps_between_its_looks_waits_for_its_child(native: str, s
     """joblib. The look-alike: the parent works."""
     child = Box(pid=102, ppid=101).at(100).mark("begin").at(60_400).signal_seen(15, 90, TIMEOUT)
     child.crash(0, code=0, state=EXIT, python=GET, native=[(s.LIBC, 0x10)])  # ended after its parent
-    report = below_polling(run, child, native=native)
+    report = in_native(run, stopped(parent(), FOO), child, native=native)
     assert verdict(report)[0] == ("hang" if slept else "external-kill")
     assert ("waited for a queue at train.py:12 in main" in summary(report)) == slept
 
@@ -207,21 +207,9 @@ def test_job_below_a_process_without_stacks_is_what_all_wait_for(between: bool, 
     """submitit polls for a job that its controller starts. The look-alike: no process above started it."""
     controller = Box(pid=102, ppid=101, created_ns=6_000_000_000, argv=["python", "-m", "submitit.local._local"])
     job = Box(pid=103, ppid=102 if between else 1, created_ns=7_000_000_000, argv=["python", "-m", "work"])
-    report = below_polling(run, controller, stopped(job, GET), native="time_sleep")
+    report = in_native(run, stopped(parent(), FOO), controller, stopped(job, GET), native="time_sleep")
     assert report.verdict is not None and (report.verdict.pid == 103) == between
     assert ("waited for a queue" in summary(report)) == between
-
-
-def below_polling(run: Path, *boxes: Box, native: str) -> Report:
-    """Below a process that is in this function of CPython when a time limit ends it."""
-    root = Box(pid=90, ppid=80, argv=TIMEOUT).at(60_010).wait(101, signal=15).exit(124)
-    job = s.load(run, root, stopped(parent(), FOO), *boxes)
-    (process,) = (item for item in job.processes if item.snapshot.pid == 101)
-    ending = process.snapshot.ending
-    assert ending is not None
-    frames = tuple(replace(frame, function=native) for frame in ending.native_stack)
-    changed = replace(process, snapshot=replace(process.snapshot, ending=replace(ending, native_stack=frames)))
-    return build_report(replace(job, processes=tuple(changed if item is process else item for item in job.processes)))
 
 
 def test_empty_queue_under_a_time_limit_is_possibly_the_cause(run: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from pytracer.report.job import Report
 from tests.support import scenarios as s
 from tests.support.deaths import advice, summary, verdict
-from tests.support.standing import ended, parent, stopped
+from tests.support.standing import ended, in_native, parent, stopped
 from tests.support.synth import Box, Frame
 
 LIB = "/usr/lib/python3.11"
@@ -140,3 +140,54 @@ def test_pool_whose_threads_wait_for_its_own_tasks(idle: bool, run: Path) -> Non
     assert verdict(report) == ("hang", "possible" if idle else "likely")
     assert ("all 2 threads of its ThreadPoolExecutor waited for futures themselves" in summary(report)) != idle
     assert ("what line 2 (`pool.submit(turn, n)`) submits found none free" in advice(report)) != idle
+
+
+SHARED = """\
+def predict(requests, results):
+    while True:
+        number = requests.get()
+        results.put(number)
+
+def submit(self):
+    Process(target=predict, args=(self.requests, self.results)).start()
+    self.requests.put(1)
+    return self.results.get()
+"""
+LOCKED: list[Frame] = [("SemLock.__enter__", f"{LIB}/multiprocessing/synchronize.py", 95)]
+LOCKED.append(("Queue.get", f"{LIB}/multiprocessing/queues.py", 102))
+
+
+@pytest.mark.parametrize(("reads", "at"), [(False, 5_000), (True, 5_000), (False, 59_900)])
+def test_lock_of_a_queue_that_a_killed_process_took_along(reads: bool, at: int, run: Path) -> None:
+    """The look-alikes: another worker is beyond the lock, and reads; the process was killed with all others."""
+    script = of(run, SHARED)
+    killed = Box(pid=102, ppid=101).versions(torch="2.13.0").at(at)
+    workers = [Box(pid=pid, ppid=101).versions(torch="2.13.0") for pid in (103, 104)]
+    stopped(workers[0], [*LOCKED, ("predict", script, 3)])
+    stopped(workers[1], [*(GET if reads else LOCKED), ("predict", script, 3)])
+    main = parent()
+    main.at(at + 10).wait(102, signal=9)
+    report = ended(run, stopped(main, [*GET, ("submit", script, 9)]), killed, *workers)
+    fires = not reads and at == 5_000
+    assert ("waited for the read lock of the queue `requests`" in summary(report)) == fires
+    assert ("never gives the queue's lock back" in advice(report)) == fires
+    if fires:
+        assert verdict(report) == ("hang", "likely")
+        assert summary(report).startswith("Process 101 (train.py) waited for the queue `self.results`")
+
+
+@pytest.mark.parametrize(
+    ("body", "polls"),
+    [
+        ("        time.sleep(1)\n", True),
+        ("        for row in rows:\n            work(row)\n        time.sleep(1)\n", False),
+    ],
+)
+def test_loop_that_only_sleeps_is_told_with_its_condition(body: str, polls: bool, run: Path) -> None:
+    """The look-alike works in between."""
+    script = of(run, f"def wait(path):\n    while not path.exists():\n{body}")
+    line = 2 + body.count("\n")
+    report = in_native(run, stopped(parent(), [("wait", script, line)]), native="pysleep")
+    assert ("it slept at train.py" in summary(report)) == polls
+    assert (verdict(report) == ("hang", "possible")) == polls
+    assert ("should have ended `while not path.exists()` (line 2)" in advice(report)) == polls
