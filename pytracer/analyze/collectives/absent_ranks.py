@@ -12,7 +12,7 @@ from pytracer.analyze.collectives.pairing import pairing_evidence
 from pytracer.analyze.collectives.wait_graph import Wait
 from pytracer.analyze.deaths.attribution import is_symptom, views_of, waited_ns
 from pytracer.analyze.deaths.consequences import PEER_SILENT
-from pytracer.analyze.deaths.ending import ended_while_awaited
+from pytracer.analyze.deaths.ending import asked_to_end, ended_while_awaited
 from pytracer.analyze.evidence.aborts import aborted_at_shutdown
 from pytracer.analyze.evidence.sent_signals import last_request
 from pytracer.analyze.naming import place_words
@@ -143,7 +143,9 @@ def _stood(view: ProcessView, since: int | None) -> bool:
     """Whether it ended long after its last collective; of one that has called none, long after others waited for it."""
     items, ended = view.process.snapshot.collectives, view.process.ended_mono_ns
     if not items:
-        return since is not None and view.ended_ns is not None and view.ended_ns - since >= STOOD_NS
+        asked = view.crash or asked_to_end(view.process)  # whoever reaps it may be late
+        end_ns = view.clock.relative(asked.mono_ns) if asked is not None else view.ended_ns
+        return since is not None and end_ns is not None and end_ns - since >= STOOD_NS
     last = items[-1].completed_ns if items else None
     return ended is not None and last is not None and ended - last >= STOOD_NS
 

@@ -589,3 +589,14 @@ def test_wait_is_the_main_thread_s_where_another_one_took_the_signal(run: Path, 
     else:
         assert verdict(report)[0] == "external-kill"
         assert "train.py:6 in foo" in advice(report)
+
+
+@pytest.mark.parametrize("folder", ["torch/distributed/elastic/rendezvous", "site-packages/other"])
+def test_launcher_that_waits_for_other_nodes_is_told_with_their_number(folder: str, run: Path) -> None:
+    """The look-alike: a function of that name in another package."""
+    stack: list[Frame] = [("StaticTCPRendezvous.next_rendezvous", f"/usr/lib/{folder}/static.py", 67)]
+    box = Box(pid=101, ppid=90, argv=["python", "/usr/bin/torchrun", "--nnodes=2", "train.py"])
+    report = ended(run, stopped(box.versions(torch="2.13.0"), [*stack, ("main", "/usr/bin/torchrun", 8)]))
+    waits = "elastic" in folder
+    assert ("waited in its rendezvous for the other nodes of the job (--nnodes=2)" in summary(report)) == waits
+    assert ("run the same command on each node" in advice(report)) == waits
