@@ -6,11 +6,11 @@ import builtins
 import functools
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from pytracer.blackbox.numbers import ON_FEED, Entry
+from pytracer.blackbox.numbers import Entry
 from pytracer.record.bootstrap.dynamo import unseen
 from pytracer.record.bootstrap.import_hook import when_imported
 from pytracer.record.bootstrap.patches import Patches
@@ -23,7 +23,6 @@ MESSAGE_CHARACTERS = 4000
 _END_CHARACTERS = 1400
 FRAMES = 64
 CONTEXTS = 4
-MOST_OF_QUEUES = 4  # exceptions of threads that send, of one process
 
 _patches = Patches()
 _installed: Callable[..., object] | None = None
@@ -45,7 +44,6 @@ def install(box: Core) -> None:
 
     _installed = sys.excepthook = excepthook
     when_imported("multiprocessing.process", lambda: _wrap_processes(box, excepthook))
-    when_imported("multiprocessing.queues", lambda: _wrap_queues(box, excepthook))
 
 
 def _tell_of_other_death(box: Core, error: BaseException) -> None:
@@ -79,26 +77,6 @@ def _wrap_processes(box: Core, hook: Callable[..., object]) -> None:
     _patches.replace(BaseProcess, "run", run_and_record)
 
 
-def _wrap_queues(box: Core, hook: Callable[..., object]) -> None:
-    """The thread that sends what was put into a queue prints its exceptions and drops the object: readers wait on."""
-    if _installed is not hook:
-        return
-    from multiprocessing.queues import Queue
-
-    told = Queue._on_queue_feeder_error  # type: ignore[attr-defined]
-    count = 0
-
-    @functools.wraps(told)
-    def record_and_tell(error: BaseException, item: object) -> object:
-        nonlocal count
-        if count < MOST_OF_QUEUES and box.recording:
-            count += 1
-            write(box, error, error.__traceback__, on_its_way=ON_FEED)
-        return told(error, item)
-
-    _patches.replace(Queue, "_on_queue_feeder_error", staticmethod(record_and_tell))
-
-
 def _write_name(box: Core, name: str) -> None:
     """The program may have chosen it: `Process(name=...)`."""
     if box.recording:
@@ -115,10 +93,18 @@ def uninstall() -> None:
 
 
 @unseen
-def write(box: Core, error: BaseException, trace: TracebackType | None, *, on_its_way: str | None = None) -> None:
+def write(
+    box: Core,
+    error: BaseException,
+    trace: TracebackType | None,
+    *,
+    on_its_way: str | None = None,
+    seen: Sequence[dict[str, str]] = (),
+) -> None:
     """Writes an EXCEPTION entry. Never raises: the current exception matters more.
 
-    `on_its_way`: the function that runs before the exception reached the top; it may still be caught.
+    `on_its_way`: the function that runs before the exception reached the top; it may still be caught. `seen`: as
+    variables, besides those of its frames.
     """
     recorded = id(error)
     try:
@@ -131,7 +117,7 @@ def write(box: Core, error: BaseException, trace: TracebackType | None, *, on_it
                 "thread": threading.current_thread().name,
                 "python_stack": [*_stack(trace), *around][:FRAMES],
                 "context": [_handled(item) for item in _contexts(error)],
-                "variables": [*_variables(trace), *_gradients(error, trace), *_of_input(error, trace)],
+                "variables": [*_variables(trace), *_gradients(error, trace), *_of_input(error, trace), *seen],
                 **_near_names(error, trace),
                 **_remote_traceback(error),
                 **({"on_its_way": on_its_way} if on_its_way else {}),
