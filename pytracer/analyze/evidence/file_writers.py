@@ -69,18 +69,20 @@ class FileWriter:
         return f"line {at.line}" if at.file == self.file else f"{short_file(at.file)}:{at.line}"
 
 
-def file_writer(view: ProcessView, path: str) -> FileWriter | None:
-    """The likeliest: not one that runs only where there is no such file, nor what ran once before the crashed line."""
-    frames = program_frames(view)
+def file_writer(view: ProcessView, path: str, stack: list[PythonFrame] | None = None) -> FileWriter | None:
+    """The likeliest: not one that runs only where there is no such file, nor what ran once before the crashed line.
+
+    `stack`: the program's frames whose files are read; those of the crash otherwise.
+    """
+    frames = program_frames(view) if stack is None else stack
     trees = program_files(view, frames)
-    found = sorted(_candidates(view, trees, path), key=lambda item: item[0])
+    found = sorted(_candidates(view, trees, path, frames), key=lambda item: item[0])
     return found[0][1] if found else None
 
 
 def _candidates(
-    view: ProcessView, trees: dict[str, ast.Module], path: str
+    view: ProcessView, trees: dict[str, ast.Module], path: str, frames: list[PythonFrame]
 ) -> Iterator[tuple[tuple[int, int], FileWriter]]:
-    frames = program_frames(view)
     first = frames[0].file if frames else next(iter(trees), None)
     for file, tree in trees.items():
         for call, given in _writers(tree):

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from types import FrameType
 from typing import Any
 
+from pytracer.record.config import records_values
+from pytracer.record.torch.near_names import TABLES
 from pytracer.record.torch.object_words import kind_words
+from pytracer.record.torch.tensor_numbers import numbers_of
 
 _MOST_GROUPS = 8
 _MOST_LEVELS = 6
 _NEAR_COPY = 3  # frames below copy.deepcopy() that may be torch's
 _PATH_CHARACTERS = 60
 _SEVERAL = (list, tuple)
+_HELD_IN = (dict, list, tuple, *TABLES)
 
 
 def compared(frames: list[FrameType]) -> list[dict[str, str]]:
@@ -23,19 +29,48 @@ def compared(frames: list[FrameType]) -> list[dict[str, str]]:
         return _groups(frames[-1])
     if code.co_filename.endswith("torch/utils/data/_utils/collate.py"):
         return _samples([item for item in frames if item.f_code.co_filename == code.co_filename])
+    if code.co_name == "binary_cross_entropy" and code.co_filename.endswith("torch/nn/functional.py"):
+        return _ranges(frames[-1])
     return _copied(frames)
 
 
+def _ranges(frame: FrameType) -> list[dict[str, str]]:
+    """Of what a loss takes as probabilities."""
+    tensor = getattr(sys.modules.get("torch"), "Tensor", None)
+    held = [(name, frame.f_locals.get(name)) for name in ("input", "target")]
+    found = []
+    for name, value in held if records_values() else ():
+        numbers = numbers_of(value) if type(value) is tensor else None
+        if numbers and all(math.isfinite(number) for number in numbers):
+            outside = sum(not 0 <= number <= 1 for number in numbers)
+            words = f"{min(numbers):.4g}..{max(numbers):.4g}, {outside} of {len(numbers)} outside of 0..1"
+            words += ", whole" if all(number == int(number) for number in numbers) else ""
+            found.append({"name": f"range of {name}", "value": words})
+    return found
+
+
 def _copied(frames: list[FrameType]) -> list[dict[str, str]]:
-    """Of copy.deepcopy(), the innermost keys and attributes that are texts, and the class that has the last one."""
+    """Of copy.deepcopy(), the way to the attribute of the innermost object, by keys that are texts, and its class.
+
+    Without an object, such as of a dict of tensors, to the last key.
+    """
     own = [item for item in frames if item.f_code.co_filename.endswith("/copy.py")]
-    keys = [item.f_locals.get("key") for item in own if item.f_code.co_name == "_deepcopy_dict"]
-    made = [item.f_locals.get("x") for item in own if item.f_code.co_name == "deepcopy"]
-    owners = [type(item).__name__ for item in made if type(item) not in (dict, list, tuple) and item is not None]
-    if not keys or type(keys[-1]) is not str or not own or frames.index(own[-1]) < len(frames) - _NEAR_COPY:
+    if not own or frames.index(own[-1]) < len(frames) - _NEAR_COPY:
         return []
-    path = ".".join(key for key in keys if type(key) is str)
-    told = [("copied", path[:_PATH_CHARACTERS]), ("copied of", owners[0] if owners else "")]
+    path, owner, begins, whole = list[str](), "", False, True
+    for frame in own:
+        name, value = frame.f_code.co_name, frame.f_locals.get("x")
+        if name == "_reconstruct" and type(value) not in _HELD_IN:
+            owner, begins = type(value).__name__, True
+        elif name == "_deepcopy_dict":
+            key = frame.f_locals.get("key")
+            whole = type(key) is str
+            if isinstance(key, str) and whole and (begins or not owner or path[-1:] == ["_modules"]):
+                path.append(key)
+            begins = False
+    if not path or not (owner or whole):
+        return []
+    told = [("copied", ".".join(path)[-_PATH_CHARACTERS:]), ("copied of", owner)]
     return [{"name": name, "value": value} for name, value in told if value]
 
 

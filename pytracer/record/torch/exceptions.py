@@ -6,7 +6,7 @@ import builtins
 import functools
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
 
 MESSAGE_CHARACTERS = 4000
+_END_CHARACTERS = 1400
 FRAMES = 64
 CONTEXTS = 4
 
@@ -92,10 +93,18 @@ def uninstall() -> None:
 
 
 @unseen
-def write(box: Core, error: BaseException, trace: TracebackType | None, *, on_its_way: str | None = None) -> None:
+def write(
+    box: Core,
+    error: BaseException,
+    trace: TracebackType | None,
+    *,
+    on_its_way: str | None = None,
+    seen: Sequence[dict[str, str]] = (),
+) -> None:
     """Writes an EXCEPTION entry. Never raises: the current exception matters more.
 
-    `on_its_way`: the function that runs before the exception reached the top; it may still be caught.
+    `on_its_way`: the function that runs before the exception reached the top; it may still be caught. `seen`: as
+    variables, besides those of its frames.
     """
     recorded = id(error)
     try:
@@ -104,11 +113,11 @@ def write(box: Core, error: BaseException, trace: TracebackType | None, *, on_it
             Entry.EXCEPTION,
             {
                 "type": _name(type(error)),
-                "message": _message(error)[:MESSAGE_CHARACTERS],
+                "message": _begin_and_end(_message(error)),
                 "thread": threading.current_thread().name,
                 "python_stack": [*_stack(trace), *around][:FRAMES],
                 "context": [_handled(item) for item in _contexts(error)],
-                "variables": [*_variables(trace), *_gradients(error, trace)],
+                "variables": [*_variables(trace), *_gradients(error, trace), *_of_input(error, trace), *seen],
                 **_near_names(error, trace),
                 **_remote_traceback(error),
                 **({"on_its_way": on_its_way} if on_its_way else {}),
@@ -153,6 +162,17 @@ def _gradients(error: BaseException, trace: TracebackType | None) -> list[dict[s
         return []
 
 
+def _of_input(error: BaseException, trace: TracebackType | None) -> list[dict[str, str]]:
+    """The samples of the batch, and the file."""
+    try:
+        from pytracer.record.torch.batch_indices import batch_indices
+        from pytracer.record.torch.opened_file import opened_file
+
+        return [*batch_indices(trace), *opened_file(error, trace)]
+    except Exception:
+        return []
+
+
 def _near_names(error: BaseException, trace: TracebackType | None) -> dict[str, object]:
     """And which expression of its line failed."""
     try:
@@ -182,7 +202,7 @@ def _before(error: BaseException) -> BaseException | None:
 
 
 def _handled(error: BaseException) -> dict[str, object]:
-    message = _message(error)[:MESSAGE_CHARACTERS]
+    message = _begin_and_end(_message(error))
     return {"type": _name(type(error)), "message": message, "python_stack": _stack(error.__traceback__)}
 
 
@@ -197,6 +217,14 @@ def _message(error: BaseException) -> str:
         return str(error)
     except Exception:  # an exception class with a broken __str__
         return "(its message could not be made)"
+
+
+def _begin_and_end(message: str) -> str:
+    """Of a long message also its last lines: those of torch.compile name the program's line there."""
+    if len(message) <= MESSAGE_CHARACTERS:
+        return message
+    left = "\n[...]\n"
+    return f"{message[: MESSAGE_CHARACTERS - len(left) - _END_CHARACTERS]}{left}{message[-_END_CHARACTERS:]}"
 
 
 def _remote_traceback(error: BaseException) -> dict[str, str]:

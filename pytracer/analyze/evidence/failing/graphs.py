@@ -6,6 +6,7 @@ import ast
 import re
 
 from pytracer.analyze.evidence.failing.expressions import names_in, source
+from pytracer.analyze.evidence.failing.kept_results import carried_by_object
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.bindings import bound_value
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -38,13 +39,20 @@ def autograd_line(at: FailingLine) -> str | None:
     if _NO_GRAPH in at.message:
         return _cut(at)
     if _TWICE in at.message:
-        return _carried(at)
+        kept = carried_by_object(at)
+        return _carried(at) or (kept[0] if kept is not None else None)
     if _IN_PLACE in at.message:
         return _changed(at)
     if _UNUSED in at.message:
         return _independent(at)
     hook = _HOOK.search(at.message)
     return _returned(at, hook[1]) if hook is not None else None
+
+
+def carried_subject(at: FailingLine) -> str | None:
+    """What the headline says of a graph that an object keeps."""
+    kept = carried_by_object(at) if _TWICE in at.message and _carried(at) is None else None
+    return kept[1] if kept is not None else None
 
 
 def _independent(at: FailingLine) -> str | None:

@@ -20,6 +20,7 @@ from pytracer.analyze.evidence.failing.expressions import (
 )
 from pytracer.analyze.evidence.failing.recorded import Layer, Shape, contradicts, layer_of, shape_of
 from pytracer.analyze.evidence.name_origins import NameOrigin, follow
+from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
@@ -55,6 +56,7 @@ class FailingLine:
     stack: Sequence[PythonFrame]
     frames: Sequence[PythonFrame]  # the program's, innermost first
     tree: ast.Module
+    dataset: str | None = None  # the class of a DataLoader worker's
 
     @property
     def frame(self) -> PythonFrame:
@@ -206,6 +208,15 @@ class FailingLine:
         found = next((item.variables for item in self.exception.outer or () if item.frame == 0), None)
         return {item.name: item.value for item in found or () if item.name and item.value}
 
+    @cached_property
+    def files(self) -> dict[str, ast.Module]:
+        """The program's files: those of the stack, and what they import."""
+        return program_files(self.snapshot, self.frames)
+
+    def in_file(self, file: str | None, line: int) -> str:
+        """`line 6`, or `model.py:6` in another file."""
+        return f"line {line}" if file == self.frame.file else f"{short_file(file)}:{line}"
+
     def made(self, what: ast.AST | str, *, calls: bool = True, depth: int = 0) -> Made | None:
         """The expression that made a value of this line; None where it cannot be followed at all."""
         spot = self.slice.spot(depth)
@@ -263,8 +274,8 @@ class FailingLine:
         return f"{self.place(found.spot, found.line)}: `{short(as_written(found))}`"
 
     def place(self, spot: Spot, line: int) -> str:
-        """`line 6`, or `model.py:6` in another file."""
-        return f"line {line}" if spot.file == self.frame.file else f"{short_file(spot.file)}:{line}"
+        """As in_file()."""
+        return self.in_file(spot.file, line)
 
     def origin(self, name: str) -> NameOrigin | None:
         """The line that made its value."""
@@ -320,19 +331,18 @@ class FailingLine:
 
     def at(self, frame: PythonFrame) -> str:
         """`line 11`; with its file where that is another one."""
-        same = frame.file == self.frame.file
-        return f"line {frame.line}" if same else f"{short_file(frame.file)}:{frame.line}"
+        return self.in_file(frame.file, frame.line or 0)
 
 
 def failing_line(
-    snapshot: Snapshot, exception: ExceptionReport | None, stack: Sequence[PythonFrame]
+    snapshot: Snapshot, exception: ExceptionReport | None, stack: Sequence[PythonFrame], dataset: str | None = None
 ) -> FailingLine | None:
     """None where the program's source is not here as it was."""
     frames = [frame for frame in stack if not is_library_file(frame.file)]
     if exception is None or not frames or frames[0].line is None:
         return None
     tree = syntax_tree(snapshot, frames[0])
-    return FailingLine(snapshot, exception, stack, frames, tree) if tree is not None else None
+    return FailingLine(snapshot, exception, stack, frames, tree, dataset) if tree is not None else None
 
 
 def _span(node: ast.expr) -> tuple[int, int, int | None, int | None]:

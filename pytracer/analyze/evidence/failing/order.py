@@ -15,11 +15,13 @@ from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 
 _EMPTY = "got an empty parameter list"
-_NO_COPY = "support the deepcopy protocol"
 _UNSCALED = "unscale_() has already been called"
 _NO_LEAF = "can't optimize a non-leaf Tensor"
 _FLIPS = re.compile(r"::-1|\b(?:np|numpy)\.(?:flip|fliplr|flipud|rot90)\(")
 _RECOMPUTED = re.compile(r"different number of tensors was saved|Recomputed values .* different metadata")
+_NO_CHECKS = "No inf checks were recorded for this optimizer"
+_TOO_EARLY = re.compile(r"cannot assign (?:module|parameters?|buffers?) before Module\.__init__\(\) call")
+_NO_GRAPH = re.compile(r"\b(?:no_grad|inference_mode)\b|set_grad_enabled\(False")
 _MOVES = ("to", "cuda", "cpu", "float", "double", "half", "type")
 
 
@@ -27,17 +29,84 @@ def called_in_order(at: FailingLine) -> str | None:
     """The first that fits the message."""
     if _EMPTY in at.message:
         return _nothing_passes(at)
-    if _NO_COPY in at.message:
-        return _copied_result(at)
     if _UNSCALED in at.message:
         return _without_update(at)
     if _NO_LEAF in at.message:
         return _result(at)
+    if _NO_CHECKS in at.message:
+        return _without_gradients(at)
+    if _TOO_EARLY.search(at.message):
+        return _before_init(at)
     if "appear in more than one parameter group" in at.message:
         return _in_two_groups(at)
     if "strides" in at.message and "negative" in at.message:
         return _flipped(at)
     return _changed_by_itself(at) if _RECOMPUTED.search(at.message) else None
+
+
+def order_subject(at: FailingLine) -> str | None:
+    """What the headline says of a GradScaler's optimizer."""
+    if _NO_CHECKS not in at.message:
+        return None
+    optimizer = _optimizer(at)
+    return f"no parameter of `{optimizer[0]}`{optimizer[1]} has a gradient" if optimizer is not None else None
+
+
+def _optimizer(at: FailingLine) -> tuple[str, str] | None:
+    """What GradScaler.step() is given, and what made it."""
+    call = at.only(ast.Call)
+    given = call.args[0] if call is not None and call.args and called_name(call) == "step" else None
+    if given is None:
+        return None
+    made = at.made(given, calls=False)
+    return (
+        source(given),
+        f" ({at.place(made.spot, made.line)}: `{source(made.node)}`)"
+        if made is not None and made.line != at.line
+        else "",
+    )
+
+
+def _without_gradients(at: FailingLine) -> str | None:
+    """GradScaler.step(optimizer), which looks at the gradients that there are."""
+    optimizer = _optimizer(at)
+    if optimizer is None:
+        return None
+    cuts = {
+        f"{at.in_file(file, item.lineno)} (`with {source(item.items[0].context_expr)}`)"
+        for file, tree in at.files.items()
+        for method in ast.walk(tree)
+        if isinstance(method, ast.FunctionDef) and method.name in ("forward", "__call__")
+        for item in own_nodes(method)
+        if isinstance(item, ast.With) and _NO_GRAPH.search(ast.unparse(item.items[0].context_expr))
+    }
+    what = f"; {cuts.pop()} in forward() cuts it off, if that is on the way" if len(cuts) == 1 else ""
+    return (
+        f"No parameter of `{optimizer[0]}`{optimizer[1]} has a gradient: the loss does not depend on them (frozen, "
+        f"detach(), no_grad(){what}), they are another model's, or backward() did not run."
+    )
+
+
+def _before_init(at: FailingLine) -> str | None:
+    """An attribute of a module that is set above `super().__init__()`, or without it."""
+    if not isinstance(at.scope, ast.FunctionDef) or at.scope.name != "__init__":
+        return None
+    begins = [
+        item.lineno for item in own_nodes(at.scope) if isinstance(item, ast.Call) and called_name(item) == "__init__"
+    ]
+    text = source(at.statement) if at.statement is not None else f"line {at.line}"
+    later = [line for line in begins if line > at.line]
+    if later:
+        return (
+            f"`super().__init__()` comes at line {later[0]}, after line {at.line} (`{text}`): call it first in "
+            "__init__(), before any module, parameter or buffer is assigned."
+        )
+    if begins:
+        return None
+    return (
+        f"__init__() (line {at.scope.lineno}) does not call `super().__init__()`: make that its first line, before "
+        f"line {at.line} (`{text}`)."
+    )
 
 
 def _nothing_passes(at: FailingLine) -> str | None:
@@ -65,38 +134,6 @@ def _nothing_passes(at: FailingLine) -> str | None:
         f"No parameter passes `requires_grad` at line {line} (`{source(value)}`){by}: leave those that shall be "
         "trained with requires_grad=True, or add the new layers after the others are frozen."
     )
-
-
-def _copied_result(at: FailingLine) -> str | None:
-    """The attribute of what is copied that holds a result with a graph."""
-    path, kind = at.compared.get("copied"), at.compared.get("copied of")
-    if path is None or kind is None:
-        return None
-    name = path.rpartition(".")[2]
-    sets = [
-        item
-        for item in ast.walk(at.tree)
-        if isinstance(item, ast.Assign)
-        for target in item.targets
-        if isinstance(target, ast.Attribute) and target.attr == name
-        if not (isinstance(item.value, ast.Constant) and item.value.value is None)
-    ]
-    by = f" (line {sets[0].lineno}: `{source(sets[0])}`)" if len(sets) == 1 else ""
-    call = at.only(ast.Call)
-    copied = f"`{source(call)}`" if call is not None else f"Line {at.line}"
-    return (
-        f"{copied} meets `{name}` of a {kind}{by}, a tensor that an operation has made, with its graph, and only "
-        f"parameters and plain tensors can be copied: keep `.detach()` of it there, or set it to None before line "
-        f"{at.line}."
-    )
-
-
-def copied_subject(at: FailingLine) -> str | None:
-    """What the headline says of it."""
-    path, kind = at.compared.get("copied"), at.compared.get("copied of")
-    if _NO_COPY not in at.message or path is None or kind is None:
-        return None
-    return f"`{path.rpartition('.')[2]}` of {kind} is the result of an operation, with a graph"
 
 
 def _only_freeze(at: FailingLine) -> str:

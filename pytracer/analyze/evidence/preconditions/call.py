@@ -17,12 +17,12 @@ from pytracer.analyze.evidence.preconditions.terms import Given
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.scopes import function_named, own_nodes, scope_of
-from pytracer.analyze.evidence.variables import plain_expression, python_frames, variable_name
+from pytracer.analyze.evidence.variables import MODULE, plain_expression, python_frames, variable_name
 from pytracer.analyze.known.operators import Precondition
 from pytracer.analyze.parts import is_library_file, python_frame
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
-from pytracer.decode.types.snapshot import Argument, Crash, PythonFrame
+from pytracer.decode.types.snapshot import Argument, Crash, Holder, PythonFrame
 
 _TORCH, _OPS = "torch", "ops"
 _OF_OPS = 3  # `ops.aten.name` of `torch.ops.aten.name.default`
@@ -202,9 +202,16 @@ def _held(crash: Crash, frame: PythonFrame, name: str) -> tuple[int, int] | None
     held = {
         (item.base, item.elements)
         for item in crash.holders
-        if item.own and _same(item.frame, frame) and plain_expression(item.expression) == name and item.base
+        if _has(frame, item) and plain_expression(item.expression) == name and item.base
     }
     return held.pop() if len(held) == 1 else None
+
+
+def _has(frame: PythonFrame, item: Holder) -> bool:
+    """Whether it is a variable of the frame; a module's are noted with the innermost function of it."""
+    if item.kind == "global" and frame.function == MODULE:
+        return item.frame is not None and item.frame.file == frame.file
+    return _same(item.frame, frame)
 
 
 def _same(one: PythonFrame | None, other: PythonFrame) -> bool:

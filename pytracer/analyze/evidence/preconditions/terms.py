@@ -17,6 +17,7 @@ from pytracer.decode.types.snapshot import Argument
 
 _RELATIONS: dict[type[ast.cmpop], tuple[Callable[[int, int], bool], str]] = {
     ast.Eq: (operator.eq, ""),
+    ast.NotEq: (operator.ne, "anything but "),
     ast.LtE: (operator.le, "at most "),
     ast.Lt: (operator.lt, "less than "),
     ast.GtE: (operator.ge, "at least "),
@@ -83,10 +84,8 @@ def is_decided(text: str, given: Mapping[str, Given]) -> bool:
 
 def _sides(text: str, given: Mapping[str, Given]) -> tuple[ast.Compare, Side, Side] | None:
     comparison, _, condition = text.partition(_IF)
-    if condition:
-        flag = given.get(condition)
-        if flag is None or not flag.value:
-            return None
+    if condition and not _applies(condition, given):
+        return None
     node = _parsed(comparison)
     left, right = _side(node.left, given), _side(node.comparators[0], given)
     return (node, left, right) if left is not None and right is not None else None
@@ -94,11 +93,12 @@ def _sides(text: str, given: Mapping[str, Given]) -> tuple[ast.Compare, Side, Si
 
 def as_code(text: str, texts: Mapping[str, str]) -> str | None:
     """`targets.max() < logits.size(-1)`: a comparison as the program would write it; None where an argument is not
-    passed, or it holds in one case only.
+    passed, or it depends on an option.
     """
-    if _IF in text:
+    comparison, _, condition = text.partition(_IF)
+    if condition.isidentifier():
         return None
-    node = _parsed(text)
+    node = _parsed(comparison)
     names = {item.id for item in ast.walk(node) if isinstance(item, ast.Name)} - _FUNCTIONS
     if not names <= texts.keys() or any(texts[name] == "None" for name in names):
         return None
@@ -122,6 +122,15 @@ class _Written(ast.NodeTransformer):
     def visit_Name(self, node: ast.Name) -> ast.expr:
         """An argument that is a number."""
         return ast.parse(self._texts[node.id], mode="eval").body
+
+
+def _applies(condition: str, given: Mapping[str, Given]) -> bool:
+    """Whether a flag is set, or a comparison holds; where that is not known, it does not apply."""
+    if condition.isidentifier():
+        return bool(given[condition].value) if condition in given else False
+    node = _parsed(condition)
+    left, right = _value(node.left, given), _value(node.comparators[0], given)
+    return left is not None and right is not None and _RELATIONS[type(node.ops[0])][0](left, right)
 
 
 @functools.cache
@@ -185,5 +194,6 @@ def _least_sum(tensor: Argument) -> int | None:
 _OF_TENSOR: dict[str, Callable[[Argument], int | None]] = {
     "min": lambda tensor: tensor.minimum,
     "max": lambda tensor: tensor.maximum,
+    "dim": lambda tensor: tensor.dimensions,
     "least_sum": _least_sum,
 }

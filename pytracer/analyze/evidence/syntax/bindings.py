@@ -36,7 +36,7 @@ def binding(tree: ast.Module, scope: Scope, name: str, line: int) -> tuple[int, 
     at, value = max(above or bound, key=lambda item: item[0])
     if isinstance(value, (ast.Import, ast.ImportFrom)):
         return None
-    filled = _first_fill(scope, name) if _is_empty_container(value) else None
+    filled = _first_fill(scope, name) if is_empty_container(value) else None
     return at, _filled(filled if filled != line else None)
 
 
@@ -71,7 +71,8 @@ def _binds(target: ast.AST, name: str) -> bool:
     return isinstance(target, ast.Name) and target.id == name
 
 
-def _is_empty_container(value: ast.AST | None) -> bool:
+def is_empty_container(value: ast.AST | None) -> bool:
+    """`[]`, `dict()`."""
     if isinstance(value, (ast.List, ast.Tuple, ast.Set)):
         return not value.elts
     if isinstance(value, ast.Dict):

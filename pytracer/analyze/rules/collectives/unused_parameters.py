@@ -15,9 +15,11 @@ those of another one.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from pytracer._text import capital, list_words
 from pytracer.analyze.collectives.description import span_words
+from pytracer.analyze.evidence.unused_layers import unused_layer
 from pytracer.analyze.rules.account import account
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.view import JobView, ProcessView
@@ -92,9 +94,16 @@ class UnusedParameters:
                 if healthy
                 else None,
             ],
-            _STATIC if any(_STATIC_GRAPH.search(_message(view)) for view in judgement.views) else _ADVICE,
+            f"{_of_layer(judgement.views, names)}"
+            f"{_STATIC if any(_STATIC_GRAPH.search(_message(view)) for view in judgement.views) else _ADVICE}",
             [] if names else ["the names: neither the message nor the recorded module has them"],
         )
+
+
+def _of_layer(views: Sequence[ProcessView], names: Sequence[str]) -> str:
+    """Where the program makes and uses the layer that has them."""
+    words = unused_layer(views[0], names) if names and views else None
+    return f"{words}. " if words is not None else ""
 
 
 def _everybody(sets: _Unused) -> list[int]:

@@ -12,7 +12,7 @@ import pytest
 from pytracer.decode.types.snapshot import Argument, Holder, PythonFrame
 from pytracer.report.job import Report
 from tests.support import scenarios as s
-from tests.support.deaths import PROGRAM, advice, died, summary
+from tests.support.deaths import PROGRAM, advice, died, summary, verdict
 from tests.support.synth import Box
 
 MEAN, INPUT, WILD = 0x5581_0000_1000, 0x5581_0010_0000, 0x1357_9BDF_0240
@@ -84,7 +84,7 @@ def report_of(run: Path, *, call: str = CALL, mean: int = 16, function: str = "d
 def test_argument_of_another_size_is_named_with_what_it_must_fit(run: Path) -> None:
     """The line's syntax says which variable is which argument."""
     report = report_of(run)
-    words = "`mean` [16] has 16 elements, where _cdist_backward takes 1024 for granted, the elements of `x` [4, 32, 8]"
+    words = "`mean` [16] has 16 elements, where _cdist_backward takes 1024 for granted (elements of `x` [4, 32, 8])"
     assert words in summary(report)
 
 
@@ -115,6 +115,22 @@ def test_damaged_heap_leads_back_to_the_call_that_wrote_too_far(run: Path) -> No
 def test_damaged_heap_is_not_laid_to_a_call_whose_arguments_fit(run: Path) -> None:
     report = report_of(run, function="step", mean=1024, **DAMAGED)
     assert "for granted" not in summary(report)
+
+
+def test_fault_in_the_operator_whose_argument_does_not_fit_is_certainly_that(run: Path) -> None:
+    """Wherever it leads: here into memory that was a tensor's before."""
+    report = report_of(run)
+    assert verdict(report) == ("out-of-bounds", "certain")
+    unnamed = [(s.TORCH_CPU, "sgemm_kernel"), STACK[-1]]
+    assert verdict(report_of(run, stack_of=unnamed)) == ("out-of-bounds", "likely")
+
+
+def test_fault_after_such_a_call_is_what_it_had_written(run: Path) -> None:
+    other = [(s.TORCH_CPU, "at::_ops::sum::call(at::Tensor const&)"), STACK[-1]]
+    report = report_of(run, function="step", stack_of=other)
+    assert verdict(report) == ("heap-corruption", "likely")
+    assert "by a pointer that had been overwritten" in summary(report) and "at line 5" in summary(report)
+    assert verdict(report_of(run, function="step", mean=1024, stack_of=other))[0] == "wild-pointer"
 
 
 CTC = """import torch

@@ -1,0 +1,67 @@
+"""A list that only one rank may pass to gather() or scatter(), passed by another one."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from pytracer.analyze.evidence.failing.expressions import source
+from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.scopes import parameters
+
+_REFUSED = re.compile(
+    r"Argument `*(gather_list|scatter_list)`* must NOT be specified on non-(?:destination|source) ranks"
+)
+_ROOTS = {"gather": "dst", "scatter": "src"}
+_PLACE_OF_LIST, _PLACE_OF_ROOT = 1, 2
+
+
+def list_of_root(at: FailingLine) -> str | None:
+    """What to pass instead."""
+    found = _found(at)
+    if found is None:
+        return None
+    call, value, root, name = found
+    rank = _rank(at)
+    others = "; if all ranks need it, call all_gather()" if name == "gather_list" else ""
+    use = " and use what it holds there only" if name == "gather_list" else ""
+    return (
+        f"This rank passes `{source(value)}`{at.came(variable(value) or '')} to {source(call.func)}(), and only rank "
+        f"{root} may: write `{name}={source(value)} if {rank} == {root} else None`{use}{others}."
+    )
+
+
+def root_subject(at: FailingLine) -> str | None:
+    """What the headline says of it."""
+    found = _found(at)
+    if found is None:
+        return None
+    return f"it passes `{source(found[1])}`{at.came(variable(found[1]) or '')}, and only rank {found[2]} may"
+
+
+def _found(at: FailingLine) -> tuple[ast.Call, ast.expr, str, str] | None:
+    refused, call = _REFUSED.search(at.message), at.only(ast.Call)
+    root = _ROOTS.get(called_name(call) or "") if call is not None else None
+    if refused is None or call is None or root is None or any(isinstance(item, ast.Starred) for item in call.args):
+        return None
+    value = _passed(call, refused[1], _PLACE_OF_LIST)
+    rank = _passed(call, root, _PLACE_OF_ROOT)
+    named = any(item.arg in ("group_dst", "group_src", None) for item in call.keywords)
+    return (
+        (call, value, source(rank) if rank is not None else "0", refused[1])
+        if value is not None and not named
+        else None
+    )
+
+
+def _passed(call: ast.Call, name: str, place: int) -> ast.expr | None:
+    named = next((item.value for item in call.keywords if item.arg == name), None)
+    return named or (call.args[place] if place < len(call.args) else None)
+
+
+def _rank(at: FailingLine) -> str:
+    """A variable of the function that is called so."""
+    held = {*parameters(at.scope), *(variable(item) for item in ast.walk(at.scope))}
+    return next((name for name in ("rank", "self.rank", "global_rank") if name in held), "dist.get_rank()")

@@ -1,0 +1,83 @@
+"""Where the program makes a layer whose parameters had no gradient, and where it would use it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+
+from pytracer._text import shortened
+from pytracer.analyze.evidence.slicing.bindings import bindings_of
+from pytracer.analyze.evidence.slicing.files import program_files
+from pytracer.analyze.evidence.syntax.loops import deciding_ifs
+from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, spans
+from pytracer.analyze.naming import short_file
+from pytracer.analyze.parts import is_library_file
+from pytracer.analyze.view import ProcessView
+
+_TEXT = 50
+
+
+def unused_layer(view: ProcessView, names: Sequence[str]) -> str | None:
+    """Of parameters of one layer of the program's: its line, and the line of its use, with the `if` that decides.
+
+    Args:
+        view: The process that raised DDP's exception.
+        names: Of the parameters, as `decoder.head.weight`.
+    """
+    frames = [frame for frame in view.exception_stack if not is_library_file(frame.file)]
+    found = [
+        (attribute, file, tree, owner, line, value)
+        for attribute in _layers(names)
+        for file, tree in program_files(view.process.snapshot, frames).items()
+        for owner in ast.walk(tree)
+        if isinstance(owner, ast.ClassDef)
+        for line, value in _made(owner, attribute)
+    ]
+    if len(found) != 1:
+        return None
+    attribute, file, tree, owner, line, value = found[0]
+    where = f"`{attribute}` ({_place(file, line)}: `{shortened(ast.unparse(value), _TEXT)}`)"
+    used = sorted({(item.lineno, method.name) for method, item in _reads(owner, attribute)})
+    if not used:
+        return f"No method of {owner.name} uses {where}: remove it, or use it in forward()"
+    if len(used) > 1:
+        return None
+    place = f"{where} is used only at {_place(file, used[0][0])} in {used[0][1]}()"
+    decides = next(iter(deciding_ifs(tree, used[0][0])), None)
+    if decides is None:
+        return f"{place}: that line did not run, or what it gives takes no part in the loss"
+    test, around = decides
+    by = f"`if {shortened(ast.unparse(test.test), _TEXT)}` (line {test.lineno})"
+    below = f"in the else of {by}" if around and any(spans(item, used[0][0]) for item in test.orelse) else f"below {by}"
+    return f"{place}, {below if around else f'behind {by}, which leaves'}: see what decides that here"
+
+
+def _layers(names: Sequence[str]) -> list[str]:
+    """Of the innermost module that has all: `head` of `decoder.head.0.weight` and `decoder.head.1.bias`."""
+    shared = list[str]()
+    for parts in zip(*(name.split(".")[:-1] for name in names), strict=False):
+        if len(set(parts)) != 1:
+            break
+        shared.append(parts[0])
+    return [part for part in shared if not part.isdecimal()][-1:]
+
+
+def _made(owner: ast.ClassDef, attribute: str) -> Iterator[tuple[int, ast.AST]]:
+    for method in owner.body:
+        if isinstance(method, ast.FunctionDef) and method.name == "__init__":
+            for line, value, place in bindings_of(method, f"self.{attribute}"):
+                if value is not None and place is None:
+                    yield line, value
+
+
+def _reads(owner: ast.ClassDef, attribute: str) -> Iterator[tuple[ast.FunctionDef, ast.Attribute]]:
+    for method in owner.body:
+        if isinstance(method, ast.FunctionDef) and method.name != "__init__":
+            for item in own_nodes(method):
+                if isinstance(item, ast.Attribute) and variable(item) == f"self.{attribute}":
+                    yield method, item
+
+
+def _place(file: str, line: int) -> str:
+    return f"{short_file(file)}:{line}"
