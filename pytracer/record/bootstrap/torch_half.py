@@ -174,7 +174,9 @@ def _install_without_hooks(box: Core, late: bool) -> None:
     _wait(
         LazyInstaller(box, install_loaders).at_call(data.DataLoader, "__init__").at_call(worker, "_worker_loop"), late
     )
-    _wait(LazyInstaller(box, install_futures).at_import("concurrent.futures.thread"), False)
+    pools = sys.modules.get("concurrent.futures.thread")  # torch imports it
+    if pools is not None:
+        _wait(LazyInstaller(box, install_futures).at_call(pools.ThreadPoolExecutor, "__init__"), late)
     _wait(LazyInstaller(box, install_queues).at_import("multiprocessing.queues"), False)
     if torch.distributed.is_available():
         _wait(LazyInstaller(box, install_elastic).at_import("torch.distributed.elastic.multiprocessing.errors"), False)

@@ -11,8 +11,8 @@ the child, whose next parallel region waits for them for ever; nor do threads th
 that has put something into a multiprocessing queue ends when that is read, so join() before get() never returns. Two
 threads that take two locks in different orders wait for each other: where the `with` statements of both show that, the
 locks and lines are named. A worker that died or stands still leaves its parent waiting. What a queue's own thread
-cannot pickle is dropped; a Future keeps the exception of its task; a worker that is killed in Queue.get() takes the lock
-of the queue along. What ends a wait (set(), put(), release()) may lie behind a branch that leaves.
+cannot pickle is dropped; a Future keeps the exception of its task; a worker that is killed in Queue.get() takes the
+lock of the queue along. What ends a wait (set(), put(), release()) may lie behind a branch that leaves.
 
 What to do: OpenMP: start children by spawn or forkserver, or call torch.set_num_threads(1) before the first operator
 of the parent. Locks: take them in one order. Queues: pass a timeout to get(), and look at who should have filled it.
