@@ -112,7 +112,7 @@ def test_object_that_a_queue_dropped_is_the_reason(dropped: bool, run: Path) -> 
     assert verdict(report) == ("hang", "likely" if dropped else "possible")
     assert summary(report).startswith("Process 101 (train.py) waited for the queue `results` at train.py:9 in main")
     assert ("could not send what it had put into a queue: RuntimeError: Cowardly" in summary(report)) == dropped
-    assert ("`['x']` has a graph" in advice(report)) == dropped
+    assert ("Its part ['x'] has a graph" in advice(report)) == dropped
     if not dropped:
         assert "In this file only `out.put(...)` at line 4 in work ends it" in advice(report)
 
