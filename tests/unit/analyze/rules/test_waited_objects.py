@@ -176,6 +176,22 @@ def test_lock_of_a_queue_that_a_killed_process_took_along(reads: bool, at: int, 
         assert summary(report).startswith("Process 101 (train.py) waited for the queue `self.results`")
 
 
+def test_workers_of_a_pool_are_no_line_of_the_program(run: Path) -> None:
+    """The look-alike: a worker that is killed in its task is replaced, and one of the others reads for all."""
+    killed = Box(pid=102, ppid=101).versions(torch="2.13.0").at(5_000)
+    worker: list[Frame] = [("worker", f"{LIB}/multiprocessing/pool.py", 114)]
+    reads: list[Frame] = [("SimpleQueue.get", f"{LIB}/multiprocessing/queues.py", 366), *worker]
+    waits: list[Frame] = [LOCKED[0], ("SimpleQueue.get", f"{LIB}/multiprocessing/queues.py", 365), *worker]
+    others = [Box(pid=pid, ppid=101).versions(torch="2.13.0") for pid in (103, 104)]
+    stopped(others[0], [("Connection._recv", f"{LIB}/multiprocessing/connection.py", 395), *reads])
+    stopped(others[1], waits)
+    main = parent()
+    main.at(5_010).wait(102, signal=9)
+    pool: list[Frame] = [("ApplyResult.wait", f"{LIB}/multiprocessing/pool.py", 765), ("main", s.SCRIPT, 18)]
+    report = ended(run, stopped(main, pool), killed, *others)
+    assert "read lock" not in summary(report)
+
+
 @pytest.mark.parametrize(
     ("body", "polls"),
     [
