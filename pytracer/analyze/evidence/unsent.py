@@ -118,8 +118,8 @@ def unsent_advice(view: ProcessView, wait: ProcessWait, unsent: Unsent) -> str:
         is_part = f"{part} is {unsent.item[1]}{made}: " if unsent.item is not None and made else ""
         return (
             f"{is_part}{'p' if is_part else 'P'}ut plain data{_put(view, wait)} (numbers, texts, arrays, tensors "
-            "without a graph; functions of a module, no lambda or local one), or drop that part. pickle.dumps() of it, before "
-            "put(), raises where it can be seen."
+            "without a graph; functions of a module, no lambda or local one), or drop that part. pickle.dumps() of it, "
+            "before put(), raises where it can be seen."
         )
     return f"Repair that first{_put(view, wait)}: the object was dropped, and nobody is told of it."
 
