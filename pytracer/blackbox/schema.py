@@ -46,6 +46,8 @@ REQUEST_SIGNAL = 60
 ON_FETCH = "fetch"
 # The same of the thread that sends what was put into a multiprocessing queue: it drops the object, and goes on.
 ON_PUT = "put"
+# The same of a task of concurrent.futures: its Future keeps the exception until somebody asks for the result.
+ON_TASK = "task"
 REQUEST_VALUE = 0x70795472
 JOURNAL_FIRST = 8  # offset of the first entry: id 0 means unknown
 

@@ -1,14 +1,17 @@
-"""What a multiprocessing queue could not send is recorded, and is no death by itself."""
+"""What a multiprocessing queue could not send, and what a Future keeps, is recorded, and is no death by itself."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-from pytracer.blackbox.schema import ON_PUT
+import pytest
+
+from pytracer.blackbox.schema import ON_PUT, ON_TASK
 from pytracer.decode.types.journal import UncaughtException
 from tests.conditions import needs_native
 from tests.support.crash import traced_run
+from tests.support.deaths import summary, verdict
 
 pytestmark = needs_native
 
@@ -42,3 +45,36 @@ def test_object_that_was_dropped_is_recorded(tmp_path: Path) -> None:
         (ON_PUT, "['score']", "a lambda")
     ]
     assert not done.report.findings
+
+
+TASK = """\
+import sys
+import torch
+from concurrent.futures import ThreadPoolExecutor
+
+def load(record):
+    return record["label"]
+
+pool = ThreadPoolExecutor(max_workers=1)
+task = pool.submit(load, {"x": 1})
+pool.shutdown()
+sys.excepthook = sys.__excepthook__
+if len(sys.argv) > 1:
+    task.result()
+"""
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_exception_that_a_future_keeps_is_recorded(asked: bool, tmp_path: Path) -> None:
+    """Where its result is asked for, it reaches the top of the program, and is what ended it."""
+    program = tmp_path / "train.py"
+    program.write_text(TASK, encoding="utf-8")
+    done = traced_run(sys.executable, program, *(["ask"] if asked else []), run=tmp_path / "run")
+    seen = [fact.data for box in done.boxes for fact in box.recorded(UncaughtException)]
+    assert [item.on_its_way for item in seen] == ([ON_TASK, None] if asked else [ON_TASK])
+    assert done.status == int(asked)
+    if asked:
+        assert verdict(done.report) == ("python-exception", "certain")
+        assert "KeyError: 'label'" in summary(done.report)
+    else:
+        assert not done.report.findings

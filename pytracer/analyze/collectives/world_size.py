@@ -42,6 +42,14 @@ def world_size_source(snapshot: Snapshot, at: PythonFrame | None, name: str) -> 
     return " or ".join(f"`{_shown(item)}` (line {item.lineno})" for item in found)
 
 
+def environment_setting(snapshot: Snapshot, at: PythonFrame | None, name: str) -> tuple[int, str] | None:
+    """The only line of a file that sets a variable of the environment to something computed, and what."""
+    tree = syntax_tree(snapshot, at)
+    found = list(_environment(tree, name)) if tree is not None else []
+    computed = [item for item in found if any(isinstance(part, ast.Call) for part in ast.walk(item))]
+    return (computed[0].lineno, _shown(computed[0])) if len(found) == len(computed) == 1 else None
+
+
 def spawned_words(snapshot: Snapshot, at: PythonFrame | None) -> str:
     """`; line 31 starts `args.gpus` processes`, where one call of mp.spawn() is in the file."""
     tree = syntax_tree(snapshot, at)

@@ -79,6 +79,70 @@ class CrossedLocks:
         return sorted(own.wants & other.holds.keys())[:1]
 
 
+@dataclass(frozen=True)
+class LockHolder:
+    """A thread inside of a `with` statement of the lock, by its name in the source; the one that waits for it itself.
+
+    `line`: of that `with`. `at`: where the thread was, and the library's function that this line had called.
+    """
+
+    own: bool
+    thread: str | None
+    lock: str
+    line: int
+    at: PythonFrame
+    within: str | None
+
+    @property
+    def words(self) -> str:
+        """`its thread feed was inside of `with lock` (line 9), at train.py:12 in feed, in Queue.put`."""
+        if self.own:
+            return f"the same thread was inside of `with {self.lock}` (line {self.line}) already"
+        who = f"its thread {self.thread}" if self.thread else "another thread"
+        within = f", in {self.within}" if self.within is not None else ""
+        return f"{who} was inside of `with {self.lock}` (line {self.line}), at {place_words(self.at)}{within}"
+
+    @property
+    def advice(self) -> str:
+        """For one that waits for itself, and for one that does not let go."""
+        if self.own:
+            return (
+                f"A Lock is not reentrant: leave the `with` of line {self.line} before `{self.lock}` is taken again, "
+                "call a variant of that function which takes no lock, or make it an RLock."
+            )
+        return (
+            f"Do not wait inside of `with {self.lock}` (line {self.line}): see what {place_words(self.at)} waits for, "
+            "take that out of the lock, or give it a timeout."
+        )
+
+
+def lock_holder(view: ProcessView) -> LockHolder | None:
+    """Of the lock that the main thread waits for; None where no one thread, or several, may have it."""
+    end, snapshot = end_of(view), view.process.snapshot
+    threads = {item.pthread: item for item in snapshot.threads}
+    main = next((item.pthread for item in snapshot.threads if item.tid == snapshot.pid), None)
+    stacks = dict(end.python_threads[:_MOST_THREADS]) if end is not None else {}
+    own = stacks.get(main) if main is not None else None
+    inner = own[0] if own else None
+    if own is None or inner is None or inner.line is None or is_library_file(inner.file):
+        return None
+    tree = syntax_tree(snapshot, python_frame(inner))
+    wants = frozenset(_taken_at(tree, inner.line)) if tree is not None else frozenset[str]()
+    found = []
+    for pthread, frames in stacks.items():
+        held = _holds(view, frames)
+        at = next((place for place, item in enumerate(frames) if not is_library_file(item.file)), None)
+        for lock in sorted(wants & held.keys()):
+            if at is None:
+                continue
+            within = frames[at - 1].function if at else None
+            if (within or "").startswith("Condition.wait"):
+                continue  # which lets go of it meanwhile
+            name = threads[pthread].name if pthread in threads else None
+            found.append(LockHolder(pthread == main, name, lock, held[lock], python_frame(frames[at]), within))
+    return found[0] if len(found) == 1 else None
+
+
 def crossed_locks(view: ProcessView) -> CrossedLocks | None:
     """None where no two threads wait so, or the source is not at hand. The main thread is the first, if it is one."""
     found = list(_waiting(view))
@@ -106,12 +170,17 @@ def _of_thread(view: ProcessView, frames: Sequence[SnapshotFrame], name: str | N
         return None
     tree = syntax_tree(view.process.snapshot, python_frame(inner))
     wants = frozenset(_taken_at(tree, inner.line)) if tree is not None else frozenset[str]()
+    holds = _holds(view, frames)
+    return _Waiting(name, python_frame(inner), wants, holds) if wants and holds else None
+
+
+def _holds(view: ProcessView, frames: Sequence[SnapshotFrame]) -> dict[str, int]:
     holds: dict[str, int] = {}
     for frame in frames[:_MOST_FRAMES]:
         tree = syntax_tree(view.process.snapshot, python_frame(frame)) if not is_library_file(frame.file) else None
         if tree is not None and frame.line is not None:
             holds.update(_held_around(tree, frame.line))
-    return _Waiting(name, python_frame(inner), wants, holds) if wants and holds else None
+    return holds
 
 
 def _taken_at(tree: ast.Module, line: int) -> Iterator[str]:

@@ -14,6 +14,7 @@ from pytracer.analyze.evidence.signal_senders import from_time_limit, sender_wor
 from pytracer.analyze.evidence.waited_object import waited_object
 from pytracer.analyze.evidence.waits import ProcessWait, main_stack, wait_of, waiting_frame
 from pytracer.analyze.naming import name_words, place_words
+from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.platform.signals import SIGKILL, SIGTERM, signal_name
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Evidence, PythonFrame
@@ -87,6 +88,8 @@ def lost_lock(job: JobView) -> LostLock | None:
         return None
     family = _family(waiting[0])
     at = waiting_frame(waiting[0])
+    if at is None or is_library_file(at.file):  # the workers of a pool: who reads for them is not known by a line
+        return None
     mine = [view for view in waiting if _family(view) == family and waiting_frame(view) == at]
     if any(_may_hold(view, at) for view in job.views if view not in mine and _family(view) == family):
         return None
@@ -129,10 +132,11 @@ def _waits_for_lock(view: ProcessView) -> bool:
 
 def _may_hold(view: ProcessView, at: PythonFrame | None) -> bool:
     """Whether a sibling, not killed before, was at the same line and beyond the lock, or its stack is not known."""
-    if view.process.signal == SIGKILL:
+    if view.process.signal == SIGKILL or view.process.status_kind == "exited":
         return False
     stack = main_stack(view)
-    return _gets(stack) is not None and not _waits_for_lock(view) and waiting_frame(view) == at
+    inside = _gets(stack) is not None and not _waits_for_lock(view) and waiting_frame(view) == at
+    return inside or not stack
 
 
 def _ended_before(view: ProcessView, other: ProcessView) -> bool:

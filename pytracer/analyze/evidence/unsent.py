@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pytracer._text import list_words
+from pytracer._text import capital, list_words
 from pytracer.analyze.evidence.phrases import error_words
 from pytracer.analyze.evidence.wait_chain import children_of
 from pytracer.analyze.evidence.waited_object import last_name, waited_object
@@ -21,10 +21,12 @@ from pytracer.decode.types.journal import UncaughtException
 from pytracer.report.job import Evidence, ExceptionReport
 
 _GRAPH = "serialize non-leaf tensor"  # torch 2.13, multiprocessing/reductions.py
+_MORE = ", since autograd"
 _LONG_PATH = "AF_UNIX path too long"
 _FILES = re.compile(r"Too many open files|received 0 items of ancdata")
 _PICKLE = re.compile(r"pickl", re.IGNORECASE)
 _OF_LOADER = "[1]"  # a worker of torch's DataLoader puts (number, batch)
+_BATCH = "batch"
 _KEY = re.compile(r"\['(\w+)'\]$")
 _LISTED = 3
 
@@ -43,7 +45,8 @@ class Unsent:
         """`DataLoader worker 0 (pid 8) could not send what it had put into a queue: RuntimeError: ...`."""
         who = "it" if self.own else name_words([self.view])
         part = f" ({self.item[0]} is {self.item[1]})" if self.item is not None and self.item[0] != "it" else ""
-        return f"{who} could not send what it had put into a queue: {error_words(self.report)}{part}"
+        error = error_words(self.report).partition(_MORE)[0]
+        return f"{who} could not send what it had put into a queue: {error}{part}"
 
     @property
     def evidence(self) -> Evidence:
@@ -80,15 +83,18 @@ def unsent_of(job: JobView, view: ProcessView) -> Unsent | None:
 
 
 def _own_part(view: ProcessView, part: tuple[str, str] | None) -> tuple[str, str] | None:
-    if part is None or view.process.role != "dataloader-worker" or not part[0].startswith(_OF_LOADER):
+    if part is None or part[0] == "it":
         return part
-    return part[0][len(_OF_LOADER) :] or "it", part[1]
+    if view.process.role == "dataloader-worker" and part[0].startswith(_OF_LOADER):
+        return f"{_BATCH}{part[0][len(_OF_LOADER) :]}", part[1]
+    return f"its part {part[0]}", part[1]
 
 
 def unsent_advice(view: ProcessView, wait: ProcessWait, unsent: Unsent) -> str:
     """By what could not be sent, and why. `view`: the process that waits."""
     message = unsent.report.message or ""
-    part = f"`{unsent.item[0]}`" if unsent.item is not None and unsent.item[0] != "it" else "what is put there"
+    named = unsent.item is not None and unsent.item[0] != "it"
+    part = _part_words(unsent.item[0]) if unsent.item is not None and named else "What is put there"
     made = _made(view, wait, unsent)
     if _GRAPH in message:
         return (
@@ -110,13 +116,16 @@ def unsent_advice(view: ProcessView, wait: ProcessWait, unsent: Unsent) -> str:
         )
     if _PICKLE.search(message):
         is_part = f"{part} is {unsent.item[1]}{made}: " if unsent.item is not None and made else ""
-        where = _put(view, wait)
         return (
-            f"{is_part}put plain data{where} (numbers, texts, arrays, tensors without a graph; functions of a module, "
-            "no lambda or local one), or drop that part. pickle.dumps() of it, before put(), raises where it can "
-            "be seen."
+            f"{is_part}{'p' if is_part else 'P'}ut plain data{_put(view, wait)} (numbers, texts, arrays, tensors "
+            "without a graph; functions of a module, no lambda or local one), or drop that part. pickle.dumps() of it, "
+            "before put(), raises where it can be seen."
         )
     return f"Repair that first{_put(view, wait)}: the object was dropped, and nobody is told of it."
+
+
+def _part_words(name: str) -> str:
+    return f"`{name}`" if name.startswith(_BATCH) else capital(name)
 
 
 def _made(view: ProcessView, wait: ProcessWait, unsent: Unsent) -> str:

@@ -10,10 +10,15 @@ from pytracer.analyze.evidence.queue_fillers import filler_of
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
 from pytracer.analyze.evidence.waited_object import waited_object
-from pytracer.analyze.evidence.waits import LET_THREAD_END, ProcessWait, WaitKind
+from pytracer.analyze.evidence.waits import LET_THREAD_END, ProcessWait, WaitKind, called_by_program
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 
+_RESULTS = ("Future.result", "result_iterator")
+_FUTURE = (
+    "Its task had not ended, or had not begun: look at where the pool's threads or processes were, which may be slow, "
+    "wait themselves, or have been killed. result(timeout=...) raises instead of waiting for ever."
+)
 _WITH = "`with lock:` releases it on every way."
 _READERS = ("run", "check_output", "getoutput", "getstatusoutput")  # these read what is printed
 _COMMAND = 60
@@ -70,6 +75,8 @@ def wait_advice(view: ProcessView, wait: ProcessWait) -> str:
     filler = filler_of(view, wait)
     if filler is not None:
         return filler.advice
+    if wait.kind == "notice" and (called_by_program(view) or "").endswith(_RESULTS):
+        return _FUTURE
     thing = waited_object(view, wait) if not wait.kind.startswith("forked") else None
     if thing is not None and thing.advice is not None:
         return thing.advice + (_WITH if wait.kind == "lock" else thing.limit)

@@ -127,6 +127,8 @@ def waited_object(view: ProcessView, wait: ProcessWait) -> WaitedObject | None:
     if kind is None or tree is None:
         return None
     named = {ast.unparse(item): item for item in _objects(tree, kind.waits, at.line)}
+    if kind is _RELEASE:
+        named |= {ast.unparse(item): item for item in _entered(tree, at.line)}
     if len(named) != 1:
         return None
     text, thing = next(iter(named.items()))
@@ -136,7 +138,8 @@ def waited_object(view: ProcessView, wait: ProcessWait) -> WaitedObject | None:
     names = names_of_object(tree, name)
     ends = [item for item in _calls(tree, kind.ends) if (last_name(item.func.value) or "") in names]  # type: ignore[attr-defined]
     providers = tuple(_provider(tree, item, at.line if kind is _RELEASE else 0) for item in ends)
-    method = next(item.func.attr for item in _calls(tree, kind.waits) if item.func.value is thing)  # type: ignore[attr-defined]
+    called = (item.func.attr for item in _calls(tree, kind.waits) if item.func.value is thing)  # type: ignore[attr-defined]
+    method = next(called, kind.waits[0])
     until = _until(tree, at.line) if kind is _NOTIFY else None
     made = _made(tree, names, kind.noun)
     return WaitedObject(shortened(text, _LONGEST), kind.noun, at.line, providers, made, names, name, method, until)
@@ -153,6 +156,14 @@ def _objects(tree: ast.Module, methods: Sequence[str], line: int) -> Iterator[as
     for item in _calls(tree, methods):
         if item.lineno <= line <= (item.end_lineno or item.lineno):
             yield item.func.value  # type: ignore[attr-defined]
+
+
+def _entered(tree: ast.Module, line: int) -> Iterator[ast.expr]:
+    """What a `with` of that line enters, by name."""
+    for item in ast.walk(tree):
+        if isinstance(item, ast.With):
+            entered = (part.context_expr for part in item.items if part.context_expr.lineno == line)
+            yield from (part for part in entered if isinstance(part, (ast.Name, ast.Attribute)))
 
 
 def _calls(tree: ast.Module, methods: Sequence[str]) -> Iterator[ast.Call]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from pytracer.blackbox.numbers import Entry
+from pytracer.blackbox.numbers import ON_PUT, ON_TASK, Entry
 from pytracer.record.bootstrap.dynamo import unseen
 from pytracer.record.bootstrap.import_hook import when_imported
 from pytracer.record.bootstrap.patches import Patches
@@ -123,7 +123,10 @@ def write(
                 **({"on_its_way": on_its_way} if on_its_way else {}),
             },
         )
-        box.lib.pytracer_exception_recorded(recorded)  # on its way to the default hook the core would record it, too
+        if on_its_way not in (ON_PUT, ON_TASK):  # those may reach the top later, or their address be another one's
+            box.lib.pytracer_exception_recorded(
+                recorded
+            )  # on its way to the default hook the core would record it, too
     except Exception:
         box.lib.pytracer_count_hook_error()
 

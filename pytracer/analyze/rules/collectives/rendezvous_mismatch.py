@@ -19,6 +19,7 @@ from dataclasses import replace
 
 from pytracer._text import capital, list_words, span_words, time_words
 from pytracer.analyze.collectives.rendezvous import Join, Mismatch, find_mismatch
+from pytracer.analyze.collectives.world_size import environment_setting
 from pytracer.analyze.deaths.attribution import symptom_evidence
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.parts import python_frame
@@ -63,7 +64,7 @@ class RendezvousMismatch:
                 _waited(found),
                 *symptom_evidence(job),
             ],
-            _ADVICE[found.kind].format(found.variable),
+            _ADVICE[found.kind].format(found.variable) + _set_at(found),
             [
                 "a third process: which value is wrong is undecidable" if found.tie else None,
                 "whether these names lead to different hosts" if found.variable == "MASTER_ADDR" else None,
@@ -102,6 +103,21 @@ def _summary(found: Mismatch) -> str:
     return (
         f"{capital(_who(other))} called init_process_group(){at} with {variable}={_value(found, other[0])}, "
         f"{_who(first)} with {_value(found, first[0])}"
+    )
+
+
+def _set_at(found: Mismatch) -> str:
+    """` Line 18 sets it to `free_port()` where each process runs: ...`, where the program does."""
+    join = found.sides[0][0]
+    caller = join.data.caller
+    at = PythonFrame(caller.function, caller.file, caller.line) if caller is not None else None
+    frame = python_frame(at) if at is not None else None
+    line = environment_setting(join.view.process.snapshot, frame, found.variable)
+    if line is None:
+        return ""
+    return (
+        f" Line {line[0]} sets it to `{line[1]}`: where each process computes that for itself, compute it once, before "
+        "they are started, and pass it to them."
     )
 
 

@@ -11,7 +11,9 @@ Why it happens: fork() copies one thread only. The threads of an OpenMP pool tha
 the child, whose next parallel region waits for them for ever; nor do threads that held a lock at that moment. A process
 that has put something into a multiprocessing queue ends when that is read, so join() before get() never returns. Two
 threads that take two locks in different orders wait for each other: where the `with` statements of both show that, the
-locks and lines are named. A worker that died or stands still leaves its parent waiting.
+locks and lines are named. A worker that died or stands still leaves its parent waiting. What a queue's own thread
+cannot pickle is dropped; a Future keeps the exception of its task; a worker that is killed in Queue.get() takes the
+lock of the queue along. What ends a wait (set(), put(), release()) may lie behind a branch that leaves.
 
 What to do: OpenMP: start children by spawn or forkserver, or call torch.set_num_threads(1) before the first operator
 of the parent. Locks: take them in one order. Queues: pass a timeout to get(), and look at who should have filled it.
@@ -29,9 +31,10 @@ from pytracer._text import list_words
 from pytracer.analyze.deaths.ending import asked_to_end
 from pytracer.analyze.deaths.order import is_interrupt
 from pytracer.analyze.evidence.ended_threads import EndedThread, ended_thread_evidence, no_other_could, thread_behind
+from pytracer.analyze.evidence.failed_task import FailedTask, failed_task
 from pytracer.analyze.evidence.handled import Handled, handled_at_end
 from pytracer.analyze.evidence.loaders import loading_words, loading_workers, waits_for_loader
-from pytracer.analyze.evidence.lock_order import CrossedLocks, crossed_locks
+from pytracer.analyze.evidence.lock_order import CrossedLocks, LockHolder, crossed_locks, lock_holder
 from pytracer.analyze.evidence.lost_lock import LostLock, lost_lock
 from pytracer.analyze.evidence.sent_signals import deadly_signal
 from pytracer.analyze.evidence.signal_senders import from_time_limit, sender_words
@@ -131,6 +134,8 @@ class _Standstill:
     working: tuple[ProcessView, ...] = ()
     """Children at work, of a process that waited for what comes from another one."""
     lost: LostLock | None = None
+    holder: LockHolder | None = None
+    task: FailedTask | None = None
     together: int = 0
     """How many processes waited at its line of a Barrier."""
     alone: bool = False
@@ -190,11 +195,13 @@ class Standstill:
                 starved_pool(view) if wait.kind == "notice" else None,
                 tuple(children_at_work(job, view)) if wait.kind in _OF_CHILDREN else (),
                 together=_together(job, wait) if wait.kind == "barrier" else 0,
+                task=failed_task(view, wait) if wait.kind in _IN_MEMORY and not is_between_processes(view) else None,
+                holder=lock_holder(view) if wait.kind == "lock" and locks is None else None,
                 alone=wait.kind in _IN_MEMORY and no_other_could(view),
             )
             explains = tuple((item.view, "was ended while it stood still") for item in suspects)
             is_sure = found.unread or receiver_ended or bool(gone) or (found.thread is not None and found.thread.sure)
-            is_sure = is_sure or found.unsent is not None or found.starved is not None
+            is_sure = is_sure or any(item is not None for item in (found.unsent, found.starved, found.task))
             is_sure = is_sure or (wait.kind == "lock-file" and _nobody_has_it(suspects))
             sure: Confidence = "likely" if is_sure else _CONFIDENCE[wait.kind]
             return (Judgement("hang", sure, (view,), found, leads=True, explains=explains),)
@@ -219,6 +226,7 @@ class Standstill:
                 found.locks.evidence if found.locks is not None else None,
                 found.handled.evidence if found.handled is not None else None,
                 found.unsent.evidence if found.unsent is not None else None,
+                found.task.evidence if found.task is not None else None,
             ],
             _advice(view, found) + _meanwhile(view, found),
             []
@@ -314,6 +322,10 @@ def _died(found: _Standstill) -> str:
         return f"; {found.locks.words}"
     if found.unsent is not None:
         return f"; {found.unsent.words}"
+    if found.task is not None and found.thread is None:
+        return f"; {found.task.words}"
+    if found.holder is not None and found.thread is None:
+        return f"; {found.holder.words}"
     if found.starved is not None and found.thread is None:
         return f"; {found.starved.words}"
     if found.loading is not None and found.thread is None:
@@ -339,6 +351,10 @@ def _advice(view: ProcessView, found: _Standstill) -> str:
         return found.locks.advice
     if found.unsent is not None:
         return unsent_advice(view, found.wait, found.unsent)
+    if found.task is not None and found.thread is None:
+        return found.task.advice
+    if found.holder is not None and found.thread is None:
+        return found.holder.advice
     if found.starved is not None and found.thread is None:
         return found.starved.advice
     if found.loading is not None and found.thread is None:
@@ -353,7 +369,8 @@ def _advice(view: ProcessView, found: _Standstill) -> str:
 
 
 def _meanwhile(view: ProcessView, found: _Standstill) -> str:
-    known = found.thread is not None or found.locks is not None or found.unsent is not None or found.starved is not None
+    explained = (found.task, found.holder, found.thread, found.locks, found.unsent, found.starved)
+    known = any(item is not None for item in explained)
     return "" if known else meanwhile_words(view, found.wait)
 
 

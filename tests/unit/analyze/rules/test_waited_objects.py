@@ -10,7 +10,7 @@ import pytest
 from pytracer.report.job import Report
 from tests.support import scenarios as s
 from tests.support.deaths import advice, summary, verdict
-from tests.support.standing import ended, in_native, parent, stopped
+from tests.support.standing import EXIT, TIMEOUT, ended, in_native, parent, stopped
 from tests.support.synth import Box, Frame
 
 LIB = "/usr/lib/python3.11"
@@ -112,7 +112,7 @@ def test_object_that_a_queue_dropped_is_the_reason(dropped: bool, run: Path) -> 
     assert verdict(report) == ("hang", "likely" if dropped else "possible")
     assert summary(report).startswith("Process 101 (train.py) waited for the queue `results` at train.py:9 in main")
     assert ("could not send what it had put into a queue: RuntimeError: Cowardly" in summary(report)) == dropped
-    assert ("`['x']` has a graph" in advice(report)) == dropped
+    assert ("Its part ['x'] has a graph" in advice(report)) == dropped
     if not dropped:
         assert "In this file only `out.put(...)` at line 4 in work ends it" in advice(report)
 
@@ -176,6 +176,22 @@ def test_lock_of_a_queue_that_a_killed_process_took_along(reads: bool, at: int, 
         assert summary(report).startswith("Process 101 (train.py) waited for the queue `self.results`")
 
 
+def test_workers_of_a_pool_are_no_line_of_the_program(run: Path) -> None:
+    """The look-alike: a worker that is killed in its task is replaced, and one of the others reads for all."""
+    killed = Box(pid=102, ppid=101).versions(torch="2.13.0").at(5_000)
+    worker: list[Frame] = [("worker", f"{LIB}/multiprocessing/pool.py", 114)]
+    reads: list[Frame] = [("SimpleQueue.get", f"{LIB}/multiprocessing/queues.py", 366), *worker]
+    waits: list[Frame] = [LOCKED[0], ("SimpleQueue.get", f"{LIB}/multiprocessing/queues.py", 365), *worker]
+    others = [Box(pid=pid, ppid=101).versions(torch="2.13.0") for pid in (103, 104)]
+    stopped(others[0], [("Connection._recv", f"{LIB}/multiprocessing/connection.py", 395), *reads])
+    stopped(others[1], waits)
+    main = parent()
+    main.at(5_010).wait(102, signal=9)
+    pool: list[Frame] = [("ApplyResult.wait", f"{LIB}/multiprocessing/pool.py", 765), ("main", s.SCRIPT, 18)]
+    report = ended(run, stopped(main, pool), killed, *others)
+    assert "read lock" not in summary(report)
+
+
 @pytest.mark.parametrize(
     ("body", "polls"),
     [
@@ -191,3 +207,68 @@ def test_loop_that_only_sleeps_is_told_with_its_condition(body: str, polls: bool
     assert ("it slept at train.py" in summary(report)) == polls
     assert (verdict(report) == ("hang", "possible")) == polls
     assert ("should have ended `while not path.exists()` (line 2)" in advice(report)) == polls
+
+
+HOLDS = """\
+def update(self):
+    with self.lock:
+        self.count += 1
+        save(self)
+
+def save(self):
+    with {0}:
+        write(self)
+"""
+
+
+@pytest.mark.parametrize(
+    ("lock", "within", "words"),
+    [
+        ("self.lock", None, "the same thread was inside of `with self.lock` (line 2) already"),
+        ("self.other", None, None),
+        ("self.lock", "Queue.put", "was inside of `with self.lock` (line 2), at train.py:4 in update, in Queue.put"),
+        ("self.lock", "Condition.wait", None),
+    ],
+)
+def test_who_holds_a_lock_is_told(lock: str, within: str | None, words: str | None, run: Path) -> None:
+    """The thread itself, or another one; the look-alikes hold another lock, or let go of it in Condition.wait()."""
+    script = of(run, HOLDS.format(lock))
+    outer: list[Frame] = [("update", script, 4)]
+    inner: list[Frame] = [("save", script, 7)]
+    box = parent().at(60_000).signal_seen(15, 90, TIMEOUT)
+    others = {777: [(within, f"{LIB}/queue.py", 140), *outer]} if within is not None else {}
+    stack = inner if within is not None else [*inner, *outer]
+    box.crash(0, code=0, state=EXIT, python=stack, native=[(s.PYTHON, 0x20)], other_python=others)
+    report = in_native(run, box, native="PyThread_acquire_lock_timed")
+    assert f"waited for the lock `{lock}` at train.py:7 in save" in summary(report)
+    assert ("was inside of" in summary(report)) == (words is not None)
+    assert words is None or words in summary(report)
+    assert ("not reentrant" in advice(report)) == (words is not None and "same thread" in words)
+
+
+FILLS = """\
+def fill(records, ready):
+    for record in records:
+        ready.put(record["label"])
+
+def main():
+    pool.submit(fill, records, ready)
+    return ready.get()
+"""
+
+
+@pytest.mark.parametrize("function", ["fill", "log"])
+def test_task_that_failed_in_the_function_that_fills_a_queue(function: str, run: Path) -> None:
+    """The look-alike: another task of the pool failed, which fills nothing."""
+    script = of(run, FILLS)
+    error: list[Frame] = [(function, script, 3), POOL[0], POOL[1]]
+    box = parent().at(5_000).exception("KeyError", "'label'", error, thread="ThreadPoolExecutor-0_0", on_its_way="task")
+    box.at(60_000).signal_seen(15, 90, TIMEOUT)
+    stack: list[Frame] = [("Queue.get", f"{LIB}/queue.py", 171), ("main", script, 7)]
+    free: list[Frame] = [POOL[1]]
+    box.crash(0, code=0, state=EXIT, python=stack, native=[(s.LIBC, 0x10)], other_python={777: free})
+    report = ended(run, box)
+    known = function == "fill"
+    assert verdict(report) == ("hang", "likely" if known else "possible")
+    assert ("a task of its pool had failed with KeyError: 'label' at train.py:3 in fill" in summary(report)) == known
+    assert ("A Future keeps the exception" in advice(report)) == known
