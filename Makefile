@@ -97,6 +97,8 @@ test-corpus: build
 test-generated: build
 	$(BIN)/python scripts/generated_crashes.py -n $(JOBS) $(ARGS)
 	$(BIN)/python scripts/operator_crashes.py -n $(JOBS)
+	$(BIN)/python -m pip install --quiet expecttest  # torch's own test samples need it
+	$(BIN)/python scripts/check_preconditions.py
 
 # Every program x way to trace x set of powers against the same program untraced. 1,000 crashes for each kind of wait, an hour:
 # ARGS='-k test_waits --times 1000'.

@@ -122,6 +122,7 @@ def numbers() -> str:
         "",
         f"TEXT_RECORD_BYTES = {schema.TEXT_RECORD.nbytes}",
         f'ON_FETCH = "{schema.ON_FETCH}"',
+        f'ON_PUT = "{schema.ON_PUT}"',
         "# schema.Level by the words of --level and PYTRACER_LEVEL, the least first.",
         "LEVELS = {" + ", ".join(f'"{member.name.lower()}": {int(member)}' for member in schema.Level) + "}",
     ]

@@ -23,6 +23,7 @@ BUGS = frozenset(
         *("out-of-bounds", "wrong-index", "runaway-access", "guard-damage", "oversized-tensor"),
         *("null-dereference", "wild-pointer", "stack-overflow", "read-only-memory", "device-pointer-on-host"),
         "misaligned-access",
+        "unfit-arguments",
         *("arithmetic", "forbidden-system-call", "cuda-graph-input-freed"),
         *("collective-mismatch", "group-mismatch", "conditional-collective", "point-to-point-unmatched"),
         "split-sizes",

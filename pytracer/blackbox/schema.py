@@ -44,6 +44,8 @@ JOURNAL_MAGIC = 0x4A45
 REQUEST_SIGNAL = 60
 # "on_its_way" of an EXCEPTION that a DataLoader worker hands over to the process that reads from the loader, and goes on.
 ON_FETCH = "fetch"
+# The same of the thread that sends what was put into a multiprocessing queue: it drops the object, and goes on.
+ON_PUT = "put"
 REQUEST_VALUE = 0x70795472
 JOURNAL_FIRST = 8  # offset of the first entry: id 0 means unknown
 

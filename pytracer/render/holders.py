@@ -22,7 +22,9 @@ def holder_lines(storage: r.StorageReport) -> list[str]:
 def _variable(item: r.Holder) -> str:
     frame = item.python
     where = f"{position_words(frame)}" if frame else ""
-    if item.kind == "global":
+    if frame is not None and frame.function == "<module>":
+        text = f"`{item.expression}` at {where}"
+    elif item.kind == "global":
         text = f"`{item.expression}`, global of the module of {where}"
     else:
         text = f"`{item.expression}` in {frame.function if frame else '?'}() at {where}"

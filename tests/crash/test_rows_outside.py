@@ -21,9 +21,9 @@ def test_statistics_that_are_too_few_are_named_with_the_tensor_they_were_passed_
     """The worker refers to memory only: shapes come from the variables of the line."""
     report, process = crashed("statistics_of_a_part", tmp_path / "run")
     assert report.verdict is not None and process.operator is not None
-    assert (report.verdict.class_, report.verdict.confidence) == ("out-of-bounds", "likely")
-    assert "[8, 1], as if it were as large as `x` [12000000, 2]" in (report.verdict.summary or "")
-    assert (report.verdict.advice or "").startswith("Compare the shapes of `")
+    assert (report.verdict.class_, report.verdict.confidence) == ("out-of-bounds", "certain")
+    assert "`mean` [8, 1] and `weight` [2] make 16, where native_layer_norm_backward" in (report.verdict.summary or "")
+    assert (report.verdict.advice or "").startswith("Compare `mean` [8, 1], which line 12")
     assert "x [12000000, 2] float32" in (process.operator.says or "")
 
 

@@ -87,7 +87,7 @@ def read_again(program: Program, path: Path) -> Died:
     run = path / "run"
     try:
         report = build_report(load_runs(str(run), light=True)) if list(run.glob("boxes/*.blackbox")) else None
-        if report is not None and "pid" in words and words["pid"] not in {item.pid for item in report.processes}:
+        if report is not None and "pid" in words and words["pid"] not in {item.pid for item in report.processes or []}:
             report = None  # a fork that recorded nothing has no file: only what it started has one
     except InputError:  # its only recording was overwritten, or it was killed while it made it
         report = None

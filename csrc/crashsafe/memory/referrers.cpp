@@ -163,21 +163,33 @@ void look_into(uint64_t object) {
   }
 }
 
-void look_at_globals(uint64_t frame) {
-  uint64_t globals = word_at(frame + static_cast<uint64_t>(python_objects()->f_globals));
+void look_at_globals(uint64_t globals, HolderKind kind) {
   for (uint32_t i = 0; i < search.module_count; i++)
     if (search.modules[i] == globals) return;
   if (globals == 0 || search.module_count == kModules) return;
   search.modules[search.module_count++] = globals;
   Table table{};
   uint64_t key = 0, value = 0;
-  search.kind = static_cast<uint32_t>(HolderKind::kGlobal);
+  search.kind = static_cast<uint32_t>(kind);
   if (type_of(globals) != python_types().dict || !table_of_dict(globals, table)) return;
   for (uint64_t i = 0; i < table.count && i < kGlobals; i++)
     if (entry_of(table, i, key, value)) {
       search.path.begin(key);
       look_into(value);
     }
+}
+
+uint64_t globals_of(const PythonFrame& frame) { return word_at(frame.frame + static_cast<uint64_t>(python_objects()->f_globals)); }
+
+// The variables of a module's own frame are in the dict of its globals; those of a module whose functions run are looked at with theirs.
+bool look_at_module(uint32_t first) {
+  const PythonFrame& frame = g_box.python_frames.data[search.frame];
+  if (!code_is_named(frame.code, "<module>")) return false;
+  uint64_t globals = globals_of(frame);
+  for (uint32_t i = first; i < search.frame; i++)
+    if (globals_of(g_box.python_frames.data[i]) == globals) return true;
+  look_at_globals(globals, HolderKind::kLocal);
+  return true;
 }
 
 void look_at_locals(const PythonFrame& frame) {
@@ -242,10 +254,11 @@ void write_referrers() noexcept {
     search.graph = first == 0 || own == 0;
     for (search.frame = first; search.frame < end; search.frame++) {
       search.counts = torch_offsets()->values && search.graph && search.frame - first < kNumberFrames;
-      look_at_locals(g_box.python_frames.data[search.frame]);
+      if (!look_at_module(first)) look_at_locals(g_box.python_frames.data[search.frame]);
     }
     search.counts = false;
-    for (search.frame = first; search.frame < end; search.frame++) look_at_globals(g_box.python_frames.data[search.frame].frame);
+    for (search.frame = first; search.frame < end; search.frame++)
+      look_at_globals(globals_of(g_box.python_frames.data[search.frame]), HolderKind::kGlobal);
     if (own == 0) break;
   }
   walk_graph(keep_saved);

@@ -265,17 +265,23 @@ bool is_innermost(uint32_t frame) {
   return false;
 }
 
-// Of what the innermost Python frames hold: the line's own tensors, whether the native code still refers to them or not.
+bool is_of_kind(const Holder& holder, bool global) {
+  if (global) return holder.kind == static_cast<uint32_t>(HolderKind::kGlobal);
+  return holder.kind == static_cast<uint32_t>(HolderKind::kLocal) || holder.kind == static_cast<uint32_t>(HolderKind::kCell);
+}
+
+// Of what the innermost Python frames hold: the line's own tensors, whether the native code still refers to them or not. Those of their
+// modules come last.
 void look_at_held() {
   const CrashHeader& crash = *g_box.crash.data;
   uint32_t before = crash.argument_count;
-  for (uint32_t i = 0; i < crash.holder_count && crash.argument_count - before < kMostHeld; i++) {
-    const Holder& holder = g_box.referrers.data[i];
-    bool local = holder.kind == static_cast<uint32_t>(HolderKind::kLocal) || holder.kind == static_cast<uint32_t>(HolderKind::kCell);
-    TensorView tensor{};
-    if (!local || !is_innermost(holder.frame) || !look_at_tensor(holder.object, tensor)) continue;
-    keep(tensor.impl, {0, kNone, kNone}, ArgumentHow::kHeld);
-  }
+  for (bool global : {false, true})
+    for (uint32_t i = 0; i < crash.holder_count && crash.argument_count - before < kMostHeld; i++) {
+      const Holder& holder = g_box.referrers.data[i];
+      TensorView tensor{};
+      if (!is_of_kind(holder, global) || !is_innermost(holder.frame) || !look_at_tensor(holder.object, tensor)) continue;
+      keep(tensor.impl, {0, kNone, kNone}, ArgumentHow::kHeld);
+    }
 }
 
 }  // namespace

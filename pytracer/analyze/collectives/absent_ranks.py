@@ -12,7 +12,7 @@ from pytracer.analyze.collectives.pairing import pairing_evidence
 from pytracer.analyze.collectives.wait_graph import Wait
 from pytracer.analyze.deaths.attribution import is_symptom, views_of, waited_ns
 from pytracer.analyze.deaths.consequences import PEER_SILENT
-from pytracer.analyze.deaths.ending import ended_while_awaited
+from pytracer.analyze.deaths.ending import asked_to_end, ended_while_awaited
 from pytracer.analyze.evidence.aborts import aborted_at_shutdown
 from pytracer.analyze.evidence.sent_signals import last_request
 from pytracer.analyze.naming import place_words
@@ -78,7 +78,7 @@ def find_absences(job: JobView) -> list[Absence]:
         lasted = waited_ns(waiters[0], wait.call) if waiters else 0
         by_fate: dict[str, list[ProcessView]] = {}
         for view in absent:
-            by_fate.setdefault(_fate(job, view, wait), []).append(view)
+            by_fate.setdefault(_fate(job, view, wait, _since(waiters, lasted)), []).append(view)
         waiting = wait.call.state in ("scheduled", "started") and still_run(views_of(job, wait.waiters))
         found += [
             Absence(wait, tuple(views), fate, lasted, goes_on=waiting and still_run(views))
@@ -87,7 +87,13 @@ def find_absences(job: JobView) -> list[Absence]:
     return found
 
 
-def _fate(job: JobView, view: ProcessView, wait: Wait) -> str:
+def _since(waiters: Sequence[ProcessView], lasted: int) -> int | None:
+    """When the first one began to wait, in the run's time."""
+    ended = waiters[0].ended_ns if waiters else None
+    return ended - lasted if ended is not None else None
+
+
+def _fate(job: JobView, view: ProcessView, wait: Wait, since: int | None) -> str:
     if view.process.status_kind == "exited" and view.process.exit_code == 0:
         return "dead" if ended_while_awaited(view.process.snapshot) else "left"
     if aborted_at_shutdown(view):  # its program was done: that torch then aborts is no reason why others wait
@@ -100,7 +106,7 @@ def _fate(job: JobView, view: ProcessView, wait: Wait) -> str:
     ended = ended or (death.nature == "vanished" and last_request(view) is not None)  # its framework handles SIGTERM
     if was_finished_off(view):
         return "late"
-    return "late" if ended and (_timed_out(job, wait) or _stood(view)) else "dead"
+    return "late" if ended and (_timed_out(job, wait) or _stood(view, since)) else "dead"
 
 
 def was_finished_off(view: ProcessView) -> bool:
@@ -133,9 +139,13 @@ def _timed_out(job: JobView, wait: Wait) -> bool:
     return any(error is not None and PEER_SILENT.search(error.message or "") for error in errors)
 
 
-def _stood(view: ProcessView) -> bool:
-    """Whether it ended long after its last collective."""
+def _stood(view: ProcessView, since: int | None) -> bool:
+    """Whether it ended long after its last collective; of one that has called none, long after others waited for it."""
     items, ended = view.process.snapshot.collectives, view.process.ended_mono_ns
+    if not items:
+        asked = view.crash or asked_to_end(view.process)  # whoever reaps it may be late
+        end_ns = view.clock.relative(asked.mono_ns) if asked is not None else view.ended_ns
+        return since is not None and end_ns is not None and end_ns - since >= STOOD_NS
     last = items[-1].completed_ns if items else None
     return ended is not None and last is not None and ended - last >= STOOD_NS
 

@@ -17,6 +17,7 @@ from pytracer.analyze.collectives.wait_graph import Wait
 from pytracer.analyze.deaths.attribution import views_of
 from pytracer.analyze.evidence.failing.expressions import short
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.leaving import obstacles
 from pytracer.analyze.evidence.syntax.lines import names_of_line
 from pytracer.analyze.evidence.syntax.loops import loops_around
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
@@ -61,10 +62,28 @@ def number_advice(job: JobView, wait: Wait) -> str | None:
     words = f"{capital(said)}{last}"
     if found is not None:
         return f"{found}: {said}{last}. A round has a message on one side only: make both sides depend on the same."
+    way = next((text for view in views_of(job, [peer]) for text in _obstacle(view, other)), None)
+    if way is not None:
+        return (
+            f"{words}, {way}: see whether that left one out. Let the other side know of it: leave it out on both, or "
+            "send an empty one."
+        )
     return (
         f"{words}: compare how often each side comes to its line (rounds, an early return, a branch on the rank), and "
         f"see what rank {peer} did instead."
     )
+
+
+def _obstacle(view: ProcessView, call: Collective | None) -> Iterator[str]:
+    """`which is not reached after `if not batch` (line 14, which leaves)`: of a line that is in a loop."""
+    frame = place_of(call) if call is not None else None
+    tree = syntax_tree(view.process.snapshot, frame)
+    if tree is None or frame is None or frame.line is None or not loops_around(tree, frame.line):
+        return
+    inside = loops_around(tree, frame.line)[-1].lineno
+    for item in obstacles(tree, frame.line):
+        if item.line > inside:
+            yield f"which is {item.words}"
 
 
 def unanswered_advice(job: JobView, waits: Sequence[Wait]) -> str | None:

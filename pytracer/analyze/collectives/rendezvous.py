@@ -11,8 +11,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
+from pytracer.analyze.evidence.signal_senders import from_time_limit
+from pytracer.analyze.evidence.waits import main_stack
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.decode.types.journal import Rank, Rendezvous
+
+_CALL, _CALL_FILE = "init_process_group", "/torch/distributed/distributed_c10d.py"
+_A_WHILE_NS = 5_000_000_000
 
 
 @dataclass(frozen=True)
@@ -77,9 +82,16 @@ def find_mismatch(job: JobView) -> Mismatch | None:
 
 
 def open_joins(job: JobView) -> list[Join]:
-    """Calls that never returned, of processes that then gave up by an exception."""
-    calls = [join for view in job.views for join in _joins(view)[-1:]]
-    return [join for join in calls if join.done_ns is None and join.view.raised]
+    """Calls that never returned, of processes that then gave up by an exception, or that a time limit found in them."""
+    calls = [join for view in job.views for join in _joins(view)[-1:] if join.done_ns is None]
+    return [join for join in calls if join.view.raised or _was_inside(job, join)]
+
+
+def _was_inside(job: JobView, join: Join) -> bool:
+    """Whether a signal at a time limit found the process in that call, after a while."""
+    stack = main_stack(join.view)
+    inside = any(frame.function == _CALL and (frame.file or "").endswith(_CALL_FILE) for frame in stack)
+    return inside and join.waited_ns >= _A_WHILE_NS and from_time_limit(job, join.view)
 
 
 def _joins(view: ProcessView) -> list[Join]:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import dataclass
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.fault_function import NativeFunction, own_function
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
-from pytracer.analyze.evidence.waits import end_of, wait_of, waiting_frame, was_asleep
+from pytracer.analyze.evidence.waits import end_of, main_stack, wait_of, waiting_frame, was_asleep
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
 
 _LONGEST = 60
+_FEW = 4
+_OF_FILES = re.compile(r"exists|is_file|isfile|is_dir|isdir|listdir|glob")
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,46 @@ def busy_at(view: ProcessView) -> Busy | None:
         return None
     is_main = end.tid == view.process.snapshot.pid
     return Busy(frame, own_function(view) if is_main else None, _loop(view, frame, frame.line))
+
+
+@dataclass(frozen=True)
+class Polled:
+    """A loop that asks again and again, and sleeps in between: `while not path.exists()`."""
+
+    line: int
+    condition: str
+
+    @property
+    def words(self) -> str:
+        """`in the loop `while not path.exists()` (line 23)`."""
+        return f"in the loop `while {self.condition}` (line {self.line})"
+
+    @property
+    def advice(self) -> str:
+        """Who should end it."""
+        file = (
+            " Compare the path with that of whoever writes it: one with the rank or the time in it, a relative one, or "
+            "one on another node's disk is another file."
+            if _OF_FILES.search(self.condition)
+            else ""
+        )
+        return f"See what should have ended `while {self.condition}` (line {self.line}): print what it reads.{file}"
+
+
+def polled_by(view: ProcessView) -> Polled | None:
+    """Where the innermost line of the program slept in such a loop."""
+    frame, stack = waiting_frame(view), main_stack(view)
+    if frame is None or frame.line is None or not was_asleep(view) or not stack or stack[0] != frame:
+        return None
+    loop = _loop(view, frame, frame.line)
+    return Polled(*loop) if loop is not None and _only_waits(view, frame, loop[0]) else None
+
+
+def _only_waits(view: ProcessView, frame: PythonFrame, line: int) -> bool:
+    """Whether the loop of a line does little more than sleep."""
+    tree = syntax_tree(view.process.snapshot, frame)
+    found = [item for item in ast.walk(tree) if isinstance(item, ast.While) and item.lineno == line] if tree else []
+    return bool(found) and len(found[0].body) <= _FEW and not any(isinstance(item, ast.For) for item in found[0].body)
 
 
 def _loop(view: ProcessView, frame: PythonFrame, line: int) -> tuple[int, str] | None:

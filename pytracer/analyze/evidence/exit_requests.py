@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import ast
+import difflib
 import re
 from collections.abc import Sequence
 
 from pytracer._text import message_words
 from pytracer.analyze.evidence.exit_condition import exit_condition
 from pytracer.analyze.evidence.phrases import error_at_words
+from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.known.exceptions import exception_advice
-from pytracer.analyze.naming import place_words
+from pytracer.analyze.naming import place_words, short_file
 from pytracer.analyze.parts import innermost_of_program
+from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
-from pytracer.report.job import ExitRequestReport, HandledExceptionReport
+from pytracer.decode.types.snapshot import Snapshot
+from pytracer.report.job import ExitRequestReport, HandledExceptionReport, PythonFrame
 
 READ_ARGUMENTS = (
     "Read the last lines of its output: status 2 is how argparse and click refuse a command line (an option that is "
@@ -20,6 +25,7 @@ READ_ARGUMENTS = (
     "torch.distributed.launch adds --local-rank; torchrun sets LOCAL_RANK instead."
 )
 _ARGUMENTS = re.compile(r"/(argparse|optparse|click/\w+|docopt|fire/\w+|tyro/\w+|hydra/_internal/\w+)\.py$")
+_SHORTEST = 3  # of an option
 _QUIET = ("SystemExit", "KeyboardInterrupt", "GeneratorExit")
 _ITS_OWN = "Look at the condition above that line: the program ends itself there, and what it printed before says why."
 
@@ -60,7 +66,8 @@ def exit_words(view: ProcessView, request: ExitRequestReport) -> tuple[str, str,
     parser = _parser(request)
     if parser is not None:
         refused = next(iter(request.context or ()), None)
-        why = f" ({message_words(refused.message)})" if refused is not None and refused.message else ""
+        unknown = unknown_option(view.process.snapshot, innermost_of_program(request.python_stack or ()))
+        why = f" ({message_words(refused.message)})" if refused is not None and refused.message else unknown or ""
         says = f"ended itself with exit status {status}: {parser} refused the command line{why}{at}"
         return says, READ_ARGUMENTS, None if why else "which option it refused: its output says that"
     text = message_words(request.message.splitlines()[0]) if request.message else None
@@ -68,6 +75,22 @@ def exit_words(view: ProcessView, request: ExitRequestReport) -> tuple[str, str,
     condition = exit_condition(view.process.snapshot, request.python_stack or ())
     advice = f"{condition}: what it printed before may say more." if condition is not None else _ITS_OWN
     return says, advice, None if text else "why it did: an exit status carries no reason"
+
+
+def unknown_option(snapshot: Snapshot, frame: PythonFrame | None) -> str | None:
+    """`` (no add_argument() of train.py has --local-rank, but one has --local_rank) ``, by the program's source."""
+    tree = syntax_tree(snapshot, frame)
+    calls = [item for item in ast.walk(tree) if isinstance(item, ast.Call)] if tree is not None else []
+    made = [item for call in calls if called_name(call) == "add_argument" for item in call.args]
+    flags = [item.value for item in made if isinstance(item, ast.Constant) and isinstance(item.value, str)]
+    given = [word.partition("=")[0] for word in snapshot.argv if word.startswith("--") and len(word) > _SHORTEST]
+    unknown = [word for word in given if word != "--help" and not any(flag.startswith(word) for flag in flags)]
+    if frame is None or len(flags) < len(made) or not flags or len(set(unknown)) != 1:
+        return None
+    like = difflib.get_close_matches(unknown[0], flags, 1)
+    return (
+        f" (no add_argument() of {short_file(frame.file)} has {unknown[0]}{f', but one has {like[0]}' if like else ''})"
+    )
 
 
 def _parser(request: ExitRequestReport) -> str | None:

@@ -69,18 +69,20 @@ class FileWriter:
         return f"line {at.line}" if at.file == self.file else f"{short_file(at.file)}:{at.line}"
 
 
-def file_writer(view: ProcessView, path: str) -> FileWriter | None:
-    """The likeliest: not one that runs only where there is no such file, nor what ran once before the crashed line."""
-    frames = program_frames(view)
+def file_writer(view: ProcessView, path: str, stack: list[PythonFrame] | None = None) -> FileWriter | None:
+    """The likeliest: not one that runs only where there is no such file, nor what ran once before the crashed line.
+
+    `stack`: the program's frames whose files are read; those of the crash otherwise.
+    """
+    frames = program_frames(view) if stack is None else stack
     trees = program_files(view, frames)
-    found = sorted(_candidates(view, trees, path), key=lambda item: item[0])
+    found = sorted(_candidates(view, trees, path, frames), key=lambda item: item[0])
     return found[0][1] if found else None
 
 
 def _candidates(
-    view: ProcessView, trees: dict[str, ast.Module], path: str
+    view: ProcessView, trees: dict[str, ast.Module], path: str, frames: list[PythonFrame]
 ) -> Iterator[tuple[tuple[int, int], FileWriter]]:
-    frames = program_frames(view)
     first = frames[0].file if frames else next(iter(trees), None)
     for file, tree in trees.items():
         for call, given in _writers(tree):
@@ -107,11 +109,18 @@ def _doubt(tree: ast.Module, node: ast.Call) -> int:
     if any(isinstance(item, ast.If) and "exists" in ast.unparse(item.test) for item in around):
         return 2
     scope = scope_of(tree, node.lineno)
-    mapped = [item.lineno for item in own_nodes(scope) if isinstance(item, ast.Call) and _maps(item)]
+    mapped = [item.lineno for item in own_nodes(scope) if isinstance(item, ast.Call) and _leads_to_map(tree, item)]
     if any(line > node.lineno for line in mapped) and not any(isinstance(item, LOOPS) for item in around):
         return 2  # it makes the file that is mapped then
     inside = any(isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef, ast.For, ast.While)) for item in around)
     return 0 if inside else 1
+
+
+def _leads_to_map(tree: ast.Module, call: ast.Call) -> bool:
+    """Whether it maps a file, or calls a function of the same file that does."""
+    function = function_named(tree, called_name(call) or "")
+    inner = (node for node in (own_nodes(function) if function is not None else ()) if isinstance(node, ast.Call))
+    return _maps(call) or any(_maps(node) for node in inner)
 
 
 def _maps(call: ast.Call) -> bool:

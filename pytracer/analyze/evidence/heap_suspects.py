@@ -8,20 +8,24 @@ import re
 from msgspec.structs import replace
 
 from pytracer._text import capital, function_words, list_words, shortened
+from pytracer.analyze.evidence.behind_storage import Overwritten
 from pytracer.analyze.evidence.freed_twice import freed_twice
 from pytracer.analyze.evidence.native_stack import image_name, own_frames
-from pytracer.analyze.evidence.operator import find_operator, is_of_torch, is_sparse
+from pytracer.analyze.evidence.operator import find_operator, is_of_torch, is_sparse, shape_words
 from pytracer.analyze.evidence.overwritten import unchecked_calls
 from pytracer.analyze.evidence.own_libraries import OwnCall, OwnLibraries, own_libraries, program_files
+from pytracer.analyze.evidence.preconditions.call import given_of
+from pytracer.analyze.evidence.preconditions.violated import unchecked_words
 from pytracer.analyze.evidence.sparse_source import sparse_advice, sparse_source
 from pytracer.analyze.evidence.syntax.bindings import binding
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.scopes import scope_of
-from pytracer.analyze.evidence.variables import line_words, program_frames
+from pytracer.analyze.evidence.variables import line_words, program_frames, python_frames
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
 
+_GUARD = "`pytracer run --guard` stops at the first byte that is written behind a tensor, in the call that writes it."
 _TOOLS = "`pytracer run --guard` finds writes beside tensors, AddressSanitizer or valgrind beside every block."
 _BEFORE = (
     "Something wrote outside of a block of memory, or into a freed one, in this call or long before: the stack shows "
@@ -80,11 +84,28 @@ def heap_advice(view: ProcessView, user: str | None, *, frees: bool, freed: bool
     return f"{_BEFORE} First suspects are {_UNCHECKED if sparse is False else _SPARSE} and {_EXTENSIONS}. {_TOOLS}"
 
 
+def unchecked_advice(view: ProcessView) -> str | None:
+    """Of operators of torch that check nothing, where the program brought no native code of its own."""
+    unchecked = unchecked_words(view) if own_libraries(view) is None else None
+    return f"{unchecked} {_GUARD}" if unchecked is not None else None
+
+
+def beside_advice(view: ProcessView, beside: Overwritten) -> str:
+    """Where the memory beside a tensor is overwritten: what may have led there, else where to look."""
+    negative = negative_words(view)
+    if negative is not None:
+        return f"{negative} {_GUARD}"
+    return unchecked_advice(view) or beside.advice
+
+
 def suspect_words(view: ProcessView) -> str | None:
     """What of the program's own native code may have overwritten memory before; None where it brought none."""
     libraries = own_libraries(view)
     if libraries is None:
         return None
+    negative = negative_words(view)
+    if negative is not None:
+        return f"{negative} {_TOOLS}"
     return " ".join(filter(None, (_own(view, libraries), _negative(view, libraries), _TOOLS)))
 
 
@@ -103,6 +124,27 @@ def _own(view: ProcessView, libraries: OwnLibraries) -> str:
         f"First suspect is {function}, to which {line} passes {given}: an index or count "
         "that is negative or too large writes outside of a block."
     )
+
+
+def negative_words(view: ProcessView) -> str | None:
+    """`` `labels` [512] int64 holds -1, and line 21 passes it to class_means(): ... ``: of the only such tensor."""
+    libraries = own_libraries(view)
+    found: dict[str, str] = {}
+    for call in libraries.suspects if libraries is not None else ():
+        for frame in python_frames(view):
+            for name in call.passes if frame.file == call.at.file else ():
+                given = given_of(view, frame, ast.parse(name, mode="eval").body)
+                tensor = given.tensor if given is not None else None
+                if libraries is None or tensor is None or not tensor.is_integer or not (tensor.minimum or 0) < 0:
+                    continue
+                found[name] = (
+                    f"`{name}` {shape_words(tensor)} {tensor.dtype} holds {tensor.minimum}, and "
+                    f"{libraries.line(call.at)} passes it to {call.function}(): as an index, unless that checks it, it "
+                    "leads before the start of a block."
+                )
+    if libraries is None or len(found) != 1:
+        return None
+    return " ".join(filter(None, (*found.values(), _negative(view, libraries))))
 
 
 def _made(view: ProcessView, call: OwnCall, name: str) -> str:

@@ -14,6 +14,7 @@ from pytracer._text import shortened
 from pytracer.analyze.address_space.referrers import STATE_REGISTERS
 from pytracer.analyze.evidence.in_backward import backward
 from pytracer.analyze.evidence.name_origins import NameOrigin, follow
+from pytracer.analyze.evidence.native_bounds import native_bounds
 from pytracer.analyze.evidence.operator import find_operator, shape_words
 from pytracer.analyze.evidence.passed import names_passed
 from pytracer.analyze.evidence.passed_memory import memory_advice
@@ -26,6 +27,7 @@ from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
 
+_GUARD = "`pytracer run --guard`"
 _MOST_NAMES = 3
 _MOST_FILES = 3
 _QUOTED = 44
@@ -43,6 +45,10 @@ def with_native_line(view: ProcessView, advice: str) -> str:
     memory = memory_advice(view)
     if memory is not None:
         return f"{memory} If it is not that: {advice[0].lower()}{advice[1:]}"
+    bounds = native_bounds(view)
+    if bounds is not None and bounds.place not in advice:
+        first, guard, rest = advice.partition(_GUARD)
+        advice = " ".join(filter(None, (first.strip(), bounds.words, f"{guard}{rest}".strip())))
     number = _number_in_register(view, frames) if "`" not in advice else None  # a culprit is named
     told = (
         backward(view) is not None or f"which line {frames[0].line} passes" in advice

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from pytracer.analyze.evidence.fault_function import HEADERS
 from pytracer.analyze.naming import short_file
 from pytracer.decode.files import read_all, regular_file
 from pytracer.report.job import NativeFrame, SourceLine
@@ -17,6 +18,7 @@ from pytracer.report.job import NativeFrame, SourceLine
 _SUFFIXES = (".c", ".cc", ".cpp", ".cxx", ".h", ".hpp", ".cu", ".cuh")
 _LARGEST_BYTES = 4 << 20
 _MOST_LINES = 400  # of a function
+_MOST_FILES = 64  # of a folder
 _ARRAY = re.compile(
     r"^\s+(?:const\s+)?((?:unsigned\s+|struct\s+)?[A-Za-z_][\w:]*)\s+([A-Za-z_][^;(){}=]*\[[^;(){}=]*)[;=]"
 )
@@ -57,6 +59,22 @@ def local_arrays(frame: NativeFrame) -> list[LocalArray]:
     ]
 
 
+def source_text(frame: NativeFrame) -> str | None:
+    """The whole file that a frame's function is written in; None where it is not known."""
+    line = next((item for item in frame.lines or () if item.file and item.line and not HEADERS.search(item.file)), None)
+    lines = _lines(frame, line)
+    return "\n".join(lines) if lines is not None else None
+
+
+def own_lines(frame: NativeFrame) -> tuple[str, list[tuple[int, str]]] | None:
+    """The file of a frame's function, `ops.cpp`, and the function's lines up to the running one, with their numbers."""
+    line = next((item for item in frame.lines or () if item.file and item.line and not HEADERS.search(item.file)), None)
+    if line is None or line.line is None:
+        return None
+    found = [(number, text) for number, text in lines_from(frame, line, _MOST_LINES) if number <= line.line]
+    return (short_file(line.file or ""), found) if found else None
+
+
 def lines_from(frame: NativeFrame, line: SourceLine, most: int) -> list[tuple[int, str]]:
     """The lines of a function with their numbers, from the one at `line` or its beginning on; empty if not known."""
     lines = _lines(frame, line)
@@ -65,6 +83,20 @@ def lines_from(frame: NativeFrame, line: SourceLine, most: int) -> list[tuple[in
     begin = _beginning(lines, line.line) if line.line < len(lines) else line.line - 1
     end = next((at for at in range(begin + 1, len(lines)) if lines[at].startswith("}")), len(lines))
     return [(at + 1, lines[at]) for at in range(begin, min(end, begin + most))]
+
+
+def sources_beside(library: str) -> Iterator[tuple[str, list[str]]]:
+    """The sources in the folder of a library, each with its lines: only those that are older than it."""
+    folder = os.path.dirname(library)
+    try:
+        names = sorted(os.listdir(folder)) if library.startswith("/") else []
+    except OSError:
+        return
+    for name in names[:_MOST_FILES]:
+        path = os.path.join(folder, name)
+        lines = _lines(NativeFrame(image=library), SourceLine(file=path, line=1))
+        if lines is not None:
+            yield path, lines
 
 
 def _lines(frame: NativeFrame, line: SourceLine | None) -> list[str] | None:

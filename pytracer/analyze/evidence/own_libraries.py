@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,6 +19,7 @@ from pytracer.analyze.evidence.fault_function import is_own_frame
 from pytracer.analyze.evidence.native_stack import image_name
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.scopes import own_nodes
 from pytracer.analyze.evidence.variables import program_frames
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
@@ -108,10 +109,12 @@ def is_own_path(path: str | None) -> bool:
 
 def _calls(view: ProcessView, frames: list[PythonFrame], stems: set[str]) -> Iterator[OwnCall]:
     """Of the program's files on the stack, and of those that they import; the lines in order, each once."""
-    for file, tree in program_files(view, frames).items():
+    files = program_files(view, frames)
+    loaders = {name for tree in files.values() for name in _loaders(tree)}
+    for file, tree in files.items():
         imported, foreign = _imported(tree)
         modules = {name for name, module in imported.items() if module.rpartition(".")[2] in stems}
-        loaded = dict(_loaded(tree))
+        loaded = dict(_loaded(tree, loaders))
         modules |= {name for name, of_system in loaded.items() if not of_system}
         found: dict[int, ast.Call] = {}
         for node in ast.walk(tree):
@@ -150,10 +153,33 @@ def _modules(tree: ast.Module) -> Iterator[str]:
             yield from ([node.module] if node.module else [item.name for item in node.names])
 
 
-def _loaded(tree: ast.Module) -> Iterator[tuple[str, bool]]:
-    """`ops` of `ops = load_inline(...)`; each with whether that loads a library of the system."""
+def _loaders(tree: ast.Module) -> Iterator[str]:
+    """Functions of the program that load native code, and return something."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and called_name(node.value) in _LOADS:
+        if isinstance(node, ast.FunctionDef):
+            inner = list(own_nodes(node))
+            returns = any(isinstance(item, ast.Return) and item.value is not None for item in inner)
+            if returns and any(isinstance(item, ast.Call) and _loads(item) for item in inner):
+                yield node.name
+
+
+def _loads(call: ast.Call) -> bool:
+    """`load_inline(...)`, and `load(name, sources)` of torch.utils.cpp_extension."""
+    name = called_name(call)
+    sources = any(word.arg == "sources" for word in call.keywords) or any(
+        isinstance(item, ast.List) for item in call.args[1:2]
+    )
+    return name in _LOADS or (name == "load" and sources)
+
+
+def _loaded(tree: ast.Module, loaders: Collection[str]) -> Iterator[tuple[str, bool]]:
+    """`ops` of `ops = load_inline(...)`, or of a function that does; each with whether that is the system's."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
+            continue
+        if not node.value.args and called_name(node.value) in loaders:
+            yield from ((ast.unparse(item), False) for item in node.targets)
+        elif _loads(node.value):
             first = node.value.args[0] if node.value.args else None
             named = first.value if isinstance(first, ast.Constant) else ""
             of_system = named is None or (isinstance(named, str) and _SYSTEM_NAME.search(named) is not None)

@@ -17,7 +17,9 @@ from pytracer.analyze.evidence.arrays import array_words, held_array
 from pytracer.analyze.evidence.fault_function import own_function
 from pytracer.analyze.evidence.line_tensors import line_tensors
 from pytracer.analyze.evidence.narrow_indices import two_indices
+from pytracer.analyze.evidence.native_bounds import native_bounds
 from pytracer.analyze.evidence.operator import find_operator, is_of_torch, shape_words
+from pytracer.analyze.evidence.preconditions.violated import unchecked_here
 from pytracer.analyze.evidence.sparse_source import sparse_operator_advice
 from pytracer.analyze.evidence.state_sizes import small_state
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -307,6 +309,9 @@ def computed_advice(view: ProcessView, number: int, inside: str) -> str:
         return operands.advice(view)
     if sparse is not None:
         return sparse
+    unchecked = unchecked_here(view)
+    if unchecked is not None:
+        return unchecked
     if unequal is not None:
         return shapes_advice(unequal, line)
     tensors = line_tensors(view)
@@ -336,6 +341,9 @@ def length_advice(view: ProcessView, general: str, of: str = "", *, data: str = 
         return operands.advice(view)
     if sparse is not None:
         return sparse
+    unchecked = unchecked_here(view)
+    if unchecked is not None:
+        return unchecked
     if found is None:
         return general
     if unequal is not None and not found.numbers:
@@ -348,6 +356,11 @@ def length_advice(view: ProcessView, general: str, of: str = "", *, data: str = 
         return (
             f"Check {found.words}, which line {found.line} passes{of}{sized}: {one} is negative or too large for the "
             "memory. `pytracer run --guard` stops at the first byte outside of a tensor."
+        )
+    if found.lengths is False and len(found.tensors) > 1 and native_bounds(view) is not None:
+        return (
+            f"Compare the sizes of {list_words(found.tensors)}, which line {found.line} passes: the function "
+            "may index one of them by the sizes of another."
         )
     if found.lengths is False:
         return (

@@ -260,7 +260,7 @@ def error_at_words(report: ThreadExceptionReport | HandledExceptionReport) -> st
     return f"{error_words(report)}{f' at {place_words(at)}' if at is not None else ''}"
 
 
-def error_words(report: ThreadExceptionReport | HandledExceptionReport) -> str:
+def error_words(report: ThreadExceptionReport | HandledExceptionReport | ExceptionReport) -> str:
     """`KeyError: 2`: the type, and the first line of the message."""
     lines = (report.message or "").strip().splitlines()
     message = message_words(lines[0]) if lines else ""

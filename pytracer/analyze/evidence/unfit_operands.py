@@ -6,9 +6,12 @@ from pytracer.analyze.evidence.channels import UnfitChannels, unfit_channels
 from pytracer.analyze.evidence.preconditions.violated import Violated, violated
 from pytracer.analyze.evidence.recurrent_weights import CutWeight, cut_weight
 from pytracer.analyze.evidence.segments import Segments, unfit_segments
+from pytracer.analyze.evidence.unfit_memory import UnfitMemory, unfit_memory
 from pytracer.analyze.view import ProcessView
 
+Unfit = UnfitChannels | Segments | CutWeight | Violated | UnfitMemory
 
-def unfit_operands(view: ProcessView) -> UnfitChannels | Segments | CutWeight | Violated | None:
+
+def unfit_operands(view: ProcessView) -> Unfit | None:
     """The first that is known; None where all may fit."""
-    return unfit_segments(view) or unfit_channels(view) or cut_weight(view) or violated(view)
+    return unfit_segments(view) or unfit_channels(view) or cut_weight(view) or violated(view) or unfit_memory(view)

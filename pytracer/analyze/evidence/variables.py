@@ -15,6 +15,7 @@ from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Holder, PythonFrame
 from pytracer.report import job as r
 
+MODULE = "<module>"  # the function of a module's own lines
 _MOST_EMPTY = 3
 _OF_MODULE = re.compile(r"\._(?:parameters|buffers|modules)\['([A-Za-z_]\w*)'\]")
 
@@ -86,7 +87,8 @@ def line_words(view: ProcessView) -> str:
 
 
 def _words(item: Holder) -> str:
-    where = f" in {item.frame.function}()" if item.frame is not None and item.kind != "global" else ""
+    function = item.frame.function if item.frame is not None and item.kind != "global" else MODULE
+    where = f" in {function}()" if function != MODULE else ""
     return f"`{plain_expression(item.expression)}`{where}"
 
 

@@ -9,10 +9,12 @@ from pytracer._text import shortened
 from pytracer.analyze.evidence.queue_fillers import filler_of
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
+from pytracer.analyze.evidence.waited_object import waited_object
 from pytracer.analyze.evidence.waits import LET_THREAD_END, ProcessWait, WaitKind
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 
+_WITH = "`with lock:` releases it on every way."
 _READERS = ("run", "check_output", "getoutput", "getstatusoutput")  # these read what is printed
 _COMMAND = 60
 _OUTPUTS = ("stdout", "stderr")
@@ -49,6 +51,13 @@ ADVICE: dict[WaitKind, str] = {
     "input": "A rank has no terminal to read from below a launcher: pass what it asks for as an option or a file.",
     "open": "open() waits where the path is a named pipe (FIFO) that nobody writes to or reads from, or on a network "
     "file system that does not answer: `ls -l` the path. Start the other end of the pipe first, on every rank.",
+    "barrier": "A Barrier opens when as many have called wait() as it was made for: count who never does, or left its "
+    "loop earlier. wait(timeout=...) raises BrokenBarrierError instead of waiting for ever.",
+    "nodes": "It starts its ranks when all nodes are there: run the same command on each node, with the same "
+    "rendezvous endpoint (--rdzv-endpoint, or --master-addr and --master-port) and another --node-rank, and see that "
+    "they reach that host and port. For this node alone: --nnodes=1, or --standalone.",
+    "undone": "Whoever takes an item out of that queue must call task_done() once for it, after an error, too (in a "
+    "`finally`); and somebody must take them all.",
     "event-loop": "Look at the tasks that the loop should have run: one that failed is silent until it is awaited, and "
     "whoever waits for its answer waits for ever. Await the tasks, too (asyncio.TaskGroup, gather), or give them "
     "add_done_callback(); asyncio.wait_for() limits a wait.",
@@ -61,6 +70,11 @@ def wait_advice(view: ProcessView, wait: ProcessWait) -> str:
     filler = filler_of(view, wait)
     if filler is not None:
         return filler.advice
+    thing = waited_object(view, wait) if not wait.kind.startswith("forked") else None
+    if thing is not None and thing.advice is not None:
+        return thing.advice + (_WITH if wait.kind == "lock" else thing.limit)
+    if thing is not None and thing.made is not None and wait.kind == "barrier":
+        return f"Line {thing.made[0]} makes it (`{thing.made[1]}`). {ADVICE[wait.kind]}"
     return _unread_pipe(view, wait) or _own_input(view, wait) or ADVICE[wait.kind]
 
 

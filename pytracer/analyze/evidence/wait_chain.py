@@ -17,6 +17,7 @@ from pytracer.analyze.view import JobView, ProcessView
 _LAST = ("forked-openmp", "forked-lock", "forked-notice", "lock", "lock-file", "unread-queue")
 _OF_FILES = ("flock", "lock-file")
 _COMMAND = 60
+_CHILDREN = 2
 _OF_OTHERS = ("lock", "thread", "queue", "full-queue", "notice")  # another thread may have to answer
 
 
@@ -88,6 +89,8 @@ def _ran_then(job: JobView, view: ProcessView) -> Iterator[ProcessView]:
 
 def at_words(wait: ProcessWait) -> str:
     """Its line, where that is the program's or nothing else is known."""
+    if wait.kind == "nodes":  # the line of the command torchrun
+        return ""
     known = wait.at is not None and not is_library_file(wait.at.file) and wait.at.file != "<string>"
     return f" at {place_words(wait.at)}" if wait.at is not None and (known or wait.kind != "unread-queue") else ""
 
@@ -100,6 +103,24 @@ def meanwhile_words(view: ProcessView, wait: ProcessWait) -> str:
     words = " and ".join(item.words for item in others)
     holds = f": see whether {'it holds' if len(others) == 1 else 'one of them holds'} the lock while it waits there"
     return f" Meanwhile {words}{holds if wait.kind == 'lock' else ''}."
+
+
+def children_at_work(job: JobView, view: ProcessView) -> list[ProcessView]:
+    """Its children that ran when it ended, and did not wait: one of them may be the one that should answer."""
+    return [item for item in _ran_then(job, view) if item.python_frame is not None and wait_of(item) is None]
+
+
+def work_words(children: Sequence[ProcessView]) -> str:
+    """`its child, process 8 (train.py), was at train.py:20 in work`; of several, the first two."""
+    shown = [item for item in children if item.python_frame is not None and not is_library_file(item.python_frame.file)]
+    if not shown:
+        return ""
+    words = [
+        f"its child, {name_words([item])}, was at {place_words(item.python_frame)}"
+        for item in shown[:_CHILDREN]
+        if item.python_frame is not None
+    ]
+    return " and ".join(words)
 
 
 def wait_chain(job: JobView, view: ProcessView) -> Iterator[tuple[ProcessView, ProcessWait]]:

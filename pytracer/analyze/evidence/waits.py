@@ -34,6 +34,9 @@ WaitKind = Literal[
     "full-queue",
     "pool",
     "notice",
+    "barrier",
+    "undone",
+    "nodes",
     "event-loop",
 ]
 # With "rank 1" before.
@@ -55,6 +58,9 @@ WAITED: dict[WaitKind, str] = {
     "full-queue": "waited for room in a full queue",
     "pool": "waited for the result of a pool's task",
     "notice": "waited for a Condition, an Event or a Future",
+    "barrier": "waited at a Barrier",
+    "nodes": "waited in its rendezvous for the other nodes of the job",
+    "undone": "waited until every item of a queue is done",
     "event-loop": "waited in the event loop of asyncio",
 }
 LET_THREAD_END = (
@@ -74,6 +80,9 @@ _QUEUE_OR_LOCK = re.compile(r"/(multiprocessing/\w+|queue|threading|selectors)\.
 # The loops of workers; multiprocessing.pool's, in a file of _QUEUE_OR_LOCK, is known by its function.
 _IDLE = re.compile(r"/(concurrent/futures/process|loky/process_executor|torch/utils/data/_utils/worker)\.py$")
 _THREADS_OF_PYTHON = re.compile(r"/(threading|concurrent/futures/thread)\.py$")
+_NOTICES = re.compile(r"/(multiprocessing/synchronize|threading|concurrent/futures/thread)\.py$")
+_ELASTIC = "/torch/distributed/elastic/rendezvous/"
+_JOINS = ("Queue.join", "JoinableQueue.join")
 _AT_EXIT = ("_shutdown", "_python_exit")  # CPython: the end of the program waits for threads that are no daemons
 _EVENT_LOOP = re.compile(r"/asyncio/base_events\.py$")
 _IN_PROCESS = re.compile(r"/queue\.py$")
@@ -81,7 +90,8 @@ _FEEDER = re.compile(r"/multiprocessing/queues\.py$")
 _POOL = re.compile(r"/multiprocessing/pool\.py$")
 # torch's own, around the build of an extension; the package filelock, around caches of models and compiled code.
 _LOCK_FILE = re.compile(r"/(torch/utils/file_baton|filelock/\w+)\.py$")
-_LOCK = "PyThread_acquire_lock_timed"  # CPython: Lock and RLock, not Condition
+# CPython: Lock and RLock of threading, not Condition; those of multiprocessing.
+_LOCK = ("PyThread_acquire_lock_timed", "_multiprocessing_SemLock_acquire_impl")
 _FEEDER_JOIN = "Queue._finalize_join"  # CPython: the end of a process waits until its queues are read
 _SLEEP = ("time_sleep", "pysleep")  # CPython: time.sleep()
 _NEAR = 5  # frames
@@ -110,6 +120,18 @@ def waiting_frame(view: ProcessView) -> PythonFrame | None:
     """The line of the program at which its main thread was, when a signal from outside met another thread."""
     stack = _main_python(view)
     return view.python_frame if stack is None else innermost_of_program(stack)
+
+
+def main_stack(view: ProcessView) -> Sequence[PythonFrame]:
+    """The main thread's, whichever thread the signal met."""
+    return _main_python(view) or view.python_stack or ()
+
+
+def called_by_program(view: ProcessView) -> str | None:
+    """The function of a library that the main thread's innermost line of the program called: `Event.wait`."""
+    stack = main_stack(view)
+    at = next((place for place, frame in enumerate(stack) if not is_library_file(frame.file)), 0)
+    return stack[at - 1].function if at else None
 
 
 @dataclass(frozen=True)
@@ -178,6 +200,8 @@ def _kind(view: ProcessView) -> WaitKind | None:
     if not stack:
         return None
     inner, near = stack[0], stack[:_NEAR]
+    if any(_last_word(frame) == "next_rendezvous" and _ELASTIC in (frame.file or "") for frame in stack):
+        return "nodes"
     if any(_DEBUGGER.search(frame.file or "") for frame in stack):
         return "debugger"
     if _CHILD.search(inner.file or "") or any(frame.function in _WITH_CHILD for frame in near):
@@ -202,11 +226,22 @@ def _kind(view: ProcessView) -> WaitKind | None:
         return "pool"
     if _last_word(inner) == "select" and any(_EVENT_LOOP.search(frame.file or "") for frame in stack[1:2]):
         return "event-loop"
-    if inner.function == "Condition.wait" and _THREADS_OF_PYTHON.search(inner.file or ""):
-        return "forked-notice" if _lacks_threads(view) else "notice"
-    locked = any(frame.function == _LOCK for frame in native[:_NEAR])
+    noticed = inner.function == "Condition.wait" and _NOTICES.search(inner.file or "")
+    if noticed and _THREADS_OF_PYTHON.search(inner.file or "") and _lacks_threads(view):
+        return "forked-notice"
+    if any(frame.function in _JOINS and _QUEUE.search(frame.file or "") for frame in near):
+        return "undone"
+    if any(frame.function == "Barrier.wait" and _NOTICES.search(frame.file or "") for frame in near):
+        return "barrier"
+    if noticed:
+        return "notice"
+    if inner.function == "SemLock.__enter__" and len(stack) > 1:  # `with lock:`
+        inner = stack[1]
+    locked = any(frame.function in _LOCK for frame in native[:_NEAR])
     if not locked or is_library_file(inner.file):
         return None
+    if any(frame.function == _LOCK[1] for frame in native[:_NEAR]):
+        return "lock"  # of several processes: a fork changes nothing
     return "forked-lock" if was_forked(view) and _is_alone(view) else "lock"
 
 

@@ -11,11 +11,15 @@ _FILE = Path(__file__).resolve().parent / "operators.toml"
 
 
 class Precondition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Of all operators in `names`: the names of their arguments by position, and what must hold."""
+    """Of all operators in `names`: the names of their arguments by position, and what must hold.
+
+    `modules`: classes of torch.nn that are called with the same arguments.
+    """
 
     names: tuple[str, ...]
     arguments: str
     must: tuple[str, ...]
+    modules: tuple[str, ...] = ()
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

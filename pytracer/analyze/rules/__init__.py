@@ -54,6 +54,7 @@ from pytracer.analyze.rules.memory.stack_overflow import StackOverflow
 from pytracer.analyze.rules.memory.stale_grad import StaleGrad
 from pytracer.analyze.rules.memory.storage_swapped import StorageSwapped
 from pytracer.analyze.rules.memory.truncated_mapping import TruncatedMapping
+from pytracer.analyze.rules.memory.unfit_arguments import UnfitArguments
 from pytracer.analyze.rules.memory.unmapped_memory import UnmappedMemory
 from pytracer.analyze.rules.memory.unmapped_storage import UnmappedStorage
 from pytracer.analyze.rules.memory.use_after_free import UseAfterFree
@@ -72,6 +73,7 @@ RULES: tuple[AnyRule, ...] = (
     MemoryHardwareError(),
     StackOverflow(),
     MisalignedAccess(),
+    UnfitArguments(),
     StaleGrad(),
     StorageSwapped(),
     UseAfterFree(),

@@ -76,7 +76,7 @@ class FaultRule(ABC, Generic[F]):
 class MemoryFaultRule(FaultRule[F]):
     """The rules about memory accesses that the kernel refused."""
 
-    signals = (SIGSEGV, SIGBUS)
+    signals: tuple[int, ...] = (SIGSEGV, SIGBUS)
 
     def is_fault(self, view: ProcessView) -> bool:
         """See FaultRule."""

@@ -16,12 +16,14 @@ from pytracer.analyze.evidence.phrases import (
     earlier_evidence,
     fault_evidence,
     free_evidence,
+    in_function,
     python_evidence,
     storage_evidence,
 )
 from pytracer.analyze.evidence.release_words import ReleaseWords, release_words
 from pytracer.analyze.evidence.releases import Release, release_of
 from pytracer.analyze.evidence.saves import save_advice
+from pytracer.analyze.evidence.temporary_pointer import TemporaryPointer, temporary_pointer
 from pytracer.analyze.naming import introduction, place_words
 from pytracer.analyze.rules.base import Description, Judgement
 from pytracer.analyze.rules.fault import StorageFaultRule
@@ -53,9 +55,12 @@ class FreedMemoryRule(StorageFaultRule[Release | None]):
         """See FaultRule."""
         view, storage = judgement.views[0], judgement.views[0].storage
         release = release_words(view, judgement.found) if judgement.found is not None else None
+        temporary = _temporary(view) if release is None else None
+        because = f", {_released(view, release)}"
+        if temporary is not None:
+            because = f"{in_function(view)}: {temporary.summary}"
         return Description(
-            f"{introduction(judgement.views)} {access_verb(view)} freed memory: "
-            f"{_where(view)}, {_released(view, release)}.",
+            f"{introduction(judgement.views)} {access_verb(view)} freed memory: {_where(view)}{because}.",
             [
                 fault_evidence(view),
                 storage_evidence(view),
@@ -69,7 +74,7 @@ class FreedMemoryRule(StorageFaultRule[Release | None]):
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],
-            _advice(view, release) + earlier_advice(view),
+            temporary.advice if temporary is not None else _advice(view, release) + earlier_advice(view),
             [_mapped(view), _ran_in(view), _overwritten(view), _older(view)],
         )
 
@@ -170,6 +175,18 @@ def _by_other_thread(view: ProcessView) -> bool:
     if storage is None or crash is None or not storage.freed_thread or not crash.python_stack:
         return False
     return storage.freed_thread != crash.tid
+
+
+def _temporary(view: ProcessView) -> TemporaryPointer | None:
+    """Where the memory was made and freed by the line that is running: within the native function's own call."""
+    storage, frame = view.storage, view.python_frame
+    made = storage.allocated if storage is not None else None
+    freed = storage.freed if storage is not None else None
+    if made is None or freed is None or frame is None or _by_other_thread(view):
+        return None
+    places = [made.caller or made.python, freed.caller or freed.python]
+    lines = {place.line if place is not None else None for place in places}
+    return temporary_pointer(view) if lines == {frame.line} else None
 
 
 def _advice(view: ProcessView, release: ReleaseWords | None) -> str:

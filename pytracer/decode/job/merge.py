@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pytracer._errors import InputError
 from pytracer._printable import shell_command
-from pytracer.blackbox.schema import ON_FETCH
+from pytracer.blackbox.schema import ON_FETCH, ON_PUT
 from pytracer.decode.formats.gpu_core import read_gpu_cores
 from pytracer.decode.job.inherited import with_inherited_frees
 from pytracer.decode.job.launcher import RUN_FILE, read_launchers
@@ -402,7 +402,7 @@ def _exception(s: Snapshot) -> Fact[UncaughtException] | None:
     With the time when it was first seen, which may be long before it reached the top: `finally` runs in between.
     """
     facts = s.recorded(UncaughtException)
-    own = [f for f in facts if f.mono_ns >= s.created_mono_ns and f.data.on_its_way != ON_FETCH]
+    own = [f for f in facts if f.mono_ns >= s.created_mono_ns and f.data.on_its_way not in (ON_FETCH, ON_PUT)]
     main = [f for f in own if f.data.thread in (None, "MainThread")]
     candidates = main or own
     top = next((f for f in reversed(candidates) if not f.data.on_its_way), None)

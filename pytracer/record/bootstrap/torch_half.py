@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _PARTS = (
     *(f"torch.{name}" for name in ("elastic", "dataloader", "dataloader_workers", "names", "optimizer", "fsdp", "ddp")),
-    *("torch.process_groups", "torch.saving", "cuda.install", "relayed"),
+    *("torch.process_groups", "torch.queues", "torch.saving", "cuda.install", "relayed"),
 )
 
 _ASYNC_SAVE = "torch.distributed.checkpoint._async_thread_executor"  # since torch 2.7
@@ -149,6 +149,11 @@ def _install_without_hooks(box: Core, late: bool) -> None:
 
         saving.install(box)
 
+    def install_queues() -> None:
+        from pytracer.record.torch import queues
+
+        queues.install(box)
+
     def install_relayed() -> None:
         from pytracer.record import relayed
 
@@ -164,6 +169,7 @@ def _install_without_hooks(box: Core, late: bool) -> None:
     _wait(
         LazyInstaller(box, install_loaders).at_call(data.DataLoader, "__init__").at_call(worker, "_worker_loop"), late
     )
+    _wait(LazyInstaller(box, install_queues).at_import("multiprocessing.queues"), False)
     if torch.distributed.is_available():
         _wait(LazyInstaller(box, install_elastic).at_import("torch.distributed.elastic.multiprocessing.errors"), False)
         _wait(LazyInstaller(box, install_saving).at_import(_ASYNC_SAVE), False)

@@ -6,7 +6,7 @@ import builtins
 import functools
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -93,10 +93,18 @@ def uninstall() -> None:
 
 
 @unseen
-def write(box: Core, error: BaseException, trace: TracebackType | None, *, on_its_way: str | None = None) -> None:
+def write(
+    box: Core,
+    error: BaseException,
+    trace: TracebackType | None,
+    *,
+    on_its_way: str | None = None,
+    seen: Sequence[dict[str, str]] = (),
+) -> None:
     """Writes an EXCEPTION entry. Never raises: the current exception matters more.
 
-    `on_its_way`: the function that runs before the exception reached the top; it may still be caught.
+    `on_its_way`: the function that runs before the exception reached the top; it may still be caught. `seen`: as
+    variables, besides those of its frames.
     """
     recorded = id(error)
     try:
@@ -109,7 +117,7 @@ def write(box: Core, error: BaseException, trace: TracebackType | None, *, on_it
                 "thread": threading.current_thread().name,
                 "python_stack": [*_stack(trace), *around][:FRAMES],
                 "context": [_handled(item) for item in _contexts(error)],
-                "variables": [*_variables(trace), *_gradients(error, trace)],
+                "variables": [*_variables(trace), *_gradients(error, trace), *_of_input(error, trace), *seen],
                 **_near_names(error, trace),
                 **_remote_traceback(error),
                 **({"on_its_way": on_its_way} if on_its_way else {}),
@@ -151,6 +159,17 @@ def _gradients(error: BaseException, trace: TracebackType | None) -> list[dict[s
 
         return [*gradient_state(error, trace), *changed_parameter(error, trace), *refused_item(error)]
     except Exception:  # torch itself may have failed to import
+        return []
+
+
+def _of_input(error: BaseException, trace: TracebackType | None) -> list[dict[str, str]]:
+    """The samples of the batch, and the file."""
+    try:
+        from pytracer.record.torch.batch_indices import batch_indices
+        from pytracer.record.torch.opened_file import opened_file
+
+        return [*batch_indices(trace), *opened_file(error, trace)]
+    except Exception:
         return []
 
 

@@ -23,12 +23,13 @@ from pytracer.analyze.evidence.failing.calls import (
     wrong_kind,
 )
 from pytracer.analyze.evidence.failing.changed_weights import changed_weight, weight_subject
+from pytracer.analyze.evidence.failing.clauses import first_clause
 from pytracer.analyze.evidence.failing.consumed import nothing_left
 from pytracer.analyze.evidence.failing.dtypes import types_that_differ
 from pytracer.analyze.evidence.failing.empties import nothing_there
 from pytracer.analyze.evidence.failing.equations import unequal_letters
 from pytracer.analyze.evidence.failing.expected import expected_size
-from pytracer.analyze.evidence.failing.files import missing_file
+from pytracer.analyze.evidence.failing.files import missing_file, no_shared_memory, shared_memory_subject
 from pytracer.analyze.evidence.failing.functions import function_subject, of_function
 from pytracer.analyze.evidence.failing.graphs import autograd_line, carried_subject
 from pytracer.analyze.evidence.failing.index_ranges import index_of_list
@@ -44,23 +45,42 @@ from pytracer.analyze.evidence.failing.kinds import (
 from pytracer.analyze.evidence.failing.library_checks import refused_argument, schedule_too_short
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
 from pytracer.analyze.evidence.failing.loaders import last_batch_of_one
-from pytracer.analyze.evidence.failing.lookups import missing_attribute, missing_item, missing_key, unexpected_keyword
+from pytracer.analyze.evidence.failing.lookups import (
+    key_subject,
+    missing_attribute,
+    missing_item,
+    missing_key,
+    unexpected_keyword,
+)
 from pytracer.analyze.evidence.failing.loops import changed_in_loop, stacked_list
-from pytracer.analyze.evidence.failing.nones import none_sample, none_value
+from pytracer.analyze.evidence.failing.none_samples import none_sample, none_subject
+from pytracer.analyze.evidence.failing.nones import item_subject, none_subject_of_option, none_value
 from pytracer.analyze.evidence.failing.not_finite import first_not_finite
+from pytracer.analyze.evidence.failing.opened import (
+    absent_file,
+    absent_subject,
+    broken_file,
+    file_subject,
+    kept_open,
+    no_text,
+    opened,
+    text_file_subject,
+)
 from pytracer.analyze.evidence.failing.operands import involved as involved_operands
 from pytracer.analyze.evidence.failing.order import called_in_order, order_subject
 from pytracer.analyze.evidence.failing.probabilities import no_probability, not_reduced, probability_subject
 from pytracer.analyze.evidence.failing.root_only import list_of_root, root_subject
-from pytracer.analyze.evidence.failing.samples import empty_sequence, not_json, unequal_samples
+from pytracer.analyze.evidence.failing.samples import empty_sequence, not_json, unequal_samples, unequal_subject
 from pytracer.analyze.evidence.failing.settings import refused_setting, text_subject
 from pytracer.analyze.evidence.failing.shapes import sizes_that_differ
 from pytracer.analyze.evidence.failing.states import (
     clients_joined,
+    environment_subject,
     environment_variable,
     lacking_checkpoint,
     loaded_state,
     not_picklable,
+    number_of_environment,
     refused_global,
     refused_subject,
 )
@@ -74,11 +94,19 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     traced_container,
     of_function,
     training_call,
+    none_sample,
+    unequal_samples,
     environment_variable,
+    number_of_environment,
+    no_text,
     loaded_state,
     lacking_checkpoint,
     refused_global,
     clients_joined,
+    no_shared_memory,
+    broken_file,
+    kept_open,
+    absent_file,
     missing_file,
     not_picklable,
     missing_key,
@@ -139,7 +167,20 @@ _SUBJECTS = (
     probability_subject,
     order_subject,
     root_subject,
+    none_subject,
+    unequal_subject,
+    file_subject,
+    absent_subject,
+    shared_memory_subject,
+    none_subject_of_option,
+    item_subject,
+    environment_subject,
+    text_file_subject,
+    key_subject,
 )
+
+
+_OF_OTHERS = ("lfs", "html")  # no program of this job made them
 
 
 @dataclass(frozen=True)
@@ -147,11 +188,13 @@ class Explanation:
     """One cause, by the line and its values; None where a table's advice is all that can be said.
 
     `subject`: what it is about in a few words, for the headline; only with `words`.
+    `file`: what the words are about, where its writer is of interest.
     `failure`: an error of our own, which must not cost the report.
     """
 
     words: str | None = None
     subject: str | None = None
+    file: str | None = None
     failure: str | None = None
 
 
@@ -166,13 +209,16 @@ def explained(
         stack: Its frames, innermost first.
         dataset: The class of a DataLoader worker's dataset.
     """
-    at = failing_line(snapshot, exception, stack)
+    at = failing_line(snapshot, exception, stack, dataset)
     if at is None:
         return Explanation()
     try:
-        words = _first(at, dataset)
-        subjects = (words for name in _SUBJECTS if (words := name(at)) is not None)
-        return Explanation(words, next(subjects, None) if words is not None else None)
+        words = _first(at)
+        subjects = (found for name in _SUBJECTS if (found := name(at)) is not None)
+        broken = opened(at.values) if words is not None and words == broken_file(at) else None
+        file = broken.path if broken is not None and broken.kind not in _OF_OTHERS else None
+        subject = next(subjects, None) or first_clause(words) if words is not None else None
+        return Explanation(words, subject, file)
     except Exception as error:  # a program may be written in any way: the report goes on, and says so
         place = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{type(error).__name__} at {os.path.basename(place.filename)}:{place.lineno}"
@@ -188,10 +234,7 @@ def involved(snapshot: Snapshot, exception: ExceptionReport | None, stack: Seque
         return None
 
 
-def _first(at: FailingLine, dataset: str | None) -> str | None:
+def _first(at: FailingLine) -> str | None:
     if isinstance(at.statement, (ast.Raise, ast.Assert)) and at.own:
         return own_check(at)
-    found = unequal_samples(at, dataset)
-    if found is None:
-        found = next((words for explain in _EXPLANATIONS if (words := explain(at)) is not None), None)
-    return found or none_sample(at, dataset)
+    return next((words for explain in _EXPLANATIONS if (words := explain(at)) is not None), None)

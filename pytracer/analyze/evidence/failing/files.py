@@ -51,7 +51,25 @@ def missing_file(at: FailingLine) -> str | None:
     text = made or f" (line {at.line})"
     ranks = name in ("rank", "local_rank", "self.rank", "world_size")
     why = "it was written by fewer ranks, or not yet" if ranks else "that many were not written, or they count from 1"
-    return f"The path is made with `{name}` = {value}{text}, and there is no such file: {why}. List its folder."
+    like = at.values.get("file like it")
+    there = f" (but '{like}')" if like is not None else ""
+    return f"The path is made with `{name}` = {value}{text}, and there is no such file{there}: {why}. List its folder."
+
+
+def no_shared_memory(at: FailingLine) -> str | None:
+    """multiprocessing.shared_memory, attached by name."""
+    if at.kind != "FileNotFoundError" or not (at.stack[0].file or "").endswith("multiprocessing/shared_memory.py"):
+        return None
+    return (
+        f"No block of that name is left for line {at.line}: its maker ended or called unlink(), or another process "
+        "that only attached has ended: before Python 3.13 the resource tracker of each such process unlinks it then. "
+        "Attach with track=False (3.13), or call resource_tracker.unregister(shm._name, 'shared_memory') after it."
+    )
+
+
+def shared_memory_subject(at: FailingLine) -> str | None:
+    """What the headline says of it."""
+    return "the shared memory of that name is gone, or was never made" if no_shared_memory(at) is not None else None
 
 
 def called_name_of(part: Made) -> str | None:
@@ -90,9 +108,20 @@ def _numbers(at: FailingLine, node: ast.AST, spot: Spot) -> list[tuple[str, str]
     names = [
         name
         for item in ast.walk(node)
-        if isinstance(item, ast.FormattedValue)
-        for part in ast.walk(item.value)
+        for value in _formatted(item)
+        for part in ast.walk(value)
         if (name := variable(part)) is not None
     ]
     told = ((name, at.value_at(ast.parse(name, mode="eval").body, spot)) for name in names)
     return [(name, value) for name, value in told if value is not None and re.fullmatch(r"-?\d+", value)]
+
+
+def _formatted(node: ast.AST) -> list[ast.expr]:
+    """What an f-string, `"%d" % n` or `"{}".format(n)` puts in."""
+    if isinstance(node, ast.FormattedValue):
+        return [node.value]
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and isinstance(node.left, ast.Constant):
+        return [node.right]
+    if isinstance(node, ast.Call) and called_name(node) == "format":
+        return [*node.args, *(item.value for item in node.keywords)]
+    return []

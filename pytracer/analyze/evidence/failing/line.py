@@ -56,6 +56,7 @@ class FailingLine:
     stack: Sequence[PythonFrame]
     frames: Sequence[PythonFrame]  # the program's, innermost first
     tree: ast.Module
+    dataset: str | None = None  # the class of a DataLoader worker's
 
     @property
     def frame(self) -> PythonFrame:
@@ -334,14 +335,14 @@ class FailingLine:
 
 
 def failing_line(
-    snapshot: Snapshot, exception: ExceptionReport | None, stack: Sequence[PythonFrame]
+    snapshot: Snapshot, exception: ExceptionReport | None, stack: Sequence[PythonFrame], dataset: str | None = None
 ) -> FailingLine | None:
     """None where the program's source is not here as it was."""
     frames = [frame for frame in stack if not is_library_file(frame.file)]
     if exception is None or not frames or frames[0].line is None:
         return None
     tree = syntax_tree(snapshot, frames[0])
-    return FailingLine(snapshot, exception, stack, frames, tree) if tree is not None else None
+    return FailingLine(snapshot, exception, stack, frames, tree, dataset) if tree is not None else None
 
 
 def _span(node: ast.expr) -> tuple[int, int, int | None, int | None]:

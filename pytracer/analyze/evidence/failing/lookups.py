@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.failing.opened import loaded_from
 from pytracer.analyze.evidence.syntax.bindings import attribute_settings, is_loop_variable
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
@@ -24,6 +25,7 @@ _LOADED = re.compile(r"\bload\(|state_dict|checkpoint|ckpt")
 _OF_TEXT = re.compile(r"(?:json|yaml|toml|tomllib)\.(?:safe_)?loads?$")
 _LIKE = 0.6
 _MOST_NAMES = 8
+_FEW = 4
 _SEVERAL = {"tuple", "list", "dict"}
 
 
@@ -75,13 +77,17 @@ def _of_known(at: FailingLine, key: str, table: str, came: str, known: NearNames
     there = ", ".join(names[:_MOST_NAMES])
     more = (known.count or 0) - len(names[:_MOST_NAMES])
     rest = f" and {more} more" if more > 0 else ""
-    lacks = f"`{table}`{came} has the keys {there}{rest}, and no {key}"
+    file = loaded_from(at, table)
+    lacks = f"`{table}`{f' of {file}' if file is not None else ''}{came} has the keys {there}{rest}, and no {key}"
     made = at.made(table)
     if made is not None and isinstance(made.node, ast.Call) and _OF_TEXT.match(ast.unparse(made.node.func)):
         return f"{lacks}: it is read from a file ({at.shown(made)}). Add it to that file, or use .get() with a default."
     if _LOADED.search(came) or _LOADED.search(table):
         saved = _saving_line(at, names)
         if saved is not None:
+            other = _saved_with(at, key)
+            if other is not None:
+                return f"{lacks}, as line {saved} saves it. Load a file that line {other} saves: that has {key}."
             return f"{lacks}, as line {saved} saves it. Save {key} there from now on; read older ones with .get()."
         return f"{lacks}: it was saved without it. Load what it has, or save {key} with it from now on."
     if of_one:
@@ -106,6 +112,18 @@ def _saving_line(at: FailingLine, names: Sequence[str]) -> int | None:
         if {repr(part.value) if isinstance(part, ast.Constant) else "" for part in item.keys} == {*names}
     ]
     return found[0] if len(found) == 1 and "torch.save(" in ast.unparse(at.tree) else None
+
+
+def _saved_with(at: FailingLine, key: str) -> int | None:
+    """The one dict with that key that torch.save() is given."""
+    found = [
+        call.lineno
+        for call in ast.walk(at.tree)
+        if isinstance(call, ast.Call) and ast.unparse(call.func) == "torch.save" and call.args
+        if isinstance(call.args[0], ast.Dict)
+        if any(isinstance(part, ast.Constant) and repr(part.value) == key for part in call.args[0].keys)
+    ]
+    return found[0] if len(found) == 1 else None
 
 
 def _twin(key: str, names: Sequence[str]) -> str | None:
@@ -135,6 +153,18 @@ def _given_state(at: FailingLine, key: str) -> str | None:
         f"`{given}` has the keys {there}, and {taken}() needs {key}: something else was saved or is passed there. "
         "Compare the line that saves it, and the order of arguments on the way."
     )
+
+
+def key_subject(at: FailingLine) -> str | None:
+    """Of a loaded file that lacks a key, what the headline says."""
+    node = at.only(ast.Subscript) if at.kind == "KeyError" and at.own else None
+    table = source(node.value) if node is not None else ""
+    known = next((item for item in at.near if item.of == table), None)
+    file = loaded_from(at, table) if known is not None and known.names else None
+    names = known.names or [] if known is not None else []
+    if file is None or not 0 < len(names) <= _FEW or known is None or (known.count or 0) > len(names):
+        return f"`{table}`, loaded from {file}, has other keys" if file is not None else None
+    return f"`{table}`, loaded from {file}, has only {', '.join(names)}"
 
 
 def missing_attribute(at: FailingLine) -> str | None:

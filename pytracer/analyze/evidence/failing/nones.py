@@ -12,14 +12,17 @@ from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import (
     class_around,
-    class_named,
     default_of,
     function_named,
     is_parameter,
     own_nodes,
 )
 
-_MESSAGE = re.compile(r"'NoneType' object|'NoneType' and|and 'NoneType'|found <class 'NoneType'>|but got NoneType")
+_MESSAGE = re.compile(
+    r"'NoneType' object|'NoneType' and|and 'NoneType'|found <class 'NoneType'>|but got NoneType"
+    r"|, not '?NoneType'?|, not None\b|[Cc]annot be None\b"
+)
+_READ = re.compile(r"(?:^|\.)(?:safe_)?load(?:s|_all)?$|from_file|parse_file")
 _USED = re.compile(r"'NoneType' object has no attribute '(\w+)'")
 # What gives None, and when.
 _MAY_FIND_NOTHING = {
@@ -59,7 +62,33 @@ def none_value(at: FailingLine) -> str | None:
     name = variable(node)
     if isinstance(node, ast.Call):
         return _of_call(at, node, f"`{source(node)}`", "")
+    if name is None and isinstance(node, (ast.Subscript, ast.Attribute)):
+        return _of_item(at, node)
     return _of_variable(at, name) if name is not None else None
+
+
+def _of_item(at: FailingLine, node: ast.Subscript | ast.Attribute) -> str | None:
+    """`cfg["warmup"]`, `args.config`: from a file, an option, or a line that sets it."""
+    text = source(node)
+    option = _of_option(at, ast.unparse(node))
+    if option is not None:
+        return option
+    came = at.came(ast.unparse(node))
+    if came:
+        return f"`{text}`{came} is None: check `is None` here, or set it there."
+    table = at.made(node.value)
+    if table is None or not isinstance(table.node, ast.Call) or not _READ.search(ast.unparse(table.node.func)):
+        return None
+    return (
+        f"`{text}` is None: it is null or empty in what {at.place(table.spot, table.line)} reads "
+        f"(`{source(table.node)}`). Give it a value there, or handle None before line {at.line}."
+    )
+
+
+def item_subject(at: FailingLine) -> str | None:
+    """What the headline says of it."""
+    node = _none_node(at) if none_value(at) is not None else None
+    return f"`{source(node)}` is None" if isinstance(node, (ast.Subscript, ast.Attribute)) else None
 
 
 def _none_node(at: FailingLine) -> ast.AST | None:
@@ -96,6 +125,9 @@ def _of_variable(at: FailingLine, name: str) -> str | None:
     unset = _set_on_one_way(at, name)
     if unset is not None:
         return unset
+    option = _of_option(at, name)
+    if option is not None:
+        return option
     bound = bound_value(at.scope, name, at.line)
     if bound is not None and isinstance(bound[1], ast.Call) and not _is_part(at, name, bound[0]):
         return _of_call(at, bound[1], f"`{name}`", f" (line {bound[0]})")
@@ -113,6 +145,32 @@ def _of_variable(at: FailingLine, name: str) -> str | None:
             )
     came = at.came(name)
     return f"`{name}`{came} is None: check `is None` there, or mend what made it." if came else None
+
+
+def _of_option(at: FailingLine, name: str) -> str | None:
+    """An option of the command line that was not given."""
+    made = at.made(name)
+    if made is None or not isinstance(made.node, ast.Call) or called_name(made.node) != "add_argument":
+        return None
+    flags = [item.value for item in made.node.args if isinstance(item, ast.Constant) and isinstance(item.value, str)]
+    flag = next((item for item in flags if item.startswith("--")), None)
+    default = next((item.value for item in made.node.keywords if item.arg == "default"), None)
+    required = any(item.arg in ("required", "action", "nargs") for item in made.node.keywords)
+    if flag is None or required or (default is not None and not _is_none(default)):
+        return None
+    if any(word.partition("=")[0] == flag for word in at.snapshot.argv):
+        return None
+    return (
+        f"`{name}` is None, the default of {flag} ({at.place(made.spot, made.line)}): no {flag} was given. "
+        f"Start it with `{flag} ...`, give it a default there, or handle None before line {at.line}."
+    )
+
+
+def none_subject_of_option(at: FailingLine) -> str | None:
+    """What the headline says of it."""
+    words = none_value(at)
+    found = re.match(r"`[^`]+` is None, the default of (--[\w-]+) ", words or "")
+    return f"no {found[1]} was given" if found is not None else None
 
 
 def _is_part(at: FailingLine, name: str, line: int) -> bool:
@@ -217,39 +275,3 @@ def _of_function(text: str, own: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
 
 def _is_none(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
-
-
-def none_sample(at: FailingLine, dataset: str | None) -> str | None:
-    """A batch that could not be joined because a sample is None. `dataset`: its class."""
-    if not _MESSAGE.search(at.message) or not any((item.file or "").endswith("collate.py") for item in at.stack):
-        return None
-    tree = at.tree
-    owner = class_named(tree, dataset.rpartition(".")[2]) if dataset is not None else None
-    datasets = [item for item in ast.walk(tree) if isinstance(item, ast.ClassDef) and _getter(item) is not None]
-    owner = owner or (datasets[0] if len(datasets) == 1 else None)
-    method = _getter(owner) if owner is not None else None
-    where = ""
-    if owner is not None and isinstance(method, ast.FunctionDef):
-        where = f"{owner.name}.__getitem__ (line {method.lineno})"
-        line = _line_of_none(tree, method)
-        where += f" passes on the None of line {line}" if line is not None else " returns None"
-    where = where or "__getitem__ of the dataset returned None"
-    return (
-        f"A sample of this batch is None: {where}. Leave such samples out when the dataset is made, or filter them by "
-        "a collate_fn (`[x for x in batch if x is not None]`)."
-    )
-
-
-def _getter(owner: ast.ClassDef) -> ast.stmt | None:
-    return next((item for item in owner.body if getattr(item, "name", "") == "__getitem__"), None)
-
-
-def _line_of_none(tree: ast.Module, method: ast.FunctionDef) -> int | None:
-    """The line with `return None`, in it or in a function that it calls."""
-    called = {name for item in ast.walk(method) if isinstance(item, ast.Call) for name in (called_name(item),) if name}
-    functions = [method, *(own for name in called if (own := function_named(tree, name)) is not None)]
-    for own in functions:
-        for item in own_nodes(own):
-            if isinstance(item, ast.Return) and (item.value is None or _is_none(item.value)):
-                return item.lineno
-    return None

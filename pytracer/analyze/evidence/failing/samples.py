@@ -5,29 +5,31 @@ from __future__ import annotations
 import ast
 import re
 
+from pytracer.analyze.evidence.failing.datasets import Getter, getter, sample_name
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.settings import whence
 from pytracer.analyze.evidence.slicing.spots import Made
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
-from pytracer.analyze.evidence.syntax.scopes import class_named, own_nodes
+from pytracer.analyze.evidence.syntax.scopes import own_nodes
 
 _LENGTHS = re.compile(r"[Ll]ength of all samples has to be greater than 0")
 _LOWEST = re.compile(r", (-?\d+)\.\.-?\d+$")
 _JSON = re.compile(r"line \d+ column \d+ \(char (\d+)\)")
 _DEEP = 3
+_HALVES = 2
 
 
-def unequal_samples(at: FailingLine, dataset: str | None = None) -> str | None:
-    """What torch's default_collate refused. `dataset`: its class."""
+def unequal_samples(at: FailingLine) -> str | None:
+    """What torch's default_collate refused."""
     held, place = at.compared, at.compared.get("place")
-    kinds = [(name, value) for name, value in held.items() if name != "place"]
+    kinds = _kinds(at)
     if "batch[0]" not in held or "NoneType" in (value for _, value in kinds):
         return None
-    method, owner = _getter(at, dataset)
-    part, where = _part(method, owner, place)
-    if len(kinds) != 2:
+    found = getter(at)
+    part, where = _part(at, found, place)
+    if len(kinds) != _HALVES:
         if "batch must contain" not in at.message:
             return None
         return (
@@ -35,36 +37,45 @@ def unequal_samples(at: FailingLine, dataset: str | None = None) -> str | None:
             "tensors, "
             "numbers, text, or dicts and tuples of these, or give the DataLoader a collate_fn that keeps it in a list."
         )
-    (_, one), (other_name, other) = kinds
-    number = other_name.removeprefix("batch[").rstrip("]")
-    differ = f"{part}{where} is a {one} in sample 0 of the batch and a {other} in sample {number}"
-    if one.startswith("[") or other.startswith("["):
-        differ = f"{part}{where} is {one} in sample 0 of the batch and {other} in sample {number}"
     return (
-        f"{differ}: the default collate_fn joins only what is alike. Give the DataLoader a collate_fn that keeps it as "
-        "a list (`lambda batch: tuple(zip(*batch))`) or pads it, or return one size from the dataset."
+        f"{part}{where} is {_differing(at, kinds)}: the default collate_fn joins only what is alike. Give the "
+        "DataLoader a collate_fn that keeps it as a list (`lambda batch: tuple(zip(*batch))`) or "
+        "pads it, or return one size from the dataset."
     )
 
 
-def _getter(at: FailingLine, dataset: str | None) -> tuple[ast.FunctionDef | None, str]:
-    owner = class_named(at.tree, dataset.rpartition(".")[2]) if dataset is not None else None
-    found = [
-        (item, part)
-        for item in ([owner] if owner is not None else ast.walk(at.tree))
-        if isinstance(item, ast.ClassDef)
-        for part in item.body
-        if isinstance(part, ast.FunctionDef) and part.name == "__getitem__"
-    ]
-    return (found[0][1], found[0][0].name) if len(found) == 1 else (None, "")
+def unequal_subject(at: FailingLine) -> str | None:
+    """What the headline says of it."""
+    kinds = _kinds(at)
+    if "batch[0]" not in at.compared or len(kinds) != _HALVES or "NoneType" in (value for _, value in kinds):
+        return None
+    part, _ = _part(at, getter(at), at.compared.get("place"))
+    return f"{part[0].lower()}{part[1:]} is {_differing(at, kinds)}"
 
 
-def _part(method: ast.FunctionDef | None, owner: str, place: str | None) -> tuple[str, str]:
+def _kinds(at: FailingLine) -> list[tuple[str, str]]:
+    return [(name, value) for name, value in at.compared.items() if name != "place"]
+
+
+def _differing(at: FailingLine, kinds: list[tuple[str, str]]) -> str:
+    """`[2, 3] in sample 0 of the batch and [2, 4] in sample 3`."""
+    (_, one), (name, other) = kinds
+    place = name.removeprefix("batch[").rstrip("]")
+    first, second = sample_name(at, 0), sample_name(at, int(place)).partition(" of ")[0]
+    article = "" if one.startswith("[") or other.startswith("[") else "a "
+    return f"{article}{one} in {first} and {article}{other} in {second}"
+
+
+def _part(at: FailingLine, found: Getter | None, place: str | None) -> tuple[str, str]:
     """`` `target` `` and where it is returned."""
     outer = f"Element {place} of a sample" if place else "A part of a sample"
+    method, owner = (found.method, found.owner.name) if found is not None else (None, "")
     returns = [item for item in own_nodes(method) if isinstance(item, ast.Return)] if method is not None else []
-    if len(returns) != 1 or not place or method is None:
-        return outer, f" ({owner}.__getitem__, line {method.lineno})" if method is not None else ""
-    value, line = returns[0].value, returns[0].lineno
+    if len(returns) != 1 or not place or found is None:
+        if found is None:
+            return outer, ""
+        return outer, f" ({owner}.__getitem__, {at.place(found.spot, found.method.lineno)})"
+    value, line = returns[0].value, at.place(found.spot, returns[0].lineno)
     key = ast.literal_eval(place[1 : place.index("]")])
     inner: ast.AST | None = None
     if isinstance(value, ast.Tuple) and isinstance(key, int) and key < len(value.elts):
@@ -75,9 +86,9 @@ def _part(method: ast.FunctionDef | None, owner: str, place: str | None) -> tupl
              if isinstance(name, ast.Constant) and name.value == key), None,
         )  # fmt: skip
     if inner is None:
-        return outer, f" (returned at line {line})"
+        return outer, f" (returned at {line})"
     rest = place[place.index("]") + 1 :]
-    return f"`{source(inner)}{rest}`", f", returned by {owner}.__getitem__ (line {line}),"
+    return f"`{source(inner)}{rest}`", f", returned by {owner}.__getitem__ ({line}),"
 
 
 def not_json(at: FailingLine) -> str | None:

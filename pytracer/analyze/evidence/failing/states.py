@@ -35,6 +35,8 @@ _MADE_BY = {
     "module": r"= *\w+$",
 }
 _PLAIN = re.compile(r"(?:True|False|-?[\d.]+)$")
+_NO_NUMBER = re.compile(r"invalid literal for int\(\) with base \d+: (.+)|could not convert string to float: (.+)")
+_NUMBERS = ("int", "float")
 _MOST = 2
 
 
@@ -192,6 +194,33 @@ def environment_variable(at: FailingLine) -> str | None:
     by = f"start it by `torchrun --nproc-per-node=N`, which sets {name}" if name in ranks else f"export {name} before"
     default = "0" if "RANK" in name else "..."
     return f'The environment has no {name}: {by}, or read it with a default (`os.environ.get("{name}", "{default}")`).'
+
+
+def number_of_environment(at: FailingLine) -> str | None:
+    """`int(os.environ["RANK"])` of a text that is none."""
+    found, call = _NO_NUMBER.search(at.message), at.only(ast.Call)
+    if at.kind != "ValueError" or found is None or call is None or not call.args or source(call.func) not in _NUMBERS:
+        return None
+    made = at.made(call.args[0])
+    node = call.args[0] if made is None else made.node
+    name: ast.AST | None = None
+    if isinstance(node, ast.Subscript) and source(node.value).endswith("environ"):
+        name = node.slice
+    elif isinstance(node, ast.Call) and source(node.func).endswith(("environ.get", "getenv")) and node.args:
+        name = node.args[0]
+    if not isinstance(name, ast.Constant) or not isinstance(name.value, str):
+        return None
+    text = found[1] or found[2]
+    return (
+        f"The environment variable {name.value} is {text}, which {source(call.func)}() does not take: see where the "
+        f"job script or launcher exports {name.value}, and give it a plain number there."
+    )
+
+
+def environment_subject(at: FailingLine) -> str | None:
+    """What the headline says of it."""
+    words = re.match(r"The (environment variable \S+ is .+?), which ", number_of_environment(at) or "")
+    return f"the {words[1]}" if words is not None else None
 
 
 def clients_joined(at: FailingLine) -> str | None:

@@ -10,18 +10,19 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from pytracer.analyze.evidence.preconditions.modules import forward_of, module_class
 from pytracer.analyze.evidence.preconditions.terms import Given
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.scopes import function_named, own_nodes, scope_of
-from pytracer.analyze.evidence.variables import plain_expression, python_frames, variable_name
+from pytracer.analyze.evidence.variables import MODULE, plain_expression, python_frames, variable_name
 from pytracer.analyze.known.operators import Precondition
 from pytracer.analyze.parts import is_library_file, python_frame
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
-from pytracer.decode.types.snapshot import Argument, Crash, PythonFrame
+from pytracer.decode.types.snapshot import Argument, Crash, Holder, PythonFrame
 
 _TORCH, _OPS = "torch", "ops"
 _OF_OPS = 3  # `ops.aten.name` of `torch.ops.aten.name.default`
@@ -29,12 +30,16 @@ _OF_OPS = 3  # `ops.aten.name` of `torch.ops.aten.name.default`
 
 @dataclass(frozen=True)
 class BoundCall:
-    """`operator`: without namespace and overload; `given`: what is known of its arguments, by their names."""
+    """`operator`: without namespace and overload; `given`: what is known of its arguments, by their names.
+
+    `texts`: its arguments as the line writes them.
+    """
 
     operator: str
     given: Mapping[str, Given]
     entry: Precondition
     line: int
+    texts: Mapping[str, str] = field(default_factory=dict)
 
 
 def bound_call(view: ProcessView, known: Mapping[str, Precondition]) -> BoundCall | None:
@@ -61,7 +66,7 @@ def earlier_calls(view: ProcessView, known: Mapping[str, Precondition]) -> Itera
                 if isinstance(node, ast.Call) and node.lineno <= frame.line
             ]
             for node in sorted(above, key=lambda item: -item.lineno):
-                name = _operator_name(node.func, tree)
+                name = _operator_name(node.func, tree, known)
                 if name is not None and name in known:
                     yield _bound(view, frame, name, node, known)
                 else:
@@ -72,7 +77,7 @@ def _in_function(
     view: ProcessView, frame: PythonFrame, tree: ast.Module, call: ast.Call, known: Mapping[str, Precondition]
 ) -> Iterator[BoundCall]:
     """Calls in a function of the same file that `call` calls, whose parameters are what `call` passes for them."""
-    function = function_named(tree, called_name(call) or "")
+    function = function_named(tree, called_name(call) or "") or forward_of(tree, call)
     if function is None or any(isinstance(item, ast.Starred) for item in call.args):
         return
     names = [item.arg for item in (*function.args.posonlyargs, *function.args.args)]
@@ -86,18 +91,22 @@ def _in_function(
             )  # an attribute may be of another object
             if isinstance(node, ast.Name) and not lines_that_bind(function, node.id):
                 outer = passed.get(node.id)
-            item = _given(view, frame, outer) if outer is not None else None
+            item = given_of(view, frame, outer) if outer is not None else None
             if item is not None:
                 given[argument] = item
-        yield BoundCall(name, given, known[name], inner.lineno)
+        yield BoundCall(name, given, known[name], inner.lineno, _texts(inner, known[name]))
 
 
 def _bound(
     view: ProcessView, frame: PythonFrame, name: str, call: ast.Call, known: Mapping[str, Precondition]
 ) -> BoundCall:
     passed = dict(_passed(call, known[name]))
-    found = {argument: item for argument, node in passed.items() if (item := _given(view, frame, node)) is not None}
-    return BoundCall(name, found, known[name], call.lineno)
+    found = {argument: item for argument, node in passed.items() if (item := given_of(view, frame, node)) is not None}
+    return BoundCall(name, found, known[name], call.lineno, _texts(call, known[name]))
+
+
+def _texts(call: ast.Call, entry: Precondition) -> dict[str, str]:
+    return {argument: ast.unparse(node) for argument, node in _passed(call, entry)}
 
 
 def _calls(
@@ -106,13 +115,19 @@ def _calls(
     """Those that span one of the lines."""
     for node in among:
         if isinstance(node, ast.Call) and node.lineno < lines.stop and (node.end_lineno or node.lineno) >= lines.start:
-            name = _operator_name(node.func, tree)
+            name = _operator_name(node.func, tree, known)
             if name is not None and name in known:
                 yield name, node
 
 
-def _operator_name(function: ast.expr, tree: ast.Module) -> str | None:
-    """`lu_unpack` of `torch.lu_unpack` and of `torch.ops.aten.lu_unpack.default`; None of others' functions."""
+def _operator_name(function: ast.expr, tree: ast.Module, known: Mapping[str, Precondition]) -> str | None:
+    """`lu_unpack` of `torch.lu_unpack` and of `torch.ops.aten.lu_unpack.default`; None of others' functions.
+
+    Of a variable that is a module of torch: the operator that this calls.
+    """
+    module = module_class(tree, function)
+    if module is not None:
+        return next((name for name, entry in known.items() if module in entry.modules), None)
     parts: list[str] = []
     while isinstance(function, ast.Attribute):
         parts.insert(0, function.attr)
@@ -150,7 +165,8 @@ def _passed(call: ast.Call, entry: Precondition) -> Iterator[tuple[str, ast.expr
     yield from ((item.arg, item.value) for item in call.keywords if item.arg in names)
 
 
-def _given(view: ProcessView, frame: PythonFrame, node: ast.expr) -> Given | None:
+def given_of(view: ProcessView, frame: PythonFrame, node: ast.expr) -> Given | None:
+    """What is known of an expression of a frame: a number that it says, or what a variable of it held."""
     if isinstance(node, ast.Constant):
         return Given(str(node.value), value=int(node.value)) if isinstance(node.value, int) else None
     if not isinstance(node, (ast.Name, ast.Attribute)):
@@ -186,9 +202,16 @@ def _held(crash: Crash, frame: PythonFrame, name: str) -> tuple[int, int] | None
     held = {
         (item.base, item.elements)
         for item in crash.holders
-        if item.own and _same(item.frame, frame) and plain_expression(item.expression) == name and item.base
+        if _has(frame, item) and plain_expression(item.expression) == name and item.base
     }
     return held.pop() if len(held) == 1 else None
+
+
+def _has(frame: PythonFrame, item: Holder) -> bool:
+    """Whether it is a variable of the frame; a module's are noted with the innermost function of it."""
+    if item.kind == "global" and frame.function == MODULE:
+        return item.frame is not None and item.frame.file == frame.file
+    return _same(item.frame, frame)
 
 
 def _same(one: PythonFrame | None, other: PythonFrame) -> bool:

@@ -7,6 +7,7 @@ comparison unknown, never false.
 from __future__ import annotations
 
 import ast
+import copy
 import functools
 import operator
 from collections.abc import Callable, Mapping
@@ -16,6 +17,7 @@ from pytracer.decode.types.snapshot import Argument
 
 _RELATIONS: dict[type[ast.cmpop], tuple[Callable[[int, int], bool], str]] = {
     ast.Eq: (operator.eq, ""),
+    ast.NotEq: (operator.ne, "anything but "),
     ast.LtE: (operator.le, "at most "),
     ast.Lt: (operator.lt, "less than "),
     ast.GtE: (operator.ge, "at least "),
@@ -26,6 +28,8 @@ _NUMBERS: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Sub: operator.sub,
 }
 _IF = " if "
+_FUNCTIONS = {"size", "numel", "min", "max", "least_sum"}
+_METHODS = {"least_sum": "sum"}
 
 
 @dataclass(frozen=True)
@@ -65,17 +69,68 @@ class Broken:
 
 def broken(text: str, given: Mapping[str, Given]) -> Broken | None:
     """None where the comparison holds, does not apply, or cannot be decided."""
-    comparison, _, condition = text.partition(_IF)
-    if condition:
-        flag = given.get(condition)
-        if flag is None or not flag.value:
-            return None
-    node = _parsed(comparison)
-    left, right = _side(node.left, given), _side(node.comparators[0], given)
-    if left is None or right is None:
+    sides = _sides(text, given)
+    if sides is None:
         return None
+    node, left, right = sides
     holds, words = _RELATIONS[type(node.ops[0])]
     return None if holds(left.value, right.value) else Broken(left, right, words)
+
+
+def is_decided(text: str, given: Mapping[str, Given]) -> bool:
+    """Whether all that the comparison needs is known."""
+    return _sides(text, given) is not None
+
+
+def _sides(text: str, given: Mapping[str, Given]) -> tuple[ast.Compare, Side, Side] | None:
+    comparison, _, condition = text.partition(_IF)
+    if condition and not _applies(condition, given):
+        return None
+    node = _parsed(comparison)
+    left, right = _side(node.left, given), _side(node.comparators[0], given)
+    return (node, left, right) if left is not None and right is not None else None
+
+
+def as_code(text: str, texts: Mapping[str, str]) -> str | None:
+    """`targets.max() < logits.size(-1)`: a comparison as the program would write it; None where an argument is not
+    passed, or it depends on an option.
+    """
+    comparison, _, condition = text.partition(_IF)
+    if condition.isidentifier():
+        return None
+    node = _parsed(comparison)
+    names = {item.id for item in ast.walk(node) if isinstance(item, ast.Name)} - _FUNCTIONS
+    if not names <= texts.keys() or any(texts[name] == "None" for name in names):
+        return None
+    return ast.unparse(_Written(texts).visit(copy.deepcopy(node)))
+
+
+class _Written(ast.NodeTransformer):
+    """Functions of terms as methods of the tensors that the program passes."""
+
+    def __init__(self, texts: Mapping[str, str]) -> None:
+        self._texts = texts
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        """`size(x, 1)` as `x.size(1)`."""
+        if not isinstance(node.func, ast.Name) or not isinstance(node.args[0], ast.Name):
+            return node
+        method = _METHODS.get(node.func.id, node.func.id)
+        tensor = ast.parse(self._texts[node.args[0].id], mode="eval").body
+        return ast.Call(ast.Attribute(tensor, method, ast.Load()), [self.visit(item) for item in node.args[1:]], [])
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        """An argument that is a number."""
+        return ast.parse(self._texts[node.id], mode="eval").body
+
+
+def _applies(condition: str, given: Mapping[str, Given]) -> bool:
+    """Whether a flag is set, or a comparison holds; where that is not known, it does not apply."""
+    if condition.isidentifier():
+        return bool(given[condition].value) if condition in given else False
+    node = _parsed(condition)
+    left, right = _value(node.left, given), _value(node.comparators[0], given)
+    return left is not None and right is not None and _RELATIONS[type(node.ops[0])][0](left, right)
 
 
 @functools.cache
@@ -139,5 +194,6 @@ def _least_sum(tensor: Argument) -> int | None:
 _OF_TENSOR: dict[str, Callable[[Argument], int | None]] = {
     "min": lambda tensor: tensor.minimum,
     "max": lambda tensor: tensor.maximum,
+    "dim": lambda tensor: tensor.dimensions,
     "least_sum": _least_sum,
 }

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pytracer._text import count_words, list_words
+from pytracer.analyze.evidence.in_backward import backward
 from pytracer.analyze.evidence.operator import find_operator, shape_words
 from pytracer.analyze.evidence.preconditions.call import BoundCall, bound_call, earlier_calls
-from pytracer.analyze.evidence.preconditions.terms import Broken, Given, Side, broken
+from pytracer.analyze.evidence.preconditions.terms import Broken, Given, Side, as_code, broken, is_decided
 from pytracer.analyze.evidence.variables import line_words
 from pytracer.analyze.evidence.where_made import line_that_made
 from pytracer.analyze.known.operators import preconditions
 from pytracer.analyze.view import ProcessView
 
 _ATEN = "aten::"
+_MOST = 4
 _OF_VALUES = ("min", "max", "least_sum")
+_NODE = re.compile(r"^(\w+?)Backward\d*$")
+_MOST_TERMS, _MOST_CALLS = 2, 2
 
 
 @dataclass(frozen=True)
@@ -26,12 +33,13 @@ class Violated:
     before: bool = False  # whether the call had returned
 
     @property
-    def _culprit(self) -> Given:
+    def culprit(self) -> Given:
+        """The argument that does not fit."""
         return self.call.given[self.broken.left.arguments[0]]
 
     @property
     def summary(self) -> str:
-        """`` `bias` [16] has 16 elements, where native_batch_norm takes 32 for granted, size 1 of `x` [4, 32, 8] ``."""
+        """`` `bias` [16] has 16 elements, where native_batch_norm takes 32 for granted (size 1 of `x` [4, 32]) ``."""
         left, right = self.broken.left, self.broken.right
         taken = f"{self.broken.relation}{right.value}"
         of = _source(right, self.call.given)
@@ -41,23 +49,23 @@ class Violated:
     def advice(self, view: ProcessView) -> str:
         """What to change, and since which line it is so."""
         left, right = self.broken.left, self.broken.right
-        culprit, line = self._culprit, f"line {self.call.line}" if self.before else line_words(view)
+        culprit, line = self.culprit, f"line {self.call.line}" if self.before else line_words(view)
         made = line_that_made(view, culprit.base, quote=False) if culprit.base else None
         since = f", which {made} made," if made is not None else ""
         limit = f"{self.broken.relation}{right.value}{_source(right, self.call.given)}"
         if left.function in _OF_VALUES:
             what = "sum to" if left.function == "least_sum" else "be"
             return (
-                f"Check the values of {culprit.name}{since} before {line} passes it: they must {what} {limit}. "
-                f"{self.call.operator} does not check them."
+                f"Check the values of {culprit.name}{_range(culprit)}{since} before {line} passes it: they must {what} "
+                f"{limit}. {self.call.operator} does not check them."
             )
         if culprit.value is not None:
             return f"Pass {limit} for {culprit.name} at {line}: {self.call.operator} does not check it."
-        others = [self.call.given[name] for name in (*left.arguments[1:], *right.arguments)]
-        beside = f", with {_named(others[0])}" if others else ""
+        others = [self.call.given[name] for name in (*right.arguments, *left.arguments[1:])]
+        beside = f" with {_named(others[0])}" if others else ""
         return (
-            f"Compare {_named(culprit)}{since} with what it is passed with at {line}{beside}: {self.call.operator} "
-            f"takes {limit} for granted, and does not check it."
+            f"Compare {_named(culprit)}{since}{beside} before {line} passes them: {self.call.operator} takes {limit} "
+            "for granted, and does not check it."
         )
 
 
@@ -65,7 +73,57 @@ def violated(view: ProcessView) -> Violated | None:
     """None where all may fit, or the operator is none of those that are known."""
     call = bound_call(view, preconditions())
     found = _first_broken(call) if call is not None and _may_run(view, call.operator) else None
-    return Violated(call, found) if call is not None and found is not None else None
+    if call is not None:
+        return Violated(call, found) if found is not None else None
+    return _of_backward(view)
+
+
+def _of_backward(view: ProcessView) -> Violated | None:
+    """Of the call whose backward is running: `ctc_loss` of the node CtcLossBackward0."""
+    saved = backward(view)
+    node = _NODE.match(saved.node or "") if saved is not None else None
+    for call in earlier_calls(view, preconditions()) if node is not None else ():
+        if node is not None and call.operator.replace("_", "") == node[1].lower():
+            found = _first_broken(call)
+            return Violated(call, found, before=True) if found is not None else None
+    return None
+
+
+def unchecked_here(view: ProcessView) -> str | None:
+    """What the running operator does not check, where what it was passed is not known well enough to say more."""
+    call = bound_call(view, preconditions())
+    if call is None or not _may_run(view, call.operator):
+        return None
+    terms = _open_terms(call)
+    if not terms:
+        return None
+    listed = list_words([f"`{text}`" for text in terms[:_MOST_TERMS]])
+    return f"Check that {listed} before {line_words(view)}: {call.operator} takes that for granted."
+
+
+def _open_terms(call: BoundCall) -> list[str]:
+    """Comparisons that nothing decides, as the program would write them."""
+    open_terms = (item for item in call.entry.must if not is_decided(item, call.given))
+    return [text for item in open_terms if (text := as_code(item, call.texts)) is not None]
+
+
+def unchecked_words(view: ProcessView) -> str | None:
+    """`` First suspect is ctc_loss at line 19, which does not check that `targets.max() < logits.size(-1)`. ``
+
+    Of calls that had returned, where what they were passed is not known any more.
+    """
+    found: dict[tuple[str, int], str] = {}
+    for call in earlier_calls(view, preconditions()):
+        terms = _open_terms(call)
+        if terms:
+            listed = list_words([f"`{text}`" for text in terms[:_MOST_TERMS]])
+            found.setdefault(
+                (call.operator, call.line), f"{call.operator} at line {call.line}, which does not check that {listed}"
+            )
+    if not 0 < len(found) <= _MOST_CALLS:
+        return None
+    suspects = "suspect is" if len(found) == 1 else "suspects are"
+    return f"First {suspects} {list_words(list(found.values()))}."
 
 
 def violated_before(view: ProcessView) -> Violated | None:
@@ -87,13 +145,21 @@ def _may_run(view: ProcessView, called: str) -> bool:
 
 
 def _first_broken(call: BoundCall) -> Broken | None:
-    return next((found for text in call.entry.must if (found := broken(text, call.given)) is not None), None)
+    """Of the argument that fits with the fewest others: the odd one out."""
+    found = [item for text in call.entry.must if (item := broken(text, call.given)) is not None]
+    times = Counter(name for item in found for name in {*item.left.arguments, *item.right.arguments})
+    return max(found, key=lambda item: times[item.left.arguments[0]], default=None)
 
 
 def _named(item: Given) -> str:
     if item.value is not None:
         return f"{item.name} = {item.value}"
     return f"{item.name} {shape_words(item.tensor)}" if item.tensor is not None else item.name
+
+
+def _range(item: Given) -> str:
+    tensor = item.tensor
+    return f" ({tensor.minimum}..{tensor.maximum})" if tensor is not None and tensor.minimum is not None else ""
 
 
 def _held(side: Side, given: Mapping[str, Given]) -> str:
@@ -106,8 +172,11 @@ def _held(side: Side, given: Mapping[str, Given]) -> str:
     if side.function == "least_sum":
         return f"{name} sums to {side.value} or more"
     if side.function == "numel":
-        return f"{name} has {side.value} elements"
-    return f"{name} is {side.value}" if side.argument is not None else f"{name} does not fit"
+        return f"{name} has {count_words(side.value, 'element')}"
+    if side.argument is not None:
+        return f"{name} is {side.value}"
+    made = "makes" if len(side.arguments) == 1 else "make"
+    return f"{list_words([_named(given[one]) for one in side.arguments], _MOST)} {made} {side.value}"
 
 
 def _source(side: Side, given: Mapping[str, Given]) -> str:
@@ -116,7 +185,5 @@ def _source(side: Side, given: Mapping[str, Given]) -> str:
         return ""
     first = _named(given[side.arguments[0]])
     if side.function == "size":
-        return f", size {side.dimension} of {first}"
-    if side.function == "numel":
-        return f", the elements of {first}"
-    return f", by {first}"
+        return f" (size {side.dimension} of {first})"
+    return f" (elements of {first})" if side.function == "numel" else f" (by {first})"

@@ -16,13 +16,14 @@ from pytracer.analyze.evidence.wild.small_argument import small_argument
 from pytracer.analyze.evidence.wild.taken_jump import WildJump
 from pytracer.analyze.evidence.wild.truncated_address import truncated_address
 from pytracer.analyze.evidence.wild.unexplained import Unexplained
+from pytracer.analyze.evidence.wild.unloaded_code import unloaded_code
 from pytracer.analyze.evidence.wild.unread_index import unread_index
 from pytracer.analyze.view import ProcessView
 
 
 def explained_jump(view: ProcessView, jump: Jump) -> Explanation:
     """Of a jump to no code."""
-    return overwritten_memory(view) or without_cause(jump)
+    return overwritten_memory(view) or unloaded_code(view, jump) or without_cause(jump)
 
 
 def explained_access(view: ProcessView) -> Explanation:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from pytracer.analyze.evidence.behind_storage import Overwritten, overwritten
 from pytracer.analyze.evidence.beyond_storage import BeyondStorage, beyond_advice, beyond_storage
+from pytracer.analyze.evidence.heap_suspects import beside_advice
 from pytracer.analyze.evidence.wild.explanation import Explanation
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import Confidence, Evidence
@@ -53,7 +54,7 @@ class OverwrittenMemory(Explanation):
 
     def advice(self, view: ProcessView) -> str:
         """See Explanation."""
-        return self.beside.advice
+        return beside_advice(view, self.beside)
 
 
 def missing_memory(view: ProcessView) -> MissingMemory | None:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pytracer._text import hex_addr, size_words
 from pytracer.analyze.address_space.referrers import STATE_REGISTERS
-from pytracer.analyze.evidence.variables import line_words, variable_of
+from pytracer.analyze.evidence.fault_function import own_function
+from pytracer.analyze.evidence.own_libraries import program_files
+from pytracer.analyze.evidence.own_signature import argtypes, signature
+from pytracer.analyze.evidence.passed_memory import called_by_ctypes
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.variables import line_words, program_frames, variable_of
 from pytracer.analyze.evidence.wild.explanation import Explanation
 from pytracer.analyze.platform.instruction import signed
+from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Storage
 from pytracer.report.job import Confidence, Evidence
@@ -51,6 +58,9 @@ class TruncatedAddress(Explanation):
 
     def advice(self, view: ProcessView) -> str:
         """See Explanation."""
+        own = _of_call(view)
+        if own is not None:
+            return own
         return (
             f"Pass the address in 64 bits at {line_words(view)}: ctypes converts a Python int to a C int unless the "
             "function's argtypes (and restype) are set; wrap it in ctypes.c_void_p(...). In C, an int or a missing "
@@ -74,6 +84,50 @@ def truncated_address(view: ProcessView) -> TruncatedAddress | None:
         if storage.state == "live" and storage.base >= HALF and (found := near.get(storage.base % HALF)) is not None:
             return TruncatedAddress(*found, storage)
     return None
+
+
+def _of_call(view: ProcessView) -> str | None:
+    """Of the ctypes call of the line, by its name: what to write there, and which argtypes by the function's source."""
+    function, frame = own_function(view), next(iter(program_frames(view)), None)
+    tree = syntax_tree(view.process.snapshot, frame)
+    if function is None or tree is None or frame is None or frame.line is None or not called_by_ctypes(view):
+        return None
+    name, line = function.name.rpartition("::")[2], frame.line
+    calls = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and called_name(node) == name and node.lineno <= line <= (node.end_lineno or 0)
+    ]
+    if len(calls) != 1 or not isinstance(calls[0].func, ast.Attribute):
+        return None
+    bare = [ast.unparse(item) for item in calls[0].args if _is_bare(item)]
+    files = program_files(view, [frame]).values()
+    if not bare or any(_sets_argtypes(node, name) for item in files for node in ast.walk(item)):
+        return None
+    taken = signature(view, name)
+    types = argtypes(taken) if taken is not None and len(taken) == len(calls[0].args) else None
+    wrapped = f"`ctypes.c_void_p({bare[0]})`"
+    return (
+        f"Set `{ast.unparse(calls[0].func)}.argtypes = {types or '[ctypes.c_void_p, ...]'}` where the library is "
+        f"loaded, or pass {wrapped} at line {line}: without argtypes ctypes passes a Python int, such as `{bare[0]}`, "
+        "as a C int of 32 bits. Sizes of more than 32 bits need the same."
+    )
+
+
+def _is_bare(node: ast.expr) -> bool:
+    """`x.data_ptr()` or `x.ctypes.data`, or a sum with one, without a type of ctypes around it."""
+    if isinstance(node, ast.BinOp):
+        return _is_bare(node.left) or _is_bare(node.right)
+    if isinstance(node, ast.Call):
+        return called_name(node) == "data_ptr"
+    return isinstance(node, ast.Attribute) and ast.unparse(node).endswith(".ctypes.data")
+
+
+def _sets_argtypes(node: ast.AST, name: str) -> bool:
+    """Whether it may be this function's: of `getattr(lib, name).argtypes` that is not known."""
+    if not isinstance(node, ast.Attribute) or node.attr != "argtypes":
+        return False
+    return not isinstance(node.value, ast.Attribute) or node.value.attr == name
 
 
 def is_half(value: int) -> bool:

@@ -22,6 +22,7 @@ from pytracer.analyze.collectives.absent_ranks import Absence, at_its_end, find_
 from pytracer.analyze.collectives.description import at_place, span_words
 from pytracer.analyze.collectives.rank_branches import branch_at_end
 from pytracer.analyze.deaths.attribution import symptom_evidence, views_of
+from pytracer.analyze.evidence.busy import polled_by
 from pytracer.analyze.evidence.ended_threads import EndedThread, ended_thread_evidence, thread_behind
 from pytracer.analyze.evidence.handled import handled_at_end
 from pytracer.analyze.evidence.loaders import loading_words, slow_worker
@@ -112,7 +113,10 @@ def _last_place(job: JobView, item: Absence, ranks: str) -> str:
     if len(item.views) > 1 or item.fate != "late" or view.raised or frame is None or is_library_file(frame.file):
         return ""
     waits = blocked(job, view)
-    did = waits.words if waits is not None else f"{'slept' if was_asleep(view) else 'was'} at {place_words(frame)}"
+    polled = polled_by(view)
+    loop = f", {polled.words}" if polled is not None else ""
+    slept = f"{'slept' if was_asleep(view) else 'was'} at {place_words(frame)}{loop}"
+    did = waits.words if waits is not None else slept
     return f"; {at_its_end(view)}, {ranks} {did}"
 
 
@@ -129,6 +133,9 @@ def _advice(job: JobView, item: Absence, ranks: str) -> str:
 
 def _late_advice(job: JobView, item: Absence, frame: PythonFrame, ranks: str) -> str:
     """With the branch on the rank that it was below, and with the time-out that the others had."""
+    polled = polled_by(item.views[0])
+    if polled is not None:
+        return f"{capital(ranks)} waited there by itself. {polled.advice}"
     below = branch_at_end(item.views[0])
     messages = [(view.exception.message or "") for view in views_of(job, item.wait.waiters) if view.exception]
     limits = [int(found[1]) for message in messages if (found := _LIMIT.search(message)) is not None]

@@ -19,7 +19,9 @@ from dataclasses import dataclass, replace
 
 from pytracer._text import capital, count_words, span_words, time_words
 from pytracer.analyze.collectives.absent_ranks import at_its_end
+from pytracer.analyze.collectives.matching import STOOD_NS
 from pytracer.analyze.collectives.rendezvous import Join, find_mismatch, open_joins
+from pytracer.analyze.collectives.world_size import spawned_words, world_size_source
 from pytracer.analyze.deaths.attribution import symptom_evidence
 from pytracer.analyze.deaths.ending import asked_to_end
 from pytracer.analyze.evidence.waits import was_asleep
@@ -120,7 +122,8 @@ def _judge_missing(job: JobView, waiting: tuple[Join, ...], missing: tuple[int, 
     views = tuple(join.view for join in waiting)
     judgement = Judgement("missing-rank", "likely", views, _Late(waiting, (), missing))
     why = f"waited in init_process_group() for {span_words(missing)}"
-    return replace(account(job, judgement, why, {}, waited_ns=waiting[0].waited_ns), undecided=True)
+    stood_ns = max(waiting[0].waited_ns, STOOD_NS)  # or it gave up by itself: open_joins
+    return replace(account(job, judgement, why, {}, waited_ns=stood_ns), undecided=True)
 
 
 def _describe_missing(job: JobView, found: _Late) -> Description:
@@ -141,13 +144,24 @@ def _describe_missing(job: JobView, found: _Late) -> Description:
             ),
             *symptom_evidence(job),
         ],
-        f"{given}{size} must be the number of processes that are started, and {count} came: give mp.spawn(nprocs=...) "
-        f"or the launcher the same number, or take {given.rstrip('=')} from what was started. If "
-        f"{span_words(found.missing)} "
+        f"{_size_words(join, size)}{count_words(count, 'process')} called it: start as many processes "
+        "(mp.spawn(nprocs=...), torchrun, one srun task for each), or make "
+        f"{given.rstrip('=')} the number of those that are started. If {span_words(found.missing)} "
         "should run on other hosts, start them there with the same MASTER_ADDR and MASTER_PORT.",
         ["the processes of other hosts, whose recordings are not here"],
         has_place=True,
     )
+
+
+def _size_words(join: Join, size: int) -> str:
+    """``world_size` is `int(os.environ['SLURM_NTASKS'])` (line 14), here 32, and `."""
+    given = "world_size" if "world_size" in join.data.passed else "WORLD_SIZE"
+    caller = join.data.caller
+    at = PythonFrame(caller.function, caller.file, caller.line) if caller is not None else None
+    source = world_size_source(join.view.process.snapshot, at, given)
+    spawned = spawned_words(join.view.process.snapshot, at)
+    made = f" is {source}, here {size}" if source is not None else f" is {size}"
+    return f"{given}{made}{spawned}, and "
 
 
 def _had_not_called(view: ProcessView, first_ns: int) -> bool:

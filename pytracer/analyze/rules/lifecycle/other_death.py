@@ -23,7 +23,7 @@ from pytracer._text import time_words
 from pytracer.analyze.address_space.address_info import Place
 from pytracer.analyze.address_space.mapped_file import mapped_file
 from pytracer.analyze.deaths.order import is_interrupt
-from pytracer.analyze.evidence.busy import Busy, busy_at
+from pytracer.analyze.evidence.busy import Busy, Polled, busy_at, polled_by
 from pytracer.analyze.evidence.ended_threads import ended_thread_evidence, thread_behind
 from pytracer.analyze.evidence.exit_requests import READ_ARGUMENTS, exit_words, handled_error
 from pytracer.analyze.evidence.oom import oom_trace
@@ -181,6 +181,8 @@ def _judge(job: JobView, view: ProcessView) -> Judgement[_How]:
     verdict_class, confidence = _OF_OTHERS.get(how, ("unknown", "unknown"))
     if how == "sent" and (not sender_is_sure(view) or _may_end_a_standstill(job, view)):
         confidence = "likely"
+    if how == "sent" and _polled(job, view) is not None:
+        verdict_class, confidence = "hang", "possible"
     if how == "exit-request" and handled_error(view) is not None:
         verdict_class, confidence = "python-exception", "likely"
     if how == "by-default":
@@ -346,6 +348,12 @@ def _busy(job: JobView, view: ProcessView) -> Busy | None:
     return busy_at(view) if ended else None
 
 
+def _polled(job: JobView, view: ProcessView) -> Polled | None:
+    """The loop in which it slept and looked again when a time limit ended it."""
+    ended = _signal(view) in _OUTSIDE and not job.waiting.waits and from_time_limit(job, view)
+    return polled_by(view) if ended else None
+
+
 def _limit(job: JobView, sent: Sent | None) -> tuple[str, str] | None:
     """Slurm's time limit, if that is why it sent the signal: whose, and how long."""
     return slurm_time_limit(job) if sent is not None and scheduler_of(sent) is not None else None
@@ -353,8 +361,11 @@ def _limit(job: JobView, sent: Sent | None) -> tuple[str, str] | None:
 
 def _limit_words(job: JobView, view: ProcessView) -> str:
     """Whose time was over, and what the process was at."""
-    limit, busy = _limit(job, deadly_signal(view)), _busy(job, view)
+    limit, busy, polled = _limit(job, deadly_signal(view)), _busy(job, view), _polled(job, view)
     whose = f"the time limit of the {limit[0]}{f', {limit[1]}' if limit[1] else ''}" if limit is not None else None
+    if polled is not None:
+        at = f" at {place_words(view.python_frame)}" if view.python_frame is not None else ""
+        return f", at {whose or 'a time limit'}; it slept{at}, {polled.words}"
     if busy is None:
         return f", at {whose}" if whose is not None else ""
     return f", at {whose or 'a time limit'}; {busy.words}"
@@ -370,7 +381,9 @@ def _why_sent(job: JobView, view: ProcessView, sent: Sent | None) -> str:
     if sent is not None and scheduler_of(sent) is not None:
         asked = f"`sacct -j {shell_word(job_id)} --format=JobID,State,ExitCode,End,Timelimit`" if job_id else "`sacct`"
         return f"Slurm ended the job step: scancel, its time limit, or preemption. {asked} shows which."
-    frame, busy = waiting_frame(view), _busy(job, view)
+    frame, busy, polled = waiting_frame(view), _busy(job, view), _polled(job, view)
+    if polled is not None:
+        return f"{polled.advice} If it was only slow to come, raise the time limit."
     if busy is not None:
         return busy.advice
     if frame is None:

@@ -27,6 +27,8 @@ from pytracer.analyze.deaths.order import is_interrupt, mentions_lost_peer
 from pytracer.analyze.evidence.cuda_errors import cuda_error, out_of_memory
 from pytracer.analyze.evidence.ended_threads import ended_thread_evidence, thread_behind_exception
 from pytracer.analyze.evidence.failing.explained import Explanation, explained, involved
+from pytracer.analyze.evidence.failing.handlers import ended_by_first
+from pytracer.analyze.evidence.file_writers import file_writer
 from pytracer.analyze.evidence.loaders import loader_timeout
 from pytracer.analyze.evidence.memory_holders import (
     NO_MEMORY,
@@ -35,7 +37,7 @@ from pytracer.analyze.evidence.memory_holders import (
     holder_advice,
     holder_evidence,
 )
-from pytracer.analyze.evidence.name_origins import meant_words, origin_words, sample_number
+from pytracer.analyze.evidence.name_origins import meant_words, origin_words
 from pytracer.analyze.evidence.other_end import other_end_words
 from pytracer.analyze.evidence.overwritten import (
     heap_damaged_later,
@@ -43,17 +45,15 @@ from pytracer.analyze.evidence.overwritten import (
     overwritten_advice,
 )
 from pytracer.analyze.evidence.phrases import collective_evidence, error_at_words, torchscript_error
+from pytracer.analyze.evidence.raisers import failed_sample, raiser
 from pytracer.analyze.evidence.reraised import Reraised, reason_within, reraised
 from pytracer.analyze.evidence.waits import LET_THREAD_END, ProcessWait, kept_by_thread
 from pytracer.analyze.known.exceptions import exception_advice
 from pytracer.analyze.naming import introduction, name_words, place_words, subject_words
-from pytracer.analyze.parts import exception_report, is_library_file
+from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
 from pytracer.analyze.tensors.source_lines import line_text
 from pytracer.analyze.view import JobView, ProcessView
-from pytracer.blackbox.schema import ON_FETCH
-from pytracer.decode.types.journal import UncaughtException
-from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import Evidence, ExceptionReport, HandledExceptionReport, PythonFrame
 
 _VARIABLES = 6
@@ -62,8 +62,8 @@ _SAMPLE = (
     "and at the sample that it was given: `for i in range(len(dataset)): dataset[i]` in one process finds it, or "
     "num_workers=0 under a debugger."
 )
+_BATCH = "and at the batch that it was given: num_workers=0 under a debugger stops there."
 _NUMBER = "with sample {0}: `dataset[{0}]` in one process repeats it."
-_WORKER = re.compile(r"DataLoader worker process (\d+)$")
 _QUOTED = 80  # characters of a line of the program
 _NOISE = re.compile(
     r"^\[enforce fail at [\w./]+:\d+\] [^.]{0,40}\. "  # of torch's allocator
@@ -107,7 +107,11 @@ class PythonException:
         if explanation.subject is not None:  # it says more than what follows the first sentence
             words = re.split(r"(?<=[a-z]{2})\. (?=[A-Z])", words, maxsplit=1)[0]
         raised = f"{words}{_at(frame, first, again)}{circumstances}"
+        before = _original(view) if first is None else None
+        if before is not None and not _deliberate(view) and _ended_by(view, before):
+            raised = f"{error_at_words(before)}, and while that was on its way, {raised}"
         fact = explanation.words
+        others = _of_others(job) if not lost else ""
         own_frames = [frame for frame in view.exception_stack if not is_library_file(frame.file)]
         return Description(
             f"{introduction(judgement.views)} raised {raised}.",
@@ -127,7 +131,7 @@ class PythonException:
                 collective_evidence(judgement.views),
                 _left_early(job, judgement.views) if lost else None,
             ],
-            f"{fact}{_sample(job, view, first)}{_of_others(job) if not lost else ''}"
+            f"{fact}{_written(view, explanation)}{_handling(view, first)}{_sample(job, view, first)}{others}"
             if fact is not None
             else "Look at the other end of the connection: this rank only noticed that a peer was gone or silent."
             if lost
@@ -145,42 +149,9 @@ class PythonException:
 
 def _meant(job: JobView, view: ProcessView, first: Reraised | None) -> str:
     """What the variables were that the message is about."""
-    raised = _raiser(job, view, first)
+    raised = raiser(job, view, first)
     words = meant_words(raised.snapshot, raised.exception, raised.stack) if raised is not None else None
     return f": {words}" if words is not None else ""
-
-
-@dataclass(frozen=True)
-class _Raiser:
-    """The process that raised an exception, and what it recorded of it."""
-
-    snapshot: Snapshot
-    exception: ExceptionReport
-    stack: Sequence[PythonFrame]
-
-
-def _raiser(job: JobView, view: ProcessView, first: Reraised | None) -> _Raiser | None:
-    """The process itself; of an exception that a DataLoader worker handed over, the worker, with its variables."""
-    exception = view.exception
-    if exception is None:
-        return None
-    if first is None:
-        return _Raiser(view.process.snapshot, reason_within(exception), view.exception_stack)
-    own, number = view.process.snapshot, _WORKER.search(first.where)
-    for worker in job.views:
-        theirs = worker.process.snapshot
-        if worker.process.role != "dataloader-worker" or (theirs.boot_id, theirs.ppid) != (own.boot_id, own.pid):
-            continue
-        if number is not None and theirs.worker is not None and theirs.worker.worker_id not in (None, int(number[1])):
-            continue  # another one fails at the same line with a sample of its own
-        for fact in theirs.recorded(UncaughtException):
-            report = exception_report(fact.data)
-            frames = report.python_stack or []
-            lines = [(frame.file, frame.line) for frame in frames]
-            same = first.frame is not None and (first.frame.file, first.frame.line) in lines
-            if fact.data.on_its_way == ON_FETCH and fact.data.type == first.type and same:
-                return _Raiser(theirs, report, frames)
-    return None
 
 
 def _piled(view: ProcessView) -> str:
@@ -214,27 +185,54 @@ def _at(frame: PythonFrame | None, first: Reraised | None, by: str) -> str:
     return f" at {place_words(frame)}" if frame else ""
 
 
+def _deliberate(view: ProcessView) -> bool:
+    """Whether the line is a `raise`."""
+    return re.match(r"raise\b", line_text(view.process.snapshot, view.python_frame) or "") is not None
+
+
+def _ended_by(view: ProcessView, before: HandledExceptionReport | None) -> bool:
+    """Whether an earlier exception would have ended it, had the code that passes it on not failed."""
+    return before is not None and ended_by_first(view.process.snapshot, view.exception_stack, before)
+
+
+def _handling(view: ProcessView, first: Reraised | None) -> str:
+    """What the program was handling when its line failed."""
+    before = _original(view) if first is None else None
+    return f" It came while {error_at_words(before)} was being handled." if before is not None else ""
+
+
 def _read_it(job: JobView, view: ProcessView, first: Reraised | None) -> str:
     if first is not None and first.frame is not None and "DataLoader worker" in first.where:
-        number = _sample_number(job, view, first)
-        sample = f"Look at {place_words(first.frame)} {_SAMPLE if number is None else _NUMBER.format(number)}"
-        raised = _raiser(job, view, first)
+        number, raised = failed_sample(job, view, first), raiser(job, view, first)
+        joins = raised is not None and raised.joins
+        repeated = raised.repeated if raised is not None else None
+        again = _SAMPLE if number is None else _NUMBER.format(number)
+        if joins:
+            again = f"with the samples of its batch: {repeated}" if repeated is not None else _BATCH
+        sample = f"Look at {place_words(first.frame)} {again}"
         given = involved(raised.snapshot, raised.exception, raised.stack) if raised is not None else None
-        known = exception_advice(first.type, first.message, "that line", general=given is None) or given
+        line = place_words(first.frame) if joins else "that line"
+        known = exception_advice(first.type, first.message, line, general=given is None) or given
+        if joins and known is not None:
+            return f"{known} {repeated or ''}".rstrip()
         return f"{sample} {known}" if known is not None else f"{_origin(job, view, first)}{sample}"
     return f"{_what_to_do(job, view, first)}{_of_others(job)}"
 
 
+def _written(view: ProcessView, explanation: Explanation) -> str:
+    """The line that may have written the file that is at fault."""
+    frames = [frame for frame in view.exception_stack if not is_library_file(frame.file)]
+    writer = file_writer(view, explanation.file, frames) if explanation.file is not None else None
+    return f" {writer.words}" if writer is not None else ""
+
+
 def _sample(job: JobView, view: ProcessView, first: Reraised | None) -> str:
     """Of a DataLoader worker's exception: how to meet it again."""
-    number = _sample_number(job, view, first)
-    return f" `dataset[{number}]` in one process repeats it." if number is not None else ""
-
-
-def _sample_number(job: JobView, view: ProcessView, first: Reraised | None) -> str | None:
-    """Of the sample that a DataLoader worker had; None where the exception is no worker's."""
-    raised = _raiser(job, view, first) if first is not None and "DataLoader worker" in first.where else None
-    return sample_number(raised.snapshot, raised.exception, raised.stack) if raised is not None else None
+    number, raised = failed_sample(job, view, first), raiser(job, view, first)
+    if number is not None:
+        return f" `dataset[{number}]` in one process repeats it."
+    entry = raised.entry_words if raised is not None else None
+    return f" {entry}" if entry is not None else ""
 
 
 def _of_others(job: JobView) -> str:
@@ -245,11 +243,12 @@ def _of_others(job: JobView) -> str:
 def _explained(job: JobView, view: ProcessView, first: Reraised | None) -> Explanation:
     """By the facts of the line; of an exception of a DataLoader worker, by those that the worker recorded."""
     snapshot, own = view.process.snapshot, view.exception
-    if own is None or (first is None and _original(view) is not None):
+    before = _original(view) if first is None else None
+    if own is None or (before is not None and (_deliberate(view) or _ended_by(view, before))):
         return Explanation()
     if first is None:
         return explained(snapshot, reason_within(own), view.exception_stack)
-    raised = _raiser(job, view, first)
+    raised = raiser(job, view, first)
     if raised is None:  # a pool's process: what its text has, and the source
         told = ExceptionReport(type=first.type, message=first.message)
         stack = [item for item in (first.innermost, first.frame) if item is not None]
@@ -278,7 +277,7 @@ def _uses(text: str, name: str) -> bool:
 def _what_to_do(job: JobView, view: ProcessView, first: Reraised | None) -> str:
     """By type and message, and where the values of the line came from."""
     origin, meant = _origin(job, view, first), _meant(job, view, first)
-    raised = _raiser(job, view, first)
+    raised = raiser(job, view, first)
     given = involved(raised.snapshot, raised.exception, raised.stack) if raised is not None and first is None else None
     advice = _by_kind(view, first, quoted=not origin, given=given)
     if given is not None and given in advice:
@@ -287,7 +286,7 @@ def _what_to_do(job: JobView, view: ProcessView, first: Reraised | None) -> str:
 
 
 def _origin(job: JobView, view: ProcessView, first: Reraised | None) -> str:
-    raised = _raiser(job, view, first)
+    raised = raiser(job, view, first)
     words = origin_words(raised.snapshot, raised.exception, raised.stack) if raised is not None else None
     return f"{capital(words)}. " if words is not None else ""
 
@@ -296,14 +295,18 @@ def _by_kind(view: ProcessView, first: Reraised | None, *, quoted: bool, given: 
     """One that the program raised for an earlier one has that one's advice."""
     frame = first.frame if first is not None else view.python_frame
     text, before = line_text(view.process.snapshot, frame), _original(view) if first is None else None
-    deliberate = text is not None and re.match(r"raise\b", text) is not None
+    deliberate = re.match(r"raise\b", text or "") is not None
     if before is not None:
         earlier = error_at_words(before)
         if deliberate:
             known = exception_advice(before.type, before.message, "that line")
             return " ".join(filter(None, (f"Look at {earlier} first: the program raised the last one for it.", known)))
+        if _ended_by(view, before):
+            known = exception_advice(before.type, before.message, "that line")
+            hides = f"it ended the run, and {place_words(frame)} failed on its way out" if frame is not None else ""
+            return " ".join(filter(None, (f"Look at {earlier} first: {hides or 'it ended the run'}.", known)))
         own = _by_message(view, first, frame, text, quoted=quoted, given=given)
-        return f"{own} It came while {earlier} was being handled."
+        return f"{own}{_handling(view, first)}"
     if deliberate and frame is not None:
         kind = view.exception.type if view.exception is not None else None
         known = exception_advice(kind, view.exception.message if view.exception is not None else None, "that line")

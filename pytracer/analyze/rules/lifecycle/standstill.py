@@ -4,7 +4,8 @@ What: SIGTERM, SIGHUP or the like ended a process, or its whole job, and the sta
 cannot end by itself: OpenMP in a forked child, a lock, a child or thread that does not end, a queue that stays empty, a
 notice that does not come, an event loop without work. A program that has come to its end waits for its threads that are
 no daemons. An exception that ended a thread of the same process before is named: the thread may be the one that is
-waited for. So is the exception that the program was handling: a `with` or `finally` may wait on the way out.
+waited for. So is what a child could not send that it had put into a queue, and the exception that the program was
+handling: a `with` or `finally` may wait on the way out.
 
 Why it happens: fork() copies one thread only. The threads of an OpenMP pool that the parent had used do not exist in
 the child, whose next parallel region waits for them for ever; nor do threads that held a lock at that moment. A process
@@ -27,16 +28,26 @@ from dataclasses import dataclass
 from pytracer._text import list_words
 from pytracer.analyze.deaths.ending import asked_to_end
 from pytracer.analyze.deaths.order import is_interrupt
-from pytracer.analyze.evidence.ended_threads import EndedThread, ended_thread_evidence, thread_behind
+from pytracer.analyze.evidence.ended_threads import EndedThread, ended_thread_evidence, no_other_could, thread_behind
 from pytracer.analyze.evidence.handled import Handled, handled_at_end
 from pytracer.analyze.evidence.loaders import loading_words, loading_workers, waits_for_loader
 from pytracer.analyze.evidence.lock_order import CrossedLocks, crossed_locks
+from pytracer.analyze.evidence.lost_lock import LostLock, lost_lock
 from pytracer.analyze.evidence.sent_signals import deadly_signal
 from pytracer.analyze.evidence.signal_senders import from_time_limit, sender_words
+from pytracer.analyze.evidence.starved_pool import StarvedPool, starved_pool
+from pytracer.analyze.evidence.unsent import Unsent, unsent_advice, unsent_of
 from pytracer.analyze.evidence.wait_advice import ADVICE, wait_advice
-from pytracer.analyze.evidence.wait_chain import at_words, children_of, meanwhile_words, wait_chain
+from pytracer.analyze.evidence.wait_chain import (
+    at_words,
+    children_at_work,
+    children_of,
+    meanwhile_words,
+    wait_chain,
+    work_words,
+)
+from pytracer.analyze.evidence.wait_words import wait_words
 from pytracer.analyze.evidence.waits import (
-    WAITED,
     ProcessWait,
     WaitKind,
     is_between_processes,
@@ -68,6 +79,9 @@ _CONFIDENCE: dict[WaitKind, Confidence] = {
     "full-queue": "possible",
     "pool": "possible",
     "notice": "possible",
+    "barrier": "possible",
+    "nodes": "likely",
+    "undone": "possible",
     "event-loop": "possible",
 }
 _NOT_PUT = (
@@ -75,11 +89,14 @@ _NOT_PUT = (
     "fails in the queue's own thread, whose traceback goes to stderr, or nowhere if the process is just ending: put "
     "plain data. Or they returned before put(). get(timeout=...), and a look at is_alive(), end such a wait."
 )
+_WORKING = "If that child is only slow, raise the time limit; else see what it does there without end."
 _LOADING = (
     "Time that batch in one process: `dataset[i]` for its samples, with num_workers=0. If it is only slow, raise the "
     "time limit, load less per sample, or use more workers; if it does not come back, look at what it waits for there. "
     "The DataLoader's own `timeout` raises an error that names the worker."
 )
+_OF_CHILDREN: tuple[WaitKind, ...] = ("child", "queue", "pool")
+_IN_MEMORY: tuple[WaitKind, ...] = ("queue", "notice", "undone")
 _BEFORE_NS = 1_000_000_000
 _NAMED = 3
 _LIMIT: dict[WaitKind, str] = {
@@ -108,6 +125,16 @@ class _Standstill:
     locks: CrossedLocks | None = None
     loading: ProcessView | None = None
     """The DataLoader worker that was inside a batch for longest, of a process that waited for its loader."""
+    unsent: Unsent | None = None
+    """What could not be sent through a queue, of a process that waited for one."""
+    starved: StarvedPool | None = None
+    working: tuple[ProcessView, ...] = ()
+    """Children at work, of a process that waited for what comes from another one."""
+    lost: LostLock | None = None
+    together: int = 0
+    """How many processes waited at its line of a Barrier."""
+    alone: bool = False
+    """Whether no other thread could have ended the wait in its own memory."""
 
     @property
     def unread(self) -> bool:
@@ -124,14 +151,20 @@ class Standstill:
     def check(self, job: JobView) -> tuple[Judgement[_Standstill], ...] | NoFinding:
         """One judgement, which leads."""
         suspects = [death for death in job.deaths if death.primary is not False]
+        lost = lost_lock(job)
+        if lost is not None and all(
+            item.view.index == lost.killed.index or _from_outside(item.view) for item in suspects
+        ):
+            return (_judge_lost(job, lost),)
         if not suspects or not all(_from_outside(death.view) for death in suspects):
             return not_found("no process was ended from outside")
-        for death in (*suspects, *_parents_ended_with(job, suspects)):
+        ended_so = [*suspects, *_parents_ended_with(job, suspects)]
+        for death in sorted(ended_so, key=lambda item: _has_asking_parent(item, ended_so)):
             chain = list(wait_chain(job, death.view))
             if not chain:
                 continue
-            if len(chain) > 1 and chain[-1][1].kind == "unread-queue":
-                chain = [*chain[:-2], chain[-1], chain[-2]]  # the reader is to blame: it waits for the end instead
+            if _reader_is_to_blame(chain):
+                chain = [*chain[:-2], chain[-1], chain[-2]]
             (view, wait), ended = chain[-1], death.view
             if wait.kind != "forked-openmp" and not from_time_limit(job, ended):
                 continue
@@ -143,9 +176,25 @@ class Standstill:
             locks = crossed_locks(view) if wait.kind == "lock" else None
             handled = handled_at_end(view)
             loading = next(iter(_loading(job, view)), None) if wait.kind == "queue" else None
-            found = _Standstill(wait, tuple(chain[:-1]), ended, thread, handled, receiver_ended, gone, locks, loading)
+            found = _Standstill(
+                wait,
+                tuple(chain[:-1]),
+                ended,
+                thread,
+                handled,
+                receiver_ended,
+                gone,
+                locks,
+                loading,
+                unsent_of(job, view) if wait.kind == "queue" and is_between_processes(view) else None,
+                starved_pool(view) if wait.kind == "notice" else None,
+                tuple(children_at_work(job, view)) if wait.kind in _OF_CHILDREN else (),
+                together=_together(job, wait) if wait.kind == "barrier" else 0,
+                alone=wait.kind in _IN_MEMORY and no_other_could(view),
+            )
             explains = tuple((item.view, "was ended while it stood still") for item in suspects)
             is_sure = found.unread or receiver_ended or bool(gone) or (found.thread is not None and found.thread.sure)
+            is_sure = is_sure or found.unsent is not None or found.starved is not None
             is_sure = is_sure or (wait.kind == "lock-file" and _nobody_has_it(suspects))
             sure: Confidence = "likely" if is_sure else _CONFIDENCE[wait.kind]
             return (Judgement("hang", sure, (view,), found, leads=True, explains=explains),)
@@ -154,13 +203,14 @@ class Standstill:
     def describe(self, job: JobView, judgement: Judgement[_Standstill]) -> Description:
         """See Rule."""
         view, found = judgement.views[0], judgement.found
+        if found.lost is not None:
+            return _describe_lost(job, judgement, found.lost)
         sent = deadly_signal(found.ended)
         name = signal_name(sent.signal) if sent is not None else "a signal"
         by = sender_words(job, found.ended)
         limit = " at a time limit" if from_time_limit(job, found.ended) else ""
         end = f"{name}{f', sent by {by},' if by else ''} ended {_ended_words(view, found.ended)}{limit}"
-        kind = WAITED[found.wait.kind] if found.loading is None else "waited for a batch of its DataLoader"
-        waited = f"{kind}{at_words(found.wait)}{_unread(found)}{_died(found)}"
+        waited = f"{wait_words(view, found.wait)}{at_words(found.wait)}{_unread(found)}{_died(found)}"
         return Description(
             f"{introduction(judgement.views)} {waited}; {end}.",
             [
@@ -168,12 +218,57 @@ class Standstill:
                 *ended_thread_evidence(view),
                 found.locks.evidence if found.locks is not None else None,
                 found.handled.evidence if found.handled is not None else None,
+                found.unsent.evidence if found.unsent is not None else None,
             ],
             _advice(view, found) + _meanwhile(view, found),
             []
             if found.wait.kind == "forked-openmp"
             else ["how long it had waited: the stacks are of the moment of the signal"],
         )
+
+
+def _reader_is_to_blame(chain: Sequence[tuple[ProcessView, ProcessWait]]) -> bool:
+    """Whether its child waits until it reads, or for its next task: it waits for something else meanwhile."""
+    if len(chain) < 2:
+        return False
+    (reader, wait), (child, last) = chain[-2:]
+    idle = last.kind == wait.kind == "queue" and is_between_processes(reader) and is_between_processes(child)
+    return last.kind == "unread-queue" or idle
+
+
+def _judge_lost(job: JobView, lost: LostLock) -> Judgement[_Standstill]:
+    explains = {item.view.index: (item.view, "was ended while it stood still") for item in job.deaths}
+    explains[lost.killed.index] = (lost.killed, "was killed before, perhaps with the lock of a queue")
+    found = _Standstill(lost.wait, (), lost.asking, lost=lost)
+    return Judgement("hang", "likely", (lost.asking,), found, leads=True, explains=tuple(explains.values()))
+
+
+def _describe_lost(job: JobView, judgement: Judgement[_Standstill], lost: LostLock) -> Description:
+    return Description(
+        f"{introduction(judgement.views)} {wait_words(lost.asking, lost.wait)}{at_words(lost.wait)}; {lost.words}; "
+        f"{lost.killed_words(job)}.",
+        lost.evidence,
+        lost.advice,
+        ["whether the killed process held the lock: it left no stack"],
+    )
+
+
+def _together(job: JobView, wait: ProcessWait) -> int:
+    others = [wait_of(item) for item in job.views]
+    return sum(item is not None and item.kind == wait.kind and item.at == wait.at for item in others)
+
+
+def _has_asking_parent(death: Death, others: Sequence[Death]) -> bool:
+    """Whether it waits for a queue, as its parent does: that one's wait comes first."""
+    if not _asks_queue(death.view):
+        return False
+    parent = death.view.process.snapshot.ppid
+    return any(item.view.process.snapshot.pid == parent and _asks_queue(item.view) for item in others)
+
+
+def _asks_queue(view: ProcessView) -> bool:
+    wait = wait_of(view)
+    return wait is not None and wait.kind == "queue" and is_between_processes(view)
 
 
 def _nobody_has_it(suspects: Sequence[Death]) -> bool:
@@ -217,6 +312,10 @@ def _loading_words(found: _Standstill, worker: ProcessView) -> str:
 def _died(found: _Standstill) -> str:
     if found.locks is not None:
         return f"; {found.locks.words}"
+    if found.unsent is not None:
+        return f"; {found.unsent.words}"
+    if found.starved is not None and found.thread is None:
+        return f"; {found.starved.words}"
     if found.loading is not None and found.thread is None:
         return _loading_words(found, found.loading)
     if found.gone and found.thread is None:
@@ -225,23 +324,37 @@ def _died(found: _Standstill) -> str:
         return f"; {found.thread.words}"
     if found.handled is not None:
         return f"; it was handling {found.handled.words}"
-    return "; the pool's thread that receives results had ended" if found.receiver_ended else ""
+    if found.receiver_ended:
+        return "; the pool's thread that receives results had ended"
+    if found.alone:
+        return "; no other Python thread of the process was left to end that"
+    if found.together > 1:
+        return f"; {found.together} processes waited there"
+    working = work_words(found.working)
+    return f"; {working}" if working else ""
 
 
 def _advice(view: ProcessView, found: _Standstill) -> str:
     if found.locks is not None:
         return found.locks.advice
+    if found.unsent is not None:
+        return unsent_advice(view, found.wait, found.unsent)
+    if found.starved is not None and found.thread is None:
+        return found.starved.advice
     if found.loading is not None and found.thread is None:
         return _LOADING
     kind: WaitKind = "unread-queue" if found.unread else found.wait.kind
     if found.thread is None:
         handled = f"Look at {found.handled.words} first: the program waits on its way out. " if found.handled else ""
+        if work_words(found.working) and not found.handled:
+            return f"{_WORKING} {wait_advice(view, found.wait)}"
         return handled + (_NOT_PUT if found.gone else ADVICE[kind] if found.unread else wait_advice(view, found.wait))
     return f"{found.thread.advice} {_LIMIT.get(kind, ADVICE[kind]) if found.thread.sure else ADVICE[kind]}"
 
 
 def _meanwhile(view: ProcessView, found: _Standstill) -> str:
-    return meanwhile_words(view, found.wait) if found.thread is None and found.locks is None else ""
+    known = found.thread is not None or found.locks is not None or found.unsent is not None or found.starved is not None
+    return "" if known else meanwhile_words(view, found.wait)
 
 
 def _ended_words(view: ProcessView, ended: ProcessView) -> str:
@@ -251,7 +364,7 @@ def _ended_words(view: ProcessView, ended: ProcessView) -> str:
 def _evidence(view: ProcessView, wait: ProcessWait) -> Evidence:
     return Evidence(
         "rank-state",
-        f"{name_words([view])} {WAITED[wait.kind]}{at_words(wait)}",
+        f"{name_words([view])} {wait_words(view, wait)}{at_words(wait)}",
         pid=view.process.snapshot.pid,
         rank=view.process.rank,
         state=wait.kind,

@@ -27,10 +27,16 @@ from pytracer.analyze.evidence.behind_storage import overwritten
 from pytracer.analyze.evidence.beyond_storage import BeyondStorage, beyond_advice, beyond_storage, used_at
 from pytracer.analyze.evidence.deleters import Deleter, owners_words, running_deleter
 from pytracer.analyze.evidence.heap import HeapDamage, allocator_user, heap_damage
-from pytracer.analyze.evidence.heap_suspects import heap_advice, running_conversion
+from pytracer.analyze.evidence.heap_suspects import (
+    beside_advice,
+    heap_advice,
+    running_conversion,
+    unchecked_advice,
+)
 from pytracer.analyze.evidence.phrases import collective_evidence, fault_evidence, printed_evidence, python_evidence
 from pytracer.analyze.evidence.preconditions.violated import violated_before
-from pytracer.analyze.evidence.unfit_operands import unfit_operands
+from pytracer.analyze.evidence.unfit_memory import unfit_memory
+from pytracer.analyze.evidence.unfit_operands import Unfit, unfit_operands
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
 from pytracer.analyze.view import JobView, ProcessView
@@ -63,7 +69,7 @@ class HeapCorruption:
         below = f", below {function_words(user)}" if user else ""
         below = f", while {running} was running" if running is not None else below
         what = f"{_what(damage)}{below}" if deleter is None else _of_deleter(deleter)
-        unfit = unfit_operands(view) or violated_before(view) if deleter is None and beyond is None else None
+        unfit = _unfit(view) if deleter is None and beyond is None else None
         if unfit is not None:
             what = f"{_found(damage)}: {unfit.summary}"
         elif beyond is not None:
@@ -87,7 +93,7 @@ class HeapCorruption:
             if unfit is not None
             else beyond_advice(view, beyond)
             if beyond is not None
-            else behind.advice
+            else beside_advice(view, behind)
             if behind is not None
             else _advice(view, user, damage, deleter),
             [
@@ -125,7 +131,14 @@ def _missing(deleter: Deleter | None, beyond: BeyondStorage | None) -> str:
 def _advice(view: ProcessView, user: str | None, damage: HeapDamage, deleter: Deleter | None) -> str:
     if deleter is not None:
         return owners_words(deleter)
-    return heap_advice(view, user, frees=_is_callers(damage), freed=(damage.text or "").startswith(_FREED_BEFORE))
+    return unchecked_advice(view) or heap_advice(
+        view, user, frees=_is_callers(damage), freed=(damage.text or "").startswith(_FREED_BEFORE)
+    )
+
+
+def _unfit(view: ProcessView) -> Unfit | None:
+    """Of the call that noticed, else of one that had returned."""
+    return unfit_operands(view) or violated_before(view) or unfit_memory(view, before=True)
 
 
 def _is_callers(damage: HeapDamage) -> bool:

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 
 from pytracer._text import hex_addr, list_words
 from pytracer.analyze.address_space.null_pointer import has_constant_address, null_confidence, null_sibling
+from pytracer.analyze.evidence.capi_table import unfetched_table
 from pytracer.analyze.evidence.compiled import runs_compiled
 from pytracer.analyze.evidence.emptied import emptied_at
 from pytracer.analyze.evidence.native_stack import below_function, calls_python_by_ctypes
@@ -127,6 +128,9 @@ class NullDereference(MemoryFaultRule[_Null]):
             reason = ": Python was called on a thread that does not hold the GIL"
             if found.by_ctypes:
                 reason = ": Python's C API was called by ctypes.CDLL, which releases the GIL"
+        table = unfetched_table(view)
+        if table is not None:
+            reason = f": {table.summary}"
         return Description(
             f"{introduction(judgement.views)} {_verb(view)} through {target}{where}{reason}.",
             [
@@ -152,7 +156,7 @@ class NullDereference(MemoryFaultRule[_Null]):
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],
-            _what_to_do(view, judgement.found),
+            table.advice if table is not None else _what_to_do(view, judgement.found),
             [missing_operands(view)],
         )
 

@@ -7,6 +7,9 @@ Why it happens: the memory has another owner. `torch.from_blob`, `torch.frombuff
 DLPack make tensors of memory that another library, a `mmap` or a C array owns; a tensor keeps the object alive that it
 was made from, but not what that object only points at.
 
+An address of 32 bits, in a process that has no memory below 4 GiB, lost its upper half before the tensor was made of
+it: then it is a `wild-pointer`.
+
 What to do: keep the owner of the memory for as long as the tensor, or `clone()` the tensor.
 
 How it can be wrong: a storage whose release was not seen, because it happened past the hooks, looks alive. So the
@@ -17,7 +20,9 @@ torch's own allocator it is merely possible.
 from __future__ import annotations
 
 from pytracer.analyze.address_space.overrun import begins_there, oversized_bytes
+from pytracer.analyze.evidence.cut_memory import cut_memory
 from pytracer.analyze.evidence.inherited_memory import was_left_behind
+from pytracer.analyze.evidence.owner_calls import owner_calls
 from pytracer.analyze.evidence.owner_object import owner_object
 from pytracer.analyze.evidence.phrases import (
     access_verb,
@@ -55,14 +60,17 @@ class UnmappedStorage(StorageFaultRule[None]):
             return None  # memory-not-inherited
         if not any(item.end > place.addr for item in crash.mappings):
             return None
+        if cut_memory(view) is not None:
+            return Judgement("wild-pointer", "likely", (view,), None)
         return Judgement("use-after-free", _confidence(view), (view,), None)
 
     def describe(self, job: JobView, judgement: Judgement[None]) -> Description:
         """See FaultRule."""
         view = judgement.views[0]
+        cut = cut_memory(view)
+        why = cut.summary if cut is not None else f"the tensor is alive, its memory was unmapped{_by_words(view)}"
         return Description(
-            f"{introduction(judgement.views)} {access_verb(view)} memory of {tensor_and_line(view)}: "
-            f"the tensor is alive, its memory was unmapped{_by_words(view)}.",
+            f"{introduction(judgement.views)} {access_verb(view)} memory of {tensor_and_line(view)}: {why}.",
             [
                 fault_evidence(view),
                 storage_evidence(view),
@@ -71,8 +79,8 @@ class UnmappedStorage(StorageFaultRule[None]):
                 allocation_evidence(view.storage, "made"),
                 python_evidence(view),
             ],
-            _advice(view),
-            [None if unmapping_of(view) else "who unmapped the memory"],
+            cut.advice if cut is not None else _advice(view),
+            [None if unmapping_of(view) or cut is not None else "who unmapped the memory"],
         )
 
 
@@ -86,6 +94,9 @@ def _advice(view: ProcessView) -> str:
     owner = owner_object(view)
     if unmapping is None and owner is not None:
         return owner.advice
+    calls = owner_calls(view) if unmapping is None else None
+    if calls is not None:
+        return calls.advice
     if unmapping is None:
         return (
             "Keep what owns the memory - the mapping, the array, the library's object - for as long as the tensor, or "

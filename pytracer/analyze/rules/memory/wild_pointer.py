@@ -110,7 +110,7 @@ class WildPointer(MemoryFaultRule[_Wild]):
         jump, known, explanation = found.jump, found.known, found.explanation
         unsaid = known is None and not explanation.is_sufficient
         return Description(
-            f"{introduction(judgement.views)} {_access(view, found)}{_where(view, jump)}"
+            f"{introduction(judgement.views)} {_access(view, found)}{_where(view, found)}"
             f"{explanation.clause(view)}{arguments_clause(view) if unsaid else ''}.",
             [
                 refused_evidence(jump) if jump is not None and jump.refused else fault_evidence(view),
@@ -153,7 +153,7 @@ def _is_wild(view: ProcessView) -> bool:
 def _access(view: ProcessView, found: _Wild) -> str:
     """What the process did, for the headline."""
     if found.jump is not None:
-        return jump_words(found.jump)
+        return found.explanation.access(view) or jump_words(found.jump)
     if found.explanation.is_index and not found.is_known:
         return f"{access_verb(view)} out of bounds"
     own = found.explanation.access(view)
@@ -163,8 +163,11 @@ def _access(view: ProcessView, found: _Wild) -> str:
     return f"{tensor.summary}," if tensor is not None else access_words(view)
 
 
-def _where(view: ProcessView, jump: Jump | None) -> str:
+def _where(view: ProcessView, found: _Wild) -> str:
     """The function at fault; after a jump that was taken, the innermost one that is still known."""
+    jump = found.jump
+    if jump is not None and found.explanation.access(view) is not None:
+        return ""  # whose function it was is said
     return in_function(view) if jump is None or jump.refused else below_function(view)
 
 

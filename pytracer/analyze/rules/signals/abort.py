@@ -30,6 +30,7 @@ from pytracer.analyze.evidence.aborts import (
     printed,
     terminated_without_exception,
 )
+from pytracer.analyze.evidence.ended_statics import ended_static
 from pytracer.analyze.evidence.fault_function import own_function
 from pytracer.analyze.evidence.heap import heap_damage
 from pytracer.analyze.evidence.index_check import failed_check
@@ -49,6 +50,7 @@ from pytracer.analyze.evidence.range_check import range_advice
 from pytracer.analyze.evidence.smashed_stack import smashed_advice
 from pytracer.analyze.evidence.variables import line_words
 from pytracer.analyze.naming import introduction, place_words
+from pytracer.analyze.parts import innermost_of_program, python_frame
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
 from pytracer.analyze.view import JobView, ProcessView
 
@@ -152,7 +154,7 @@ class Abort:
         way = _way(view)
         caller = function_words(name) if (name := abort_caller(view)) else None
         smashed = smashed_advice(view) if way is _STACK else None
-        thrown = _into_ctypes(view) if way.advice == _EXCEPTION.advice else None
+        thrown = _into_ctypes(view) or _on_own_thread(view) if way.advice == _EXCEPTION.advice else None
         general = (
             smashed
             or range_advice(view)
@@ -202,6 +204,37 @@ def _into_ctypes(view: ProcessView) -> str | None:
     )
 
 
+def _on_own_thread(view: ProcessView) -> str | None:
+    """Of an exception on a thread that the program's native code runs, which called it from no Python."""
+    crash, function = view.crash, own_function(view)
+    if crash is None or function is None or crash.python_stack or crash.tid == view.process.snapshot.pid:
+        return None
+    line = _waiting_line(view)
+    given = f" (the main thread was at {line})" if line is not None else ""
+    if view.region_opener is not None:
+        return (
+            f"Catch it inside of the parallel region: no exception may leave one. {function.words}{given} can keep "
+            "std::current_exception() and rethrow it behind the region; at::parallel_for() does. Its reason is in the "
+            "message: an ordinary error then, which Python shows."
+        )
+    return (
+        f"Catch it in the thread that it left: nobody else can. {function.words}{given} can keep "
+        "std::current_exception() there and rethrow it after join(); at::parallel_for() does. Its reason is in the "
+        "message: an ordinary error then, which Python shows."
+    )
+
+
+def _waiting_line(view: ProcessView) -> str | None:
+    """The line of the program that the main thread was at."""
+    crash = view.crash
+    if crash is None:
+        return None
+    main = [item.pthread for item in crash.threads if item.tid == view.process.snapshot.pid]
+    frames = [python_frame(item) for pthread, stack in crash.python_threads if pthread in main for item in stack]
+    frame = innermost_of_program(frames)
+    return place_words(frame) if frame is not None else None
+
+
 def _judge(view: ProcessView) -> Judgement[None] | None:
     if not is_abort(view) or heap_damage(view) is not None or bad_address(view) is not None:
         return None  # no abort, or another rule knows what it was for
@@ -235,8 +268,13 @@ def _way(view: ProcessView) -> _Way:
     for function in names:
         for part, way in _BY_FUNCTION:
             if part in function:
-                return way
+                return _of_static(view) or way if way is _FATAL else way
     return _Way(f"it printed: {message_words(text)}" if text else "abort() was called")
+
+
+def _of_static(view: ProcessView) -> _Way | None:
+    static = ended_static(view)
+    return _Way(static.what, static.advice) if static is not None else None
 
 
 def _assertion_advice(view: ProcessView, text: str) -> str:

@@ -23,6 +23,7 @@ refuted by its own counters, another process sent it: that is certain, which one
 
 from __future__ import annotations
 
+from pytracer.analyze.evidence.lost_lock import lost_lock
 from pytracer.analyze.evidence.memory_holders import Holding, heavy_holding, holder_evidence
 from pytracer.analyze.evidence.oom import OomTrace, killed_by_sigkill, oom_trace
 from pytracer.analyze.evidence.phrases import collective_evidence, python_evidence
@@ -64,7 +65,14 @@ class Sigkill:
 
     def check(self, job: JobView) -> tuple[Judgement[OomTrace | None], ...] | NoFinding:
         """One judgement per process."""
-        views = [view for view in job.suspects if killed_by_sigkill(view) and view.index not in job.explained]
+        lost = lost_lock(job)  # the program stood because of it: standstill
+        views = [
+            view
+            for view in job.suspects
+            if killed_by_sigkill(view)
+            and view.index not in job.explained
+            and (lost is None or view.index != lost.killed.index)
+        ]
         return tuple(_judge(job, view) for view in views) or not_found(
             "no process was ended by a SIGKILL that is not explained"
         )

@@ -13,10 +13,12 @@ from typing import Any
 import pytest
 
 from pytracer.analyze.evidence.failing.explained import Explanation, explained, involved
+from pytracer.record.torch.batch_indices import batch_indices
 from pytracer.record.torch.changed_parameter import changed_parameter
 from pytracer.record.torch.frame_variables import failing_columns, outer_variables, variables_of
 from pytracer.record.torch.gradient_state import gradient_state
 from pytracer.record.torch.near_names import near_names
+from pytracer.record.torch.opened_file import opened_file
 from pytracer.record.torch.refused_item import refused_item
 from pytracer.report.job import ExceptionReport, NearNamesReport, OuterFrameReport, PythonFrame, VariableReport
 
@@ -46,6 +48,7 @@ def _explained(error: BaseException, judge: Callable[..., Any]) -> str | None:
     frames = traceback.extract_tb(trace)[::-1]
     stack = [PythonFrame(function=item.name, file=item.filename, line=item.lineno) for item in frames]
     held = [*variables_of(trace), *gradient_state(error, trace), *changed_parameter(error, trace), *refused_item(error)]
+    held += [*batch_indices(trace), *opened_file(error, trace)]
     report = ExceptionReport(
         type=type(error).__name__,
         message=str(error),
@@ -54,7 +57,7 @@ def _explained(error: BaseException, judge: Callable[..., Any]) -> str | None:
         outer=[_outer(item) for item in outer_variables(trace)],
         near=[NearNamesReport(**item) for item in near_names(error, trace)],  # type: ignore[arg-type]
     )
-    snapshot: Any = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9)
+    snapshot: Any = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9, argv=("train.py", "--seed=1"))
     found = judge(snapshot, report, stack)
     if not isinstance(found, Explanation):
         return str(found)

@@ -144,3 +144,33 @@ def test_exception_of_a_pool_is_explained_by_the_source_alone(below: str, run: P
 def test_list_of_a_message_is_named_where_it_has_one(kind: str, message: str, listed: bool) -> None:
     """The look-alikes: a value without a list, types, operators."""
     assert ("the list in the message" in (exception_advice(kind, message, LINE) or "")) == listed
+
+
+def test_first_exception_comes_first_where_it_would_have_ended_the_run(run: Path) -> None:
+    """`finally: close()` fails while it passes; the look-alike above handles it."""
+    run.mkdir(exist_ok=True)
+    file = run / "train.py"
+    file.write_text("try:\n    work()\nfinally:\n    close()\n", encoding="utf-8")
+    os.utime(file, (1, 1))
+    before = [{"function": "main", "file": str(file), "line": 2}]
+    of = [{"type": "KeyError", "message": "'cat'", "python_stack": before}]
+    box = Box(pid=101, ppid=99).exception("TypeError", "no file", [("main", str(file), 4)], context=of).exit(1)
+    report = build_report(s.load(run, box))
+    said = (report.verdict.summary if report.verdict else None) or ""
+    assert "raised KeyError: 'cat' at train.py:2 in main, and while that was on its way, TypeError: no file" in said
+    assert advice(report).startswith("Look at KeyError: 'cat' at train.py:2 in main first: it ended the run")
+
+
+@pytest.mark.parametrize(("inner", "says"), [("Words.__call__", True), ("Words.__getitem__", False)])
+def test_collate_function_that_fails_is_repeated_with_its_batch(inner: str, says: bool, run: Path) -> None:
+    """`dataset[i]` alone would raise nothing; the look-alike failed in the dataset."""
+    traceback = f'Original Traceback (most recent call last):\n  File "{s.SCRIPT}", line 3, in x\n'
+    message = f"Caught ValueError in DataLoader worker process 0.\n{traceback}ValueError: odd\n"
+    parent = Box(pid=101, ppid=99).exception("ValueError", message, [("main", s.SCRIPT, 12)]).exit(1)
+    fetch = ("fetch", f"{s.TORCH}/utils/data/_utils/fetch.py", 57)
+    held = [{"name": "indices of the batch", "value": "7 5"}]
+    worker = Box(pid=102, ppid=101).entry_of_worker(0)
+    worker.exception("ValueError", "odd", [(inner, s.SCRIPT, 3), fetch], on_its_way="fetch", variables=held)
+    said = advice(build_report(s.load(run, parent, worker)))
+    assert ("`collate_fn([dataset[i] for i in (7, 5,)])` repeats it" in said) == says
+    assert ("for i in range(len(dataset)): dataset[i]" in said) != says

@@ -616,6 +616,22 @@ def test_dead_rank_is_missing_as_a_consequence(run: Path) -> None:
     assert found is not None and "died and never entered" in (found.summary or "")
 
 
+@pytest.mark.parametrize(("ended", "late"), [(20_000, True), (3_000, False)])
+def test_rank_without_any_collective_that_a_time_limit_ended_with_the_others(ended: int, late: bool, run: Path) -> None:
+    """It had not come for 18 s. The look-alike was ended long before the others, which then waited for nobody."""
+    job = Ranks(2)
+    job.boxes[0].at(2_000)
+    job.calls(0, call(state="started"))
+    for rank, at in ((0, 20_000), (1, ended)):
+        box = job.boxes[rank].at(at).signal_seen(15, 90, ["timeout", "20", "python"])
+        box.crash(0, code=0, state=EXIT, python=[("wait", s.SCRIPT, 12)], native=[("/usr/lib/libc.so.6", 0x10)])
+        job.endings[rank] = {"signal": 15}
+    found = finding(build_report(job.job(run, ended_at=20_100)), "collective-missing-rank")
+    assert found is not None
+    assert ("Rank 1 did not enter" in (found.summary or "")) == late
+    assert ("Rank 1 died and never entered" in (found.summary or "")) != late
+
+
 def test_rank_that_came_in_the_end_is_not_missing(run: Path) -> None:
     """Late, but in time."""
     job = Ranks(3)
@@ -703,7 +719,7 @@ def test_own_fault_leads_although_ranks_were_not_recorded(run: Path) -> None:
 def test_rank_that_left_before_its_first_collective_gets_no_advice_about_batches(run: Path) -> None:
     """It never trained: an early return, or a branch on the rank."""
     job = Ranks(2)
-    job.calls(0, OPEN)
+    job.calls(0, call(state="started"))
     job.raised(0)
     job.done(1)
     report = build_report(job.job(run))
@@ -717,7 +733,7 @@ def test_rank_that_left_before_its_first_collective_gets_no_advice_about_batches
 def test_rank_that_left_by_sys_exit_is_named_with_its_line(function: str, named: bool, run: Path) -> None:
     """The end of a program, `sys.exit(main())`, is no place that says why."""
     job = Ranks(2)
-    job.calls(0, OPEN)
+    job.calls(0, call(state="started"))
     job.raised(0)
     job.boxes[1].exit_request(0, [(function, SCRIPT, 16), ("<module>", SCRIPT, 30)])
     job.done(1)

@@ -15,6 +15,7 @@ from pytracer.report.job import Report
 from tests.conditions import needs_capstone
 from tests.support import scenarios as s
 from tests.support.deaths import advice, died, image, summary, verdict
+from tests.support.synth import Box
 
 pytestmark = needs_capstone
 
@@ -122,6 +123,22 @@ def test_an_address_that_was_cut_to_32_bits_names_the_function_that_returned_it(
     assert cut == (says is not None)
     assert advice(report).startswith(says) if says is not None else "restype" not in advice(report)
     assert says is None or ("float32" not in summary(report) and verdict(report) == ("wild-pointer", "likely"))
+
+
+@pytest.mark.parametrize(
+    ("call", "below", "says"),
+    [
+        ("library.sample(out.data_ptr(), 4)", "", "Set `library.sample.argtypes = [ctypes.c_void_p, ...]` where the"),
+        ("library.sample(out.ctypes.data + 8, 4)", "", "Set `library.sample.argtypes = [ctypes.c_void_p, ...]` where"),
+        ("library.sample(out.data_ptr(), 4)", "lib.sample.argtypes = [c_void_p]\n", "Pass the address in 64 bits"),
+        ("library.sample(ptr(out), 4)", "", "Pass the address in 64 bits at line 9"),
+    ],
+)
+def test_a_tensor_s_address_that_was_cut_asks_for_argtypes(call: str, below: str, says: str, run: Path) -> None:
+    base = 0x5581_3CE3_0EC0
+    source = f"import ctypes\n\n\n\n\n\n\ndef draw(library, out):\n    {call}\n\n{below}"
+    how: dict[str, Any] = {"box": Box(pid=101).alloc(base, 4096), "registers": {"rax": base % (1 << 32), "rcx": 0}}
+    assert advice(crashed(run, base % (1 << 32), source, **how)).startswith(says)
 
 
 def test_a_number_that_no_register_held_is_no_cut_address(run: Path) -> None:

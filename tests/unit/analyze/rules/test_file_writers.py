@@ -111,3 +111,22 @@ def test_a_name_with_a_number_in_it_is_matched_by_its_pattern(run: Path) -> None
     assert said.startswith('Look at line 6 (`with open(shard_path(i), "wb") as out:`): it may write or truncate')
     said = advised(run, SHARDS.replace("{}", "labels").replace("{{", "{").replace("}}", "}"), "/data/features-07.f32")
     assert said.startswith("Find out who truncated")
+
+
+MAPPED_BY = """def load(path):
+    {}
+
+def export(path):
+    torch.save(half, path)
+
+def main(path):
+    torch.save(whole, 'features.f32')
+    model = load(path)
+    export('features.f32')
+"""
+
+
+@pytest.mark.parametrize(("maps", "line"), [("return torch.load(path, mmap=True)", 10), ("return torch.load(path)", 8)])
+def test_the_file_that_is_mapped_then_is_not_the_one_that_shortened_it(maps: str, line: int, run: Path) -> None:
+    """Also where the function that maps it lies between."""
+    assert advised(run, MAPPED_BY.format(maps), line=10).startswith(f"Look at line {line} (")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pytracer.analyze.engine import build_report
-from pytracer.report.job import Report
+from pytracer.report.job import PythonFrame, Report
 from tests.support.collectives import CLOSED, TIME_OUT, Ranks, call
 from tests.support.deaths import advice
 from tests.support.scenarios import SCRIPT, TORCH, program_in
@@ -217,6 +217,24 @@ def test_messages_of_equal_number_are_not_counted(run: Path) -> None:
     """The look-alike: rank 1 has sent the third one, too."""
     report = messages(run, 3)
     assert "rank 1 had sent" not in str([finding.summary for finding in report.findings or ()])
+
+
+SKIPS = """\
+def feed(batches):
+    for batch in batches:
+        if {0}:
+            {1}
+        send(batch)
+"""
+
+
+@pytest.mark.parametrize("leaves", ["continue", "log(batch)"])
+def test_branch_that_leaves_out_a_message_is_named(leaves: str, monkeypatch: pytest.MonkeyPatch, run: Path) -> None:
+    """Before the line of the last one that was sent, in its loop; the look-alike goes on to send."""
+    frame = PythonFrame("feed", str(run / "program.py"), 5)
+    monkeypatch.setattr("pytracer.analyze.collectives.messages.place_of", lambda _: frame)
+    said = advice(messages(run, 2, SKIPS.format("not len(batch)", leaves)))
+    assert ("which is not reached after `if not len(batch)` (line 3, which leaves)" in said) == (leaves == "continue")
 
 
 def came(run: Path, at: float, error: str = TIME_OUT) -> Report:

@@ -319,6 +319,68 @@ def test_the_object_that_made_a_tensor_and_frees_its_memory_is_to_be_kept(
     assert (f"Engine.{method}() (engine.py:6: `lib.engine_free(self.handle)`) may have freed" in advice) == told_of
 
 
+def borrowed(tmp_path: Path, source: str, line: int, base: int = BASE, low: bool = False) -> Report:
+    """A tensor of memory of others, made at a line of the program, whose memory is gone."""
+    file = tmp_path / "lends.py"
+    file.write_text(source, encoding="utf-8")
+    os.utime(file, (0, 0))  # before the recorded process began
+    box = Box(pid=101).alloc(base, BYTES, ("make", str(file), line))
+    maps = [(0x7FFC_0000_0000, 0x7FFC_0000_1000, "rw-p", 0, "[stack]")]
+    maps += [(0x40_0000, 0x41_0000, "r-xp", 0, "/usr/bin/python3")] if low else []
+    job = s.load(tmp_path, box.at(500).crash(addr=base + 64, native=s.NATIVE[:1], mappings=maps))
+    snapshot = job.processes[0].snapshot
+    assert snapshot.crash is not None
+    storage = replace(snapshot.storages[0], origin="NUMPY", foreign=True)
+    crash = replace(snapshot.crash, hits=(StorageHit("covering", storage),))
+    snapshot = replace(snapshot, storages=StorageTable.of(storage), crash=crash)
+    return build_report(replace(job, processes=(replace(job.processes[0], snapshot=snapshot),)))
+
+
+LENT = "def make(replay):\n    held = replay.view()\n    {}\n    return held\n"
+ARRAY = """class Rows:
+    def make(self):
+        self.tensor = torch.from_numpy(self.rows)
+
+    def add(self):
+        {}
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "line", "says"),
+    [
+        (
+            LENT.format("replay.push(1)"),
+            2,
+            "`replay.push()` at lends.py:3 may have moved or released that memory since",
+        ),
+        (LENT.format("other.push(1)"), 2, "or keep `replay` as it was then"),
+        (ARRAY.format("self.rows.resize(9, refcheck=False)"), 3, "`self.rows.resize()` at lends.py:6 may have moved"),
+        (ARRAY.format("self.rows.sum()"), 3, None),
+        (ARRAY.format("self.other.resize(9)"), 3, None),
+    ],
+)
+def test_what_may_have_moved_the_memory_is_named(source: str, line: int, says: str | None, tmp_path: Path) -> None:
+    report = borrowed(tmp_path, source, line)
+    said = (report.verdict.advice if report.verdict is not None else None) or ""
+    assert said.startswith("Call clone() where the tensor is made, at lends.py") == (says is not None)
+    assert says is None or says in said
+
+
+@pytest.mark.parametrize(
+    ("base", "low", "cut"), [(0x3EFC_B000, False, True), (0x3EFC_B000, True, False), (BASE, False, False)]
+)
+def test_tensor_of_an_address_of_32_bits_was_made_of_half_an_address(
+    base: int, low: bool, cut: bool, tmp_path: Path
+) -> None:
+    """Not in a program that is loaded below 4 GiB itself."""
+    report = borrowed(tmp_path, "def make(p):\n    return torch.frombuffer(p)\n", 2, base, low)
+    verdict = report.verdict
+    assert verdict is not None and verdict.class_ == ("wild-pointer" if cut else "use-after-free")
+    assert ((verdict.advice or "").startswith("Set `restype = ctypes.c_void_p`")) == cut
+    assert ("the upper half was lost" in told(report)[1]) == cut
+
+
 @pytest.mark.parametrize(
     ("maps", "found", "confidence"),
     [

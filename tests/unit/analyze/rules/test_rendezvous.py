@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from pytracer.decode.job.merge import load_job
 from pytracer.report.job import Report
 from tests.support.deaths import advice, finding, summary, verdict
 from tests.support.scenarios import agent
+from tests.support.standing import ended, stopped
 from tests.support.synth import Box, write_run
 
 RULE = "rendezvous-mismatch"
@@ -207,7 +209,7 @@ def test_ranks_that_were_never_started_are_named(run: Path) -> None:
     report = two_of(run, 3)
     assert verdict(report) == ("missing-rank", "likely")
     assert "for a job of 3 ranks, and no process of rank 2 was recorded" in summary(report)
-    assert "must be the number of processes that are started, and 2 came" in advice(report)
+    assert "WORLD_SIZE is 3, and 2 processes called it: start as many processes" in advice(report)
 
 
 @pytest.mark.parametrize("size", [2, 3])
@@ -215,3 +217,31 @@ def test_ranks_that_all_came_or_were_seen_are_not_missing(size: int, run: Path) 
     """The look-alikes: a store that did not answer, and a third rank that had not got so far."""
     report = two_of(run, size, *([late_one(2)] if size == 3 else []))
     assert "was recorded" not in summary(report)
+
+
+INSIDE = [("init_process_group", "/usr/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", 1899)]
+SETUP = """\
+def setup(rank):
+    world_size = int(os.environ["SLURM_NTASKS"])
+    print(world_size)
+    dist.init_process_group("gloo", rank=rank, world_size=world_size)
+"""
+
+
+@pytest.mark.parametrize(("since", "inside"), [(10, True), (58_000, True), (10, False)])
+def test_time_limit_that_finds_a_rank_waiting_for_others(since: int, inside: bool, run: Path) -> None:
+    """The look-alikes: it had just begun, or had gone on to something else."""
+    script = run / "train.py"
+    script.write_text(SETUP)
+    os.utime(script, (0, 0))  # older than the process
+    box = Box(pid=101, ppid=90).at(since)
+    box.rendezvous(0, 32, passed=["world_size", "rank"], caller={"function": "setup", "file": str(script), "line": 4})
+    stack = [*(INSIDE if inside else []), ("setup", str(script), 4 if inside else 3)]
+    report = ended(run, stopped(box, stack))
+    waited = inside and since == 10
+    assert (verdict(report) == ("missing-rank", "likely")) == waited
+    if waited:
+        assert "for a job of 32 ranks, and no process of ranks 1-31 was recorded" in summary(report)
+        assert advice(report).startswith(
+            "world_size is `int(os.environ['SLURM_NTASKS'])` (line 2), here 32, and 1 process called it"
+        )

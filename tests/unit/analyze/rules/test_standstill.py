@@ -15,39 +15,20 @@ from pytracer.decode.types.snapshot import NativeFrame, PythonFrame, Snapshot
 from pytracer.report.job import Report
 from tests.support import scenarios as s
 from tests.support.deaths import TORCH_PYTHON, advice, evidence, finding, summary, verdict
+from tests.support.standing import EXIT, TIMEOUT, ended, in_native, parent, stopped
 from tests.support.synth import Box, Frame
 
-EXIT = 6  # CrashState
 CORE = "/opt/pytracer/libpytracer_core.so"
 GOMP = f"{s.TORCH}/lib/libgomp.so.1"
 FILL: list[tuple[str, int]] = [(GOMP, 0x1000), (GOMP, 0x1010), (s.TORCH_CPU, 0x9900)]
 FOO: list[Frame] = [("foo", s.SCRIPT, 6)]
 JOIN: list[Frame] = [("Popen.poll", "/usr/lib/python3.11/multiprocessing/popen_fork.py", 27), ("main", s.SCRIPT, 12)]
 GET: list[Frame] = [("Queue.get", "/usr/lib/python3.11/multiprocessing/queues.py", 103), ("main", s.SCRIPT, 12)]
-TIMEOUT = ["timeout", "60", "python", "train.py"]
-
-
-def stopped(
-    box: Box, python: Sequence[Frame], native: Sequence[tuple[str, int]] = (), by: Sequence[str] = TIMEOUT
-) -> Box:
-    """A process that SIGTERM ended below these frames."""
-    box.at(60_000).signal_seen(15, 90, by)
-    return box.crash(0, code=0, state=EXIT, python=python, native=native or [(s.LIBC, 0x10), (s.PYTHON, 0x20)])
-
-
-def ended(run: Path, *boxes: Box, by: Sequence[str] = TIMEOUT) -> Report:
-    """Below the process that sent the signal."""
-    root = Box(pid=90, ppid=80, argv=by).at(60_010).wait(101, signal=15).exit(124)
-    return build_report(s.load(run, root, *boxes))
 
 
 def forked(ppid: int = 101) -> Box:
     """A copy of its parent: it has an entry from before its own start."""
     return Box(pid=102, ppid=ppid, created_ns=6_000_000_000).at(-500).versions(torch="2.13.0").at(100).mark("begin")
-
-
-def parent() -> Box:
-    return Box(pid=101, ppid=90).versions(torch="2.13.0")
 
 
 def test_forked_child_that_waits_for_openmp_is_the_cause(run: Path) -> None:
@@ -216,7 +197,7 @@ def test_parent_that_sleeps_between_its_looks_waits_for_its_child(native: str, s
     """joblib. The look-alike: the parent works."""
     child = Box(pid=102, ppid=101).at(100).mark("begin").at(60_400).signal_seen(15, 90, TIMEOUT)
     child.crash(0, code=0, state=EXIT, python=GET, native=[(s.LIBC, 0x10)])  # ended after its parent
-    report = below_polling(run, child, native=native)
+    report = in_native(run, stopped(parent(), FOO), child, native=native)
     assert verdict(report)[0] == ("hang" if slept else "external-kill")
     assert ("waited for a queue at train.py:12 in main" in summary(report)) == slept
 
@@ -226,21 +207,9 @@ def test_job_below_a_process_without_stacks_is_what_all_wait_for(between: bool, 
     """submitit polls for a job that its controller starts. The look-alike: no process above started it."""
     controller = Box(pid=102, ppid=101, created_ns=6_000_000_000, argv=["python", "-m", "submitit.local._local"])
     job = Box(pid=103, ppid=102 if between else 1, created_ns=7_000_000_000, argv=["python", "-m", "work"])
-    report = below_polling(run, controller, stopped(job, GET), native="time_sleep")
+    report = in_native(run, stopped(parent(), FOO), controller, stopped(job, GET), native="time_sleep")
     assert report.verdict is not None and (report.verdict.pid == 103) == between
     assert ("waited for a queue" in summary(report)) == between
-
-
-def below_polling(run: Path, *boxes: Box, native: str) -> Report:
-    """Below a process that is in this function of CPython when a time limit ends it."""
-    root = Box(pid=90, ppid=80, argv=TIMEOUT).at(60_010).wait(101, signal=15).exit(124)
-    job = s.load(run, root, stopped(parent(), FOO), *boxes)
-    (process,) = (item for item in job.processes if item.snapshot.pid == 101)
-    ending = process.snapshot.ending
-    assert ending is not None
-    frames = tuple(replace(frame, function=native) for frame in ending.native_stack)
-    changed = replace(process, snapshot=replace(process.snapshot, ending=replace(ending, native_stack=frames)))
-    return build_report(replace(job, processes=tuple(changed if item is process else item for item in job.processes)))
 
 
 def test_empty_queue_under_a_time_limit_is_possibly_the_cause(run: Path) -> None:
@@ -370,7 +339,7 @@ def test_join_by_the_program_itself_is_no_end_of_it(run: Path) -> None:
 def test_event_that_nobody_sets_is_possibly_the_cause(run: Path) -> None:
     report = ended(run, stopped(parent(), NOTICE))
     assert verdict(report) == ("hang", "possible")
-    assert "waited for a Condition, an Event or a Future at train.py:12 in main" in summary(report)
+    assert "waited for an Event at train.py:12 in main" in summary(report)
 
 
 def test_condition_of_another_library_is_none_of_pythons(run: Path) -> None:
@@ -384,8 +353,8 @@ def test_condition_of_another_library_is_none_of_pythons(run: Path) -> None:
     [
         (("Queue.put", "/usr/lib/python3.11/queue.py", 140), "waited for room in a full queue"),
         (("ApplyResult.wait", "/usr/lib/python3.11/multiprocessing/pool.py", 765), "the result of a pool's task"),
-        (("Event.wait", "/usr/lib/python3.11/threading.py", 629), "a Condition, an Event or a Future"),
-        (("Shop.put", "/opt/lib/shop.py", 4), "a Condition, an Event or a Future"),
+        (("Event.wait", "/usr/lib/python3.11/threading.py", 629), "waited for an Event"),
+        (("Shop.put", "/opt/lib/shop.py", 4), "waited for a Condition"),
     ],
 )
 def test_wait_for_a_notice_is_told_by_who_waits(inner: Frame, says: str, run: Path) -> None:
@@ -601,7 +570,7 @@ def test_result_of_a_thread_in_the_same_process_may_still_come(run: Path) -> Non
     """The look-alike: no fork."""
     report = ended(run, stopped(parent(), FUTURE_RESULT))
     assert verdict(report) == ("hang", "possible")
-    assert "waited for a Condition, an Event or a Future" in summary(report)
+    assert "waited for the result of a Future" in summary(report)
 
 
 IDLE_THREAD: list[Frame] = [("_worker", "/usr/lib/python3.11/concurrent/futures/thread.py", 81)]
@@ -620,3 +589,14 @@ def test_wait_is_the_main_thread_s_where_another_one_took_the_signal(run: Path, 
     else:
         assert verdict(report)[0] == "external-kill"
         assert "train.py:6 in foo" in advice(report)
+
+
+@pytest.mark.parametrize("folder", ["torch/distributed/elastic/rendezvous", "site-packages/other"])
+def test_launcher_that_waits_for_other_nodes_is_told_with_their_number(folder: str, run: Path) -> None:
+    """The look-alike: a function of that name in another package."""
+    stack: list[Frame] = [("StaticTCPRendezvous.next_rendezvous", f"/usr/lib/{folder}/static.py", 67)]
+    box = Box(pid=101, ppid=90, argv=["python", "/usr/bin/torchrun", "--nnodes=2", "train.py"])
+    report = ended(run, stopped(box.versions(torch="2.13.0"), [*stack, ("main", "/usr/bin/torchrun", 8)]))
+    waits = "elastic" in folder
+    assert ("waited in its rendezvous for the other nodes of the job (--nnodes=2)" in summary(report)) == waits
+    assert ("run the same command on each node" in advice(report)) == waits

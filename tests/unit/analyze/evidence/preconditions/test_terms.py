@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from pytracer.analyze.evidence.preconditions.terms import Given, broken
+from pytracer.analyze.evidence.preconditions.terms import Given, as_code, broken, is_decided
 from pytracer.analyze.known.operators import preconditions
 from pytracer.decode.types.snapshot import Argument
 
@@ -43,6 +43,8 @@ GIVEN = {
         ("least_sum(lengths) <= size(input, 0)", (9, 4)),
         ("max(lengths) < size(input, 0)", (5, 4)),
         ("min(lengths) >= 3", (2, 3)),
+        ("max(lengths) < size(input, 0) if dim(lengths) == 1", (5, 4)),
+        ("max(lengths) < size(input, 0) if max(lengths) != axis", (5, 4)),
         ("2 * numel(mean) == size(input, 1) * size(input, 1) - size(input, 1)", (32, 992)),
     ],
 )
@@ -57,6 +59,8 @@ def test_comparison_that_does_not_hold_is_broken(comparison: str, values: tuple[
         "numel(mean) == 16",  # holds
         "numel(mean) == size(input, 1) if off",  # does not apply
         "numel(mean) == size(input, 1) if missing",
+        "max(lengths) < size(input, 0) if dim(lengths) == 2",
+        "max(lengths) < size(input, 0) if max(lengths) != missing",
         "numel(mean) == size(input, 7)",  # not known
         "numel(missing) == size(input, 1)",
         "size(few, 0) == 1",
@@ -74,10 +78,55 @@ def test_every_stored_comparison_is_of_arguments_of_its_operator() -> None:
         known = entry.arguments.split()
         for text in entry.must:
             comparison, _, condition = text.partition(" if ")
-            names = {item.id for item in ast.walk(ast.parse(comparison)) if isinstance(item, ast.Name)}
-            assert names - {"size", "numel", "min", "max", "least_sum"} <= set(known), (name, text)
-            assert not condition or condition in known, (name, text)
+            sides = [ast.parse(part) for part in (comparison, condition)]
+            names = {item.id for side in sides for item in ast.walk(side) if isinstance(item, ast.Name)}
+            assert names - {"size", "numel", "min", "max", "least_sum", "dim"} <= set(known), (name, text)
             all_known = {argument: tensor(2, 3, 4, 5, least=1, most=2) for argument in known}
             numbers = {argument: Given(argument, value=1) for argument in known}
-            broken(comparison, all_known)
-            broken(comparison, numbers)
+            broken(text, all_known)
+            broken(text, numbers)
+
+
+PIXELS = {"self": tensor(2, 19, 8, 8), "ignore_index": Given("255", value=255)}
+
+
+@pytest.mark.parametrize(
+    ("operator", "given"),
+    [
+        ("nll_loss2d_backward", {**PIXELS, "target": tensor(2, 8, 8, least=0, most=255)}),
+        ("_ctc_loss", {"log_probs": tensor(50, 4, 20), "targets": tensor(4, 30, least=-1, most=19)}),
+        ("_scaled_dot_product_flash_attention_for_cpu", {"key": tensor(2, 4, 9, 16), "attn_mask": tensor(2, 1, 8, 1)}),
+        ("native_batch_norm_backward", {"input": tensor(4, 32), "running_mean": tensor(1), "train": GIVEN["on"]}),
+    ],
+    ids=["ignored pixels", "padded targets", "a mask that is broadcast", "statistics that are not used"],
+)
+def test_what_operators_do_allow_is_not_broken(operator: str, given: dict[str, Given]) -> None:
+    assert [text for text in preconditions()[operator].must if broken(text, given) is not None] == []
+
+
+def test_class_beyond_the_last_is_broken() -> None:
+    """The look-alike of ignored pixels."""
+    given = {**PIXELS, "target": tensor(2, 8, 8, least=0, most=19)}
+    found = [text for text in preconditions()["nll_loss2d_backward"].must if broken(text, given)]
+    assert found == ["max(target) < size(self, 1) if max(target) != ignore_index"]
+
+
+@pytest.mark.parametrize(
+    ("comparison", "code"),
+    [
+        ("max(targets) < size(log_probs, -1)", "ids[keep].max() < self.out.size(-1)"),
+        ("numel(weight) == size(log_probs, dim)", "w.numel() == self.out.size(0)"),
+        ("least_sum(targets) <= size(log_probs, 0)", "ids[keep].sum() <= self.out.size(0)"),
+        ("max(targets) < size(missing, 0)", None),
+        ("max(targets) < size(empty, 0)", None),
+        ("numel(weight) == 1 if dim", None),
+    ],
+)
+def test_comparison_is_written_as_the_program_would(comparison: str, code: str | None) -> None:
+    texts = {"targets": "ids[keep]", "log_probs": "self.out", "weight": "w", "dim": "0", "empty": "None"}
+    assert as_code(comparison, texts) == code
+
+
+def test_comparison_is_decided_where_all_of_it_is_known() -> None:
+    assert is_decided("numel(mean) == 16", GIVEN) and is_decided("numel(mean) == 4", GIVEN)
+    assert not is_decided("max(mean) < 1", GIVEN) and not is_decided("numel(mean) == 16 if off", GIVEN)

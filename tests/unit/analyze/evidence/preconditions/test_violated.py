@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from pytracer.decode.types.snapshot import Argument, Holder, PythonFrame
 from pytracer.report.job import Report
 from tests.support import scenarios as s
-from tests.support.deaths import PROGRAM, advice, died, summary
+from tests.support.deaths import PROGRAM, advice, died, summary, verdict
 from tests.support.synth import Box
 
 MEAN, INPUT, WILD = 0x5581_0000_1000, 0x5581_0010_0000, 0x1357_9BDF_0240
@@ -83,7 +84,7 @@ def report_of(run: Path, *, call: str = CALL, mean: int = 16, function: str = "d
 def test_argument_of_another_size_is_named_with_what_it_must_fit(run: Path) -> None:
     """The line's syntax says which variable is which argument."""
     report = report_of(run)
-    words = "`mean` [16] has 16 elements, where _cdist_backward takes 1024 for granted, the elements of `x` [4, 32, 8]"
+    words = "`mean` [16] has 16 elements, where _cdist_backward takes 1024 for granted (elements of `x` [4, 32, 8])"
     assert words in summary(report)
 
 
@@ -114,3 +115,67 @@ def test_damaged_heap_leads_back_to_the_call_that_wrote_too_far(run: Path) -> No
 def test_damaged_heap_is_not_laid_to_a_call_whose_arguments_fit(run: Path) -> None:
     report = report_of(run, function="step", mean=1024, **DAMAGED)
     assert "for granted" not in summary(report)
+
+
+def test_fault_in_the_operator_whose_argument_does_not_fit_is_certainly_that(run: Path) -> None:
+    """Wherever it leads: here into memory that was a tensor's before."""
+    report = report_of(run)
+    assert verdict(report) == ("out-of-bounds", "certain")
+    unnamed = [(s.TORCH_CPU, "sgemm_kernel"), STACK[-1]]
+    assert verdict(report_of(run, stack_of=unnamed)) == ("out-of-bounds", "likely")
+
+
+def test_fault_after_such_a_call_is_what_it_had_written(run: Path) -> None:
+    other = [(s.TORCH_CPU, "at::_ops::sum::call(at::Tensor const&)"), STACK[-1]]
+    report = report_of(run, function="step", stack_of=other)
+    assert verdict(report) == ("heap-corruption", "likely")
+    assert "by a pointer that had been overwritten" in summary(report) and "at line 5" in summary(report)
+    assert verdict(report_of(run, function="step", mean=1024, stack_of=other))[0] == "wild-pointer"
+
+
+CTC = """import torch
+from torch import nn
+
+criterion = nn.CTCLoss()
+
+
+def train(x, mean):
+    loss = criterion({log_probs}, mean, 4, 4)
+    loss.backward()
+"""
+
+
+def of_ctc(run: Path, log_probs: str, most: int, **how: Any) -> Report:
+    script = run.parent / "ctc.py"
+    script.write_text(CTC.format(log_probs=log_probs), encoding="utf-8")
+    os.utime(script, (0, 0))
+    frame = PythonFrame("train", str(script), 9)
+    holders = (
+        Holder("local", "x", INPUT, frame, True, elements=1024),
+        Holder("local", "mean", MEAN, frame, True, elements=16),
+    )
+    targets = replace(tensor(MEAN, 16), dtype="int64", minimum=0, maximum=most)
+    box = Box(pid=101).alloc(MEAN, 128).alloc(INPUT, 4096)
+    return died(
+        run, box=box, python=[("train", str(script), 9)], holders=holders, arguments=(tensor(INPUT, 4, 32, 8), targets),
+        mappings=[PROGRAM], **DAMAGED, **how,
+    )  # fmt: skip
+
+
+def test_module_that_calls_the_operator_is_followed(run: Path) -> None:
+    report = of_ctc(run, "x", 9)
+    assert "`mean` [16] holds 9, where ctc_loss at line 8 takes less than 8 for granted" in summary(report)
+
+
+def test_labels_inside_of_the_classes_are_not_blamed(run: Path) -> None:
+    report = of_ctc(run, "x", 7)
+    assert "for granted" not in summary(report) and "First suspect is ctc_loss" not in advice(report)
+
+
+def test_what_the_operator_does_not_check_is_said_where_nothing_decides_it(run: Path) -> None:
+    """A suspect, not a cause: the headline is silent."""
+    report = of_ctc(run, "model(x)", 9, images=())
+    assert "ctc_loss" not in summary(report)
+    assert "First suspect is ctc_loss at line 8, which does not check that `mean.max() < model(x).size(-1)`" in advice(
+        report
+    )

@@ -1,0 +1,26 @@
+"""The first clause of an explanation, for the headline: what is wrong, without the lines that made each value."""
+
+from __future__ import annotations
+
+import re
+
+# `` (line 6: `width = 128`) ``, `` (train.py:6) ``, `` (returned by Data.__getitem__, line 30) ``.
+_PLACE = re.compile(r" \((?:[\w.(),]+ )*(?:[\w./]*\.py:|line )\d+(?:: `[^`]*`|,[^()`]*)?\)")
+_CLAUSE = re.compile(r"(?:`[^`]*`|(?<!\w)'[^']*'|[^`])*?(?=[:;] |\. |\.$)")
+_LONGEST = 100
+_PLAIN = re.compile(r"(?:The|A|An|Entry|Line|Sample|Dimension|Gradients|No|None|Item|Each|What|Element)\b")
+_OTHERS = re.compile(r"(?:In|If|Look|Print|Compare|Something)\b")
+
+
+def first_clause(words: str) -> str | None:
+    """`` `fc` takes 400 features, and `x` is [4, 2700] ``; None of a long one, or of what is no statement."""
+    found = _CLAUSE.match(_PLACE.sub("", words))
+    text = found[0] if found is not None else ""
+    if (
+        not 0 < len(text) <= _LONGEST
+        or _OTHERS.match(text)
+        or text.count("(") != text.count(")")
+        or text.count("`") % 2
+    ):
+        return None
+    return f"{text[0].lower()}{text[1:]}" if _PLAIN.match(text) else text

@@ -1,0 +1,66 @@
+"""The names of one object in a file: of the variable, and of the parameters that it is passed as."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from pytracer.analyze.evidence.syntax.scopes import class_named, function_named, parameters
+
+_ROUNDS = 3
+_SPAWN = "spawn"  # torch.multiprocessing: the function gets its number first
+
+
+def names_of_object(tree: ast.Module, name: str) -> frozenset[str]:
+    """By name only, so that two objects of one name are one: `Process(target=f, args=(ready,))` makes `ready` f's."""
+    pairs = list(_passed(tree))
+    names = {name}
+    for _ in range(_ROUNDS):
+        more = {other for pair in pairs if names & {*pair} for other in pair}
+        if more <= names:
+            break
+        names |= more
+    return frozenset(names)
+
+
+def _passed(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """A parameter and the name of what is passed for it."""
+    for item in ast.walk(tree):
+        if not isinstance(item, ast.Call):
+            continue
+        words = {word.arg: word.value for word in item.keywords if word.arg is not None}
+        target, given = words.get("target"), words.get("args")
+        if target is None and _last(item.func) == _SPAWN and item.args:
+            target, first = item.args[0], 1
+            given = given if given is not None else item.args[1] if len(item.args) > 1 else None
+        else:
+            first = 0
+        if target is not None and isinstance(given, (ast.Tuple, ast.List)):
+            yield from _pairs(tree, target, first, given.elts, {})
+        elif target is None:
+            yield from _pairs(tree, item.func, 0, item.args, words)
+
+
+def _pairs(
+    tree: ast.Module, function: ast.expr, first: int, values: list[ast.expr], words: dict[str, ast.expr]
+) -> Iterator[tuple[str, str]]:
+    name = _last(function)
+    owner = class_named(tree, name) if name is not None else None
+    found: ast.FunctionDef | ast.AsyncFunctionDef | None = None
+    if owner is not None:
+        found = next(
+            (part for part in owner.body if isinstance(part, ast.FunctionDef) and part.name == "__init__"), None
+        )
+    elif name is not None:
+        found = function_named(tree, name)
+    if found is None:
+        return
+    taken = [word for word in parameters(found) if word not in ("self", "cls")][first:]
+    for parameter, value in [*zip(taken, values, strict=False), *words.items()]:
+        passed = _last(value)
+        if passed is not None and parameter in parameters(found):
+            yield parameter, passed
+
+
+def _last(node: ast.expr) -> str | None:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else None

@@ -1,0 +1,88 @@
+"""unfit-arguments: an operator of torch got arguments that do not fit together, and does not check them.
+
+What: a refused memory access in an operator whose kernel takes a size or a range of values for granted
+(`analyze/known/operators.toml`), while the line that called it passes something else: statistics of 16 channels for an
+input of 32, an index beyond its plane, a gradient of another number of planes.
+
+Why it happens: the functions of torch.nn compare what they are given; the operators below them, which extensions,
+exported programs and hand-written backwards call, often do not. They then read or write past the end of the smaller
+tensor, and where that leads to is chance: freed memory, a library, another tensor, or nothing.
+
+What to do: make the named argument fit at the line that is named.
+
+How it can be wrong: which variable is which argument is read from the program's source, so the file must be as it was.
+It is *likely* only where the native stack does not name the operator that the line calls. Where such a call had
+returned already, in a function that had not, the fault is taken for what it had written: heap-corruption, *likely*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytracer.analyze.evidence.heap import heap_damage
+from pytracer.analyze.evidence.operator import find_operator, is_of_torch
+from pytracer.analyze.evidence.phrases import (
+    access_verb,
+    collective_evidence,
+    fault_evidence,
+    in_function,
+    python_evidence,
+)
+from pytracer.analyze.evidence.preconditions.violated import Violated, violated, violated_before
+from pytracer.analyze.naming import introduction
+from pytracer.analyze.platform.signals import SIGSEGV
+from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
+from pytracer.analyze.rules.fault import MemoryFaultRule
+from pytracer.analyze.view import JobView, ProcessView
+from pytracer.report.job import Evidence
+
+_OTHERWISE = ("null", "near-null", "stack-guard")  # an argument is missing or empty, or the stack was full
+
+
+class UnfitArguments(MemoryFaultRule[Violated]):
+    """Fires where the operator that ran takes something for granted that does not hold."""
+
+    id = "unfit-arguments"
+    needs = ("crash",)
+    signals: tuple[int, ...] = (SIGSEGV,)
+
+    def judge(self, view: ProcessView) -> Judgement[Violated] | None:
+        """See MemoryFaultRule."""
+        if view.place is None or view.place.kind in _OTHERWISE:
+            return None
+        found, operator = violated(view), find_operator(view)
+        if found is None:
+            before = violated_before(view) if heap_damage(view) is None else None
+            return Judgement("heap-corruption", "likely", (view,), before) if before is not None else None
+        named = operator is not None and is_of_torch(operator) and not operator.from_records
+        return Judgement("out-of-bounds", "certain" if named else "likely", (view,), found)
+
+    def describe(self, job: JobView, judgement: Judgement[Violated]) -> Description:
+        """See MemoryFaultRule."""
+        view, found = judgement.views[0], judgement.found
+        what = "memory by a pointer that had been overwritten" if found.before else "out of bounds"
+        return Description(
+            f"{introduction(judgement.views)} {access_verb(view)} {what}{in_function(view)}: {found.summary}.",
+            [
+                _evidence(found),
+                fault_evidence(view),
+                python_evidence(view),
+                collective_evidence(judgement.views),
+            ],
+            found.advice(view),
+            explained=True,
+        )
+
+    def otherwise(self, faults: Sequence[ProcessView]) -> NoFinding:
+        """See MemoryFaultRule."""
+        return not_found("no operator that ran takes something for granted that did not hold")
+
+
+def _evidence(found: Violated) -> Evidence:
+    return Evidence(
+        "tensor",
+        f"{found.call.operator} does not check this: {found.summary}",
+        tensor=found.culprit.name.strip("`"),
+        value=found.broken.left.value,
+        limit=found.broken.right.value,
+    )

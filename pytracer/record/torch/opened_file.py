@@ -1,0 +1,212 @@
+"""The file that a failed load, save or open was about: its path, what is there now, and what lies beside it.
+
+The path is what the exception names, what a library's reading function was given, or the one file that the program's
+line has open. A few bytes of a file are read, to know its kind; no content is recorded. Only strings, paths and file
+objects of exactly Python's types are looked at: asking those runs no code of the program.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import errno
+import io
+import os
+import pathlib
+import re
+import stat
+import time
+from collections.abc import Iterator
+from types import FrameType, TracebackType
+
+from pytracer.blackbox.redaction import redact_text
+from pytracer.record.config import records_values
+
+_LIBRARY = re.compile(r"/(?:site-packages|dist-packages|lib/python3\.\d+|pytracer/record)/|^<frozen")
+_GIVEN = ("name_or_buffer", "filename", "file", "fname", "path", "filepath", "filepath_or_buffer", "fp", "f", "stream")
+_READERS = re.compile(
+    r"/(?:torch/(?:serialization|_weights_only_unpickler)|numpy/lib/|json/|codecs|pickle|zipfile|tarfile|gzip|lzma|bz2"
+    r"|yaml/|tomllib/|configparser|csv|safetensors/|h5py/|PIL/|pandas/io/|torchvision/io/|torchaudio/|soundfile)"
+)
+_FILES = (io.BufferedReader, io.TextIOWrapper, io.BufferedRandom)
+_PATHS = (str, pathlib.PosixPath)
+# Types and messages of what reading or writing a file raises, beside OSError.
+_OF_FILES = re.compile(
+    r"EOFError|Unpickling|JSONDecode|UnicodeDecode|BadZip|ReadError|BadGzip|LZMAError|Safetensor|UnidentifiedImage"
+    r"|PytorchStream|[Pp]arent directory|[Ww]eights only load failed|zip archive|unexpected EOF|[Ii]nvalid magic"
+    r"|allow_pickle|pickled data|No data left in file|as a pickle|magic string|cannot reshape array|corrupt|truncated"
+    r"|ParserError|ScannerError|state_dict|read all data|fully written"
+    r"|ended before the end|not a gzip|mmap length|[Uu]nable to (?:open|read)"
+)
+_LFS = b"version https://git-lfs"
+_KINDS = (
+    (b"PK\x03\x04", "zip"), (b"\x80", "pickle"), (_LFS, "lfs"), (b"\x89HDF", "hdf5"), (b"\x93NUMPY", "numpy"),
+    (b"\x1f\x8b", "gzip"), (b"<", "html"), (b"{", "json"),
+)  # fmt: skip
+_END_OF_ZIP, _END_BYTES = b"PK\x05\x06", 22  # torch and NumPy write no comment behind it
+_HEAD_BYTES = 256  # a pointer of Git LFS has fewer
+_AWAY = (errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.ENOTCONN, errno.ENODEV, errno.EREMOTEIO)
+_LONGEST, _MOST_ENTRIES, _MOST_LOCALS, _MOST_NAMED = 1024, 1024, 64, 4
+_LIKE = 0.75
+_DIGITS = re.compile(r"\d+")
+
+
+def opened_file(error: BaseException, trace: TracebackType | None) -> list[dict[str, str]]:
+    """As the variables `file`, `file size`, `file kind` and so on; nothing where no file is known.
+
+    `file of path`: for each variable of the program's frame that names a file that is there.
+    """
+    if not records_values() or (isinstance(error, OSError) and error.errno in _AWAY):  # a disk that may not answer
+        return []
+    frames = []
+    while trace is not None:
+        frames.append(trace.tb_frame)
+        trace = trace.tb_next
+    frames.reverse()
+    own = next((item for item in frames if not _LIBRARY.search(item.f_code.co_filename)), None)
+    found = [] if own is None else [{"name": f"file of {name}", "value": path} for name, path in _named(own)]
+    path, holder = _path(error, frames, own)
+    if path is None or _secret(path):
+        return found
+    facts = {"file": path, **({"file held by": holder} if holder is not None else {})}
+    with contextlib.suppress(OSError, ValueError):
+        facts |= _facts(path)
+    return [*({"name": name, "value": value} for name, value in facts.items()), *found]
+
+
+def _path(error: BaseException, frames: list[FrameType], own: FrameType | None) -> tuple[str | None, str | None]:
+    """And the variable of the program's frame whose file it is."""
+    named = OSError.filename.__get__(error) if isinstance(error, OSError) else None
+    if type(named) in _PATHS:
+        return _text(named), None
+    kind = f"{type(error).__name__} {error.args[0] if error.args and type(error.args[0]) is str else ''}"
+    if not isinstance(error, OSError) and _OF_FILES.search(kind) is None:
+        return None, None
+    for frame in frames:
+        if frame is own:
+            return _held(frame)
+        for name in _GIVEN if _READERS.search(frame.f_code.co_filename) else ():
+            path = _text(frame.f_locals.get(name)) if name in frame.f_code.co_varnames else None
+            if path is not None:
+                return path, None
+    return None, None
+
+
+def _held(frame: FrameType) -> tuple[str | None, str | None]:
+    """The only file that a variable reads from."""
+    held = list(frame.f_locals.items())[:_MOST_LOCALS]
+    opened = [(name, item) for name, item in held if type(item) in _FILES and _reads(item)]
+    return (_text(opened[0][1]), opened[0][0]) if len(opened) == 1 else (None, None)
+
+
+def _reads(file: object) -> bool:
+    return type(file) is not io.TextIOWrapper or getattr(file, "mode", None) in ("r", "rt", "r+")
+
+
+def _named(frame: FrameType) -> Iterator[tuple[str, str]]:
+    """Variables with the path of a regular file."""
+    count = 0
+    used = set(frame.f_code.co_names) if frame.f_code.co_name == "<module>" else None
+    for name, value in list(frame.f_locals.items())[:_MOST_LOCALS]:
+        if name.startswith("__") or (used is not None and name not in used) or type(value) not in _PATHS:
+            continue
+        path = _text(value)
+        if path is None or ("." not in path and os.sep not in path) or "\n" in path or _secret(path):
+            continue
+        count += 1
+        with contextlib.suppress(OSError, ValueError):
+            if stat.S_ISREG(os.stat(path).st_mode):
+                yield name, path
+        if count == _MOST_NAMED:
+            return
+
+
+def _text(value: object) -> str | None:
+    kind = type(value)
+    if kind in _FILES:
+        value = getattr(value, "name", None)  # of Python's own class; a number of an open descriptor is none
+    elif kind is pathlib.PosixPath:
+        value = str(value)
+    return value if type(value) is str and 0 < len(value) <= _LONGEST and "\0" not in value else None
+
+
+def _secret(path: str) -> bool:
+    return bool(redact_text(path.encode("utf-8", "replace"))[1])
+
+
+def _facts(path: str) -> dict[str, str]:
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        return _absent(path)
+    if stat.S_ISDIR(status.st_mode):
+        return {"file kind": "folder"}
+    if not stat.S_ISREG(status.st_mode):
+        return {}
+    facts = {"file size": str(status.st_size), "file age": str(max(0, int(time.time() - status.st_mtime)))}
+    with contextlib.suppress(OSError):
+        facts |= _kind(path, status.st_size)
+    with contextlib.suppress(OSError):
+        facts |= _before(path, status)
+    return facts
+
+
+def _kind(path: str, size: int) -> dict[str, str]:
+    if size == 0:
+        return {"file kind": "empty"}
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        head = os.pread(descriptor, _HEAD_BYTES, 0)
+        end = os.pread(descriptor, _END_BYTES, max(0, size - _END_BYTES))
+    finally:
+        os.close(descriptor)
+    kind = next((name for begin, name in _KINDS if head.lstrip(b"\xef\xbb\xbf \r\n\t").startswith(begin)), "other")
+    if not head.strip(b"\0"):
+        kind = "zeros"
+    if kind == "zip" and not end.startswith(_END_OF_ZIP):
+        kind = "cut zip"
+    whole = re.search(rb"\nsize (\d{1,15})", head) if kind == "lfs" else None
+    return {"file kind": kind, **({"file whole size": whole[1].decode()} if whole is not None else {})}
+
+
+def _before(path: str, own: os.stat_result) -> dict[str, str]:
+    """The newest file of the same kind of name that is older."""
+    folder, name = os.path.split(path)
+    best: tuple[float, str, int] | None = None
+    entries = _entries(folder or ".")
+    for entry in entries or ():
+        if entry.name == name or _DIGITS.sub("#", entry.name) != _DIGITS.sub("#", name):
+            continue
+        status = entry.stat(follow_symlinks=False)
+        if stat.S_ISREG(status.st_mode) and status.st_mtime <= own.st_mtime and (best or (0.0,))[0] < status.st_mtime:
+            best = (status.st_mtime, entry.name, status.st_size)
+    return {} if best is None else {"file before": best[1], "file before size": str(best[2])}
+
+
+def _entries(folder: str) -> list[os.DirEntry[str]] | None:
+    """None for very many."""
+    found: list[os.DirEntry[str]] = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if len(found) == _MOST_ENTRIES:
+                return None
+            found.append(entry)
+    return found
+
+
+def _absent(path: str) -> dict[str, str]:
+    """The part of the path that is the first one missing, the folder that is there, and names in it like that one."""
+    folder, name = os.path.split(path.rstrip(os.sep))
+    while folder and folder != os.sep and not os.path.lexists(folder):
+        folder, name = os.path.split(folder)
+    facts = {"file kind": "absent", "file missing part": name, "file folder": folder or "."}
+    with contextlib.suppress(OSError):
+        entries = _entries(folder or ".")
+        if entries is not None:
+            names = [entry.name for entry in entries]
+            lower = {item.lower(): item for item in names}
+            like = difflib.get_close_matches(name.lower(), list(lower), 1, _LIKE) if len(name) < 100 else []
+            facts["file folder entries"] = str(len(names))
+            if like:
+                facts["file like it"] = lower[like[0]]
+    return facts

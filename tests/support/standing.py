@@ -1,0 +1,45 @@
+"""Processes that a time limit ended while they waited."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from pytracer.analyze.engine import build_report
+from pytracer.report.job import Report
+from tests.support import scenarios as s
+from tests.support.synth import Box, Frame
+
+EXIT = 6  # CrashState
+TIMEOUT = ["timeout", "60", "python", "train.py"]
+
+
+def stopped(
+    box: Box, python: Sequence[Frame], native: Sequence[tuple[str, int]] = (), by: Sequence[str] = TIMEOUT
+) -> Box:
+    """A process that SIGTERM ended below these frames."""
+    box.at(60_000).signal_seen(15, 90, by)
+    return box.crash(0, code=0, state=EXIT, python=python, native=native or [(s.LIBC, 0x10), (s.PYTHON, 0x20)])
+
+
+def ended(run: Path, *boxes: Box, by: Sequence[str] = TIMEOUT) -> Report:
+    """Below the process that sent the signal."""
+    root = Box(pid=90, ppid=80, argv=by).at(60_010).wait(101, signal=15).exit(124)
+    return build_report(s.load(run, root, *boxes))
+
+
+def parent() -> Box:
+    return Box(pid=101, ppid=90).versions(torch="2.13.0")
+
+
+def in_native(run: Path, first: Box, *boxes: Box, native: str) -> Report:
+    """Process 101, `first`, was in this function of CPython when the time limit ended it."""
+    root = Box(pid=90, ppid=80, argv=TIMEOUT).at(60_010).wait(101, signal=15).exit(124)
+    job = s.load(run, root, first, *boxes)
+    (process,) = (item for item in job.processes if item.snapshot.pid == 101)
+    ending = process.snapshot.ending
+    assert ending is not None
+    frames = tuple(replace(frame, function=native) for frame in ending.native_stack)
+    changed = replace(process, snapshot=replace(process.snapshot, ending=replace(ending, native_stack=frames)))
+    return build_report(replace(job, processes=tuple(changed if item is process else item for item in job.processes)))

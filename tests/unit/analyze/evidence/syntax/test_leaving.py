@@ -1,0 +1,54 @@
+"""What keeps a line from being reached."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from pytracer.analyze.evidence.syntax.leaving import obstacles
+
+SOURCE = """\
+def fill(source):
+    for item in source:
+        try:
+            check(item)
+        except ValueError:
+            continue
+        except KeyError:
+            log(item)
+        done()
+    try:
+        check(source)
+    except OSError:
+        return
+    finally:
+        closed()
+    if not batches:
+        return
+    if batches:
+        ready()
+    else:
+        late()
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "texts"),
+    [
+        (9, ["except ValueError"]),  # the other handler goes on
+        (4, []),  # within the `try`
+        (19, ["batches", "if not batches"]),  # what has a `finally` is left out
+        (21, ["if not batches"]),  # of an `else` nothing is said
+    ],
+)
+def test_branches_and_handlers_that_leave(line: int, texts: list[str]) -> None:
+    assert [item.text for item in obstacles(ast.parse(SOURCE), line)] == texts
+
+
+def test_words_tell_both_apart() -> None:
+    words = [item.words for item in obstacles(ast.parse(SOURCE), 19)]
+    assert words == [
+        "reached only where `batches` (line 18)",
+        "not reached after `if not batches` (line 16, which leaves)",
+    ]

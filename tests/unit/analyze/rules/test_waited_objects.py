@@ -1,0 +1,193 @@
+"""standstill: the object that a line waits for by its name, who should have ended the wait, and what hindered it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from pytracer.report.job import Report
+from tests.support import scenarios as s
+from tests.support.deaths import advice, summary, verdict
+from tests.support.standing import ended, in_native, parent, stopped
+from tests.support.synth import Box, Frame
+
+LIB = "/usr/lib/python3.11"
+GET: list[Frame] = [("Connection._recv", f"{LIB}/multiprocessing/connection.py", 395)]
+GET.append(("Queue.get", f"{LIB}/multiprocessing/queues.py", 103))
+GRAPH = "Cowardly refusing to serialize non-leaf tensor which requires_grad"
+POOL: list[Frame] = [
+    ("_WorkItem.run", f"{LIB}/concurrent/futures/thread.py", 58),
+    ("_worker", f"{LIB}/concurrent/futures/thread.py", 83),
+]
+RESULT: list[Frame] = [
+    ("Condition.wait", f"{LIB}/threading.py", 327),
+    ("Future.result", f"{LIB}/concurrent/futures/_base.py", 451),
+]
+
+EVENT = """\
+class Prefetcher:
+    def fill(self):
+        self.batches = [item for item in self.source if len(item) > self.limit]
+        if not self.batches:
+            return
+        self.ready.set()
+
+    def first(self):
+        self.ready.wait()
+        return self.batches[0]
+"""
+
+
+def of(run: Path, source: str) -> str:
+    """A file that is older than the processes."""
+    script = run / "train.py"
+    script.write_text(source)
+    os.utime(script, (0, 0))
+    return str(script)
+
+
+def waits_for_event(run: Path, source: str) -> Report:
+    stack: list[Frame] = [
+        ("Condition.wait", f"{LIB}/threading.py", 327),
+        ("Event.wait", f"{LIB}/threading.py", 629),
+        ("Prefetcher.first", of(run, source), 9),
+    ]
+    return ended(run, stopped(parent(), stack))
+
+
+def test_the_only_line_that_sets_an_event_is_told_with_what_leaves_before(run: Path) -> None:
+    report = waits_for_event(run, EVENT)
+    assert verdict(report) == ("hang", "possible")
+    assert "waited for the Event `self.ready` at train.py:9 in Prefetcher.first" in summary(report)
+    assert (
+        "only `self.ready.set()` at line 6 in Prefetcher.fill ends it, and that is not reached after "
+        "`if not self.batches` (line 4, which leaves)"
+    ) in advice(report)
+
+
+def test_many_lines_that_set_it_are_not_listed(run: Path) -> None:
+    """The look-alike: three ways to set it, none of which is known to be the one."""
+    report = waits_for_event(run, EVENT + "    def stop(self):\n        self.ready.set(); self.ready.set()\n")
+    assert "self.ready" in summary(report)
+    assert "ends it" not in advice(report)
+
+
+def test_file_that_is_newer_names_nothing(run: Path) -> None:
+    """The look-alike: what the lines hold now is not what ran."""
+    script = run / "train.py"
+    script.write_text(EVENT)
+    stack: list[Frame] = [("Event.wait", f"{LIB}/threading.py", 629), ("first", str(script), 9)]
+    inner: list[Frame] = [("Condition.wait", f"{LIB}/threading.py", 327)]
+    report = ended(run, stopped(parent(), [*inner, *stack]))
+    assert "waited for an Event at" in summary(report)
+    assert "ready" not in summary(report) + advice(report)
+
+
+QUEUE = """\
+def work(tasks, out):
+    while True:
+        task = tasks.get()
+        out.put(task)
+
+def main():
+    Process(target=work, args=(tasks, results)).start()
+    tasks.put(1)
+    results.get()
+"""
+
+
+@pytest.mark.parametrize("dropped", [True, False])
+def test_object_that_a_queue_dropped_is_the_reason(dropped: bool, run: Path) -> None:
+    """The worker waits for its next task; the look-alike has no such error."""
+    script = of(run, QUEUE)
+    worker = Box(pid=102, ppid=101).versions(torch="2.13.0").at(5_000)
+    if dropped:
+        seen = [{"name": "['x']", "value": "a tensor with a graph"}]
+        feed: list[Frame] = [("Queue._feed", f"{LIB}/multiprocessing/queues.py", 244)]
+        worker.exception("RuntimeError", GRAPH, feed, thread="QueueFeederThread", on_its_way="put", variables=seen)
+    stopped(worker, [*GET, ("work", script, 3)])
+    report = ended(run, stopped(parent(), [*GET, ("main", script, 9)]), worker)
+    assert verdict(report) == ("hang", "likely" if dropped else "possible")
+    assert summary(report).startswith("Process 101 (train.py) waited for the queue `results` at train.py:9 in main")
+    assert ("could not send what it had put into a queue: RuntimeError: Cowardly" in summary(report)) == dropped
+    assert ("`['x']` has a graph" in advice(report)) == dropped
+    if not dropped:
+        assert "In this file only `out.put(...)` at line 4 in work ends it" in advice(report)
+
+
+def test_process_that_could_not_send_and_ended_well_is_no_death(run: Path) -> None:
+    """The look-alike: the error alone is nothing that ended a process."""
+    worker = Box(pid=102, ppid=101).versions(torch="2.13.0").at(5_000)
+    worker.exception("RuntimeError", GRAPH, [], thread="QueueFeederThread", on_its_way="put").exit(0)
+    report = ended(run, stopped(parent(), [("main", s.SCRIPT, 5)]), worker)
+    assert "RuntimeError" not in summary(report)
+
+
+@pytest.mark.parametrize("idle", [False, True])
+def test_pool_whose_threads_wait_for_its_own_tasks(idle: bool, run: Path) -> None:
+    """The look-alike: one thread is free, and takes the next task."""
+    script = of(run, "def load(n):\n    views = [pool.submit(turn, n)]\n    return views[0].result()\n")
+    box = parent()
+    inner = [*RESULT, ("load", script, 3), *POOL]
+    free: list[Frame] = [POOL[1]]
+    threads = {777: inner, 778: free if idle else inner}
+    stack: list[Frame] = [*RESULT, ("main", s.SCRIPT, 20)]
+    box.at(60_000).signal_seen(15, 90, ["timeout", "60", "python", "train.py"])
+    box.crash(0, code=0, state=6, python=stack, native=[(s.LIBC, 0x10), (s.PYTHON, 0x20)], other_python=threads)
+    report = ended(run, box)
+    assert verdict(report) == ("hang", "possible" if idle else "likely")
+    assert ("all 2 threads of its ThreadPoolExecutor waited for futures themselves" in summary(report)) != idle
+    assert ("what line 2 (`pool.submit(turn, n)`) submits found none free" in advice(report)) != idle
+
+
+SHARED = """\
+def predict(requests, results):
+    while True:
+        number = requests.get()
+        results.put(number)
+
+def submit(self):
+    Process(target=predict, args=(self.requests, self.results)).start()
+    self.requests.put(1)
+    return self.results.get()
+"""
+LOCKED: list[Frame] = [("SemLock.__enter__", f"{LIB}/multiprocessing/synchronize.py", 95)]
+LOCKED.append(("Queue.get", f"{LIB}/multiprocessing/queues.py", 102))
+
+
+@pytest.mark.parametrize(("reads", "at"), [(False, 5_000), (True, 5_000), (False, 59_900)])
+def test_lock_of_a_queue_that_a_killed_process_took_along(reads: bool, at: int, run: Path) -> None:
+    """The look-alikes: another worker is beyond the lock, and reads; the process was killed with all others."""
+    script = of(run, SHARED)
+    killed = Box(pid=102, ppid=101).versions(torch="2.13.0").at(at)
+    workers = [Box(pid=pid, ppid=101).versions(torch="2.13.0") for pid in (103, 104)]
+    stopped(workers[0], [*LOCKED, ("predict", script, 3)])
+    stopped(workers[1], [*(GET if reads else LOCKED), ("predict", script, 3)])
+    main = parent()
+    main.at(at + 10).wait(102, signal=9)
+    report = ended(run, stopped(main, [*GET, ("submit", script, 9)]), killed, *workers)
+    fires = not reads and at == 5_000
+    assert ("waited for the read lock of the queue `requests`" in summary(report)) == fires
+    assert ("never gives the queue's lock back" in advice(report)) == fires
+    if fires:
+        assert verdict(report) == ("hang", "likely")
+        assert summary(report).startswith("Process 101 (train.py) waited for the queue `self.results`")
+
+
+@pytest.mark.parametrize(
+    ("body", "polls"),
+    [
+        ("        time.sleep(1)\n", True),
+        ("        for row in rows:\n            work(row)\n        time.sleep(1)\n", False),
+    ],
+)
+def test_loop_that_only_sleeps_is_told_with_its_condition(body: str, polls: bool, run: Path) -> None:
+    """The look-alike works in between."""
+    script = of(run, f"def wait(path):\n    while not path.exists():\n{body}")
+    line = 2 + body.count("\n")
+    report = in_native(run, stopped(parent(), [("wait", script, line)]), native="pysleep")
+    assert ("it slept at train.py" in summary(report)) == polls
+    assert (verdict(report) == ("hang", "possible")) == polls
+    assert ("should have ended `while not path.exists()` (line 2)" in advice(report)) == polls

@@ -1,0 +1,89 @@
+"""The file of an exception: which one it is, what is there, and what lies beside it; nothing of any other."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pytracer.record.torch.opened_file import opened_file
+
+
+def facts(act: Callable[[], object]) -> dict[str, str]:
+    """What is recorded of the exception of a call."""
+    with pytest.raises(Exception) as caught:
+        act()
+    found = opened_file(caught.value, caught.value.__traceback__)
+    return {item["name"]: item["value"] for item in found}
+
+
+def test_file_that_the_line_reads_is_known_with_its_kind(tmp_path: Path) -> None:
+    """`pickle.load(file)` is native code: the file is the only one that the function reads."""
+    path = tmp_path / "a.pkl"
+    path.write_bytes(b"")
+
+    def load() -> None:
+        with path.open("rb") as file:
+            pickle.load(file)
+
+    found = facts(load)
+    assert (found["file"], found["file kind"], found["file size"]) == (str(path), "empty", "0")
+    assert found["file held by"] == "file"
+
+
+def test_file_that_is_only_written_is_none(tmp_path: Path) -> None:
+    """The look-alikes: a log beside, or two files."""
+
+    def log() -> None:
+        with (tmp_path / "log.txt").open("w"):
+            pickle.loads(b"")
+
+    def two() -> None:
+        (tmp_path / "b").write_bytes(b"")
+        with (tmp_path / "b").open("rb") as one, (tmp_path / "b").open("rb") as other:
+            pickle.load(one) or other
+
+    assert "file" not in facts(log)
+    assert "file" not in facts(two)
+
+
+def test_missing_part_of_a_path_is_the_first_one(tmp_path: Path) -> None:
+    """With a name like it in the folder that is there."""
+    (tmp_path / "Run_1").mkdir()
+    found = facts(lambda: open(tmp_path / "run_1" / "a" / "b.txt", encoding="utf-8"))  # noqa: SIM115
+    assert (found["file missing part"], found["file folder"]) == ("run_1", str(tmp_path))
+    assert (found["file like it"], found["file folder entries"]) == ("Run_1", "1")
+
+
+def test_file_before_is_the_newest_older_one_of_a_like_name(tmp_path: Path) -> None:
+    """Not a newer one, nor another name."""
+    for name, when in (("e1.pt", 10), ("e2.pt", 20), ("e3.pt", 30), ("e4.pt", 40), ("x.pt", 25)):
+        (tmp_path / name).write_bytes(name.encode() * (0 if name == "e3.pt" else 1))
+        os.utime(tmp_path / name, (when, when))
+
+    def load() -> None:
+        with (tmp_path / "e3.pt").open("rb") as file:
+            pickle.load(file)
+
+    found = facts(load)
+    assert (found["file before"], found["file before size"]) == ("e2.pt", "5")
+
+
+def test_nothing_is_recorded_without_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--no-values`."""
+    monkeypatch.setattr("pytracer.record.torch.opened_file.records_values", lambda: False)
+    assert facts(lambda: open(tmp_path / "none", encoding="utf-8")) == {}  # noqa: SIM115
+
+
+def test_variables_with_paths_of_files_are_named(tmp_path: Path) -> None:
+    """Of any exception; not of texts, nor of paths that are not there."""
+    path, text, gone = str(tmp_path / "a.txt"), "a.txt.", str(tmp_path / "b.txt")
+    (tmp_path / "a.txt").write_text("x", encoding="utf-8")
+
+    def use(here: str, *others: str) -> None:
+        raise KeyError(here + "".join(others))
+
+    assert facts(lambda: use(path, text, gone)) == {"file of here": path}
