@@ -36,7 +36,11 @@ def numbers_of(tensor: torch.Tensor) -> tuple[Number, ...] | None:
     nbytes = span * tensor.element_size()
     if not 0 < count <= MOST_ELEMENTS or nbytes > _MOST_BYTES or (kind not in _FORMATS and kind != "bfloat16"):
         return None
-    content = _read(tensor.data_ptr(), nbytes)
+    try:
+        addr = tensor.data_ptr()
+    except RuntimeError:  # it has no storage, as below torch.func.vmap()
+        return None
+    content = _read(addr, nbytes)
     if content is None:
         return None
     found = _unpacked(kind, content, span)

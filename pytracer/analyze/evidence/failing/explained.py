@@ -85,6 +85,7 @@ from pytracer.analyze.evidence.failing.states import (
     refused_subject,
 )
 from pytracer.analyze.evidence.failing.told_lines import told_line, told_subject, traced_container
+from pytracer.analyze.evidence.failing.training_calls import training_call
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import ExceptionReport, PythonFrame
 
@@ -92,6 +93,7 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     told_line,
     traced_container,
     of_function,
+    training_call,
     none_sample,
     unequal_samples,
     environment_variable,

@@ -63,7 +63,7 @@ def _independent(at: FailingLine) -> str | None:
     result, by = call.args[0], call.args[1]
     way = _lines_of_functions(at, [result])
     name = variable(result)
-    way |= _on_the_way(at, name) if name is not None else set()
+    way |= lines_on_the_way(at, name) if name is not None else set()
     found = {
         item.lineno: f"line {item.lineno} (`{_head(item) if isinstance(item, ast.With) else source(item)}`)"
         for item in _statements(at.tree)
@@ -151,7 +151,7 @@ def _graph_lost(at: FailingLine, loss: str) -> str | None:
 
 def _cutting_lines(at: FailingLine, loss: str) -> str | None:
     """The statements on the way to the loss that can cut it, where they are few."""
-    way = _on_the_way(at, loss)
+    way = lines_on_the_way(at, loss)
     found = {
         item.lineno: f"line {item.lineno} (`{source(item) if not isinstance(item, ast.With) else _head(item)}`)"
         for item in _statements(at.tree)
@@ -174,7 +174,7 @@ def _head(item: ast.stmt) -> str:
     return ", ".join(map(ast.unparse, item.items)) if isinstance(item, (ast.With, ast.AsyncWith)) else ast.unparse(item)
 
 
-def _on_the_way(at: FailingLine, loss: str) -> set[int]:
+def lines_on_the_way(at: FailingLine, loss: str) -> set[int]:
     """Lines of the statements that a value is computed by: of its function, and of those that these call."""
     reached, lines = {loss}, set[int]()
     own = [item for item in own_nodes(at.scope) if isinstance(item, ast.stmt)]

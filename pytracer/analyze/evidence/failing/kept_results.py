@@ -166,7 +166,8 @@ def carried_by_object(at: FailingLine) -> tuple[str, str] | None:
     In a sentence, and in a few words for the headline.
     """
     found = _last_carried(at)
-    if found is None:
+    passes = [item for item in own_nodes(at.scope) if isinstance(item, ast.Call) and called_name(item) == "backward"]
+    if found is None or len(passes) > 1:  # two of one step may share a graph
         return None
     stored, read = found
     name = f"self.{_attribute_of(stored.node)}"
