@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from pytracer.blackbox.numbers import ON_FEED, Entry
+from pytracer.blackbox.numbers import ON_FEED, ON_FETCH, Entry
 from pytracer.record.bootstrap.dynamo import unseen
 from pytracer.record.bootstrap.import_hook import when_imported
 from pytracer.record.bootstrap.patches import Patches
@@ -23,6 +23,11 @@ MESSAGE_CHARACTERS = 4000
 FRAMES = 64
 CONTEXTS = 4
 MOST_OF_QUEUES = 4  # exceptions of threads that send, of one process
+
+_HANDED_OVER = (
+    ("multiprocessing.pool", "ExceptionWithTraceback"),
+    ("concurrent.futures.process", "_ExceptionWithTraceback"),
+)
 
 _patches = Patches()
 _installed: Callable[..., object] | None = None
@@ -45,6 +50,8 @@ def install(box: Core) -> None:
     _installed = sys.excepthook = excepthook
     when_imported("multiprocessing.process", lambda: _wrap_processes(box, excepthook))
     when_imported("multiprocessing.queues", lambda: _wrap_queues(box, excepthook))
+    for module, name in _HANDED_OVER:
+        when_imported(module, functools.partial(_wrap_pool, box, excepthook, module, name))
 
 
 def _tell_of_other_death(box: Core, error: BaseException) -> None:
@@ -96,6 +103,25 @@ def _wrap_queues(box: Core, hook: Callable[..., object]) -> None:
         return told(error, item)
 
     _patches.replace(Queue, "_on_queue_feeder_error", staticmethod(record_and_tell))
+
+
+def _wrap_pool(box: Core, hook: Callable[..., object], module: str, name: str) -> None:
+    """A pool's process sends an exception to the one that asked as a text: without the variables of the line."""
+    kind = getattr(sys.modules.get(module), name, None)
+    made = getattr(kind, "__init__", None)
+    if _installed is not hook or kind is None or made is None:
+        return
+    count = 0
+
+    @functools.wraps(made)
+    def record_and_make(self: object, error: BaseException, trace: object) -> None:
+        nonlocal count
+        if count < MOST_OF_QUEUES and box.recording and isinstance(trace, TracebackType):
+            count += 1
+            write(box, error, trace, on_its_way=ON_FETCH)
+        made(self, error, trace)
+
+    _patches.replace(kind, "__init__", record_and_make)
 
 
 def _write_name(box: Core, name: str) -> None:
