@@ -335,9 +335,18 @@ class Followers:
         if death.nature not in ("sent", "exit", "exception") or death.view.process.role == "rank" or parent is None:
             return None
         cause = self._by_index.get(parent.index)
+        if cause is not None and cause.nature == "exception" and _ended_with_pool(parent, death):
+            return Following(WhyKind.TEARDOWN, f"its pool was ended by its parent, {subject(cause)}, which raised")
         if cause is None or cause.nature not in (*PROMPT, "sent") or cause.last_ns > death.last_ns:
             return None
         return Following(WhyKind.TEARDOWN, f"ended after its parent, {subject(cause)}")
+
+
+def _ended_with_pool(parent: ProcessView, death: Death) -> bool:
+    """Whether multiprocessing's pool ended its process: `with Pool() as pool:` does so before an exception is seen."""
+    own = [item for item in death.view.senders if item.sender.snapshot.pid == parent.process.snapshot.pid]
+    files = (frame.file or "" for item in own for frame in item.send.stack)
+    return death.nature == "sent" and any(file.endswith("/multiprocessing/pool.py") for file in files)
 
 
 def _may_be_why(reason: Death, death: Death) -> bool:

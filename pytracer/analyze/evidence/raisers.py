@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pytracer.analyze.evidence.name_origins import sample_number
-from pytracer.analyze.evidence.reraised import Reraised, reason_within
+from pytracer.analyze.evidence.reraised import OF_POOL, Reraised, reason_within
 from pytracer.analyze.parts import exception_report
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.blackbox.schema import ON_FETCH
@@ -61,7 +61,7 @@ class Raiser:
 
 
 def raiser(job: JobView, view: ProcessView, first: Reraised | None) -> Raiser | None:
-    """The process itself; of an exception that a DataLoader worker handed over, the worker, with its variables."""
+    """The process itself; of what a DataLoader worker or a pool's process handed over, that one, with its variables."""
     exception = view.exception
     if exception is None:
         return None
@@ -70,7 +70,9 @@ def raiser(job: JobView, view: ProcessView, first: Reraised | None) -> Raiser | 
     own, number = view.process.snapshot, _WORKER.search(first.where)
     for worker in job.views:
         theirs = worker.process.snapshot
-        if worker.process.role != "dataloader-worker" or (theirs.boot_id, theirs.ppid) != (own.boot_id, own.pid):
+        if (theirs.boot_id, theirs.ppid) != (own.boot_id, own.pid):
+            continue
+        if worker.process.role != "dataloader-worker" and first.where != OF_POOL:
             continue
         if number is not None and theirs.worker is not None and theirs.worker.worker_id not in (None, int(number[1])):
             continue  # another one fails at the same line with a sample of its own
@@ -79,6 +81,8 @@ def raiser(job: JobView, view: ProcessView, first: Reraised | None) -> Raiser | 
             frames = report.python_stack or []
             lines = [(frame.file, frame.line) for frame in frames]
             same = first.frame is not None and (first.frame.file, first.frame.line) in lines
+            if first.where == OF_POOL and report.message != exception.message:
+                continue  # of another task
             if fact.data.on_its_way == ON_FETCH and fact.data.type == first.type and same:
                 return Raiser(theirs, report, frames)
     return None

@@ -32,6 +32,9 @@ _FRAME_LINE = re.compile(r"^\s|^[~^ ]+$")
 _RAY_TRAIN = re.compile(r"^\[Rank ([\d,]{1,200}) Error Snippet\]:\n", re.MULTILINE)
 
 
+OF_POOL = "in a process of the pool"
+
+
 @dataclass(frozen=True)
 class Reraised:
     """The first exception: `where` is "in DataLoader worker process 1", `frame` its innermost line of the program.
@@ -58,7 +61,7 @@ def reraised(exception: ExceptionReport | None) -> Reraised | None:
     if exception is None:
         return None
     if exception.remote_traceback:
-        return _first(exception.remote_traceback.strip().strip('"'), "in a process of the pool")
+        return _first(exception.remote_traceback.strip().strip('"'), OF_POOL)
     text = exception.message or ""
     if (exception.type or "").startswith("ray."):
         return _by_ray(_COLOUR.sub("", text))

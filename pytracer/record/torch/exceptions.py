@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from pytracer.blackbox.numbers import ON_PUT, ON_TASK, Entry
+from pytracer.blackbox.numbers import ON_FETCH, ON_PUT, ON_TASK, Entry
 from pytracer.record.bootstrap.dynamo import unseen
 from pytracer.record.bootstrap.import_hook import when_imported
 from pytracer.record.bootstrap.patches import Patches
@@ -23,6 +23,12 @@ MESSAGE_CHARACTERS = 4000
 _END_CHARACTERS = 1400
 FRAMES = 64
 CONTEXTS = 4
+
+_MOST_OF_POOLS = 4  # exceptions of one process
+_HANDED_OVER = (
+    ("multiprocessing.pool", "ExceptionWithTraceback"),
+    ("concurrent.futures.process", "_ExceptionWithTraceback"),
+)
 
 _patches = Patches()
 _installed: Callable[..., object] | None = None
@@ -44,6 +50,8 @@ def install(box: Core) -> None:
 
     _installed = sys.excepthook = excepthook
     when_imported("multiprocessing.process", lambda: _wrap_processes(box, excepthook))
+    for module, name in _HANDED_OVER:
+        when_imported(module, functools.partial(_wrap_pool, box, excepthook, module, name))
 
 
 def _tell_of_other_death(box: Core, error: BaseException) -> None:
@@ -75,6 +83,25 @@ def _wrap_processes(box: Core, hook: Callable[..., object]) -> None:
             raise
 
     _patches.replace(BaseProcess, "run", run_and_record)
+
+
+def _wrap_pool(box: Core, hook: Callable[..., object], module: str, name: str) -> None:
+    """A pool's process sends an exception to the one that asked as a text: without the variables of the line."""
+    kind = getattr(sys.modules.get(module), name, None)
+    made = getattr(kind, "__init__", None)
+    if _installed is not hook or kind is None or made is None:
+        return
+    count = 0
+
+    @functools.wraps(made)
+    def record_and_make(self: object, error: BaseException, trace: object) -> None:
+        nonlocal count
+        if count < _MOST_OF_POOLS and box.recording and isinstance(trace, TracebackType):
+            count += 1
+            write(box, error, trace, on_its_way=ON_FETCH)
+        made(self, error, trace)
+
+    _patches.replace(kind, "__init__", record_and_make)
 
 
 def _write_name(box: Core, name: str) -> None:

@@ -45,9 +45,12 @@ def near_names(error: BaseException, trace: TracebackType | None) -> list[dict[s
 
 
 def _tables(frame: FrameType, missing: object) -> list[dict[str, object]]:
-    """Dicts of the frame, and those inside of them, which lack the key."""
+    """Dicts of the frame and its module, and those inside of them, which lack the key."""
     own = attributes_of(frame.f_locals.get("self"))
     held = [*frame.f_locals.items(), *((f"self.{name}", own[name]) for name in frame.f_code.co_names if name in own)]
+    if frame.f_locals is not frame.f_globals:  # those of the module that its code names
+        used = (name for name in frame.f_code.co_names if name not in frame.f_locals)
+        held += [(name, frame.f_globals[name]) for name in used if name in frame.f_globals]
     inner = [
         (f"{name}[{key!r}]", item)
         for name, table in held

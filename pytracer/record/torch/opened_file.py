@@ -36,7 +36,7 @@ _OF_FILES = re.compile(
     r"|PytorchStream|[Pp]arent directory|[Ww]eights only load failed|zip archive|unexpected EOF|[Ii]nvalid magic"
     r"|allow_pickle|pickled data|No data left in file|as a pickle|magic string|cannot reshape array|corrupt|truncated"
     r"|ParserError|ScannerError|state_dict|read all data|fully written"
-    r"|ended before the end|not a gzip|mmap length|[Uu]nable to (?:open|read)"
+    r"|Can't get attribute|ended before the end|not a gzip|mmap length|[Uu]nable to (?:open|read)"
 )
 _LFS = b"version https://git-lfs"
 _KINDS = (
@@ -140,7 +140,7 @@ def _facts(path: str) -> dict[str, str]:
     except FileNotFoundError:
         return _absent(path)
     if stat.S_ISDIR(status.st_mode):
-        return {"file kind": "folder"}
+        return {"file kind": "folder", **_newest(path)}
     if not stat.S_ISREG(status.st_mode):
         return {}
     facts = {"file size": str(status.st_size), "file age": str(max(0, int(time.time() - status.st_mtime)))}
@@ -149,6 +149,12 @@ def _facts(path: str) -> dict[str, str]:
     with contextlib.suppress(OSError):
         facts |= _before(path, status)
     return facts
+
+
+def _newest(folder: str) -> dict[str, str]:
+    """Of the files in it."""
+    files = [(item.stat().st_mtime, item.name) for item in _entries(folder) or () if item.is_file()]
+    return {"file inside": max(files)[1], "file folder entries": str(len(files))} if files else {}
 
 
 def _kind(path: str, size: int) -> dict[str, str]:

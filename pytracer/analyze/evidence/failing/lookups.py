@@ -131,7 +131,7 @@ def _twin(key: str, names: Sequence[str]) -> str | None:
     plain = key.strip("'\"")
     for name in names:
         other = name.strip("'\"")
-        if name != key and (other == plain or other.casefold() == plain.casefold()):
+        if name != key and (other == plain or other.strip().casefold() == plain.strip().casefold()):
             return name
         if other.endswith((f".{plain}", f"_{plain}")) or plain.endswith((f".{other}", f"_{other}")):
             return name

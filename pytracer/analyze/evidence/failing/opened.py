@@ -25,6 +25,7 @@ _DECODED = re.compile(r"'([\w-]+)' codec can't decode byte 0x([0-9a-f]{2}) in po
 _BINARY = {"zip": "zip archive", "gzip": "gzip file", "pickle": "pickle", "hdf5": "HDF5 file", "numpy": "NumPy array"}
 _NO_LETTER = 0xBF  # letters follow, in both
 _DIGITS = re.compile(r"\d+")
+_CHECKPOINT = re.compile(r"ckpt|check|epoch|step|iter|model|state|last|weight|\.(?:pt|pth|tar)$", re.IGNORECASE)
 _NO_DIRECTORY = "failed finding central directory"
 _HALF = 2
 _MOST_LOADED = 6
@@ -102,7 +103,12 @@ def broken_file(at: FailingLine) -> str | None:
     samples = at.dataset is not None or any(_GETTER.search(frame.function or "") for frame in at.frames)
     if samples:
         back = "Write or download it anew, or leave it out of the dataset's list"
-    elif file.before is not None and file.before[1] > (file.size or 0) // _HALF and file.before[1]:
+    elif (
+        _CHECKPOINT.search(file.name)
+        and file.before is not None
+        and file.before[1] > (file.size or 0) // _HALF
+        and file.before[1]
+    ):
         back = f"Delete it, and go back to {file.before[0]} beside it ({size_words(file.before[1])})"
     return (
         f"{file.name} has {size_words(file.size or 0)}{since}: most likely its writer was ended half way, or had no "
@@ -139,6 +145,19 @@ def file_subject(at: FailingLine) -> str | None:
     if at.kind == "JSONDecodeError" and found is not None and file.size is not None and int(found[1]) >= file.size:
         return f"{file.name} is cut off after {size}"
     return None
+
+
+def folder_for_file(at: FailingLine) -> str | None:
+    """A folder where a file is wanted."""
+    path, inside, count = (at.values.get(name) for name in ("file", "file inside", "file folder entries"))
+    if at.kind != "IsADirectoryError" or path is None:
+        return None
+    call = at.only(ast.Call)
+    given = call.args[0] if call is not None and call.args else None
+    name = f"`{source(given)}`{at.came(ast.unparse(given))}" if given is not None else path
+    there = f" with {count} files, the newest '{inside}'" if inside is not None and count != "1" else ""
+    there = f" with one file, '{inside}'" if inside is not None and count == "1" else there or " without files"
+    return f"{name} is a folder{there}, and a file is wanted: give the path of the file in it."
 
 
 def absent_file(at: FailingLine) -> str | None:

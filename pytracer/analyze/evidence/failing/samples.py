@@ -8,6 +8,7 @@ import re
 from pytracer.analyze.evidence.failing.datasets import Getter, getter, sample_name
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.failing.opened import opened
 from pytracer.analyze.evidence.failing.settings import whence
 from pytracer.analyze.evidence.slicing.spots import Made
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -17,6 +18,7 @@ from pytracer.analyze.evidence.syntax.scopes import own_nodes
 _LENGTHS = re.compile(r"[Ll]ength of all samples has to be greater than 0")
 _LOWEST = re.compile(r", (-?\d+)\.\.-?\d+$")
 _JSON = re.compile(r"line \d+ column \d+ \(char (\d+)\)")
+_SEVERAL = re.compile(r"Extra data: line ([2-9]|\d{2,}) column 1 ")
 _DEEP = 3
 _HALVES = 2
 
@@ -92,8 +94,16 @@ def _part(at: FailingLine, found: Getter | None, place: str | None) -> tuple[str
 
 
 def not_json(at: FailingLine) -> str | None:
-    """json.loads() of one text."""
+    """json.loads() of one text; json.load() of a file with several."""
     call, found = at.only(ast.Call), _JSON.search(at.message)
+    several = _SEVERAL.match(at.message)
+    if at.kind == "JSONDecodeError" and several is not None and call is not None and called_name(call) == "load":
+        file = opened(at.values)
+        name = file.name if file is not None else "The file"
+        return (
+            f"{name} goes on behind its first text, at line {several[1]}: a file with a text per line (JSON Lines) "
+            f"is read by `[json.loads(line) for line in ...]`, not by `{source(call)}`."
+        )
     if at.kind != "JSONDecodeError" or found is None or call is None or called_name(call) != "loads" or not call.args:
         return None
     text, place = source(call.args[0]), int(found[1])

@@ -7,6 +7,7 @@ import re
 
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.failing.opened import opened
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import function_named
 
@@ -35,6 +36,7 @@ _MADE_BY = {
     "module": r"= *\w+$",
 }
 _PLAIN = re.compile(r"(?:True|False|-?[\d.]+)$")
+_NO_CLASS = re.compile(r"Can't get attribute '(\w+)' on <module '([\w.]+)'")
 _NO_NUMBER = re.compile(r"invalid literal for int\(\) with base \d+: (.+)|could not convert string to float: (.+)")
 _NUMBERS = ("int", "float")
 _MOST = 2
@@ -194,6 +196,24 @@ def environment_variable(at: FailingLine) -> str | None:
     by = f"start it by `torchrun --nproc-per-node=N`, which sets {name}" if name in ranks else f"export {name} before"
     default = "0" if "RANK" in name else "..."
     return f'The environment has no {name}: {by}, or read it with a default (`os.environ.get("{name}", "{default}")`).'
+
+
+def pickled_elsewhere(at: FailingLine) -> str | None:
+    """A class or function that the file's writer had in its main script, and the reader has not."""
+    found = _NO_CLASS.search(at.message)
+    if at.kind != "AttributeError" or found is None:
+        return None
+    name, module, file = found[1], found[2], opened(at.values)
+    what = file.name if file is not None else "What is unpickled"
+    if module != "__main__":
+        return (
+            f"{what} needs `{name}` of the module {module}, which has none here: it was renamed or moved, or another "
+            "version wrote that file. Import it there under that name, or write the file anew."
+        )
+    return (
+        f"{what} needs `{name}`, which was defined in the main script that wrote it, and this main script has none: "
+        f"define it in a module that both import and write the file anew, or import `{name}` here first."
+    )
 
 
 def number_of_environment(at: FailingLine) -> str | None:

@@ -9,7 +9,7 @@ import pytest
 
 from pytracer.analyze.engine import build_report
 from pytracer.analyze.platform.signals import SI_KERNEL
-from pytracer.decode.types.snapshot import SignalSend
+from pytracer.decode.types.snapshot import PythonFrame, SignalSend
 from pytracer.report.job import Report
 from tests.support import scenarios as s
 from tests.support.deaths import advice, summary, verdict
@@ -400,3 +400,27 @@ def test_report_of_a_job_that_went_on_says_which_child_was_killed(number: int, r
     assert report.verdict is not None and report.verdict.class_ == "clean"
     killed = f"Process {HELPER} (k.py) was ended by SIGKILL; nothing else that was recorded failed."
     assert report.verdict.summary == (killed if number == 9 else "Nothing died: 2 processes recorded.")
+
+
+@pytest.mark.parametrize("of_pool", [True, False])
+def test_process_of_a_pool_that_its_parent_ended_is_no_news(of_pool: bool, run: Path) -> None:
+    """`with Pool()` ends them before the exception reaches the top; the look-alike was ended by the program's line."""
+    parent = Box(pid=100, ppid=99, argv=["python", "train.py"]).at(1000).wait(101, signal=15)
+    parent.at(1020).exception("ValueError", "bad", LOAD).at(1100).exit(1)
+    child = Box(pid=101, ppid=100, argv=["python", "train.py"]).at(900).mark("step")
+    job = s.load(run, parent, child)
+    file = "/usr/lib/python3.11/multiprocessing/pool.py" if of_pool else s.SCRIPT
+    stack = (PythonFrame(function="Pool._terminate_pool", file=file, line=657),)
+    sent = SignalSend(
+        signal=15, target=101, to_group=False, result=0, target_ticks=child.start_ticks, target_state="S", tid=100,
+        mono_ns=parent.created_ns + 990 * MS, stack=stack,
+    )  # fmt: skip
+    processes = tuple(
+        replace(item, snapshot=replace(item.snapshot, sends=(sent,))) if item.snapshot.pid == 100 else item
+        for item in job.processes
+    )
+    report = build_report(replace(job, processes=processes))
+    assert (primary(report)[101] is False) == of_pool, primary(report)
+    if of_pool:
+        assert report.verdict is not None
+        assert (report.verdict.class_, report.verdict.pid) == ("python-exception", 100)

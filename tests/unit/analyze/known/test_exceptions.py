@@ -174,3 +174,21 @@ def test_collate_function_that_fails_is_repeated_with_its_batch(inner: str, says
     said = advice(build_report(s.load(run, parent, worker)))
     assert ("`collate_fn([dataset[i] for i in (7, 5,)])` repeats it" in said) == says
     assert ("for i in range(len(dataset)): dataset[i]" in said) != says
+
+
+@pytest.mark.parametrize("message", ["list index out of range", "another task's"])
+def test_exception_of_a_pool_has_the_variables_of_its_process(message: str, run: Path) -> None:
+    """The look-alike is the exception of another task at the same line."""
+    file = run / "rows.py"
+    run.mkdir(exist_ok=True)
+    file.write_text("def mean(rows, n):\n    return rows[n]\n", encoding="utf-8")
+    os.utime(file, (1, 1))
+    head = f'Traceback (most recent call last):\n  File "{file}", line 2, in mean\n'
+    told = f'"""\n{head}IndexError: list index out of range\n"""'
+    box = Box(pid=101, ppid=99)
+    box.exception("IndexError", "list index out of range", [("main", s.SCRIPT, 12)], remote_traceback=told).exit(1)
+    held = [{"name": "rows", "value": "list of 2"}, {"name": "n", "value": "5"}]
+    child = Box(pid=102, ppid=101)
+    child.exception("IndexError", message, [("mean", str(file), 2)], on_its_way="fetch", variables=held)
+    words = advice(build_report(s.load(run, box, child)))
+    assert ("`rows` has 2 items, and `n` is 5" in words) == (message == "list index out of range"), words
