@@ -48,6 +48,8 @@ _HEAD_BYTES = 256  # a pointer of Git LFS has fewer
 _AWAY = (errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.ENOTCONN, errno.ENODEV, errno.EREMOTEIO)
 _LONGEST, _MOST_ENTRIES, _MOST_LOCALS, _MOST_NAMED = 1024, 1024, 64, 4
 _LIKE = 0.75
+_OF_LOADED = (KeyError, AttributeError)  # of what was loaded from a file: its name is enough
+_SUFFIX = re.compile(r"\w\.\w{1,12}$")
 _DIGITS = re.compile(r"\d+")
 
 
@@ -56,7 +58,8 @@ def opened_file(error: BaseException, trace: TracebackType | None) -> list[dict[
 
     `file of path`: for each variable of the program's frame that names a file that is there.
     """
-    if not records_values() or (isinstance(error, OSError) and error.errno in _AWAY):  # a disk that may not answer
+    of_files = _is_of_files(error)
+    if not records_values() or not (of_files or isinstance(error, _OF_LOADED)):
         return []
     frames = []
     while trace is not None:
@@ -64,8 +67,8 @@ def opened_file(error: BaseException, trace: TracebackType | None) -> list[dict[
         trace = trace.tb_next
     frames.reverse()
     own = next((item for item in frames if not _LIBRARY.search(item.f_code.co_filename)), None)
-    found = [] if own is None else [{"name": f"file of {name}", "value": path} for name, path in _named(own)]
-    path, holder = _path(error, frames, own)
+    found = [] if own is None else [{"name": f"file of {name}", "value": path} for name, path in _named(own, of_files)]
+    path, holder = _path(error, frames, own) if of_files else (None, None)
     if path is None or _secret(path):
         return found
     facts = {"file": path, **({"file held by": holder} if holder is not None else {})}
@@ -74,14 +77,19 @@ def opened_file(error: BaseException, trace: TracebackType | None) -> list[dict[
     return [*({"name": name, "value": value} for name, value in facts.items()), *found]
 
 
+def _is_of_files(error: BaseException) -> bool:
+    """Nothing is asked of a file system for others: a disk may not answer, and the process is to end."""
+    if isinstance(error, OSError):
+        return error.errno not in _AWAY
+    message = error.args[0] if error.args and type(error.args[0]) is str else ""
+    return _OF_FILES.search(f"{type(error).__name__} {message}") is not None
+
+
 def _path(error: BaseException, frames: list[FrameType], own: FrameType | None) -> tuple[str | None, str | None]:
     """And the variable of the program's frame whose file it is."""
     named = OSError.filename.__get__(error) if isinstance(error, OSError) else None
     if type(named) in _PATHS:
         return _text(named), None
-    kind = f"{type(error).__name__} {error.args[0] if error.args and type(error.args[0]) is str else ''}"
-    if not isinstance(error, OSError) and _OF_FILES.search(kind) is None:
-        return None, None
     for frame in frames:
         if frame is own:
             return _held(frame)
@@ -103,8 +111,8 @@ def _reads(file: object) -> bool:
     return type(file) is not io.TextIOWrapper or getattr(file, "mode", None) in ("r", "rt", "r+")
 
 
-def _named(frame: FrameType) -> Iterator[tuple[str, str]]:
-    """Variables with the path of a regular file."""
+def _named(frame: FrameType, ask: bool) -> Iterator[tuple[str, str]]:
+    """Variables with the path of a regular file; what looks like one, where the file system is not asked."""
     count = 0
     used = set(frame.f_code.co_names) if frame.f_code.co_name == "<module>" else None
     for name, value in list(frame.f_locals.items())[:_MOST_LOCALS]:
@@ -114,9 +122,13 @@ def _named(frame: FrameType) -> Iterator[tuple[str, str]]:
         if path is None or ("." not in path and os.sep not in path) or "\n" in path or _secret(path):
             continue
         count += 1
-        with contextlib.suppress(OSError, ValueError):
-            if stat.S_ISREG(os.stat(path).st_mode):
+        if not ask:
+            if _SUFFIX.search(path):
                 yield name, path
+        else:
+            with contextlib.suppress(OSError, ValueError):
+                if stat.S_ISREG(os.stat(path).st_mode):
+                    yield name, path
         if count == _MOST_NAMED:
             return
 

@@ -205,7 +205,7 @@ def pickled_elsewhere(at: FailingLine) -> str | None:
         return None
     name, module, file = found[1], found[2], opened(at.values)
     what = file.name if file is not None else "What is unpickled"
-    if module != "__main__":
+    if not module.endswith("__main__"):  # `python -m package` names it `package.__main__`
         return (
             f"{what} needs `{name}` of the module {module}, which has none here: it was renamed or moved, or another "
             "version wrote that file. Import it there under that name, or write the file anew."

@@ -78,12 +78,14 @@ def test_nothing_is_recorded_without_values(tmp_path: Path, monkeypatch: pytest.
     assert facts(lambda: open(tmp_path / "none", encoding="utf-8")) == {}  # noqa: SIM115
 
 
-def test_variables_with_paths_of_files_are_named(tmp_path: Path) -> None:
-    """Of any exception; not of texts, nor of paths that are not there."""
+@pytest.mark.parametrize("kind", [OSError, KeyError, ValueError])
+def test_variables_with_paths_of_files_are_named(kind: type[Exception], tmp_path: Path) -> None:
+    """Not of texts. The file system is asked only by an exception that is about files."""
     path, text, gone = str(tmp_path / "a.txt"), "a.txt.", str(tmp_path / "b.txt")
     (tmp_path / "a.txt").write_text("x", encoding="utf-8")
 
-    def use(here: str, *others: str) -> None:
-        raise KeyError(here + "".join(others))
+    def use(here: str, words: str, absent: str) -> None:
+        raise kind(here + words + absent)
 
-    assert facts(lambda: use(path, text, gone)) == {"file of here": path}
+    named = {"file of here": path} if kind is not ValueError else {}
+    assert facts(lambda: use(path, text, gone)) == named | ({"file of absent": gone} if kind is KeyError else {})
