@@ -24,6 +24,7 @@ _BLOB = re.compile(
     r"from_blob\s*\(\s*(?:\([\w\s*]+\)\s*)?&?(?P<name>\w+)"
     r"(?P<how>\.data\(\)|\.data_ptr[^,]*|\.data|\[0\])?\s*,(?P<rest>.*)"
 )
+_MAY_SHARE = re.compile(r"(?:auto|(?:torch|at)::Tensor)\b")  # `auto t = x.contiguous()` may be x itself
 _RETURNED = re.compile(r"\breturn\s+(?P<name>\w+)\s*\.\s*(?:const_|mutable_)?data(?:_ptr)?\b")
 
 
@@ -70,6 +71,8 @@ def _blob(view: ProcessView, function: str | None) -> LocalMemory | None:
         declared = _declared(made, match["name"])
         given = match["how"] is not None or (declared is not None and "[" in declared)
         if declared is None or not given or "[" in match["rest"]:  # a pointer to other memory; a deleter that holds it
+            return None
+        if _MAY_SHARE.match(declared):
             return None
         return LocalMemory(function, match["name"], declared, f"{made.file}:{made.line + at}", text.strip())
     return None

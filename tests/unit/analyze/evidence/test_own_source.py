@@ -228,6 +228,7 @@ DECODE = """torch::Tensor decode(int64_t n) {
         ("float *pixels = new float[n]", "pixels", "", None),
         ("auto pixels = allocate(n)", "pixels", "", None),
         ("static std::vector<float> pixels(n)", "pixels.data()", "", None),
+        ("auto pixels = given.contiguous()", "pixels.data_ptr<float>()", "", None),  # may be `given` itself
         ("std::vector<float> pixels(n)", "pixels.data()", ", [pixels](void *) {}", None),
     ],
 )
