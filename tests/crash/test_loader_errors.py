@@ -51,7 +51,7 @@ def test_variables_and_sample_of_the_worker_are_told(program: Path, tmp_path: Pa
     report = traced_run(sys.executable, program, run=tmp_path / "run").report
     assert verdict(report) == ("python-exception", "certain")
     assert "in DataLoader worker process 0, at train.py:12 in __getitem__" in summary(report)
-    assert summary(report).endswith(": `words` was an empty list.")
+    assert summary(report).endswith(": `words` is empty.")
     said = advice(report)
     assert said.startswith("`words` is empty (line 11: `words = self.rows[number]`).")
     assert "`dataset[3]` in one process repeats it." in said

@@ -16,10 +16,10 @@ pytestmark = needs_native
 PACK = "int pack(int length, int room) { volatile int used = 0; while (length + used > room) used = 0; return used; }"
 
 
-def ended(tmp_path: Path, *how: str) -> tuple[str, str]:
+def ended(tmp_path: Path, *how: str, class_: str = "external-kill", confidence: str = "certain") -> tuple[str, str]:
     command = ["timeout", "3", sys.executable, str(PROGRAMS / "does_not_end.py"), *how]
     report = traced_run(*command, run=tmp_path / "run").report
-    assert verdict(report) == ("external-kill", "certain")
+    assert verdict(report) == (class_, confidence)
     return summary(report), advice(report)
 
 
@@ -52,7 +52,12 @@ def test_wait_for_a_loader_names_the_worker_and_its_samples(tmp_path: Path) -> N
     assert "`dataset[i]` for its samples" in advice(report)
 
 
-def test_process_that_slept_was_in_no_loop(tmp_path: Path) -> None:
-    """The look-alike: a loop with a condition that sleeps; nothing is said of what it computed."""
-    headline, _ = ended(tmp_path, "sleep")
-    assert "in the loop" not in headline and "it was" not in headline
+def test_loop_that_only_sleeps_waited_for_its_condition(tmp_path: Path) -> None:
+    """It computed nothing that could end it: somebody else should have."""
+    headline, next_step = ended(tmp_path, "sleep", class_="hang", confidence="possible")
+    line = line_of("does_not_end.py", "while len(sys.argv) > 1")
+    assert (
+        f"it slept at does_not_end.py:{line + 1} in rest, in the loop `while len(sys.argv) > 1` (line {line})"
+        in headline
+    )
+    assert next_step.startswith(f"See what should have ended `while len(sys.argv) > 1` (line {line})")
