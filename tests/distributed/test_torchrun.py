@@ -144,8 +144,12 @@ def test_program_that_is_its_own_agent_has_the_cause_in_its_table(death: str, he
     """Its table may have only the rank that lost its peer. Nothing is preloaded."""
     done = ended([sys.executable, PROGRAMS / "own_agent.py", str(run), death], environment(OMP_NUM_THREADS="1"), run)
     assert done.status == 0, done.stderr
-    assert re.search(rf"^ +pytracer: {headline}at own_agent\.py:\d+ in train(: the program's own check .*)?$", done.stdout, re.M), done.stdout
+    assert re.search(
+        rf"^ +pytracer: {headline}at own_agent\.py:\d+ in train(: the program's own check .*)?$", done.stdout, re.M
+    ), done.stdout
     verdict = build_report(load_runs(run)).verdict
     assert verdict is not None
     assert verdict.rank == 1
-    assert re.fullmatch(rf"{headline}at own_agent\.py:\d+ in train(: the program's own check .*)?\.", verdict.summary or "")
+    assert re.fullmatch(
+        rf"{headline}at own_agent\.py:\d+ in train(: the program's own check .*)?\.", verdict.summary or ""
+    )
