@@ -217,13 +217,13 @@ def _on_own_thread(view: ProcessView) -> str | None:
     if view.region_opener is not None:
         return (
             f"Catch it inside of the parallel region: no exception may leave one. {function}{given} can keep "
-            "std::current_exception() and rethrow it behind the region; at::parallel_for() does. Its reason is in the "
-            "message: an ordinary error then, which Python shows."
+            "std::current_exception() and rethrow it behind the region, as at::parallel_for() does: "
+            "then Python shows its message as an ordinary error."
         )
     return (
         f"Catch it in the thread that it left: nobody else can. {function}{given} can keep "
-        "std::current_exception() there and rethrow it after join(); at::parallel_for() does. Its reason is in the "
-        "message: an ordinary error then, which Python shows."
+        "std::current_exception() there and rethrow it after join(), as at::parallel_for() does: then Python "
+        "shows its message as an ordinary error."
     )
 
 
