@@ -199,9 +199,11 @@ def test_job_that_is_stopped_and_continued_by_its_number_goes_on(
         # Until the shell has heard that the job goes on, `wait` does not wait for it, and a job that ends meanwhile is
         # reported and forgotten.
         assert eventually(lambda: "Running" in _jobs(terminal))
+        terminal.type("echo waits; wait %1; echo status=$?\n")  # first: an ended job is forgotten at the next prompt
+        terminal.expect("waits; wait %1")
+        terminal.expect("waits")
         os.kill(job, signal.SIGTERM)
         terminal.expect("[SIGTERM]")
-        terminal.type("wait %1; echo status=$?\n")
         terminal.expect("status=5")
 
 
