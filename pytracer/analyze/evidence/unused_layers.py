@@ -46,7 +46,10 @@ def unused_layer(view: ProcessView, names: Sequence[str]) -> str | None:
     place = f"{where} is used only at {_place(file, used[0][0])} in {used[0][1]}()"
     decides = next(iter(deciding_ifs(tree, used[0][0])), None)
     if decides is None:
-        return f"{place}: that line did not run, or what it gives takes no part in the loss"
+        return (
+            f"{place}: that line did not run, what it gives takes no part in the loss, or parts of it ran without "
+            "gradients (torch.no_grad(), detach())"
+        )
     test, around = decides
     by = f"`if {shortened(ast.unparse(test.test), _TEXT)}` (line {test.lineno})"
     below = f"in the else of {by}" if around and any(spans(item, used[0][0]) for item in test.orelse) else f"below {by}"
