@@ -67,7 +67,8 @@ def said(folder: Path, names: list[str], program: str = PROGRAM) -> str | None:
             ["body.weight"],
             (
                 "`body` (train.py:6: `nn.Linear(2, 4)`) is used only at train.py:10 in forward(): that line did not "
-                "run, what it gives takes no part in the loss, or parts of it ran without gradients"
+                "run, what it gives takes no part in the loss, or parts of it ran without gradients "
+                "(torch.no_grad(), detach())"
             ),
         ),
     ],
