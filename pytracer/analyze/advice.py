@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from pytracer.analyze.evidence.xid import MEANINGS
+from pytracer.analyze.evidence.cuda.xid import MEANINGS
 from pytracer.report import job as r
 from pytracer.report.advice import Advice
 from pytracer.report.of_verdict import finding_of, subject_of

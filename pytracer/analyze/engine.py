@@ -22,13 +22,13 @@ from pytracer.analyze.collectives.matching import match_job
 from pytracer.analyze.collectives.wait_graph import find_waiting
 from pytracer.analyze.deaths.ending import orderly_end
 from pytracer.analyze.deaths.order import find_deaths
-from pytracer.analyze.evidence.beyond_storage import beyond_advice, beyond_storage
-from pytracer.analyze.evidence.gpu_core import gpu_core_report
+from pytracer.analyze.evidence.cuda.gpu_core import gpu_core_report
+from pytracer.analyze.evidence.heap.beyond_storage import beyond_advice, beyond_storage
 from pytracer.analyze.evidence.known_crashes import known_crash
-from pytracer.analyze.evidence.native_line import with_native_line
-from pytracer.analyze.evidence.sort_order import sort_order
-from pytracer.analyze.evidence.state_sizes import state_advice, state_size
-from pytracer.analyze.evidence.two_threads import at_once
+from pytracer.analyze.evidence.operators.state_sizes import state_advice, state_size
+from pytracer.analyze.evidence.own_code.native_line import with_native_line
+from pytracer.analyze.evidence.own_code.sort_order import sort_order
+from pytracer.analyze.evidence.own_code.two_threads import at_once
 from pytracer.analyze.headline import with_line
 from pytracer.analyze.naming import subject_words
 from pytracer.analyze.platform.signals import SIGKILL

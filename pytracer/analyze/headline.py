@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from pytracer.analyze.evidence.compiled import CompiledCall, compiled_call
+from pytracer.analyze.evidence.operators.compiled import CompiledCall, compiled_call
 from pytracer.analyze.naming import introduction, place_words, short_file
 from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.view import ProcessView

@@ -6,7 +6,7 @@ import re
 
 from pytracer._text import size_words
 from pytracer.analyze.address_space.address_info import Place
-from pytracer.analyze.evidence.native_stack import image_name
+from pytracer.analyze.evidence.native.native_stack import image_name
 from pytracer.analyze.platform.signals import SIGBUS, SIGSEGV
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Storage

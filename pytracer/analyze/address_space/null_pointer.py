@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pytracer.analyze.address_space.referrers import STATE_REGISTERS
 from pytracer.analyze.address_space.regions import NEAR_NULL_BYTES
-from pytracer.analyze.evidence.heap import heap_damage
-from pytracer.analyze.evidence.jumps import wild_jump
+from pytracer.analyze.evidence.heap.heap import heap_damage
 from pytracer.analyze.evidence.known_crashes import known_crash
-from pytracer.analyze.evidence.operator import find_operator, without_memory
+from pytracer.analyze.evidence.native.jumps import wild_jump
+from pytracer.analyze.evidence.operators.operator import find_operator, without_memory
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import AlsoCrashed
 from pytracer.report.job import Confidence

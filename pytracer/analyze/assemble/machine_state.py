@@ -8,7 +8,7 @@ from pytracer._text import hex_addr
 from pytracer.analyze.address_space.address_info import Place
 from pytracer.analyze.address_space.targets import explain_pointers
 from pytracer.analyze.assemble.threads import threads_found
-from pytracer.analyze.evidence.recursion import find_cycle
+from pytracer.analyze.evidence.native.recursion import find_cycle
 from pytracer.analyze.parts import StorageReports, native_frame
 from pytracer.analyze.platform.signals import code_name, signal_name
 from pytracer.analyze.timeline.clock import ProcessClock

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pytracer._text import hex_addr
 from pytracer.analyze.address_space.neighbors import covers, distance_to
 from pytracer.analyze.address_space.regions import NEAR_NULL_BYTES
-from pytracer.analyze.evidence.cuda_graphs import broken_graphs, broken_inputs
+from pytracer.analyze.evidence.cuda.cuda_graphs import broken_graphs, broken_inputs
 from pytracer.analyze.parts import StorageReports
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Mapping, Storage

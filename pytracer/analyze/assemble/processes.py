@@ -12,9 +12,9 @@ from pytracer.analyze.assemble.machine_state import with_machine_state
 from pytracer.analyze.assemble.neighborhood import neighborhood
 from pytracer.analyze.assemble.threads import Threads
 from pytracer.analyze.assemble.view import end_of
-from pytracer.analyze.evidence.cuda_graphs import graph_reports
-from pytracer.analyze.evidence.cuda_streams import stream_reports
-from pytracer.analyze.evidence.operator_report import operator_report
+from pytracer.analyze.evidence.cuda.cuda_graphs import graph_reports
+from pytracer.analyze.evidence.cuda.cuda_streams import stream_reports
+from pytracer.analyze.evidence.operators.operator_report import operator_report
 from pytracer.analyze.tensors.origins import lost_storages
 from pytracer.analyze.timeline.clock import ProcessClock
 from pytracer.analyze.view import Death, ProcessView

@@ -14,10 +14,10 @@ from pytracer.analyze.assemble.guard import guard_report
 from pytracer.analyze.assemble.machine_state import stack_cycle
 from pytracer.analyze.assemble.threads import Threads
 from pytracer.analyze.deaths.ending import ending_in_mid_work, stopped_at
-from pytracer.analyze.evidence.cuda_graphs import graph_use
-from pytracer.analyze.evidence.cuda_streams import current_stream
-from pytracer.analyze.evidence.jumps import refused_branch
-from pytracer.analyze.evidence.sent_signals import sent_signals
+from pytracer.analyze.evidence.cuda.cuda_graphs import graph_use
+from pytracer.analyze.evidence.cuda.cuda_streams import current_stream
+from pytracer.analyze.evidence.ends.sent_signals import sent_signals
+from pytracer.analyze.evidence.native.jumps import refused_branch
 from pytracer.analyze.parts import (
     StorageReports,
     bucket_report,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pytracer.analyze.evidence.sent_signals import sent_signals
+from pytracer.analyze.evidence.ends.sent_signals import sent_signals
 from pytracer.decode.types.snapshot import Collective, CollectiveStateName, Group, Job, Process, Snapshot
 
 UNFINISHED = ("scheduled", "started", "failed")

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from pytracer.analyze.evidence.signal_senders import from_time_limit
-from pytracer.analyze.evidence.waits import main_stack
+from pytracer.analyze.evidence.ends.signal_senders import from_time_limit
+from pytracer.analyze.evidence.waits.waits import main_stack
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.decode.types.journal import Rank, Rendezvous
 

@@ -10,8 +10,8 @@ import re
 from collections.abc import Sequence
 
 from pytracer.analyze.collectives.description import span_words
-from pytracer.analyze.evidence.cuda_errors import cuda_error
-from pytracer.analyze.evidence.sent_signals import sent_signals
+from pytracer.analyze.evidence.cuda.cuda_errors import cuda_error
+from pytracer.analyze.evidence.ends.sent_signals import sent_signals
 from pytracer.analyze.view import Death, JobView, ProcessView
 from pytracer.decode.types.snapshot import Collective
 from pytracer.report.job import Evidence

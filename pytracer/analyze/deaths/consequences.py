@@ -19,8 +19,8 @@ from functools import lru_cache
 from itertools import takewhile
 
 from pytracer._text import time_words
-from pytracer.analyze.evidence.cuda_errors import cuda_error
-from pytracer.analyze.evidence.sent_signals import deadly_signal, sent_signals
+from pytracer.analyze.evidence.cuda.cuda_errors import cuda_error
+from pytracer.analyze.evidence.ends.sent_signals import deadly_signal, sent_signals
 from pytracer.analyze.naming import name_words
 from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.platform.signals import SIGKILL, SIGTERM

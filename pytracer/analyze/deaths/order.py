@@ -21,7 +21,7 @@ from pytracer.analyze.deaths.consequences import (
     subject,
 )
 from pytracer.analyze.deaths.ending import ending_in_mid_work, orderly_end
-from pytracer.analyze.evidence.sent_signals import deadly_signal
+from pytracer.analyze.evidence.ends.sent_signals import deadly_signal
 from pytracer.analyze.platform.signals import SI_USER, SIGABRT, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, signal_name
 from pytracer.analyze.timeline.order import Absence, absences
 from pytracer.analyze.view import Death, ProcessView, WhyKind, death_signature

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pytracer._text import function_words
-from pytracer.analyze.evidence.native_stack import functions, own_frames
-from pytracer.analyze.evidence.waits import was_forked
+from pytracer.analyze.evidence.native.native_stack import functions, own_frames
+from pytracer.analyze.evidence.waits.waits import was_forked
 from pytracer.analyze.known.registry import Entry, Facts, Raised, entries
 from pytracer.analyze.known.versions import in_range
 from pytracer.analyze.platform.signals import signal_name

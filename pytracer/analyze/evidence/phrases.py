@@ -8,7 +8,7 @@ from typing import Literal
 
 from pytracer._text import hex_addr, list_words, message_words, origin_phrase, size_words, time_words
 from pytracer.analyze.address_space.description import offset_words
-from pytracer.analyze.evidence.fault_function import fault_function
+from pytracer.analyze.evidence.native.fault_function import fault_function
 from pytracer.analyze.naming import name_words, place_words
 from pytracer.analyze.parts import innermost_of_program
 from pytracer.analyze.platform.instruction import disassembler

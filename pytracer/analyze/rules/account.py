@@ -9,7 +9,7 @@ from pytracer.analyze.collectives.absent_ranks import was_finished_off
 from pytracer.analyze.collectives.description import span_words
 from pytracer.analyze.collectives.matching import STOOD_NS, records_collectives
 from pytracer.analyze.deaths.attribution import is_symptom
-from pytracer.analyze.evidence.sent_signals import last_request, obeyed
+from pytracer.analyze.evidence.ends.sent_signals import last_request, obeyed
 from pytracer.analyze.platform.signals import SIGHUP, SIGINT, SIGQUIT, SIGTERM
 from pytracer.analyze.rules.base import F, Judgement, NoFinding, cannot_decide, not_found
 from pytracer.analyze.view import Death, JobView, ProcessView

@@ -7,7 +7,11 @@ from pytracer.analyze.address_space.description import offset_words
 from pytracer.analyze.address_space.freed_neighbor import FreedNeighbor, freed_neighbor, may_be_counted_from_elsewhere
 from pytracer.analyze.address_space.guard_pool import FOUND
 from pytracer.analyze.evidence.guard_mode import guard_confidence, guard_evidence
-from pytracer.analyze.evidence.operator import find_operator, out_of_compressed, out_of_range
+from pytracer.analyze.evidence.lifetime.release_words import ReleaseWords, release_words
+from pytracer.analyze.evidence.lifetime.releases import Release, release_of
+from pytracer.analyze.evidence.lifetime.saves import save_advice
+from pytracer.analyze.evidence.operators.operator import find_operator, out_of_compressed, out_of_range
+from pytracer.analyze.evidence.own_code.temporary_pointer import ReturnedPointer, TemporaryPointer, temporary_pointer
 from pytracer.analyze.evidence.phrases import (
     access_verb,
     allocation_evidence,
@@ -20,10 +24,6 @@ from pytracer.analyze.evidence.phrases import (
     python_evidence,
     storage_evidence,
 )
-from pytracer.analyze.evidence.release_words import ReleaseWords, release_words
-from pytracer.analyze.evidence.releases import Release, release_of
-from pytracer.analyze.evidence.saves import save_advice
-from pytracer.analyze.evidence.temporary_pointer import ReturnedPointer, TemporaryPointer, temporary_pointer
 from pytracer.analyze.naming import introduction, place_words
 from pytracer.analyze.rules.base import Description, Judgement
 from pytracer.analyze.rules.fault import StorageFaultRule

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 
+from pytracer.analyze.evidence.exceptions.name_origins import EMPTY_MESSAGE
 from pytracer.analyze.evidence.failing.expressions import names_in, source, walk_in_order
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.recorded import shape_of
-from pytracer.analyze.evidence.name_origins import EMPTY_MESSAGE
 from pytracer.analyze.evidence.syntax.bindings import bound_value, lines_that_fill
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import loops_of

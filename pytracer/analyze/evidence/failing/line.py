@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
+from pytracer.analyze.evidence.exceptions.name_origins import NameOrigin, follow
 from pytracer.analyze.evidence.failing.expressions import (
     as_written,
     computed,
@@ -19,7 +20,6 @@ from pytracer.analyze.evidence.failing.expressions import (
     whole,
 )
 from pytracer.analyze.evidence.failing.recorded import Layer, Shape, contradicts, layer_of, shape_of
-from pytracer.analyze.evidence.name_origins import NameOrigin, follow
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Made, Spot

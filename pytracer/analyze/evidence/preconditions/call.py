@@ -12,12 +12,12 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from pytracer.analyze.evidence.lifetime.variables import MODULE, plain_expression, python_frames, variable_name
 from pytracer.analyze.evidence.preconditions.modules import forward_of, module_class
 from pytracer.analyze.evidence.preconditions.terms import Given
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.scopes import function_named, own_nodes, scope_of
-from pytracer.analyze.evidence.variables import MODULE, plain_expression, python_frames, variable_name
 from pytracer.analyze.known.operators import Precondition
 from pytracer.analyze.parts import is_library_file, python_frame
 from pytracer.analyze.tensors.source_lines import syntax_tree

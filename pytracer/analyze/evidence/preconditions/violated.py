@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pytracer._text import count_words, list_words
-from pytracer.analyze.evidence.in_backward import backward
-from pytracer.analyze.evidence.operator import find_operator, shape_words
+from pytracer.analyze.evidence.lifetime.variables import line_words
+from pytracer.analyze.evidence.lifetime.where_made import line_that_made
+from pytracer.analyze.evidence.operators.in_backward import backward
+from pytracer.analyze.evidence.operators.operator import find_operator, shape_words
 from pytracer.analyze.evidence.preconditions.call import BoundCall, bound_call, earlier_calls
 from pytracer.analyze.evidence.preconditions.terms import Broken, Given, Side, as_code, broken, is_decided
-from pytracer.analyze.evidence.variables import line_words
-from pytracer.analyze.evidence.where_made import line_that_made
 from pytracer.analyze.known.operators import preconditions
 from pytracer.analyze.view import ProcessView
 

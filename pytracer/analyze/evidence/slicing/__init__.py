@@ -1,0 +1,1 @@
+"""The lines that made a value: followed back from the line that used it."""

@@ -1,0 +1,1 @@
+"""The source of the program, read as syntax: calls, names, loops."""

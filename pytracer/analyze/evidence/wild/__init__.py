@@ -1,0 +1,1 @@
+"""What explains an address that belongs to nothing."""

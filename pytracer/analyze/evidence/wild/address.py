@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pytracer._text import hex_addr
 from pytracer.analyze.address_space.referrers import STATE_REGISTERS, stack_words
+from pytracer.analyze.evidence.own_code.pointer_content import numbers_in_pointer
 from pytracer.analyze.evidence.phrases import access_verb, in_function
-from pytracer.analyze.evidence.pointer_content import numbers_in_pointer
 from pytracer.analyze.platform.addresses import why_none
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import Confidence, Evidence

@@ -10,11 +10,11 @@ import re
 from dataclasses import dataclass
 
 from pytracer._text import list_words, shortened
+from pytracer.analyze.evidence.lifetime.variables import line_words, program_frames
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.lines import names_of_line
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import class_around, scope_of
-from pytracer.analyze.evidence.variables import line_words, program_frames
 from pytracer.analyze.evidence.wild.explanation import Explanation
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
 from pytracer.analyze.view import ProcessView

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 from pytracer._text import shortened
 from pytracer.analyze.address_space.referrers import STATE_REGISTERS
-from pytracer.analyze.evidence.own_libraries import program_files
-from pytracer.analyze.evidence.passed_memory import called_by_ctypes
+from pytracer.analyze.evidence.lifetime.variables import line_words, program_frames
+from pytracer.analyze.evidence.own_code.own_libraries import program_files
+from pytracer.analyze.evidence.own_code.passed_memory import called_by_ctypes
 from pytracer.analyze.evidence.phrases import access_verb
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Made
 from pytracer.analyze.evidence.syntax.lines import names_of_line
 from pytracer.analyze.evidence.syntax.names import variable
-from pytracer.analyze.evidence.variables import line_words, program_frames
 from pytracer.analyze.evidence.wild.address import address_words
 from pytracer.analyze.evidence.wild.explanation import Explanation
 from pytracer.analyze.evidence.wild.truncated_address import HALF, NEAR_BYTES, is_half

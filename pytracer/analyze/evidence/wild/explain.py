@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pytracer.analyze.evidence.jumps import Jump
+from pytracer.analyze.evidence.native.jumps import Jump
 from pytracer.analyze.evidence.wild.address import may_be_indexed
 from pytracer.analyze.evidence.wild.closed_handle import closed_handle
 from pytracer.analyze.evidence.wild.cut_handle import cut_handle

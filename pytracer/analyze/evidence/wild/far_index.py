@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from pytracer.analyze.address_space.referrers import STACK_POINTERS, STATE_REGISTERS
 from pytracer.analyze.address_space.regions import mapping_at
-from pytracer.analyze.evidence.in_backward import backward, saved_advice
-from pytracer.analyze.evidence.operator import find_operator, tensor_name, tensor_with
-from pytracer.analyze.evidence.variables import line_words
-from pytracer.analyze.evidence.where_made import made_words
+from pytracer.analyze.evidence.lifetime.variables import line_words
+from pytracer.analyze.evidence.lifetime.where_made import made_words
+from pytracer.analyze.evidence.operators.in_backward import backward, saved_advice
+from pytracer.analyze.evidence.operators.operator import find_operator, tensor_name, tensor_with
 from pytracer.analyze.evidence.wild.explanation import Explanation
 from pytracer.analyze.platform.instruction import signed
 from pytracer.analyze.view import ProcessView

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from pytracer._text import size_words
-from pytracer.analyze.evidence.arrays import array_words
-from pytracer.analyze.evidence.fault_function import own_function
-from pytracer.analyze.evidence.operator import shape_words
-from pytracer.analyze.evidence.passed import names_passed
-from pytracer.analyze.evidence.passed_memory import held_tensor
-from pytracer.analyze.evidence.variables import program_frames
+from pytracer.analyze.evidence.lifetime.variables import program_frames
+from pytracer.analyze.evidence.native.fault_function import own_function
+from pytracer.analyze.evidence.operators.operator import shape_words
+from pytracer.analyze.evidence.own_code.arrays import array_words
+from pytracer.analyze.evidence.own_code.passed import names_passed
+from pytracer.analyze.evidence.own_code.passed_memory import held_tensor
 from pytracer.analyze.evidence.wild.address import was_large_block
 from pytracer.analyze.evidence.wild.explanation import Explanation
 from pytracer.analyze.tensors.source_lines import syntax_tree

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytracer.analyze.evidence.behind_storage import Overwritten, overwritten
-from pytracer.analyze.evidence.beyond_storage import BeyondStorage, beyond_advice, beyond_storage
-from pytracer.analyze.evidence.heap_suspects import beside_advice
+from pytracer.analyze.evidence.heap.behind_storage import Overwritten, overwritten
+from pytracer.analyze.evidence.heap.beyond_storage import BeyondStorage, beyond_advice, beyond_storage
+from pytracer.analyze.evidence.heap.heap_suspects import beside_advice
 from pytracer.analyze.evidence.wild.explanation import Explanation
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import Confidence, Evidence

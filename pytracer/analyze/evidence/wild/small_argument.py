@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pytracer._text import size_words
-from pytracer.analyze.evidence.passed import passed
-from pytracer.analyze.evidence.variables import line_words
+from pytracer.analyze.evidence.lifetime.variables import line_words
+from pytracer.analyze.evidence.own_code.passed import passed
 from pytracer.analyze.evidence.wild.explanation import Explanation
 from pytracer.analyze.view import ProcessView
 

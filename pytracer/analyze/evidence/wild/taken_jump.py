@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pytracer._text import hex_addr
-from pytracer.analyze.evidence.jumps import Jump
-from pytracer.analyze.evidence.state_sizes import small_state
+from pytracer.analyze.evidence.native.jumps import Jump
+from pytracer.analyze.evidence.operators.state_sizes import small_state
 from pytracer.analyze.evidence.wild.explanation import Explanation
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import Confidence, Evidence

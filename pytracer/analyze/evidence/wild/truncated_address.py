@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 from pytracer._text import hex_addr, size_words
 from pytracer.analyze.address_space.referrers import STATE_REGISTERS
-from pytracer.analyze.evidence.fault_function import own_function
-from pytracer.analyze.evidence.own_libraries import program_files
-from pytracer.analyze.evidence.own_signature import argtypes, signature
-from pytracer.analyze.evidence.passed_memory import called_by_ctypes
+from pytracer.analyze.evidence.lifetime.variables import line_words, program_frames, variable_of
+from pytracer.analyze.evidence.native.fault_function import own_function
+from pytracer.analyze.evidence.own_code.own_libraries import program_files
+from pytracer.analyze.evidence.own_code.own_signature import argtypes, signature
+from pytracer.analyze.evidence.own_code.passed_memory import called_by_ctypes
 from pytracer.analyze.evidence.syntax.calls import called_name
-from pytracer.analyze.evidence.variables import line_words, program_frames, variable_of
 from pytracer.analyze.evidence.wild.explanation import Explanation
 from pytracer.analyze.platform.instruction import signed
 from pytracer.analyze.tensors.source_lines import syntax_tree

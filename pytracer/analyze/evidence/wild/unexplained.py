@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pytracer.analyze.evidence.ctypes_call import declaration_advice, number_as_pointer
-from pytracer.analyze.evidence.fault_function import own_function
-from pytracer.analyze.evidence.heap_suspects import suspect_words
-from pytracer.analyze.evidence.in_backward import backward, changed_advice
-from pytracer.analyze.evidence.never_made import never_made
-from pytracer.analyze.evidence.operator import find_operator, is_of_torch
-from pytracer.analyze.evidence.own_arguments import kept_address
-from pytracer.analyze.evidence.own_libraries import own_libraries
-from pytracer.analyze.evidence.passed import passed, shapes_advice, unequal_tensors, unfit_clause
-from pytracer.analyze.evidence.pointer_content import numbers_in_pointer
-from pytracer.analyze.evidence.sparse_source import sparse_operator_advice
-from pytracer.analyze.evidence.suspect_argument import suspect_argument
-from pytracer.analyze.evidence.unfit_operands import unfit_operands
-from pytracer.analyze.evidence.variables import line_words, program_frames
+from pytracer.analyze.evidence.heap.heap_suspects import suspect_words
+from pytracer.analyze.evidence.indices.sparse_source import sparse_operator_advice
+from pytracer.analyze.evidence.lifetime.never_made import never_made
+from pytracer.analyze.evidence.lifetime.variables import line_words, program_frames
+from pytracer.analyze.evidence.native.fault_function import own_function
+from pytracer.analyze.evidence.operators.in_backward import backward, changed_advice
+from pytracer.analyze.evidence.operators.operator import find_operator, is_of_torch
+from pytracer.analyze.evidence.operators.suspect_argument import suspect_argument
+from pytracer.analyze.evidence.operators.unfit_operands import unfit_operands
+from pytracer.analyze.evidence.own_code.ctypes_call import declaration_advice, number_as_pointer
+from pytracer.analyze.evidence.own_code.own_arguments import kept_address
+from pytracer.analyze.evidence.own_code.own_libraries import own_libraries
+from pytracer.analyze.evidence.own_code.passed import passed, shapes_advice, unequal_tensors, unfit_clause
+from pytracer.analyze.evidence.own_code.pointer_content import numbers_in_pointer
 from pytracer.analyze.evidence.wild.address import is_block_size, was_large_block
 from pytracer.analyze.evidence.wild.explanation import Explanation
 from pytracer.analyze.view import ProcessView

@@ -6,12 +6,12 @@ import ast
 from dataclasses import dataclass
 
 from pytracer._text import hex_addr, shortened
-from pytracer.analyze.evidence.jumps import Jump
-from pytracer.analyze.evidence.native_stack import functions
-from pytracer.analyze.evidence.own_libraries import program_files
+from pytracer.analyze.evidence.lifetime.variables import line_words, program_frames
+from pytracer.analyze.evidence.native.jumps import Jump
+from pytracer.analyze.evidence.native.native_stack import functions
+from pytracer.analyze.evidence.own_code.own_libraries import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.scopes import class_around, scope_of
-from pytracer.analyze.evidence.variables import line_words, program_frames
 from pytracer.analyze.evidence.wild.explanation import Explanation
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.tensors.source_lines import line_text

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from pytracer._text import count_words
 from pytracer.analyze.address_space.referrers import STATE_REGISTERS
-from pytracer.analyze.evidence.operator import OperatorTensor, find_operator, tensor_name, tensor_words
-from pytracer.analyze.evidence.variables import line_words
+from pytracer.analyze.evidence.lifetime.variables import line_words
+from pytracer.analyze.evidence.operators.operator import OperatorTensor, find_operator, tensor_name, tensor_words
 from pytracer.analyze.evidence.wild.explanation import Explanation
 from pytracer.analyze.platform.instruction import signed
 from pytracer.analyze.view import ProcessView

@@ -34,7 +34,7 @@ from pytracer.analyze.collectives.rounds import (
     site_words,
 )
 from pytracer.analyze.deaths.attribution import abort_words, symptom_evidence, views_of, waited_ns
-from pytracer.analyze.evidence.handled import Handled, handled_in
+from pytracer.analyze.evidence.exceptions.handled import Handled, handled_in
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.rules.account import account, nothing_to_compare
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found

@@ -22,13 +22,13 @@ from pytracer.analyze.collectives.absent_ranks import Absence, at_its_end, find_
 from pytracer.analyze.collectives.description import at_place, span_words
 from pytracer.analyze.collectives.rank_branches import branch_at_end
 from pytracer.analyze.deaths.attribution import symptom_evidence, views_of
-from pytracer.analyze.evidence.busy import polled_by
-from pytracer.analyze.evidence.ended_threads import EndedThread, ended_thread_evidence, thread_behind
-from pytracer.analyze.evidence.handled import handled_at_end
-from pytracer.analyze.evidence.loaders import loading_words, slow_worker
-from pytracer.analyze.evidence.wait_chain import Blocked, blocked
-from pytracer.analyze.evidence.waits import wait_of, was_asleep
-from pytracer.analyze.evidence.worker_collectives import collective_in_worker, worker_advice
+from pytracer.analyze.evidence.exceptions.handled import handled_at_end
+from pytracer.analyze.evidence.exceptions.loaders import loading_words, slow_worker
+from pytracer.analyze.evidence.waits.busy import polled_by
+from pytracer.analyze.evidence.waits.ended_threads import EndedThread, ended_thread_evidence, thread_behind
+from pytracer.analyze.evidence.waits.wait_chain import Blocked, blocked
+from pytracer.analyze.evidence.waits.waits import wait_of, was_asleep
+from pytracer.analyze.evidence.waits.worker_collectives import collective_in_worker, worker_advice
 from pytracer.analyze.naming import name_words, place_words, samples_words
 from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.rules.account import account, nothing_to_compare

@@ -24,7 +24,7 @@ from pytracer.analyze.collectives.rendezvous import Join, find_mismatch, open_jo
 from pytracer.analyze.collectives.world_size import spawned_words, world_size_source
 from pytracer.analyze.deaths.attribution import symptom_evidence
 from pytracer.analyze.deaths.ending import asked_to_end
-from pytracer.analyze.evidence.waits import was_asleep
+from pytracer.analyze.evidence.waits.waits import was_asleep
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.rules.account import account

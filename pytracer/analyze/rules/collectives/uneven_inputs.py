@@ -19,9 +19,9 @@ from pytracer.analyze.collectives.conditional import is_conditional
 from pytracer.analyze.collectives.description import at_place, span_words
 from pytracer.analyze.collectives.parting import passed_by_words
 from pytracer.analyze.deaths.attribution import symptom_evidence, views_of
-from pytracer.analyze.evidence.exit_requests import left_at
-from pytracer.analyze.evidence.sent_signals import Sent, last_request
-from pytracer.analyze.evidence.signal_senders import chain_words
+from pytracer.analyze.evidence.ends.exit_requests import left_at
+from pytracer.analyze.evidence.ends.sent_signals import Sent, last_request
+from pytracer.analyze.evidence.ends.signal_senders import chain_words
 from pytracer.analyze.platform.signals import signal_name
 from pytracer.analyze.rules.account import account
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found

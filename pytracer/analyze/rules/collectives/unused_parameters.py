@@ -19,7 +19,7 @@ from collections.abc import Sequence
 
 from pytracer._text import capital, list_words
 from pytracer.analyze.collectives.description import span_words
-from pytracer.analyze.evidence.unused_layers import unused_layer
+from pytracer.analyze.evidence.exceptions.unused_layers import unused_layer
 from pytracer.analyze.rules.account import account
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.view import JobView, ProcessView

@@ -25,12 +25,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytracer._text import count_words, hex_addr, time_words
-from pytracer.analyze.evidence.cuda_errors import CudaError, cuda_error
-from pytracer.analyze.evidence.cuda_graphs import broken_graphs, graph_words
-from pytracer.analyze.evidence.cuda_streams import failed_stream, stream_words
-from pytracer.analyze.evidence.gpu_core import core_error, core_evidence, failed_kernel
+from pytracer.analyze.evidence.cuda.cuda_errors import CudaError, cuda_error
+from pytracer.analyze.evidence.cuda.cuda_graphs import broken_graphs, graph_words
+from pytracer.analyze.evidence.cuda.cuda_streams import failed_stream, stream_words
+from pytracer.analyze.evidence.cuda.gpu_core import core_error, core_evidence, failed_kernel
+from pytracer.analyze.evidence.cuda.xid import Xid, xid_evidence, xids_of
 from pytracer.analyze.evidence.phrases import collective_evidence
-from pytracer.analyze.evidence.xid import Xid, xid_evidence, xids_of
 from pytracer.analyze.naming import introduction, place_words
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
 from pytracer.analyze.view import JobView, ProcessView

@@ -17,7 +17,7 @@ tensor and puts work into the graph counts as using it.
 from __future__ import annotations
 
 from pytracer._text import count_words
-from pytracer.analyze.evidence.cuda_graphs import broken_graphs, broken_inputs, graph_words, input_evidence
+from pytracer.analyze.evidence.cuda.cuda_graphs import broken_graphs, broken_inputs, graph_words, input_evidence
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.view import JobView

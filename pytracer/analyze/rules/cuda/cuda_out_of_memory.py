@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytracer._text import count_words, size_words, span_words
-from pytracer.analyze.evidence.cuda_errors import out_of_memory
+from pytracer.analyze.evidence.cuda.cuda_errors import out_of_memory
 from pytracer.analyze.naming import introduction, place_words
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found

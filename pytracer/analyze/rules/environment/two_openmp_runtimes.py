@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pytracer.analyze.evidence.libraries import OPENMP, Library, frame_in, libraries
+from pytracer.analyze.evidence.native.libraries import OPENMP, Library, frame_in, libraries
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.rules.base import Description, Judgement
 from pytracer.analyze.rules.circumstance import CircumstanceRule

@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pytracer._text import list_words
-from pytracer.analyze.evidence.libraries import Library, frame_in, libraries, same_name
+from pytracer.analyze.evidence.native.libraries import Library, frame_in, libraries, same_name
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.rules.base import Description, Judgement
 from pytracer.analyze.rules.circumstance import CircumstanceRule

@@ -21,8 +21,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pytracer._text import capital
-from pytracer.analyze.evidence.loaders import loader_timeout, loading_evidence, loading_words, loading_workers
-from pytracer.analyze.evidence.worker_collectives import WorkerCollective, collective_in_worker, worker_advice
+from pytracer.analyze.evidence.exceptions.loaders import (
+    loader_timeout,
+    loading_evidence,
+    loading_words,
+    loading_workers,
+)
+from pytracer.analyze.evidence.waits.worker_collectives import WorkerCollective, collective_in_worker, worker_advice
 from pytracer.analyze.naming import introduction, name_words, place_words
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
 from pytracer.analyze.view import JobView, ProcessView

@@ -23,22 +23,11 @@ from pytracer._text import time_words
 from pytracer.analyze.address_space.address_info import Place
 from pytracer.analyze.address_space.mapped_file import mapped_file
 from pytracer.analyze.deaths.order import is_interrupt
-from pytracer.analyze.evidence.busy import Busy, Polled, busy_at, polled_by
-from pytracer.analyze.evidence.ended_threads import ended_thread_evidence, thread_behind
-from pytracer.analyze.evidence.exit_requests import READ_ARGUMENTS, exit_words, handled_error
-from pytracer.analyze.evidence.oom import oom_trace
-from pytracer.analyze.evidence.phrases import (
-    access_verb,
-    bucket_evidence,
-    collective_evidence,
-    fault_evidence,
-    in_function,
-    python_evidence,
-    storage_evidence,
-)
-from pytracer.analyze.evidence.sent_signals import Sent, deadly_signal, last_request, obeyed, sent_signals
-from pytracer.analyze.evidence.sigkill import elimination
-from pytracer.analyze.evidence.signal_senders import (
+from pytracer.analyze.evidence.ends.exit_requests import READ_ARGUMENTS, exit_words, handled_error
+from pytracer.analyze.evidence.ends.oom import oom_trace
+from pytracer.analyze.evidence.ends.sent_signals import Sent, deadly_signal, last_request, obeyed, sent_signals
+from pytracer.analyze.evidence.ends.sigkill import elimination
+from pytracer.analyze.evidence.ends.signal_senders import (
     chain_words,
     command_evidence,
     from_time_limit,
@@ -50,8 +39,19 @@ from pytracer.analyze.evidence.signal_senders import (
     sender_words,
     slurm_time_limit,
 )
-from pytracer.analyze.evidence.timers import TIMERS, timer_advice, timer_words, was_sent_by_timer
-from pytracer.analyze.evidence.waits import wait_of, waiting_frame
+from pytracer.analyze.evidence.ends.timers import TIMERS, timer_advice, timer_words, was_sent_by_timer
+from pytracer.analyze.evidence.phrases import (
+    access_verb,
+    bucket_evidence,
+    collective_evidence,
+    fault_evidence,
+    in_function,
+    python_evidence,
+    storage_evidence,
+)
+from pytracer.analyze.evidence.waits.busy import Busy, Polled, busy_at, polled_by
+from pytracer.analyze.evidence.waits.ended_threads import ended_thread_evidence, thread_behind
+from pytracer.analyze.evidence.waits.waits import wait_of, waiting_frame
 from pytracer.analyze.naming import introduction, place_words
 from pytracer.analyze.platform.signals import (
     SI_KERNEL,
@@ -113,7 +113,7 @@ _BY_DEFAULT: dict[int, tuple[VerdictClass, str, str]] = {
         "because a file would have become larger than allowed",
         "Raise the limit for the size of files (`ulimit -f`), or write smaller ones.",
     ),
-    **dict.fromkeys(TIMERS, ("timer", "", "")),  # the words are those of evidence/timers.py
+    **dict.fromkeys(TIMERS, ("timer", "", "")),  # the words are those of evidence/ends/timers.py
 }
 
 _How = Literal[

@@ -24,30 +24,30 @@ from dataclasses import dataclass
 from pytracer._text import capital, message_words
 from pytracer.analyze.collectives.in_flight import bad_address
 from pytracer.analyze.deaths.order import is_interrupt, mentions_lost_peer
-from pytracer.analyze.evidence.cuda_errors import cuda_error, out_of_memory
-from pytracer.analyze.evidence.ended_threads import ended_thread_evidence, thread_behind_exception
-from pytracer.analyze.evidence.failing.explained import Explanation, explained, involved
-from pytracer.analyze.evidence.failing.handlers import ended_by_first
-from pytracer.analyze.evidence.file_writers import file_writer
-from pytracer.analyze.evidence.loaders import loader_timeout
-from pytracer.analyze.evidence.memory_holders import (
+from pytracer.analyze.evidence.cuda.cuda_errors import cuda_error, out_of_memory
+from pytracer.analyze.evidence.ends.memory_holders import (
     NO_MEMORY,
     accumulated,
     failed_allocation,
     holder_advice,
     holder_evidence,
 )
-from pytracer.analyze.evidence.name_origins import meant_words, origin_words
-from pytracer.analyze.evidence.other_end import other_end_words
-from pytracer.analyze.evidence.overwritten import (
+from pytracer.analyze.evidence.exceptions.loaders import loader_timeout
+from pytracer.analyze.evidence.exceptions.name_origins import meant_words, origin_words
+from pytracer.analyze.evidence.exceptions.raisers import failed_sample, raiser
+from pytracer.analyze.evidence.exceptions.reraised import Reraised, reason_within, reraised
+from pytracer.analyze.evidence.failing.explained import Explanation, explained, involved
+from pytracer.analyze.evidence.failing.handlers import ended_by_first
+from pytracer.analyze.evidence.heap.overwritten import (
     heap_damaged_later,
     memory_may_be_overwritten,
     overwritten_advice,
 )
+from pytracer.analyze.evidence.lifetime.file_writers import file_writer
 from pytracer.analyze.evidence.phrases import collective_evidence, error_at_words, torchscript_error
-from pytracer.analyze.evidence.raisers import failed_sample, raiser
-from pytracer.analyze.evidence.reraised import Reraised, reason_within, reraised
-from pytracer.analyze.evidence.waits import LET_THREAD_END, ProcessWait, kept_by_thread
+from pytracer.analyze.evidence.waits.ended_threads import ended_thread_evidence, thread_behind_exception
+from pytracer.analyze.evidence.waits.other_end import other_end_words
+from pytracer.analyze.evidence.waits.waits import LET_THREAD_END, ProcessWait, kept_by_thread
 from pytracer.analyze.known.exceptions import exception_advice
 from pytracer.analyze.naming import introduction, name_words, place_words, subject_words
 from pytracer.analyze.parts import is_library_file

@@ -30,18 +30,23 @@ from dataclasses import dataclass
 from pytracer._text import list_words
 from pytracer.analyze.deaths.ending import asked_to_end
 from pytracer.analyze.deaths.order import is_interrupt
-from pytracer.analyze.evidence.ended_threads import EndedThread, ended_thread_evidence, no_other_could, thread_behind
-from pytracer.analyze.evidence.failed_task import FailedTask, failed_task
-from pytracer.analyze.evidence.handled import Handled, handled_at_end
-from pytracer.analyze.evidence.loaders import loading_words, loading_workers, waits_for_loader
-from pytracer.analyze.evidence.lock_order import CrossedLocks, LockHolder, crossed_locks, lock_holder
-from pytracer.analyze.evidence.lost_lock import LostLock, lost_lock
-from pytracer.analyze.evidence.sent_signals import deadly_signal
-from pytracer.analyze.evidence.signal_senders import from_time_limit, sender_words
-from pytracer.analyze.evidence.starved_pool import StarvedPool, starved_pool
-from pytracer.analyze.evidence.unsent import Unsent, unsent_advice, unsent_of
-from pytracer.analyze.evidence.wait_advice import ADVICE, wait_advice
-from pytracer.analyze.evidence.wait_chain import (
+from pytracer.analyze.evidence.ends.sent_signals import deadly_signal
+from pytracer.analyze.evidence.ends.signal_senders import from_time_limit, sender_words
+from pytracer.analyze.evidence.exceptions.handled import Handled, handled_at_end
+from pytracer.analyze.evidence.exceptions.loaders import loading_words, loading_workers, waits_for_loader
+from pytracer.analyze.evidence.waits.ended_threads import (
+    EndedThread,
+    ended_thread_evidence,
+    no_other_could,
+    thread_behind,
+)
+from pytracer.analyze.evidence.waits.failed_task import FailedTask, failed_task
+from pytracer.analyze.evidence.waits.lock_order import CrossedLocks, LockHolder, crossed_locks, lock_holder
+from pytracer.analyze.evidence.waits.lost_lock import LostLock, lost_lock
+from pytracer.analyze.evidence.waits.starved_pool import StarvedPool, starved_pool
+from pytracer.analyze.evidence.waits.unsent import Unsent, unsent_advice, unsent_of
+from pytracer.analyze.evidence.waits.wait_advice import ADVICE, wait_advice
+from pytracer.analyze.evidence.waits.wait_chain import (
     at_words,
     children_at_work,
     children_of,
@@ -49,8 +54,8 @@ from pytracer.analyze.evidence.wait_chain import (
     wait_chain,
     work_words,
 )
-from pytracer.analyze.evidence.wait_words import wait_words
-from pytracer.analyze.evidence.waits import (
+from pytracer.analyze.evidence.waits.wait_words import wait_words
+from pytracer.analyze.evidence.waits.waits import (
     ProcessWait,
     WaitKind,
     is_between_processes,

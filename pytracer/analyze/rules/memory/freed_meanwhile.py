@@ -18,13 +18,13 @@ from __future__ import annotations
 from typing import Literal
 
 from pytracer._text import hex_addr, size_words
+from pytracer.analyze.evidence.lifetime.reallocation import Reallocation, reallocation_of
 from pytracer.analyze.evidence.phrases import (
     access_verb,
     fault_evidence,
     origin_words,
     python_evidence,
 )
-from pytracer.analyze.evidence.reallocation import Reallocation, reallocation_of
 from pytracer.analyze.naming import introduction, place_words
 from pytracer.analyze.rules.base import Description, Judgement
 from pytracer.analyze.rules.fault import StorageFaultRule

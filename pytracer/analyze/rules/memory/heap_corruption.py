@@ -22,21 +22,21 @@ who noticed, not who did it.
 from __future__ import annotations
 
 from pytracer._text import function_words
-from pytracer.analyze.evidence.aborts import is_abort
-from pytracer.analyze.evidence.behind_storage import overwritten
-from pytracer.analyze.evidence.beyond_storage import BeyondStorage, beyond_advice, beyond_storage, used_at
-from pytracer.analyze.evidence.deleters import Deleter, owners_words, running_deleter
-from pytracer.analyze.evidence.heap import HeapDamage, allocator_user, heap_damage
-from pytracer.analyze.evidence.heap_suspects import (
+from pytracer.analyze.evidence.heap.behind_storage import overwritten
+from pytracer.analyze.evidence.heap.beyond_storage import BeyondStorage, beyond_advice, beyond_storage, used_at
+from pytracer.analyze.evidence.heap.heap import HeapDamage, allocator_user, heap_damage
+from pytracer.analyze.evidence.heap.heap_suspects import (
     beside_advice,
     heap_advice,
     running_conversion,
     unchecked_advice,
 )
+from pytracer.analyze.evidence.lifetime.deleters import Deleter, owners_words, running_deleter
+from pytracer.analyze.evidence.native.aborts import is_abort
+from pytracer.analyze.evidence.operators.unfit_operands import Unfit, unfit_operands
+from pytracer.analyze.evidence.own_code.unfit_memory import unfit_memory
 from pytracer.analyze.evidence.phrases import collective_evidence, fault_evidence, printed_evidence, python_evidence
 from pytracer.analyze.evidence.preconditions.violated import violated_before
-from pytracer.analyze.evidence.unfit_memory import unfit_memory
-from pytracer.analyze.evidence.unfit_operands import Unfit, unfit_operands
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
 from pytracer.analyze.view import JobView, ProcessView

@@ -15,7 +15,7 @@ certain for memory that CUDA pinned.
 
 from __future__ import annotations
 
-from pytracer.analyze.evidence.inherited_memory import fork_line, is_pinned, was_left_behind
+from pytracer.analyze.evidence.lifetime.inherited_memory import fork_line, is_pinned, was_left_behind
 from pytracer.analyze.evidence.phrases import (
     access_verb,
     allocation_evidence,

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytracer._text import hex_addr
-from pytracer.analyze.evidence.alignment import Unaligned, needed_alignment, unaligned
+from pytracer.analyze.evidence.native.alignment import Unaligned, needed_alignment, unaligned
 from pytracer.analyze.evidence.phrases import (
     access_verb,
     collective_evidence,

@@ -26,34 +26,34 @@ from dataclasses import dataclass
 
 from pytracer._text import hex_addr, list_words
 from pytracer.analyze.address_space.null_pointer import has_constant_address, null_confidence, null_sibling
-from pytracer.analyze.evidence.capi_table import unfetched_table
-from pytracer.analyze.evidence.compiled import runs_compiled
-from pytracer.analyze.evidence.emptied import emptied_at
-from pytracer.analyze.evidence.native_stack import below_function, calls_python_by_ctypes
-from pytracer.analyze.evidence.native_stack import calls_python_without_gil as without_gil
-from pytracer.analyze.evidence.never_made import never_made
-from pytracer.analyze.evidence.operator import (
-    Operator,
-    OperatorTensor,
-    find_operator,
-    tensor_words,
-    without_memory,
-)
-from pytracer.analyze.evidence.passed import names_passed, passed
-from pytracer.analyze.evidence.phrases import (
-    collective_evidence,
-    fault_evidence,
-    in_function,
-    missing_operands,
-    python_evidence,
-)
-from pytracer.analyze.evidence.variables import (
+from pytracer.analyze.evidence.lifetime.emptied import emptied_at
+from pytracer.analyze.evidence.lifetime.never_made import never_made
+from pytracer.analyze.evidence.lifetime.variables import (
     line_words,
     plain_expression,
     program_frames,
     python_frames,
     tensors_without_memory,
     without_memory_words,
+)
+from pytracer.analyze.evidence.native.native_stack import below_function, calls_python_by_ctypes
+from pytracer.analyze.evidence.native.native_stack import calls_python_without_gil as without_gil
+from pytracer.analyze.evidence.operators.compiled import runs_compiled
+from pytracer.analyze.evidence.operators.operator import (
+    Operator,
+    OperatorTensor,
+    find_operator,
+    tensor_words,
+    without_memory,
+)
+from pytracer.analyze.evidence.own_code.capi_table import unfetched_table
+from pytracer.analyze.evidence.own_code.passed import names_passed, passed
+from pytracer.analyze.evidence.phrases import (
+    collective_evidence,
+    fault_evidence,
+    in_function,
+    missing_operands,
+    python_evidence,
 )
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.parts import is_library_file

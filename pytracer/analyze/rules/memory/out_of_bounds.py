@@ -24,13 +24,24 @@ from pytracer._text import hex_addr, size_words
 from pytracer.analyze.address_space.description import offset_words
 from pytracer.analyze.address_space.lookup import GUESSED
 from pytracer.analyze.address_space.operands import COMPUTED, ROWS
-from pytracer.analyze.evidence.exported_package import package_advice
 from pytracer.analyze.evidence.guard_mode import guard_confidence, guard_evidence
-from pytracer.analyze.evidence.index_origins import index_advice
-from pytracer.analyze.evidence.jumps import wild_jump
-from pytracer.analyze.evidence.native_stack import image_name
-from pytracer.analyze.evidence.operator import find_operator, is_of_torch, shape_words, tensor_with, tensor_words
-from pytracer.analyze.evidence.passed import computed_advice, layout_advice, length_advice, unfit_clause
+from pytracer.analyze.evidence.indices.index_origins import index_advice
+from pytracer.analyze.evidence.indices.reached_row import ReachedRow, reached_row
+from pytracer.analyze.evidence.indices.row_words import row_advice, row_evidence, row_headline, shaped_name
+from pytracer.analyze.evidence.lifetime.variables import line_words, variable_name
+from pytracer.analyze.evidence.lifetime.where_made import line_that_made
+from pytracer.analyze.evidence.native.jumps import wild_jump
+from pytracer.analyze.evidence.native.native_stack import image_name
+from pytracer.analyze.evidence.operators.exported_package import package_advice
+from pytracer.analyze.evidence.operators.operator import (
+    find_operator,
+    is_of_torch,
+    shape_words,
+    tensor_with,
+    tensor_words,
+)
+from pytracer.analyze.evidence.operators.state_sizes import small_state
+from pytracer.analyze.evidence.own_code.passed import computed_advice, layout_advice, length_advice, unfit_clause
 from pytracer.analyze.evidence.phrases import (
     access_verb,
     allocation_evidence,
@@ -42,11 +53,6 @@ from pytracer.analyze.evidence.phrases import (
     python_evidence,
     storage_evidence,
 )
-from pytracer.analyze.evidence.reached_row import ReachedRow, reached_row
-from pytracer.analyze.evidence.row_words import row_advice, row_evidence, row_headline, shaped_name
-from pytracer.analyze.evidence.state_sizes import small_state
-from pytracer.analyze.evidence.variables import line_words, variable_name
-from pytracer.analyze.evidence.where_made import line_that_made
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.platform.instruction import signed
 from pytracer.analyze.rules.base import Description, Judgement

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from pytracer._text import hex_addr, size_words
 from pytracer.analyze.address_space.overrun import oversized_bytes
+from pytracer.analyze.evidence.lifetime.variables import variable_of
 from pytracer.analyze.evidence.phrases import (
     access_verb,
     allocation_evidence,
@@ -25,7 +26,6 @@ from pytracer.analyze.evidence.phrases import (
     python_evidence,
     storage_evidence,
 )
-from pytracer.analyze.evidence.variables import variable_of
 from pytracer.analyze.naming import introduction, place_words
 from pytracer.analyze.rules.base import Description, Judgement
 from pytracer.analyze.rules.fault import StorageFaultRule

@@ -20,8 +20,10 @@ from collections.abc import Sequence
 from pytracer._text import hex_addr
 from pytracer.analyze.address_space.address_info import Place
 from pytracer.analyze.address_space.operands import COMPUTED
-from pytracer.analyze.evidence.native_stack import image_name
-from pytracer.analyze.evidence.passed import passed
+from pytracer.analyze.evidence.indices.runs import ran_on
+from pytracer.analyze.evidence.lifetime.variables import variable_of
+from pytracer.analyze.evidence.native.native_stack import image_name
+from pytracer.analyze.evidence.own_code.passed import passed
 from pytracer.analyze.evidence.phrases import (
     bucket_evidence,
     collective_evidence,
@@ -30,8 +32,6 @@ from pytracer.analyze.evidence.phrases import (
     python_evidence,
     storage_evidence,
 )
-from pytracer.analyze.evidence.runs import ran_on
-from pytracer.analyze.evidence.variables import variable_of
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.platform.signals import SIGSEGV
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found

@@ -22,10 +22,15 @@ from collections.abc import Sequence
 from pytracer._text import hex_addr, size_words
 from pytracer.analyze.address_space.address_info import Overrun
 from pytracer.analyze.address_space.overrun import Run
-from pytracer.analyze.evidence.arrays import array_words, left_array
-from pytracer.analyze.evidence.jumps import wild_jump
-from pytracer.analyze.evidence.operator import find_operator, is_sparse
-from pytracer.analyze.evidence.passed import length_advice, unequal_tensors, unfit_clause
+from pytracer.analyze.evidence.indices.reached_row import ReachedRow, reached_row
+from pytracer.analyze.evidence.indices.row_words import row_advice, row_evidence, row_headline, shaped_name
+from pytracer.analyze.evidence.indices.runs import ran_on
+from pytracer.analyze.evidence.indices.sparse_source import sparse_advice, sparse_source
+from pytracer.analyze.evidence.lifetime.variables import line_words, variable_of
+from pytracer.analyze.evidence.native.jumps import wild_jump
+from pytracer.analyze.evidence.operators.operator import find_operator, is_sparse
+from pytracer.analyze.evidence.own_code.arrays import array_words, left_array
+from pytracer.analyze.evidence.own_code.passed import length_advice, unequal_tensors, unfit_clause
 from pytracer.analyze.evidence.phrases import (
     access_verb,
     allocation_evidence,
@@ -34,11 +39,6 @@ from pytracer.analyze.evidence.phrases import (
     in_function,
     python_evidence,
 )
-from pytracer.analyze.evidence.reached_row import ReachedRow, reached_row
-from pytracer.analyze.evidence.row_words import row_advice, row_evidence, row_headline, shaped_name
-from pytracer.analyze.evidence.runs import ran_on
-from pytracer.analyze.evidence.sparse_source import sparse_advice, sparse_source
-from pytracer.analyze.evidence.variables import line_words, variable_of
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, cannot_decide, not_found
 from pytracer.analyze.rules.fault import MemoryFaultRule

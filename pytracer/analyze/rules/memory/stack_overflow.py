@@ -23,13 +23,13 @@ from dataclasses import dataclass
 
 from pytracer._text import count_words, hex_addr, list_words, size_words
 from pytracer.analyze.address_space.stack_bounds import GUARD_BYTES, is_proven, ran_over, stack_bounds
-from pytracer.analyze.evidence.native_stack import frame_words, image_name, own_frames
-from pytracer.analyze.evidence.nesting import Nesting, nesting_advice, of_native, of_python
-from pytracer.analyze.evidence.own_libraries import is_own_path, program_files
+from pytracer.analyze.evidence.lifetime.variables import line_words, program_frames
+from pytracer.analyze.evidence.native.native_stack import frame_words, image_name, own_frames
+from pytracer.analyze.evidence.native.nesting import Nesting, nesting_advice, of_native, of_python
+from pytracer.analyze.evidence.native.recursion import Cycle, find_cycle
+from pytracer.analyze.evidence.own_code.own_libraries import is_own_path, program_files
 from pytracer.analyze.evidence.phrases import fault_evidence, in_function, python_evidence
-from pytracer.analyze.evidence.recursion import Cycle, find_cycle
 from pytracer.analyze.evidence.syntax.calls import called_name
-from pytracer.analyze.evidence.variables import line_words, program_frames
 from pytracer.analyze.naming import introduction, place_words, short_file
 from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found

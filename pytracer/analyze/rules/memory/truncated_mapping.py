@@ -19,7 +19,7 @@ from collections.abc import Sequence
 
 from pytracer._text import count_words
 from pytracer.analyze.address_space.mapped_file import MappedFile, mapped_file, truncation_confidence
-from pytracer.analyze.evidence.file_writers import file_writer
+from pytracer.analyze.evidence.lifetime.file_writers import file_writer
 from pytracer.analyze.evidence.phrases import (
     access_verb,
     fault_evidence,

@@ -19,8 +19,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytracer.analyze.evidence.heap import heap_damage
-from pytracer.analyze.evidence.operator import find_operator, is_of_torch
+from pytracer.analyze.evidence.heap.heap import heap_damage
+from pytracer.analyze.evidence.operators.operator import find_operator, is_of_torch
 from pytracer.analyze.evidence.phrases import (
     access_verb,
     collective_evidence,

@@ -18,9 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytracer.analyze.address_space.stack_bounds import ran_over
-from pytracer.analyze.evidence.jumps import wild_jump
-from pytracer.analyze.evidence.phrases import access_verb, fault_evidence, in_function, python_evidence
-from pytracer.analyze.evidence.unmapping import (
+from pytracer.analyze.evidence.lifetime.unmapping import (
     may_have_run_on,
     unmapper_words,
     unmapping_age,
@@ -28,6 +26,8 @@ from pytracer.analyze.evidence.unmapping import (
     unmapping_line,
     unmapping_of,
 )
+from pytracer.analyze.evidence.native.jumps import wild_jump
+from pytracer.analyze.evidence.phrases import access_verb, fault_evidence, in_function, python_evidence
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.rules.fault import MemoryFaultRule

@@ -20,11 +20,18 @@ torch's own allocator it is merely possible.
 from __future__ import annotations
 
 from pytracer.analyze.address_space.overrun import begins_there, oversized_bytes
-from pytracer.analyze.evidence.cut_memory import cut_memory
-from pytracer.analyze.evidence.inherited_memory import was_left_behind
-from pytracer.analyze.evidence.local_memory import blob_advice, local_blob
-from pytracer.analyze.evidence.owner_calls import owner_calls
-from pytracer.analyze.evidence.owner_object import owner_object
+from pytracer.analyze.evidence.lifetime.cut_memory import cut_memory
+from pytracer.analyze.evidence.lifetime.inherited_memory import was_left_behind
+from pytracer.analyze.evidence.lifetime.owner_calls import owner_calls
+from pytracer.analyze.evidence.lifetime.owner_object import owner_object
+from pytracer.analyze.evidence.lifetime.reallocation import reallocation_of
+from pytracer.analyze.evidence.lifetime.unmapping import (
+    unmapper_words,
+    unmapping_evidence,
+    unmapping_line,
+    unmapping_of,
+)
+from pytracer.analyze.evidence.own_code.local_memory import blob_advice, local_blob
 from pytracer.analyze.evidence.phrases import (
     access_verb,
     allocation_evidence,
@@ -33,8 +40,6 @@ from pytracer.analyze.evidence.phrases import (
     storage_evidence,
     tensor_and_line,
 )
-from pytracer.analyze.evidence.reallocation import reallocation_of
-from pytracer.analyze.evidence.unmapping import unmapper_words, unmapping_evidence, unmapping_line, unmapping_of
 from pytracer.analyze.naming import introduction, place_words
 from pytracer.analyze.rules.base import Description, Judgement
 from pytracer.analyze.rules.fault import StorageFaultRule

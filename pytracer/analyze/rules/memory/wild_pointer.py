@@ -42,11 +42,13 @@ from dataclasses import dataclass
 
 from pytracer.analyze.address_space.null_pointer import null_confidence, null_sibling
 from pytracer.analyze.address_space.stack_bounds import beside_stack, ran_over
-from pytracer.analyze.evidence.heap import heap_damage
-from pytracer.analyze.evidence.jumps import Jump, wild_jump
+from pytracer.analyze.evidence.heap.heap import heap_damage
+from pytracer.analyze.evidence.indices.runs import ran_on
 from pytracer.analyze.evidence.known_crashes import KnownCrash, known_crash
-from pytracer.analyze.evidence.native_stack import below_function
-from pytracer.analyze.evidence.never_made import never_made
+from pytracer.analyze.evidence.lifetime.never_made import never_made
+from pytracer.analyze.evidence.lifetime.unmapping import unmapping_of
+from pytracer.analyze.evidence.native.jumps import Jump, wild_jump
+from pytracer.analyze.evidence.native.native_stack import below_function
 from pytracer.analyze.evidence.phrases import (
     access_verb,
     collective_evidence,
@@ -55,8 +57,6 @@ from pytracer.analyze.evidence.phrases import (
     missing_operands,
     python_evidence,
 )
-from pytracer.analyze.evidence.runs import ran_on
-from pytracer.analyze.evidence.unmapping import unmapping_of
 from pytracer.analyze.evidence.wild.address import access_words, address_evidence
 from pytracer.analyze.evidence.wild.explain import explained_access, explained_jump, without_cause
 from pytracer.analyze.evidence.wild.explanation import Explanation

@@ -32,13 +32,18 @@ from dataclasses import dataclass
 
 from pytracer._text import count_words, hex_addr, size_words
 from pytracer.analyze.address_space.address_info import Formation
-from pytracer.analyze.evidence.behind_storage import overwritten
-from pytracer.analyze.evidence.in_backward import backward, saved_advice
-from pytracer.analyze.evidence.index_origins import index_advice
-from pytracer.analyze.evidence.jumps import wild_jump
-from pytracer.analyze.evidence.name_origins import passed_words
-from pytracer.analyze.evidence.narrow_indices import two_indices
-from pytracer.analyze.evidence.operator import (
+from pytracer.analyze.evidence.exceptions.name_origins import passed_words
+from pytracer.analyze.evidence.heap.behind_storage import overwritten
+from pytracer.analyze.evidence.indices.index_origins import index_advice
+from pytracer.analyze.evidence.indices.narrow_indices import two_indices
+from pytracer.analyze.evidence.indices.reached_row import ReachedRow, is_close, reached_row, row_in_range
+from pytracer.analyze.evidence.indices.row_words import row_advice, row_evidence, row_headline, shaped_name
+from pytracer.analyze.evidence.indices.sparse_source import sparse_advice, sparse_source
+from pytracer.analyze.evidence.lifetime.variables import line_words, variable_of
+from pytracer.analyze.evidence.lifetime.where_made import made_briefly, made_words
+from pytracer.analyze.evidence.native.jumps import wild_jump
+from pytracer.analyze.evidence.operators.in_backward import backward, saved_advice
+from pytracer.analyze.evidence.operators.operator import (
     Operator,
     OperatorTensor,
     OutOfRange,
@@ -49,7 +54,9 @@ from pytracer.analyze.evidence.operator import (
     tensor_with,
     tensor_words,
 )
-from pytracer.analyze.evidence.passed import computed_advice
+from pytracer.analyze.evidence.operators.state_sizes import small_state
+from pytracer.analyze.evidence.operators.unfit_operands import unfit_operands
+from pytracer.analyze.evidence.own_code.passed import computed_advice
 from pytracer.analyze.evidence.phrases import (
     access_verb,
     allocation_evidence,
@@ -58,13 +65,6 @@ from pytracer.analyze.evidence.phrases import (
     in_function,
     python_evidence,
 )
-from pytracer.analyze.evidence.reached_row import ReachedRow, is_close, reached_row, row_in_range
-from pytracer.analyze.evidence.row_words import row_advice, row_evidence, row_headline, shaped_name
-from pytracer.analyze.evidence.sparse_source import sparse_advice, sparse_source
-from pytracer.analyze.evidence.state_sizes import small_state
-from pytracer.analyze.evidence.unfit_operands import unfit_operands
-from pytracer.analyze.evidence.variables import line_words, variable_of
-from pytracer.analyze.evidence.where_made import made_briefly, made_words
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.rules.base import Description, Judgement
 from pytracer.analyze.rules.fault import StorageFaultRule

@@ -22,7 +22,15 @@ from dataclasses import dataclass
 
 from pytracer._text import function_words, message_words
 from pytracer.analyze.collectives.in_flight import bad_address
-from pytracer.analyze.evidence.aborts import (
+from pytracer.analyze.evidence.ends.memory_holders import NO_MEMORY, failed_allocation, holder_advice, holder_evidence
+from pytracer.analyze.evidence.exceptions.name_origins import passed_words
+from pytracer.analyze.evidence.heap.heap import heap_damage
+from pytracer.analyze.evidence.heap.smashed_stack import smashed_advice
+from pytracer.analyze.evidence.indices.index_check import failed_check
+from pytracer.analyze.evidence.indices.range_check import range_advice
+from pytracer.analyze.evidence.known_crashes import known_crash
+from pytracer.analyze.evidence.lifetime.variables import line_words, program_frames
+from pytracer.analyze.evidence.native.aborts import (
     abort_caller,
     cpp_exception,
     failed_assertion,
@@ -30,16 +38,11 @@ from pytracer.analyze.evidence.aborts import (
     printed,
     terminated_without_exception,
 )
-from pytracer.analyze.evidence.ended_statics import ended_static
-from pytracer.analyze.evidence.fault_function import is_own_frame, own_function
-from pytracer.analyze.evidence.heap import heap_damage
-from pytracer.analyze.evidence.index_check import failed_check
-from pytracer.analyze.evidence.known_crashes import known_crash
-from pytracer.analyze.evidence.memory_holders import NO_MEMORY, failed_allocation, holder_advice, holder_evidence
-from pytracer.analyze.evidence.name_origins import passed_words
-from pytracer.analyze.evidence.native_stack import functions, own_frames
-from pytracer.analyze.evidence.own_libraries import is_own_path
-from pytracer.analyze.evidence.passed_memory import called_by_ctypes
+from pytracer.analyze.evidence.native.fault_function import is_own_frame, own_function
+from pytracer.analyze.evidence.native.native_stack import functions, own_frames
+from pytracer.analyze.evidence.own_code.ended_statics import ended_static
+from pytracer.analyze.evidence.own_code.own_libraries import is_own_path
+from pytracer.analyze.evidence.own_code.passed_memory import called_by_ctypes
 from pytracer.analyze.evidence.phrases import (
     abort_evidence,
     collective_evidence,
@@ -47,9 +50,6 @@ from pytracer.analyze.evidence.phrases import (
     python_evidence,
     torchscript_error,
 )
-from pytracer.analyze.evidence.range_check import range_advice
-from pytracer.analyze.evidence.smashed_stack import smashed_advice
-from pytracer.analyze.evidence.variables import line_words, program_frames
 from pytracer.analyze.naming import introduction, place_words
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
 from pytracer.analyze.view import JobView, ProcessView

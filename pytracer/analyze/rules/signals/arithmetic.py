@@ -18,13 +18,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytracer._text import hex_addr, list_words
-from pytracer.analyze.evidence.fault_function import runs_torchscript
-from pytracer.analyze.evidence.native_stack import memory_word
-from pytracer.analyze.evidence.operator import find_operator
+from pytracer.analyze.evidence.lifetime.variables import line_words, tensors_without_memory
+from pytracer.analyze.evidence.native.fault_function import runs_torchscript
+from pytracer.analyze.evidence.native.native_stack import memory_word
+from pytracer.analyze.evidence.operators.operator import find_operator
+from pytracer.analyze.evidence.operators.suspect_argument import suspect_argument
+from pytracer.analyze.evidence.own_code.zero_divisor import zero_divisor
 from pytracer.analyze.evidence.phrases import collective_evidence, in_function, python_evidence
-from pytracer.analyze.evidence.suspect_argument import suspect_argument
-from pytracer.analyze.evidence.variables import line_words, tensors_without_memory
-from pytracer.analyze.evidence.zero_divisor import zero_divisor
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.platform.division import Division, decode_division
 from pytracer.analyze.platform.signals import SIGFPE

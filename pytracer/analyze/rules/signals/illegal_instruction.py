@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pytracer._text import hex_addr
-from pytracer.analyze.evidence.native_stack import code_words, image_at
+from pytracer.analyze.evidence.native.native_stack import code_words, image_at
 from pytracer.analyze.evidence.phrases import collective_evidence, in_function, missing_operands, python_evidence
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.platform.aarch64 import extension_of

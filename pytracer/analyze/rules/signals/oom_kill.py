@@ -19,11 +19,11 @@ from __future__ import annotations
 import re
 
 from pytracer._text import size_words
-from pytracer.analyze.evidence.memory_holders import holder_advice, holder_evidence
-from pytracer.analyze.evidence.oom import OomTrace, killed_by_sigkill, oom_trace
+from pytracer.analyze.evidence.ends.memory_holders import holder_advice, holder_evidence
+from pytracer.analyze.evidence.ends.oom import OomTrace, killed_by_sigkill, oom_trace
+from pytracer.analyze.evidence.ends.sigkill import elimination, other_candidates
+from pytracer.analyze.evidence.ends.signal_senders import sender_is_sure
 from pytracer.analyze.evidence.phrases import collective_evidence, python_evidence
-from pytracer.analyze.evidence.sigkill import elimination, other_candidates
-from pytracer.analyze.evidence.signal_senders import sender_is_sure
 from pytracer.analyze.naming import introduction, name_words
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, cannot_decide, not_found
 from pytracer.analyze.view import JobView, ProcessView

@@ -23,13 +23,13 @@ refuted by its own counters, another process sent it: that is certain, which one
 
 from __future__ import annotations
 
-from pytracer.analyze.evidence.lost_lock import lost_lock
-from pytracer.analyze.evidence.memory_holders import Holding, heavy_holding, holder_evidence
-from pytracer.analyze.evidence.oom import OomTrace, killed_by_sigkill, oom_trace
+from pytracer.analyze.evidence.ends.memory_holders import Holding, heavy_holding, holder_evidence
+from pytracer.analyze.evidence.ends.oom import OomTrace, killed_by_sigkill, oom_trace
+from pytracer.analyze.evidence.ends.sent_signals import deadly_signal
+from pytracer.analyze.evidence.ends.sigkill import elimination, other_candidates, time_limit_of_parent
+from pytracer.analyze.evidence.ends.signal_senders import chain_words, noted_evidence, sender_is_sure, senders_words
 from pytracer.analyze.evidence.phrases import collective_evidence, python_evidence
-from pytracer.analyze.evidence.sent_signals import deadly_signal
-from pytracer.analyze.evidence.sigkill import elimination, other_candidates, time_limit_of_parent
-from pytracer.analyze.evidence.signal_senders import chain_words, noted_evidence, sender_is_sure, senders_words
+from pytracer.analyze.evidence.waits.lost_lock import lost_lock
 from pytracer.analyze.naming import introduction, name_words, place_words
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.view import JobView, ProcessView

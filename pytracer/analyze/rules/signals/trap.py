@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytracer._text import hex_addr
-from pytracer.analyze.evidence.native_stack import code_words
+from pytracer.analyze.evidence.native.native_stack import code_words
 from pytracer.analyze.evidence.phrases import collective_evidence, in_function, python_evidence
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.platform.signals import SI_KERNEL, SIGTRAP

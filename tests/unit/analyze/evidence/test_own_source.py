@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from pytracer.analyze.evidence.capi_table import unfetched_table
-from pytracer.analyze.evidence.ended_statics import ended_static
-from pytracer.analyze.evidence.local_memory import _blob
-from pytracer.analyze.evidence.native_bounds import native_bounds
-from pytracer.analyze.evidence.own_signature import argtypes, signature
-from pytracer.analyze.evidence.temporary_pointer import TemporaryPointer, temporary_pointer
+from pytracer.analyze.evidence.own_code.capi_table import unfetched_table
+from pytracer.analyze.evidence.own_code.ended_statics import ended_static
+from pytracer.analyze.evidence.own_code.local_memory import _blob
+from pytracer.analyze.evidence.own_code.native_bounds import native_bounds
+from pytracer.analyze.evidence.own_code.own_signature import argtypes, signature
+from pytracer.analyze.evidence.own_code.temporary_pointer import TemporaryPointer, temporary_pointer
 from pytracer.report.job import NativeFrame, SourceLine
 
 EXIT = [NativeFrame(function="__run_exit_handlers", image="/usr/lib/libc.so.6")]

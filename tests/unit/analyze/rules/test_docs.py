@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytracer.analyze.evidence.xid import MEANINGS
+from pytracer.analyze.evidence.cuda.xid import MEANINGS
 from scripts.gen_docs import REFERENCE, known_crashes_page, rules_page
 from tests.support.cli import ROOT
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pytracer.analyze.evidence.beyond_storage import BeyondStorage, beyond_advice
+from pytracer.analyze.evidence.heap.beyond_storage import BeyondStorage, beyond_advice
 from pytracer.decode.types.snapshot import Argument, Holder, PythonFrame
 from pytracer.report.job import Report
 from tests.conditions import needs_capstone

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pytracer.analyze.evidence.jumps import Jump
+from pytracer.analyze.evidence.native.jumps import Jump
 from pytracer.analyze.evidence.wild import explain
 from pytracer.analyze.evidence.wild.small_argument import SmallArgument
 from pytracer.analyze.evidence.wild.taken_jump import WildJump

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytracer.analyze.evidence import passed
+from pytracer.analyze.evidence.own_code import passed
 from pytracer.analyze.evidence.wild.small_argument import small_argument
-from tests.unit.analyze.evidence.test_passed import view_of
+from tests.unit.analyze.evidence.own_code.test_passed import view_of
 
 
 @pytest.mark.parametrize(("addr", "found"), [(0x9000, True), (0x1010, False), (0x900000, False)])

@@ -1,0 +1,1 @@
+"""Devices: CUDA graphs, streams, errors, core dumps and messages of the driver."""

@@ -1,0 +1,151 @@
+"""Core dumps of devices: the process of each, and what its registers and parameters point at.
+
+No core dump contains the accessed address. It is in a pair of registers of the thread, or was computed from one; the
+parameters of the kernel are the tensors that it worked on. Pointers into memory of torch's allocator are reported, with
+the place where they were found.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+
+from pytracer._text import count_words, function_words, hex_addr, list_words
+from pytracer.analyze.address_space.device_memory import device_words
+from pytracer.analyze.address_space.lookup import AddressSpace
+from pytracer.analyze.evidence.cuda.cuda_errors import CudaError
+from pytracer.analyze.platform.signals import SIGABRT
+from pytracer.analyze.view import JobView, ProcessView
+from pytracer.decode.types.devices import GpuCore, GpuException
+from pytracer.decode.types.snapshot import Job, Process
+from pytracer.report import job as r
+
+_SHOWN = 4
+
+
+def core_of(job: Job, process: Process) -> GpuCore | None:
+    """The dump that carries the pid and host of a process; the newest exec of a pid wrote it last."""
+    box = process.snapshot
+    found = [core for core in job.gpu_cores if core.pid == box.pid and core.host in (None, box.host)]
+    return found[-1] if found else None
+
+
+def gpu_core_report(job: Job, view: ProcessView) -> r.GpuCoreReport | None:
+    """As plain data."""
+    core = core_of(job, view.process)
+    if core is None:
+        return None
+    return r.GpuCoreReport(
+        file=core.path,
+        device=core.device,
+        problem=core.problem,
+        exceptions=[_exception(view.space, item) for item in core.exceptions],
+    )
+
+
+def core_evidence(job: JobView, view: ProcessView) -> list[r.Evidence]:
+    """What the dump has, for a finding."""
+    core = core_of(job.job, view.process)
+    if core is None:
+        return []
+    said = [_evidence(core, item) for item in core.exceptions[:2]]
+    for item in core.exceptions[:1]:
+        pointed = [f"{how} {words}" for how, _, words in pointers(view.space, item)]
+        if pointed:
+            words = f"of that thread and kernel, {list_words(pointed, _SHOWN)}"
+            said.append(r.Evidence("gpu-core", words, path=core.path, function=item.kernel, count=len(pointed)))
+    if core.problem:
+        words = f"the device's core dump {os.path.basename(core.path)}: {core.problem}"
+        said.append(r.Evidence("gpu-core", words, path=core.path, text=core.problem))
+    return said
+
+
+def core_error(job: JobView, view: ProcessView) -> CudaError | None:
+    """The driver ends a process by abort() after the dump, unless configured otherwise, without another reason."""
+    core = core_of(job.job, view.process)
+    if core is None or not core.exceptions or view.crash is None or view.crash.signal != SIGABRT:
+        return None
+    return CudaError(core.exceptions[0].name, sticky=True)
+
+
+def failed_kernel(job: JobView, view: ProcessView) -> str | None:
+    """The kernel that met the exception, as a short text; None if no dump has it."""
+    core = core_of(job.job, view.process)
+    kernel = core.exceptions[0].kernel if core is not None and core.exceptions else None
+    return function_words(kernel) if kernel else None
+
+
+def pointers(space: AddressSpace, item: GpuException) -> list[tuple[str, int, str]]:
+    """What points into memory of the devices: "register R4" or "parameter at 0x10", address, what lies there."""
+    return [*_targets(space, _register_pairs(item.registers)), *_targets(space, _parameter_words(item.parameters))]
+
+
+def _targets(space: AddressSpace, values: Iterator[tuple[str, int]]) -> list[tuple[str, int, str]]:
+    """Those that point into a block of torch's, each address once."""
+    found: dict[int, tuple[str, int, str]] = {}
+    for how, addr in values:
+        place = space.describe(addr)
+        words = device_words(place) if place.kind == "device-memory" and place.storage is not None else None
+        if words is not None:
+            found.setdefault(addr, (how, addr, f"points {words}"))
+    return list(found.values())
+
+
+def _register_pairs(registers: tuple[int, ...]) -> Iterator[tuple[str, int]]:
+    """An address takes two registers, of which the first has an even number."""
+    for number in range(0, len(registers) - 1, 2):
+        yield f"register R{number}", registers[number] | registers[number + 1] << 32
+
+
+def _parameter_words(parameters: bytes) -> Iterator[tuple[str, int]]:
+    for offset in range(0, len(parameters) - 7, 8):
+        yield f"parameter at {offset:#x}", struct.unpack_from("<Q", parameters, offset)[0]
+
+
+def _sentence(item: GpuException) -> str:
+    kernel = function_words(item.kernel) if item.kernel else "a kernel without a name"
+    offset = f"+{item.offset:#x}" if item.offset is not None else ""
+    inside = (
+        f" in {function_words(item.function)}{offset}" if item.function and item.function != item.kernel else offset
+    )
+    where = f"at {hex_addr(item.pc)}" if item.pc_exact else f"before {hex_addr(item.pc)}, where the thread was stopped"
+    warps = count_words(item.warps, "warp")
+    return (
+        f'the device\'s core dump: kernel {kernel}{inside} met "{item.name}" {where}, in {warps}; '
+        f"first block {item.block}, thread {item.thread}"
+    )
+
+
+def _evidence(core: GpuCore, item: GpuException) -> r.Evidence:
+    return r.Evidence(
+        "gpu-core",
+        _sentence(item),
+        path=core.path,
+        device=core.device,
+        function=item.kernel,
+        addr=hex_addr(item.pc),
+        text=item.name,
+        count=item.warps,
+    )
+
+
+def _exception(space: AddressSpace, item: GpuException) -> r.GpuExceptionReport:
+    return r.GpuExceptionReport(
+        code=item.code,
+        name=item.name,
+        pc=hex_addr(item.pc),
+        pc_exact=item.pc_exact,
+        kernel=item.kernel,
+        function=item.function,
+        offset=item.offset,
+        sm=item.sm,
+        block=list(item.block),
+        thread=list(item.thread),
+        grid=list(item.grid) if item.grid else None,
+        block_size=list(item.block_size) if item.block_size else None,
+        warps=item.warps,
+        pointers=[
+            r.GpuPointer(found=how, addr=hex_addr(addr), says=words) for how, addr, words in pointers(space, item)
+        ],
+    )

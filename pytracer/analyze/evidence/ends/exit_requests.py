@@ -1,0 +1,100 @@
+"""Ends that a Python program asked for by SystemExit: sys.exit(), exit(), and what argparse and click do by these."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import re
+from collections.abc import Sequence
+
+from pytracer._text import message_words
+from pytracer.analyze.evidence.ends.exit_condition import exit_condition
+from pytracer.analyze.evidence.phrases import error_at_words
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.known.exceptions import exception_advice
+from pytracer.analyze.naming import place_words, short_file
+from pytracer.analyze.parts import innermost_of_program
+from pytracer.analyze.tensors.source_lines import syntax_tree
+from pytracer.analyze.view import ProcessView
+from pytracer.decode.types.snapshot import Snapshot
+from pytracer.report.job import ExitRequestReport, HandledExceptionReport, PythonFrame
+
+READ_ARGUMENTS = (
+    "Read the last lines of its output: status 2 is how argparse and click refuse a command line (an option that is "
+    "unknown, misspelt or lacks its value). Compare the options of the launch script with `--help`; "
+    "torch.distributed.launch adds --local-rank; torchrun sets LOCAL_RANK instead."
+)
+_ARGUMENTS = re.compile(r"/(argparse|optparse|click/\w+|docopt|fire/\w+|tyro/\w+|hydra/_internal/\w+)\.py$")
+_SHORTEST = 3  # of an option
+_QUIET = ("SystemExit", "KeyboardInterrupt", "GeneratorExit")
+_ITS_OWN = "Look at the condition above that line: the program ends itself there, and what it printed before says why."
+
+
+def handled_error(view: ProcessView) -> HandledExceptionReport | None:
+    """The error that the program was handling when it asked for its end: an `except` that ends in sys.exit()."""
+    request = view.exit_request
+    first = next(iter(request.context or ()), None) if request is not None else None
+    if request is None or first is None or first.type in _QUIET or _parser(request) is not None:
+        return None
+    return first
+
+
+def left_at(views: Sequence[ProcessView]) -> str:
+    """` by SystemExit at train.py:14 in train`: where the one process left in mid-work; nothing at a program's end."""
+    request = views[0].exit_request if len(views) == 1 else None
+    frame = innermost_of_program(request.python_stack or ()) if request is not None else None
+    if frame is None or frame.function in (None, "<module>"):
+        return ""
+    return f" by SystemExit at {place_words(frame)}"
+
+
+def exit_words(view: ProcessView, request: ExitRequestReport) -> tuple[str, str, str | None]:
+    """What happened, without subject; advice; what is missing."""
+    status, frame = request.status, innermost_of_program(request.python_stack or ())
+    at = f" at {place_words(frame)}" if frame is not None else ""
+    error = handled_error(view)
+    if error is not None:
+        raised = innermost_of_program(error.python_stack or ())
+        line = place_words(raised) if raised is not None else "the line that raised it"
+        advice = exception_advice(error.type, error.message, line)
+        look = f"Look at {error_at_words(error)}: the program caught it, and ended itself for it."
+        return (
+            f"raised {error_at_words(error)}, and ended itself with exit status {status}{at} while handling it",
+            f"{look} {advice}" if advice is not None else look,
+            None,
+        )
+    parser = _parser(request)
+    if parser is not None:
+        refused = next(iter(request.context or ()), None)
+        unknown = unknown_option(view.process.snapshot, innermost_of_program(request.python_stack or ()))
+        why = f" ({message_words(refused.message)})" if refused is not None and refused.message else unknown or ""
+        says = f"ended itself with exit status {status}: {parser} refused the command line{why}{at}"
+        return says, READ_ARGUMENTS, None if why else "which option it refused: its output says that"
+    text = message_words(request.message.splitlines()[0]) if request.message else None
+    says = f"ended itself with exit status {status}: SystemExit{f', {text},' if text else ''} was raised{at}"
+    condition = exit_condition(view.process.snapshot, request.python_stack or ())
+    advice = f"{condition}: what it printed before may say more." if condition is not None else _ITS_OWN
+    return says, advice, None if text else "why it did: an exit status carries no reason"
+
+
+def unknown_option(snapshot: Snapshot, frame: PythonFrame | None) -> str | None:
+    """`` (no add_argument() of train.py has --local-rank, but one has --local_rank) ``, by the program's source."""
+    tree = syntax_tree(snapshot, frame)
+    calls = [item for item in ast.walk(tree) if isinstance(item, ast.Call)] if tree is not None else []
+    made = [item for call in calls if called_name(call) == "add_argument" for item in call.args]
+    flags = [item.value for item in made if isinstance(item, ast.Constant) and isinstance(item.value, str)]
+    given = [word.partition("=")[0] for word in snapshot.argv if word.startswith("--") and len(word) > _SHORTEST]
+    unknown = [word for word in given if word != "--help" and not any(flag.startswith(word) for flag in flags)]
+    if frame is None or len(flags) < len(made) or not flags or len(set(unknown)) != 1:
+        return None
+    like = difflib.get_close_matches(unknown[0], flags, 1)
+    return (
+        f" (no add_argument() of {short_file(frame.file)} has {unknown[0]}{f', but one has {like[0]}' if like else ''})"
+    )
+
+
+def _parser(request: ExitRequestReport) -> str | None:
+    """The library that refused the command line: its frame called sys.exit()."""
+    first = next(iter(request.python_stack or ()), None)
+    found = _ARGUMENTS.search(first.file or "") if first is not None else None
+    return found[1].split("/")[0] if found is not None else None

@@ -1,0 +1,1 @@
+"""A damaged heap or stack: what the C library saw, and who may have written there."""

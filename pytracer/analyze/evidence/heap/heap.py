@@ -1,0 +1,79 @@
+"""Evidence of a damaged heap: the C library's message, and the functions that die of it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from pytracer._text import function_words
+from pytracer.analyze.evidence.native.aborts import PLUMBING, is_abort, printed
+from pytracer.analyze.evidence.native.native_stack import functions, image_name, own_frames
+from pytracer.analyze.platform.glibc_messages import explain_text
+from pytracer.analyze.platform.signals import SIGBUS, SIGSEGV
+from pytracer.analyze.view import ProcessView
+
+# Messages by which allocators report damage before they abort.
+_ACCUSERS = ("malloc_printerr", "safety_check_fail", "safety_check_detected_heap_corruption", "InvalidFree", "mi_error")
+_NAMES = """
+malloc free calloc realloc cfree memalign posix_memalign aligned_alloc __libc_malloc __libc_free __libc_calloc
+__libc_realloc __libc_memalign _mid_memalign __GI___libc_malloc __GI___libc_free _int_malloc _int_free _int_free_chunk
+_int_free_merge_chunk _int_realloc _int_memalign malloc_consolidate unlink_chunk munmap_chunk sysmalloc
+systrim tcache_get tcache_put __malloc_arena_thread_freeres tcache_thread_shutdown malloc_trim
+"""
+_FUNCTIONS = frozenset(_NAMES.split())
+_C_LIBRARY = re.compile(r"libc[.-][\w.]*so|libc\.so|ld-musl")
+_ALLOCATORS = re.compile(r"lib(jemalloc|tcmalloc|mimalloc)")
+
+
+@dataclass(frozen=True)
+class HeapDamage:
+    """How the damage was noticed. `text` is the allocator's own, `meaning` its explanation.
+
+    `function` is where the process died without a message.
+    """
+
+    text: str | None
+    meaning: str | None
+    function: str | None
+
+
+def heap_damage(view: ProcessView) -> HeapDamage | None:
+    """Whether a process died of a damaged heap, as far as its end shows it."""
+    if is_abort(view):
+        text = printed(view)
+        meaning = explain_text(text) if text else None
+        if meaning is not None:
+            return HeapDamage(text, meaning, None)
+        accused = any(name in function for function in functions(view) for name in _ACCUSERS)
+        return HeapDamage(None, None, None) if accused else None
+    crash = view.crash
+    if crash is None or view.raised or not view.is_fault or crash.signal not in (SIGSEGV, SIGBUS):
+        return None
+    function = _allocator_function(view)
+    return HeapDamage(None, None, function) if function else None
+
+
+def allocator_user(view: ProcessView) -> str | None:
+    """The innermost function that belongs neither to the allocator nor to the way to abort()."""
+    of_torch = ("c10::alloc_cpu", "c10::free_cpu", "c10::DefaultCPUAllocator")
+    all_names = (name for name in functions(view) if not name.startswith(of_torch))
+    names = (name for name in all_names if name.partition(".")[0] not in _FUNCTIONS)
+    return next((name for name in names if not any(part in name for part in (*PLUMBING, *_ACCUSERS))), None)
+
+
+def _allocator_function(view: ProcessView) -> str | None:
+    """The allocator's function at the top of the stack. Its inner functions have no names in a stripped libc."""
+    frames = own_frames(view)
+    if not frames:
+        return None
+    image = image_name(frames[0].image)
+    if _ALLOCATORS.match(image):
+        return function_words(frames[0].function) if frames[0].function else image
+    if not _C_LIBRARY.match(image):
+        return None
+    for frame in frames[:4]:
+        if image_name(frame.image) != image:
+            return None
+        if frame.function is not None:
+            return frame.function if frame.function in _FUNCTIONS else None
+    return None

@@ -1,0 +1,224 @@
+"""Who may have damaged a heap, as far as the recording supports it, and what to do to find out."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from msgspec.structs import replace
+
+from pytracer._text import capital, function_words, list_words, shortened
+from pytracer.analyze.evidence.heap.behind_storage import Overwritten
+from pytracer.analyze.evidence.heap.freed_twice import freed_twice
+from pytracer.analyze.evidence.heap.overwritten import unchecked_calls
+from pytracer.analyze.evidence.indices.sparse_source import sparse_advice, sparse_source
+from pytracer.analyze.evidence.lifetime.variables import line_words, program_frames
+from pytracer.analyze.evidence.native.native_stack import image_name, own_frames
+from pytracer.analyze.evidence.operators.operator import find_operator, is_of_torch, is_sparse, shape_words
+from pytracer.analyze.evidence.own_code.own_arguments import passed_tensor
+from pytracer.analyze.evidence.own_code.own_libraries import OwnCall, OwnLibraries, own_libraries, program_files
+from pytracer.analyze.evidence.preconditions.violated import unchecked_words
+from pytracer.analyze.evidence.syntax.bindings import binding
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.scopes import scope_of
+from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
+from pytracer.analyze.view import ProcessView
+from pytracer.report.job import PythonFrame
+
+_GUARD = "`pytracer run --guard` stops at the first byte that is written behind a tensor, in the call that writes it."
+_TOOLS = "`pytracer run --guard` finds writes beside tensors, AddressSanitizer or valgrind beside every block."
+_BEFORE = (
+    "Something wrote outside of a block of memory, or into a freed one, in this call or long before: the stack shows "
+    "only who noticed."
+)
+_SPARSE = "indices that are not checked (sparse tensors: check_invariants=True)"
+_UNCHECKED = "sizes and indices that native code does not check,"
+_EXTENSIONS = "extensions built for another torch"
+_FREES = (
+    "Look first at {}, which frees it: what it frees is no block of malloc(), lies inside of one, or was freed before, "
+    "such as by the deleter of from_blob(). If that is right, the damage was done earlier: run it with --guard, "
+    "MALLOC_CHECK_=3, under AddressSanitizer or valgrind."
+)
+_OF_ARRAY = (
+    "Look first at {}: native code must not free(), realloc() or write outside of memory that the program owns, "
+    "such as a NumPy array's, which was damaged or freed when NumPy came to free it. AddressSanitizer or valgrind "
+    "names the moment; --guard watches tensors only."
+)
+_NUMPY = ("array_dealloc", "array_data_free", "npy_free_cache", "PyDataMem_UserFREE")
+_MOST_GIVEN, _QUOTED = 4, 44
+_WHOLE = re.compile(r"\b(int|long|int32|int64|argmax|argsort|randint|nonzero|floor|round|multinomial|ids?|idx|index)\b")
+_NEGATIVE = re.compile(r"-\d+$")
+_EMPTY = re.compile(r"\b(zeros|empty|full|ones)(_like)?\(")
+_FOREIGN_CALLS = ("libffi.", "_ctypes.", "_cffi_backend.")
+_OF_SPARSE = ("sparse", "csr", "csc", "coo", "bsr", "bsc")
+
+
+def heap_advice(view: ProcessView, user: str | None, *, frees: bool, freed: bool = False) -> str:
+    """What to look at first.
+
+    Args:
+        view: The process that died of a damaged heap.
+        user: The function that called the allocator.
+        frees: Whether the address itself that it freed may be wrong.
+        freed: Whether it was freed before.
+    """
+    source = sparse_source(view) if running_conversion(view) is not None else None
+    if source is not None:
+        return f"{sparse_advice(view, source)} {_BEFORE}"
+    libraries = own_libraries(view)
+    if libraries is not None and user in _NUMPY:
+        return _OF_ARRAY.format(libraries.words)
+    twice = freed_twice(view) if libraries is not None and freed and user not in _NUMPY else None
+    if twice is not None:
+        return twice.advice
+    if frees and user is not None and user not in _NUMPY:
+        return _FREES.format(f"{line_words(view)}" if _calls_foreign(view) else function_words(user))
+    sparse = _uses_sparse(view)
+    if libraries is not None and sparse:
+        return f"First suspects are {_SPARSE} and {libraries.words}. {_BEFORE} {_TOOLS}"
+    if libraries is not None:
+        return suspect_words(view) or _TOOLS
+    by_hand = unchecked_calls(view, program_frames(view))
+    if by_hand and not sparse:
+        return f"First suspects are {list_words(by_hand)}. {_BEFORE} {_TOOLS}"
+    return f"{_BEFORE} First suspects are {_UNCHECKED if sparse is False else _SPARSE} and {_EXTENSIONS}. {_TOOLS}"
+
+
+def unchecked_advice(view: ProcessView) -> str | None:
+    """Of operators of torch that check nothing, where the program brought no native code of its own."""
+    unchecked = unchecked_words(view) if own_libraries(view) is None else None
+    return f"{unchecked} {_GUARD}" if unchecked is not None else None
+
+
+def beside_advice(view: ProcessView, beside: Overwritten) -> str:
+    """Where the memory beside a tensor is overwritten: what may have led there, else where to look."""
+    negative = negative_words(view)
+    if negative is not None:
+        return f"{negative} {_GUARD}"
+    return unchecked_advice(view) or beside.advice
+
+
+def suspect_words(view: ProcessView) -> str | None:
+    """What of the program's own native code may have overwritten memory before; None where it brought none."""
+    libraries = own_libraries(view)
+    if libraries is None:
+        return None
+    negative = negative_words(view)
+    if negative is not None:
+        return f"{negative} {_TOOLS}"
+    return " ".join(filter(None, (_own(view, libraries), _negative(view, libraries), _TOOLS)))
+
+
+def _own(view: ProcessView, libraries: OwnLibraries) -> str:
+    """`` First suspect is vote() of libhough.so, to which line 25 passes the memory of `cells` and `grid`: ... ``"""
+    call = libraries.only_call
+    if call is None or len(libraries.names) > 1:
+        suspects = "suspect is" if len(libraries.names) == 1 else "suspects are"
+        return (
+            f"First {suspects} {libraries.words}: an index or count that is negative or too large writes outside of a "
+            "block, and so does a type of another size."
+        )
+    given = list_words([f"`{name}`{_range(view, call, name)}" for name in call.passes], _MOST_GIVEN)
+    function, line = f"{call.function}() of {libraries.names[0]}", libraries.line(call.at)
+    return (
+        f"First suspect is {function}, to which {line} passes {given}: an index or count "
+        "that is negative or too large writes outside of a block."
+    )
+
+
+def negative_words(view: ProcessView) -> str | None:
+    """`` `labels` [512] int64 holds -1, and line 21 passes it to class_means(): ... ``: of the only such tensor."""
+    libraries = own_libraries(view)
+    found: dict[str, str] = {}
+    for call in libraries.suspects if libraries is not None else ():
+        for name in call.passes:
+            tensor = passed_tensor(view, call, name)
+            if libraries is not None and tensor is not None and tensor.is_integer and (tensor.minimum or 0) < 0:
+                found[name] = (
+                    f"`{name}` {shape_words(tensor)} {tensor.dtype} holds {tensor.minimum}, and "
+                    f"{libraries.line(call.at)} passes it to {call.function}(): as an index, unless that checks it, it "
+                    "leads before the start of a block."
+                )
+    if libraries is None or len(found) != 1:
+        return None
+    return " ".join(filter(None, (*found.values(), _negative(view, libraries))))
+
+
+def _range(view: ProcessView, call: OwnCall, name: str) -> str:
+    """` (0..255)`, the smallest and largest number of a tensor that may be an index; else the line that made it."""
+    tensor = passed_tensor(view, call, name)
+    if tensor is None or not tensor.is_integer or tensor.minimum is None or tensor.maximum is None:
+        return _made(view, call, name)
+    return f" ({tensor.minimum}..{tensor.maximum})"
+
+
+def _made(view: ProcessView, call: OwnCall, name: str) -> str:
+    """`` (line 24: `cells = ...`) ``, of what was made an integer: it may be an index."""
+    tree = syntax_tree(view.process.snapshot, call.at)
+    if tree is None or call.at.line is None:
+        return ""
+    bound = binding(tree, scope_of(tree, call.at.line), name, call.at.line)
+    text = line_text(view.process.snapshot, replace(call.at, line=bound[0])) if bound is not None else None
+    if bound is None or text is None or not _WHOLE.search(text) or _EMPTY.search(text):
+        return ""
+    return f" (line {bound[0]}: `{shortened(text, _QUOTED)}`)"
+
+
+def _negative(view: ProcessView, libraries: OwnLibraries) -> str | None:
+    """`` Line 47 (`label[:, -8:] = -1`) makes negative numbers. ``: of one line that does."""
+    files = program_files(view, program_frames(view))
+    found = {(file, line) for file, tree in files.items() for line in negative_lines(tree)}
+    if len(found) != 1:
+        return None
+    file, line = next(iter(found))
+    at = PythonFrame(function=None, file=file, line=line)
+    text = shortened(line_text(view.process.snapshot, at) or "", _QUOTED)
+    return f"{capital(libraries.line(at))} (`{text}`) makes negative numbers: none may get there as an index."
+
+
+def negative_lines(tree: ast.Module) -> list[int]:
+    """Lines that fill part of a tensor with a negative whole number, as labels to ignore and missing ids are."""
+    lines = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and any(isinstance(item, ast.Subscript) for item in node.targets):
+            value: ast.expr | None = node.value
+        elif isinstance(node, ast.Call) and called_name(node) in ("masked_fill", "masked_fill_", "full", "fill_"):
+            value = node.args[-1] if node.args else None
+        else:
+            continue
+        if value is not None and _NEGATIVE.match(ast.unparse(value)):
+            lines.add(node.lineno)
+    return sorted(lines)
+
+
+def running_conversion(view: ProcessView) -> str | None:
+    """The operator that was running, where it writes where the indices of a sparse tensor say, unchecked."""
+    operator = find_operator(view)
+    return operator.name if operator is not None and is_sparse(operator) and is_of_torch(operator) else None
+
+
+def _calls_foreign(view: ProcessView) -> bool:
+    """Whether free() was called by ctypes or cffi itself."""
+    images = [image_name(frame.image) for frame in own_frames(view)]
+    inner = next((image for image in images if not image.startswith(("libc.", "libc-", "ld-"))), "")
+    return inner.startswith(_FOREIGN_CALLS)
+
+
+def _uses_sparse(view: ProcessView) -> bool | None:
+    """Whether the running operator or the program's files on the stack name something sparse; None where these are not
+    known.
+    """
+    operator = find_operator(view)
+    if operator is not None and is_sparse(operator):
+        return True
+    frames = {frame.file: frame for frame in program_frames(view)}
+    trees = [syntax_tree(view.process.snapshot, frame) for frame in frames.values()]
+    known = [tree for tree in trees if tree is not None]
+    if any(_names_sparse(tree) for tree in known):
+        return True
+    return False if trees and len(known) == len(trees) else None
+
+
+def _names_sparse(tree: ast.Module) -> bool:
+    names = (getattr(node, "attr", None) or getattr(node, "id", None) or "" for node in ast.walk(tree))
+    return any(part in name for name in names for part in _OF_SPARSE)

@@ -1,0 +1,54 @@
+"""The line that took a tensor's memory away: `untyped_storage().resize_(0)`, which offloading and sharding do.
+
+The tensor has no address any more. The freed storages are remembered: one of its size that such a line freed.
+"""
+
+from __future__ import annotations
+
+import re
+
+from pytracer._text import shortened
+from pytracer.analyze.evidence.lifetime.where_made import place_of
+from pytracer.analyze.parts import is_library_file, python_frame
+from pytracer.analyze.tensors.source_lines import line_text
+from pytracer.analyze.view import ProcessView
+from pytracer.decode.types.snapshot import Storage
+from pytracer.report.job import PythonFrame
+
+_TO_NOTHING = re.compile(r"\bresize_\(\s*0\s*\)")
+_QUOTED = 60
+_ELEMENT_BYTES = (1, 2, 4, 8, 16)
+
+
+def emptied_at(view: ProcessView, elements: int) -> str | None:
+    """`` line 19 in drop (`p.untyped_storage().resize_(0)`) ``; None where several lines may have, or none did.
+
+    Args:
+        view: The process.
+        elements: How many the tensor should have.
+    """
+    if not elements:
+        return None
+    sizes = _sizes(view, elements)
+    freed = view.process.snapshot.storages.freed_of(sizes)
+    lines = {(frame.file, frame.line): (frame, text) for item in freed for frame, text in _resizing(view, item)}
+    if len(lines) != 1:
+        return None
+    frame, text = next(iter(lines.values()))
+    return f"{place_of(view, frame.file, frame.line)} in {frame.function} (`{shortened(text, _QUOTED)}`)"
+
+
+def _sizes(view: ProcessView, elements: int) -> set[int]:
+    """What its memory had, in bytes."""
+    crash = view.crash
+    alike = [item for item in (crash.arguments if crash is not None else ()) if not item.base]
+    known = {item.element_bytes for item in alike if item.elements == elements}
+    return {elements * nbytes for nbytes in (known - {None} or _ELEMENT_BYTES) if nbytes is not None}
+
+
+def _resizing(view: ProcessView, item: Storage) -> list[tuple[PythonFrame, str]]:
+    site = item.freed_by
+    known = (site.caller, site.python, *site.stack) if site is not None else ()
+    frame = next((one for one in known if one is not None and one.line and not is_library_file(one.file)), None)
+    text = line_text(view.process.snapshot, python_frame(frame)) if frame is not None else None
+    return [(python_frame(frame), text)] if frame is not None and text is not None and _TO_NOTHING.search(text) else []

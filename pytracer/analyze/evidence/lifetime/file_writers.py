@@ -1,0 +1,260 @@
+"""Lines of the program that may have shortened a mapped file: those that create or truncate a file of its name.
+
+Read from the source alone: `open(path, "w")`, `np.memmap(mode="w+")`, `tofile()`, `torch.save()`, `truncate()`,
+copies, and programs that are started with the name. A path that is a parameter is followed to calls of its function,
+also to those of a process or thread that runs it. Lines are only named where a name in the program is that of the file.
+"""
+
+from __future__ import annotations
+
+import ast
+import fnmatch
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pytracer._text import shortened
+from pytracer.analyze.evidence.lifetime.variables import program_frames
+from pytracer.analyze.evidence.own_code.own_libraries import program_files
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.loops import LOOPS
+from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.scopes import class_around, function_named, own_nodes, scope_of
+from pytracer.analyze.naming import short_file
+from pytracer.analyze.tensors.source_lines import line_text
+from pytracer.analyze.view import ProcessView
+from pytracer.report.job import PythonFrame
+
+_QUOTED = 44
+_LEAST_NAME, _LEAST_PREFIX = 3, 6  # characters; shorter names mean anything
+_HOPS = 3
+# Where the path is among the arguments, of calls that shorten a file that is there.
+_PATHS = {
+    "open": 0, "memmap": 0, "open_memmap": 0, "File": 0, "truncate": 0, "tofile": 0, "save": 0, "savez": 0,
+    "save_file": 1, "copy": 1, "copyfile": 1, "copy2": 1,
+}  # fmt: skip
+_MODES = {"open": 1, "memmap": 2, "open_memmap": 1, "File": 1}  # only where they create
+_SAVES = {"save": {"torch": 1, "np": 0, "numpy": 0}, "savez": {"np": 0, "numpy": 0}}
+_COPIES = ("copy", "copyfile", "copy2")
+_STARTS = ("run", "Popen", "check_call", "check_output", "call", "system")
+_STARTERS = ("subprocess", "os")
+
+
+@dataclass(frozen=True)
+class FileWriter:
+    """`at` writes; `caller`: the call that gives it the path, where that is another line. `truncates`: only that.
+
+    `begins`: the part of a name that the file's path begins with, where its whole name is not known.
+    """
+
+    at: PythonFrame
+    text: str
+    caller: PythonFrame | None
+    caller_text: str | None
+    begins: str | None
+    file: str | None
+
+    @property
+    def words(self) -> str:
+        """`` Look at line 38 (`build(path)`): it may write or truncate a file of that name, by line 21 (...). ``"""
+        own = f"{self._line(self.at)} (`{shortened(self.text, _QUOTED)}`)"
+        caller = f"{self._line(self.caller)} (`{shortened(self.caller_text or '', _QUOTED)}`)" if self.caller else None
+        if self.begins is not None:
+            given = f", which {caller} gives it" if caller is not None else ""
+            return f"Look at {own}: it may write or truncate files whose name begins with {self.begins}{given}."
+        by = f", by {own}" if caller is not None else ""
+        return f"Look at {caller or own}: it may write or truncate a file of that name{by}."
+
+    def _line(self, at: PythonFrame) -> str:
+        return f"line {at.line}" if at.file == self.file else f"{short_file(at.file)}:{at.line}"
+
+
+def file_writer(view: ProcessView, path: str, stack: list[PythonFrame] | None = None) -> FileWriter | None:
+    """The likeliest: not one that runs only where there is no such file, nor what ran once before the crashed line.
+
+    `stack`: the program's frames whose files are read; those of the crash otherwise.
+    """
+    frames = program_frames(view) if stack is None else stack
+    trees = program_files(view, frames)
+    found = sorted(_candidates(view, trees, path, frames), key=lambda item: item[0])
+    return found[0][1] if found else None
+
+
+def _candidates(
+    view: ProcessView, trees: dict[str, ast.Module], path: str, frames: list[PythonFrame]
+) -> Iterator[tuple[tuple[int, int], FileWriter]]:
+    first = frames[0].file if frames else next(iter(trees), None)
+    for file, tree in trees.items():
+        for call, given in _writers(tree):
+            for caller, where in _named(trees, (file, tree), call, given, path):
+                at = PythonFrame(function=None, file=file, line=call.lineno)
+                outer = (
+                    PythonFrame(function=None, file=caller[0], line=caller[1].lineno) if caller is not None else None
+                )
+                writer = FileWriter(
+                    at,
+                    line_text(view.process.snapshot, at) or "",
+                    outer,
+                    line_text(view.process.snapshot, outer) if outer is not None else None,
+                    where,
+                    first,
+                )
+                place, node = caller if caller is not None else (file, call)
+                yield (_doubt(trees[place], node), node.lineno), writer
+
+
+def _doubt(tree: ast.Module, node: ast.Call) -> int:
+    """How unlikely it met a file that was mapped: 2 of a call that makes a missing one, 1 of one that ran once."""
+    around = [item for item in ast.walk(tree) if hasattr(item, "body") and _spans(item, node.lineno)]
+    if any(isinstance(item, ast.If) and "exists" in ast.unparse(item.test) for item in around):
+        return 2
+    scope = scope_of(tree, node.lineno)
+    mapped = [item.lineno for item in own_nodes(scope) if isinstance(item, ast.Call) and _leads_to_map(tree, item)]
+    if any(line > node.lineno for line in mapped) and not any(isinstance(item, LOOPS) for item in around):
+        return 2  # it makes the file that is mapped then
+    inside = any(isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef, ast.For, ast.While)) for item in around)
+    return 0 if inside else 1
+
+
+def _leads_to_map(tree: ast.Module, call: ast.Call) -> bool:
+    """Whether it maps a file, or calls a function of the same file that does."""
+    function = function_named(tree, called_name(call) or "")
+    inner = (node for node in (own_nodes(function) if function is not None else ()) if isinstance(node, ast.Call))
+    return _maps(call) or any(_maps(node) for node in inner)
+
+
+def _maps(call: ast.Call) -> bool:
+    name = called_name(call)
+    given = {item.arg for item in call.keywords}
+    return name in ("memmap", "from_file") or (name == "load" and bool(given & {"mmap_mode", "mmap"}))
+
+
+def _spans(node: ast.AST, line: int) -> bool:
+    return getattr(node, "lineno", 1 << 30) <= line <= (getattr(node, "end_lineno", 0) or 0)
+
+
+def _writers(tree: ast.Module) -> Iterator[tuple[ast.Call, list[ast.expr]]]:
+    """Calls that create or truncate, each with what may be the path."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        name, func = called_name(node) or "", node.func
+        owner = ast.unparse(func.value) if isinstance(func, ast.Attribute) else None
+        if name in _STARTS and owner in _STARTERS:
+            yield node, [*node.args[:1]]
+        elif name in ("write_bytes", "write_text") and isinstance(func, ast.Attribute):
+            yield node, [func.value]
+        elif name in _PATHS:
+            place = _PATHS[name]
+            if name in _SAVES:
+                if owner not in _SAVES[name]:
+                    continue
+                place = _SAVES[name][owner or ""]
+            if (name in _COPIES and owner != "shutil") or (name == "truncate" and owner != "os"):
+                continue
+            if name in _MODES and "w" not in _mode(node, _MODES[name]):
+                continue
+            if len(node.args) > place:
+                yield node, [node.args[place]]
+
+
+def _mode(call: ast.Call, place: int) -> str:
+    given = next((item.value for item in call.keywords if item.arg == "mode"), None)
+    if given is None and len(call.args) > place:
+        given = call.args[place]
+    return given.value if isinstance(given, ast.Constant) and isinstance(given.value, str) else ""
+
+
+_Caller = tuple[str, ast.Call]
+
+
+def _named(
+    trees: dict[str, ast.Module], place: tuple[str, ast.Module], call: ast.Call, given: list[ast.expr], path: str
+) -> Iterator[tuple[_Caller | None, str | None]]:
+    """The callers whose arguments name the file, or none for the line itself; with what the path begins with."""
+    tree = place[1]
+    scope = scope_of(tree, call.lineno)
+    texts, names = _texts(tree, call.lineno, given)
+    hit = _hit(texts, path)
+    if hit is not None:
+        yield None, hit[1]
+        return
+    name = getattr(scope, "name", None)
+    parameters = {item.arg for item in getattr(getattr(scope, "args", None), "args", [])}
+    if name is None or not names & parameters:
+        return
+    for other, outer in trees.items():
+        for node in ast.walk(outer):
+            if isinstance(node, ast.Call) and (called_name(node) == name or _hands_on(node, name)):
+                texts, _ = _texts(outer, node.lineno, [*node.args, *(item.value for item in node.keywords)])
+                hit = _hit(texts, path)
+                if hit is not None:
+                    yield (other, node), hit[1]
+
+
+def _hands_on(call: ast.Call, function: str) -> bool:
+    """`Process(target=sweep, args=(...))`, `pool.submit(sweep, ...)`."""
+    given = [*call.args[:1], *(item.value for item in call.keywords if item.arg in ("target", "fn"))]
+    return any(isinstance(item, ast.Name) and item.id == function for item in given)
+
+
+def _texts(tree: ast.Module, line: int, given: list[ast.expr]) -> tuple[set[str], set[str]]:
+    """Constants in the expressions and in what their variables were made of; and the names among them."""
+    scope = scope_of(tree, line)
+    owner = class_around(tree, scope)
+    texts: set[str] = set()
+    names: set[str] = set()
+    waiting = [(node, 0) for node in given]
+    while waiting:
+        node, hops = waiting.pop()
+        for part in ast.walk(node):
+            if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                texts.add(part.value)
+            if isinstance(part, ast.JoinedStr):
+                texts.add(_pattern(part))
+            if isinstance(part, ast.Call) and hops < _HOPS:
+                waiting += [(value, hops + 1) for value in _returned(tree, part)]
+            name = variable(part)
+            if name is None or name in names or hops == _HOPS:
+                continue
+            names.add(name)
+            around = owner if name.startswith("self.") and owner is not None else scope
+            waiting += [(value, hops + 1) for value in _values(around, name)]
+            if around is not tree and not name.startswith("self."):
+                waiting += [(value, hops + 1) for value in _values(tree, name)]
+    return texts, names
+
+
+def _values(scope: ast.AST, name: str) -> Iterator[ast.expr]:
+    nodes = ast.walk(scope) if isinstance(scope, ast.ClassDef) else own_nodes(scope)
+    for item in nodes:
+        if isinstance(item, ast.Assign) and any(variable(target) == name for target in item.targets):
+            yield item.value
+        elif isinstance(item, (ast.For, ast.AsyncFor)) and variable(item.target) == name:
+            yield item.iter
+
+
+def _pattern(node: ast.JoinedStr) -> str:
+    """`*/shard-*.bin` of `f"{root}/shard-{i:02d}.bin"`."""
+    return "".join(str(item.value) if isinstance(item, ast.Constant) else "*" for item in node.values)
+
+
+def _returned(tree: ast.Module, call: ast.Call) -> Iterator[ast.expr]:
+    """What the program's own function of that name returns, where there is one."""
+    found = function_named(tree, called_name(call) or "")
+    for item in own_nodes(found) if found is not None else ():
+        if isinstance(item, ast.Return) and item.value is not None:
+            yield item.value
+
+
+def _hit(texts: set[str], path: str) -> tuple[str, str | None] | None:
+    """Whether one of them is the file's name, with or without its suffix or folder, or what its path begins with."""
+    base = os.path.basename(path)
+    whole = {base, base.partition(".")[0], os.path.splitext(base)[0], path}
+    for text in texts:
+        if len(text) >= _LEAST_NAME and (text in whole or os.path.basename(text) == base):
+            return text, None
+        if "*" in text and len(text.replace("*", "")) >= _LEAST_PREFIX and fnmatch.fnmatchcase(path, f"*{text}"):
+            return text, None
+    begins = [text for text in texts if len(text) >= _LEAST_PREFIX and path.startswith(text) and os.sep in text[1:]]
+    return (max(begins, key=len), max(begins, key=len)) if begins else None

@@ -1,0 +1,1 @@
+"""The native stack: which function failed, and how it came there."""

@@ -1,0 +1,225 @@
+"""Code that calls itself for what is inside of something: what nests that deep, and the line that nests it.
+
+A reader cannot end the recursion of a parser, of pickle or of a destructor. He can make the data flat that they walk
+through. Data that grows by one level in each round of a loop is found by the line that puts a variable around itself.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pytracer._text import shortened
+from pytracer.analyze.evidence.exceptions.name_origins import follow
+from pytracer.analyze.evidence.lifetime.variables import program_frames
+from pytracer.analyze.evidence.native.native_stack import image_name
+from pytracer.analyze.evidence.own_code.own_libraries import program_files
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.lines import names_of_line
+from pytracer.analyze.evidence.syntax.loops import LOOPS
+from pytracer.analyze.naming import short_file
+from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
+from pytracer.analyze.view import ProcessView
+from pytracer.report.job import NativeFrame, PythonFrame
+
+_QUOTED = 44
+_SOURCE = "level of nesting in the source that it compiles"
+_STATEMENTS = "Write it as statements with variables in between, or bound its depth"
+_OBJECT = "object that an object holds"
+_CONTAINER = "container inside a container"
+_FLAT = "Make the data flat, such as a list of rows that refer to each other by number"
+_UNLINK = "Leave the links out (`__getstate__`), or keep the objects in a flat list"
+
+
+@dataclass(frozen=True)
+class Nesting:
+    """`who` calls itself once for each `level`; `change`: what to do about it."""
+
+    who: str
+    level: str
+    change: str
+
+
+_ITERATORS = Nesting(
+    "The interpreter",
+    "map(), zip(), filter(), chain() or generator that was put around another",
+    "Make a list in between, or apply the steps in one loop",
+)
+_DEALLOC = Nesting(
+    "The interpreter",
+    "object that is freed because the last one held it",
+    "Cut the chain (history, parents, linked nodes), such as by a loop that drops the links, or keep them in a list",
+)
+_GRAPH = Nesting(
+    "TorchScript's interpreter",
+    "operator of a chain in the graph",
+    "Keep the loop as one (torch.jit.script), or run the graph of one round in a Python loop",
+)
+# By the innermost of the functions that repeat, else by any of them.
+_FUNCTIONS = (
+    (r"(map|filter|zip|chain|islice|starmap|enum|takewhile|dropwhile)_next\b", _ITERATORS),
+    (r"subtype_dealloc|_Py_Dealloc", _DEALLOC),
+    (r"torch::jit::Parser", Nesting("TorchScript's parser", _SOURCE, _STATEMENTS)),
+    (r"torch::jit::interpreter::", _GRAPH),
+    (r"torch::jit::(?:to_ir|.*::emit[A-Z])", Nesting("TorchScript's compiler", _SOURCE, _STATEMENTS)),
+    (r"torch::jit::(?:Unp|P)ickler::", Nesting("torch's pickler", _CONTAINER, _FLAT)),
+    (r"(list|dict|tuple|set)_repr", Nesting("repr()", _CONTAINER, _FLAT)),
+    (r"tuplehash", Nesting("hash()", _CONTAINER, _FLAT)),
+    (r"(list|dict|tuple)_(richcompare|equal)|do_richcompare", Nesting("The comparison", _CONTAINER, _FLAT)),
+    (
+        r"compiler_visit|compiler_expr|validate_expr|astfold_|symtable_visit|ast2obj_|PyPegen|_rule(\.|$)",
+        Nesting("Python's compiler", _SOURCE, _STATEMENTS),
+    ),
+    (r"[wr]_(complex_)?object\b", Nesting("marshal", _CONTAINER, _FLAT)),
+)
+_IMAGES = (
+    ("_pickle.", Nesting("pickle", _OBJECT, _UNLINK)),
+    ("_json.", Nesting("json", _CONTAINER, _FLAT)),
+    ("_yaml.", Nesting("yaml", _CONTAINER, _FLAT)),
+)
+_PYTHON = (
+    ("copy.py", Nesting("copy.deepcopy()", _OBJECT, _UNLINK.replace("__getstate__", "__deepcopy__"))),
+    ("pickle.py", Nesting("pickle", _OBJECT, _UNLINK)),
+    ("json/encoder.py", Nesting("json", _CONTAINER, _FLAT)),
+    ("dataclasses.py", Nesting("dataclasses.asdict()", _OBJECT, _FLAT)),
+)
+_WRAPS = ("map", "filter", "zip", "chain", "islice", "partial", "Subset", "ConcatDataset")
+
+
+def of_native(frames: Sequence[NativeFrame]) -> Nesting | None:
+    """Of the native functions that repeat; None where they are not known."""
+    for frame in frames:
+        name = frame.function or ""
+        found = next((item for pattern, item in _FUNCTIONS if re.match(pattern, name)), None)
+        image = image_name(frame.image)
+        found = found or next((item for begin, item in _IMAGES if image.startswith(begin)), None)
+        if found is not None:
+            return found
+    return None
+
+
+def of_python(frames: Sequence[PythonFrame]) -> Nesting | None:
+    """Of functions of Python's library that repeat."""
+    files = [frame.file or "" for frame in frames]
+    return next((item for end, item in _PYTHON if any(file.endswith(f"/{end}") for file in files)), None)
+
+
+def nesting_advice(view: ProcessView, found: Nesting) -> str:
+    """`pickle calls itself for each object that an object holds. Line 18 (...) puts one around the last. ...`"""
+    frames = program_frames(view)
+    wraps = wrapping_line(view, frames)
+    first = f"{found.who} calls itself for each {found.level}"
+    if found == _GRAPH:
+        return f"{first}{_traced(view, frames)}. {found.change}; `ulimit -s` helps only a little."
+    if wraps is not None:
+        where, text = wraps
+        return (
+            f"{first}: {where} (`{shortened(text, _QUOTED)}`) may add one in each round of a loop. {found.change}; "
+            "`ulimit -s` helps only a little."
+        )
+    return f"{first}, and there are too many{_passed(view, frames)}. {found.change}; `ulimit -s` helps only a little."
+
+
+def _traced(view: ProcessView, frames: list[PythonFrame]) -> str:
+    """`. torch.jit.trace (line 31) unrolls Python loops` where the program traces."""
+    found = {
+        (file, node.lineno)
+        for file, tree in program_files(view, frames).items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("jit.trace", "jit.trace_module"))
+    }
+    if len(found) != 1:
+        return ""
+    file, line = found.pop()
+    where = f"line {line}" if frames and frames[0].file == file else f"{short_file(file)}:{line}"
+    return f". torch.jit.trace ({where}) unrolls Python loops"
+
+
+def _cannot_nest(view: ProcessView, frame: PythonFrame) -> set[str]:
+    """Variables of the line that held a number, a tensor or an array."""
+    crash, place = view.crash, (frame.file, frame.function, frame.line)
+    if crash is None:
+        return set()
+    held = [(item.expression, item.frame) for item in crash.numbers]
+    held += [(item.expression, item.frame) for item in crash.arrays]
+    held += [(item.expression, item.frame) for item in crash.holders if item.frame is not None]
+    return {name for name, at in held if (at.file, at.function, at.line) == place}
+
+
+def _passed(view: ProcessView, frames: list[PythonFrame]) -> str:
+    """`` in `best`, which line 24 passes (line 22: `best = search(net, steps)`) ``."""
+    frame = frames[0] if frames else None
+    tree = syntax_tree(view.process.snapshot, frame)
+    if tree is None or frame is None or frame.line is None:
+        return ""
+    names = set(names_of_line(tree, frame.line)) - _cannot_nest(view, frame)
+    known = [follow(view.process.snapshot, frames, name, None) for name in sorted(names)]
+    made = next(iter(found), None) if len(found := [item for item in known if item is not None]) == 1 else None
+    if made is None:
+        return f" in what line {frame.line} passes"
+    if (made.frame.file, made.frame.line) == (frame.file, frame.line) or made.frame.file != frame.file:
+        return f" in `{made.name}`, which line {frame.line} passes"
+    origin = f"line {made.frame.line}: `{shortened(made.text, _QUOTED)}`"
+    return f" in `{made.name}` ({origin}), which line {frame.line} passes"
+
+
+def wrapping_line(view: ProcessView, frames: list[PythonFrame]) -> tuple[str, str] | None:
+    """The only line of the program that puts a variable around itself in a loop."""
+    files = program_files(view, frames)
+    nodes = [item for tree in files.values() for item in ast.walk(tree)]
+    classes = {item.name for item in nodes if isinstance(item, ast.ClassDef) and _is_holder(item)}
+    found = {
+        (file, line)
+        for file, tree in files.items()
+        for loop in ast.walk(tree)
+        if isinstance(loop, LOOPS)
+        for line in _wrapping(loop, classes)
+    }
+    if len(found) != 1:
+        return None
+    file, line = next(iter(found))
+    text = line_text(view.process.snapshot, PythonFrame(function=None, file=file, line=line)) or ""
+    own = bool(frames) and frames[0].file == file
+    return f"line {line}" if own else f"{short_file(file)}:{line}", text
+
+
+def _is_holder(item: ast.ClassDef) -> bool:
+    """A class of the program that is no module, and keeps what it is given."""
+    return not any("Module" in ast.unparse(base) for base in item.bases)
+
+
+def _wrapping(loop: ast.AST, classes: set[str]) -> Iterator[int]:
+    for node in ast.walk(loop):
+        if not isinstance(node, ast.Assign) or len(node.targets) != 1:
+            continue
+        target = node.targets[0]
+        if isinstance(target, (ast.Name, ast.Attribute)) and _holds(node.value, ast.unparse(target), classes):
+            yield node.lineno
+
+
+def _holds(value: ast.expr, name: str, classes: set[str]) -> bool:
+    """Whether a value is something around the variable: a container, a string, an object or an iterator."""
+    if isinstance(value, (ast.List, ast.Tuple, ast.Set)):
+        return any(ast.unparse(item) == name for item in value.elts)
+    if isinstance(value, ast.Dict):
+        return any(ast.unparse(item) == name for item in value.values)
+    if isinstance(value, ast.JoinedStr):
+        return name in _parts(value)
+    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mod):
+        return name in _parts(value.right)
+    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add):  # "(" + text + ")"
+        texts = any(isinstance(item, ast.Constant) and isinstance(item.value, str) for item in ast.walk(value))
+        return texts and name in _parts(value)
+    if isinstance(value, ast.Call):
+        called = called_name(value) or ""
+        if called == "format":
+            return any(ast.unparse(item) == name for item in value.args)
+        given = [*value.args, *(item.value for item in value.keywords)]
+        return (called in classes or called in _WRAPS) and any(ast.unparse(item) == name for item in given)
+    return isinstance(value, ast.Lambda) and name in _parts(value.body)
+
+
+def _parts(node: ast.AST) -> set[str]:
+    return {ast.unparse(item) for item in ast.walk(node) if isinstance(item, (ast.Name, ast.Attribute))}

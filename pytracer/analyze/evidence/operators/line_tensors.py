@@ -1,0 +1,65 @@
+"""The tensors of the running call: those that its native code refers to, and those that the program's line passes.
+
+A kernel that OpenMP's threads run, or that torch.compile made, refers to the memory of its tensors and no longer to the
+tensors. The variables of the line, and the arguments of torch's own Python frames above it, still do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from pytracer.analyze.evidence.lifetime.variables import plain_expression, python_frames, variable_name
+from pytracer.analyze.evidence.operators.operator import OperatorTensor, find_operator
+from pytracer.analyze.evidence.syntax.lines import names_of_call
+from pytracer.analyze.parts import is_library_file, python_frame
+from pytracer.analyze.tensors.source_lines import syntax_tree
+from pytracer.analyze.view import ProcessView
+from pytracer.decode.types.snapshot import Holder
+
+_ROOT = re.compile(r"\w+")
+_PASSED_ON = re.compile(r"(args|kwargs|runtime_args)\[|arg\d+_1$")
+
+
+def line_tensors(view: ProcessView) -> tuple[OperatorTensor, ...]:
+    """Each tensor of the running call once, those of the native code first; the result may be among them."""
+    crash, operator = view.crash, find_operator(view)
+    if crash is None:
+        return ()
+    given = [item for item in (operator.tensors if operator is not None else ()) if not item.item.undefined]
+    bases = {item.base for item in _on_the_line(view)}
+    found: dict[tuple[int, int, tuple[int, ...]], OperatorTensor] = {}
+    for item in sorted(given, key=lambda item: not item.passed):
+        if item.item.base in bases or not (item.item.how == "held" or _is_stale(item)):
+            found.setdefault((item.item.base, item.item.offset, item.item.sizes), item)
+    if operator is None:
+        for held in crash.arguments:
+            if held.base in bases and not held.undefined:
+                name = variable_name(view, held.base)
+                found.setdefault((held.base, held.offset, held.sizes), OperatorTensor(held, name, None, passed=False))
+    return tuple(found.values())
+
+
+def _is_stale(item: OperatorTensor) -> bool:
+    """Whether it is a variable that the operator was not given: a word of it is left on the kernel's own stack."""
+    return item.name is not None and not item.passed and item.item.outer_frame is not None
+
+
+def _on_the_line(view: ProcessView) -> Iterator[Holder]:
+    """Variables that the program's innermost line reads, and what torch's frames above it pass on."""
+    crash = view.crash
+    frames = python_frames(view)
+    own = next((item for item in frames if not is_library_file(item.file)), None)
+    above = {(item.function, item.line) for item in frames[: frames.index(own)]} if own is not None else set()
+    tree = syntax_tree(view.process.snapshot, python_frame(own)) if own is not None else None
+    names = set(names_of_call(tree, own.line)) if tree is not None and own is not None and own.line else set()
+    for item in crash.holders if crash is not None else ():
+        at = item.frame
+        if at is None or item.kind not in ("local", "cell"):
+            continue
+        if (at.function, at.line) in above and _PASSED_ON.match(item.expression):
+            yield item
+        elif own is not None and (at.file, at.function, at.line) == (own.file, own.function, own.line):
+            root, plain = _ROOT.match(item.expression), plain_expression(item.expression)
+            if plain in names or (root is not None and root[0] != "self" and root[0] in names):
+                yield item

@@ -1,0 +1,62 @@
+"""The running operator as a part of the report, with the tensors of its call."""
+
+from __future__ import annotations
+
+from pytracer._text import hex_addr
+from pytracer.analyze.evidence.operators.line_tensors import line_tensors
+from pytracer.analyze.evidence.operators.operator import Operator, OperatorTensor, find_operator, tensor_words
+from pytracer.analyze.view import ProcessView
+from pytracer.report import job as r
+
+_MOST_TENSORS = 6
+
+
+def operator_report(view: ProcessView) -> r.Operator | None:
+    """The operator as the report has it."""
+    operator = find_operator(view)
+    if operator is None:
+        return None
+    return r.Operator(
+        name=operator.name,
+        inside=operator.inside,
+        found="records" if operator.from_records else "stack",
+        tensors=[_tensor_report(item) for item in operator.tensors],
+        says=_words(view, operator),
+    )
+
+
+def _tensor_report(found: OperatorTensor) -> r.OperatorTensor:
+    item = found.item
+    if item.undefined:
+        return r.OperatorTensor(argument=found.argument, passed=found.passed, undefined=True)
+    return r.OperatorTensor(
+        argument=found.argument,
+        name=found.name,
+        passed=found.passed,
+        dtype=item.dtype,
+        sizes=list(item.sizes),
+        dimensions=item.dimensions,
+        elements=item.elements,
+        device=item.device,
+        base=hex_addr(item.base) if item.base else None,
+        undefined=False,
+        minimum=item.minimum,
+        maximum=item.maximum,
+    )
+
+
+def _words(view: ProcessView, operator: Operator) -> str:
+    """`aten::embedding with weight: layers.0.weight [10, 4] float32; indices: idx [3] int64, 0..99`.
+
+    What a worker's lambda captures may be a buffer of torch's own: without a name it is left out beside what the line
+    passes.
+    """
+    passed = [item for item in operator.tensors if item.passed and not item.item.undefined]
+    given = [item for item in line_tensors(view) if item.item.how == "held"]
+    if given:
+        passed = [item for item in passed if item.name or item.item.how != "captured"]
+    shown = [*passed, *(item for item in given if item.name)]
+    words = [tensor_words(item) for item in shown[:_MOST_TENSORS]]
+    if len(shown) > len(words):
+        words.append(f"{len(shown) - len(words)} more")
+    return f"{operator.name} with {'; '.join(words)}" if words else operator.name

@@ -1,0 +1,61 @@
+"""Arrays of NumPy that the crashed line's variables held: their shape, type and memory, as numbers of the recording."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pytracer.analyze.evidence.lifetime.variables import program_frames
+from pytracer.analyze.evidence.syntax.lines import names_of_line
+from pytracer.analyze.tensors.source_lines import syntax_tree
+from pytracer.analyze.view import ProcessView
+from pytracer.decode.types.snapshot import HeldArray
+
+
+def line_arrays(view: ProcessView) -> list[HeldArray]:
+    """Those of variables that the crashed line reads."""
+    frame = next(iter(program_frames(view)), None)
+    tree = syntax_tree(view.process.snapshot, frame)
+    names = names_of_line(tree, frame.line) if tree is not None and frame is not None and frame.line is not None else []
+    return [item for item in _of_frame(view) if item.expression in names]
+
+
+def held_array(view: ProcessView, name: str) -> HeldArray | None:
+    """The array of a variable of the crashed line's function."""
+    return next((item for item in _of_frame(view) if item.expression == name), None)
+
+
+def _of_frame(view: ProcessView) -> Iterator[HeldArray]:
+    crash, frame = view.crash, next(iter(program_frames(view)), None)
+    for item in crash.arrays if crash is not None and frame is not None else ():
+        at = item.frame
+        if frame is not None and (at.file, at.line, at.function) == (frame.file, frame.line, frame.function):
+            yield item
+
+
+def array_words(item: HeldArray) -> str:
+    """`` `img` [4096, 3000] float32 ``."""
+    return f"`{item.expression}` [{', '.join(map(str, item.shape))}]{f' {item.dtype}' if item.dtype else ''}"
+
+
+def array_at(view: ProcessView, addr: int) -> HeldArray | None:
+    """The only array of the line that has memory there."""
+    found = [item for item in line_arrays(view) if (span := item.extent) is not None and span[0] <= addr < span[1]]
+    return found[0] if len(found) == 1 else None
+
+
+def left_array(view: ProcessView, low: int) -> HeldArray | None:
+    """The array that a loop upwards may have left at the fault: one that is not in a row, else the only one before it.
+
+    `low`: from there on the memory before the address may be accessed without a gap.
+    """
+    place = view.place
+    if place is None:
+        return None
+    before = [
+        item
+        for item in line_arrays(view)
+        if (span := item.extent) is not None and low <= span[0] < span[1] <= place.addr
+    ]
+    odd = [item for item in before if item.in_a_row is False]
+    found = odd or before
+    return found[0] if len(found) == 1 else None

@@ -1,0 +1,107 @@
+"""How far the running line of the program's own C or C++ counts, as its source says: the loops around it.
+
+Read as text: `for (...; x < width; ...)`, what `width` was made of, and where an index of the line was itself read from
+memory (`k = labels[i]`). Nothing is computed: what the line indexes, and by whose sizes, is for the reader to compare.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pytracer._text import list_words, shortened
+from pytracer.analyze.evidence.native.fault_function import is_own_frame
+from pytracer.analyze.evidence.native.native_stack import own_frames
+from pytracer.analyze.evidence.own_code.native_source import own_lines
+from pytracer.analyze.view import ProcessView
+
+_MOST_FRAMES, _MOST_LOOPS, _QUOTED = 4, 3, 70
+_NAME = re.compile(r"(?<![\w.>])[A-Za-z_]\w*\b(?!\s*\()")
+_INDEXES = re.compile(r"\w\s*\[")
+_LOOP = re.compile(r"\bfor\s*\([^;]*?\b(?P<name>\w+)\s*=[^;]*;\s*(?P=name)\s*(?P<how><=?|!=)\s*(?P<bound>[^;]+?)\s*;")
+_OWN_BOUND = re.compile(r"^\w+$")
+_LOOKUP = re.compile(r"^\w+\s*\[[^=]*\]$")
+
+
+@dataclass(frozen=True)
+class NativeBounds:
+    """`place` reads `text`; `loops`: `` `y` below `height`, which is `image.size(0)` ``; `reads`: looked-up indices."""
+
+    place: str
+    text: str
+    loops: tuple[str, ...]
+    reads: tuple[str, ...]
+
+    @property
+    def words(self) -> str:
+        """A sentence, or two."""
+        quoted = f"{self.place} is `{shortened(self.text, _QUOTED)}`"
+        loops = f", for {list_words(self.loops)}" if self.loops else ""
+        reads = f" It indexes by {list_words(self.reads)}." if self.reads else ""
+        return f"{quoted}{loops}.{reads}"
+
+
+def native_bounds(view: ProcessView) -> NativeBounds | None:
+    """Of the innermost function of the program's own; None without its source, or where its line indexes nothing."""
+    frame = next((item for item in own_frames(view)[:_MOST_FRAMES] if is_own_frame(item)), None)
+    source = own_lines(frame) if frame is not None else None
+    if source is None:
+        return None
+    file, lines = source
+    number, running = lines[-1]
+    if not _INDEXES.search(_body(running)):
+        return None
+    texts = [text for _, text in lines]
+    names = set(_NAME.findall(_body(running)))
+    reads: list[str] = []
+    for name in sorted(names):
+        value = _value(texts[:-1], name)
+        if value is not None:
+            if _LOOKUP.match(value):
+                reads.append(f"`{name}` = `{value}`")
+            names |= set(_NAME.findall(value))
+    loops = [words for text in texts for match in _LOOP.finditer(text) if (words := _loop(texts, match, names))]
+    if not loops and not reads:
+        return None
+    return NativeBounds(f"{file}:{number}", _body(running).strip(), tuple(loops[-_MOST_LOOPS:]), tuple(reads))
+
+
+def _body(text: str) -> str:
+    """What a line does, without the head of a loop in it."""
+    head = _LOOP.search(text)
+    if head is None:
+        return text
+    depth = 0
+    for at in range(text.index("(", head.start()), len(text)):
+        depth += {"(": 1, ")": -1}.get(text[at], 0)
+        if depth == 0:
+            return text[at + 1 :] or text
+    return text
+
+
+def _loop(texts: Sequence[str], match: re.Match[str], names: set[str]) -> str | None:
+    if match["name"] not in names:
+        return None
+    bound = match["bound"]
+    value = _value(texts, bound) if _OWN_BOUND.match(bound) else None
+    up_to = {"<": "below", "<=": "up to", "!=": "until"}[match["how"]]
+    of = f" = `{value}`" if value is not None and not value.isdecimal() else ""
+    return f"`{match['name']}` {up_to} `{bound}`{of}"
+
+
+def _value(texts: Sequence[str], name: str) -> str | None:
+    """What the only assignment to a variable says: `image.size(1)` of `h = image.size(0), w = image.size(1)`."""
+    made = re.compile(rf"(?<![\w.>]){re.escape(name)}\s*=(?!=)\s*(?P<value>[^;]*)")
+    found = [match["value"] for text in texts for match in made.finditer(_LOOP.sub("", text))]
+    return _first_item(found[0]) if len(found) == 1 else None
+
+
+def _first_item(text: str) -> str | None:
+    depth = 0
+    for at, letter in enumerate(text):
+        depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(letter, 0)
+        if letter == "," and depth == 0:
+            text = text[:at]
+            break
+    return text.strip() or None

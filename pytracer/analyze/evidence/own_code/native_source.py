@@ -1,0 +1,138 @@
+"""The source of a native function, where it is still here and older than the library that was built from it.
+
+Read as text, without a compiler: the local arrays that a function declares, and their sizes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from pytracer.analyze.evidence.native.fault_function import HEADERS
+from pytracer.analyze.naming import short_file
+from pytracer.decode.files import read_all, regular_file
+from pytracer.report.job import NativeFrame, SourceLine
+
+_SUFFIXES = (".c", ".cc", ".cpp", ".cxx", ".h", ".hpp", ".cu", ".cuh")
+_LARGEST_BYTES = 4 << 20
+_MOST_LINES = 400  # of a function
+_MOST_FILES = 64  # of a folder
+_ARRAY = re.compile(
+    r"^\s+(?:const\s+)?((?:unsigned\s+|struct\s+)?[A-Za-z_][\w:]*)\s+([A-Za-z_][^;(){}=]*\[[^;(){}=]*)[;=]"
+)
+_ITEM = re.compile(r"\b([A-Za-z_]\w*)\s*((?:\[\s*[\w+*/ -]+\s*\])+)")
+_MACRO = re.compile(r"^\s*#\s*define\s+([A-Za-z_]\w*)\s+\(?\s*(\d+)\s*\)?\s*(?:/[/*].*)?$")
+_NOT_TYPES = ("return", "delete", "goto", "case", "static", "typedef", "else", "extern")
+
+
+@dataclass(frozen=True)
+class LocalArray:
+    """`char name[96]`; `size`: of its first dimension, None where it is not known."""
+
+    type: str
+    name: str
+    bounds: str
+    size: int | None
+    place: str
+
+    @property
+    def words(self) -> str:
+        """`` `double mean[MAX_CHANNELS]` (64, norm.c:4) ``."""
+        known = f"{self.size}, " if self.size is not None and str(self.size) not in self.bounds else ""
+        return f"`{self.type} {self.name}{self.bounds}` ({known}{self.place})"
+
+
+def local_arrays(frame: NativeFrame) -> list[LocalArray]:
+    """Those of a fixed size that the function of a frame declares, in order; empty where its source is not known."""
+    line = next((item for item in frame.lines or () if item.file and item.line), None)
+    lines = _lines(frame, line)
+    if lines is None or line is None or line.line is None:
+        return []
+    macros = {match[1]: int(match[2]) for text in lines if (match := _MACRO.match(text)) is not None}
+    begin = _beginning(lines, line.line)
+    return [
+        item
+        for number in range(begin, line.line)
+        for item in _declared(lines[number], f"{short_file(line.file or '')}:{number + 1}", macros)
+    ]
+
+
+def source_text(frame: NativeFrame) -> str | None:
+    """The whole file that a frame's function is written in; None where it is not known."""
+    line = next((item for item in frame.lines or () if item.file and item.line and not HEADERS.search(item.file)), None)
+    lines = _lines(frame, line)
+    return "\n".join(lines) if lines is not None else None
+
+
+def own_lines(frame: NativeFrame) -> tuple[str, list[tuple[int, str]]] | None:
+    """The file of a frame's function, `ops.cpp`, and the function's lines up to the running one, with their numbers."""
+    line = next((item for item in frame.lines or () if item.file and item.line and not HEADERS.search(item.file)), None)
+    if line is None or line.line is None:
+        return None
+    found = [(number, text) for number, text in lines_from(frame, line, _MOST_LINES) if number <= line.line]
+    return (short_file(line.file or ""), found) if found else None
+
+
+def lines_from(frame: NativeFrame, line: SourceLine, most: int) -> list[tuple[int, str]]:
+    """The lines of a function with their numbers, from the one at `line` or its beginning on; empty if not known."""
+    lines = _lines(frame, line)
+    if lines is None or line.line is None:
+        return []
+    begin = _beginning(lines, line.line) if line.line < len(lines) else line.line - 1
+    end = next((at for at in range(begin + 1, len(lines)) if lines[at].startswith("}")), len(lines))
+    return [(at + 1, lines[at]) for at in range(begin, min(end, begin + most))]
+
+
+def sources_beside(library: str, folders: Iterable[str] = ()) -> Iterator[tuple[str, list[str]]]:
+    """The sources in the folder of a library and in `folders`, each with its lines: only those older than it."""
+    for folder in dict.fromkeys((os.path.dirname(library), *folders)):
+        try:
+            names = sorted(os.listdir(folder)) if folder.startswith("/") else []
+        except OSError:
+            continue
+        sources = [name for name in names if name.endswith(_SUFFIXES)]
+        for name in sources[:_MOST_FILES]:
+            path = os.path.join(folder, name)
+            lines = _lines(NativeFrame(image=library), SourceLine(file=path, line=1))
+            if lines is not None:
+                yield path, lines
+
+
+def _lines(frame: NativeFrame, line: SourceLine | None) -> list[str] | None:
+    """The file; None where it is not here, or is newer than the library, so that the lines may be others."""
+    if line is None or not line.file or line.line is None or not line.file.startswith("/") or not frame.image:
+        return None
+    if not line.file.endswith(_SUFFIXES):  # a recording may name anything
+        return None
+    try:
+        with regular_file(line.file, _LARGEST_BYTES, follow=True) as file:
+            status = os.fstat(file)
+            if status.st_mtime_ns > os.stat(frame.image).st_mtime_ns:
+                return None
+            text = read_all(file, status.st_size).decode("utf-8", "replace")
+    except (OSError, ValueError):
+        return None
+    lines = text.splitlines()
+    return lines if line.line <= len(lines) else None
+
+
+def _beginning(lines: list[str], line: int) -> int:
+    """The index of the line at which the function around a line begins: the last one that begins a definition."""
+    least = max(line - _MOST_LINES, 0)
+    for number in range(line - 1, least - 1, -1):
+        if lines[number][:1].isalpha() and "(" in lines[number] and not lines[number].rstrip().endswith(";"):
+            return number
+    return line
+
+
+def _declared(text: str, place: str, macros: dict[str, int]) -> Iterator[LocalArray]:
+    match = _ARRAY.match(text)
+    if match is None or match[1].split()[0] in _NOT_TYPES:
+        return
+    for item in _ITEM.finditer(match[2]):
+        bounds = item[2].replace(" ", "")
+        first = bounds[1:].partition("]")[0]
+        size = int(first) if first.isdecimal() else macros.get(first)
+        yield LocalArray(match[1], item[1], bounds, size, place)

@@ -1,0 +1,263 @@
+"""The native libraries that a program brought, and the lines that call them: suspects where a heap was damaged.
+
+The files of the stack are searched, and those beside them that they import: a wrapper is often in a file of its own.
+
+Not those of the system, of Python, of installed packages, nor what torch.compile or Triton made.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from pytracer._text import list_words, shortened
+from pytracer.analyze.evidence.lifetime.variables import program_frames
+from pytracer.analyze.evidence.native.fault_function import is_own_frame
+from pytracer.analyze.evidence.native.native_stack import image_name
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.scopes import own_nodes
+from pytracer.analyze.naming import short_file
+from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
+from pytracer.analyze.view import ProcessView
+from pytracer.report.job import NativeFrame, PythonFrame
+
+_OF_SYSTEM = re.compile(r"^/(usr/(lib|lib64|libexec|bin|local/cuda[^/]*)|lib|lib64|opt|nix|snap|gnu)/|^[^/]")
+_OF_OTHERS = re.compile(r"/(site|dist)-packages/|/lib-dynload/|torchinductor_|/\.?triton/|\.egg/")
+_PYTHON = re.compile(r"^(.+)/(?:bin/python[\d.]*|lib/libpython[\w.]*|lib/python[\d.]+/lib-dynload/.+)$")
+_ADDRESSES = ("data_ptr", "byref", "addressof", "c_void_p", "from_buffer", "pointer", "data_as", "untyped_storage")
+_NO_LIBRARIES = ("ctypes", "np", "numpy", "torch", "self", "F", "nn")
+_LOADS = ("CDLL", "PyDLL", "LoadLibrary", "load_library", "load_inline", "dlopen")
+_OF_TORCH_OPS = re.compile(
+    r"^torch\.ops\.(?!aten\b|prims?\b|torchvision\b|quantized\b|mkldnn\b|c10d\w*\b|profiler\b)\w+$"
+)
+_SYSTEM_NAME = re.compile(r"^(lib)?(c|m|dl|rt|pthread|cuda|cudart|nvrtc|numa|gomp|omp)\b|^/(usr/)?lib")
+_COUNTS = ("len", "int", "float", "bool", "str", "c_int", "c_long", "c_float", "c_double", "c_size_t", "id")
+_MOST_LINES, _QUOTED = 2, 44
+
+
+@dataclass(frozen=True)
+class OwnCall:
+    """A call of the program's own native code. `passes`: the variables whose memory it is given."""
+
+    at: PythonFrame
+    text: str
+    function: str
+    passes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class OwnLibraries:
+    """`names`: `libecho.so`; `calls`: those of one of them, or that pass it an address."""
+
+    names: tuple[str, ...]
+    calls: tuple[OwnCall, ...]
+    file: str | None = None
+
+    @cached_property
+    def words(self) -> str:
+        """``libecho.so, which line 48 calls (`library.echo(...)`)``."""
+        names, calls = list_words(self.names), self.suspects
+        if not 0 < len(calls) <= _MOST_LINES:
+            return names
+        lines = " and ".join(f"{self.line(call.at)} (`{shortened(call.text, _QUOTED)}`)" for call in calls)
+        return f"{names}, which {lines} call{'s' * (len(calls) == 1)}"
+
+    @cached_property
+    def suspects(self) -> tuple[OwnCall, ...]:
+        """The calls that are given memory; all where none is."""
+        return tuple(call for call in self.calls if call.passes) or self.calls
+
+    @property
+    def only_call(self) -> OwnCall | None:
+        """Where one line gives them memory."""
+        return self.suspects[0] if len(self.suspects) == 1 and self.suspects[0].passes else None
+
+    def line(self, at: PythonFrame) -> str:
+        """`line 48` of the file that the headline names, `echo.py:48` of another one."""
+        return f"line {at.line}" if at.file == self.file else f"{short_file(at.file)}:{at.line}"
+
+
+def own_libraries(view: ProcessView) -> OwnLibraries | None:
+    """None where the program brought none, or the loaded libraries are not known."""
+    crash = view.crash
+    paths = [item.path for item in crash.images] if crash is not None else []
+    prefixes = {match[1] for path in paths if (match := _PYTHON.match(path)) and match[1] != "/usr"}
+    own = tuple(
+        path
+        for path in paths
+        if is_own_path(path)
+        and not any(path.startswith(f"{prefix}/") for prefix in prefixes)
+        and is_own_frame(NativeFrame(image=path))
+    )
+    if not own:
+        return None
+    names = tuple(dict.fromkeys(image_name(path) for path in own))
+    frames = program_frames(view)
+    calls = tuple(_calls(view, frames, {name.split(".")[0] for name in names}))
+    return OwnLibraries(names, calls, frames[0].file if frames else None)
+
+
+def is_own_path(path: str | None) -> bool:
+    """A library that is neither of the system nor of an installed package, by its path."""
+    return path is not None and ".so" in path and not _OF_SYSTEM.match(path) and not _OF_OTHERS.search(path)
+
+
+def _calls(view: ProcessView, frames: list[PythonFrame], stems: set[str]) -> Iterator[OwnCall]:
+    """Of the program's files on the stack, and of those that they import; the lines in order, each once."""
+    files = program_files(view, frames)
+    loaders = {name for tree in files.values() for name in _loaders(tree)}
+    for file, tree in files.items():
+        imported, foreign = _imported(tree)
+        modules = {name for name, module in imported.items() if module.rpartition(".")[2] in stems}
+        loaded = dict(_loaded(tree, loaders))
+        modules |= {name for name, of_system in loaded.items() if not of_system}
+        found: dict[int, ast.Call] = {}
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.Call) or loaded.get(ast.unparse(node.func).rpartition(".")[0], False):
+                continue
+            if _is_foreign(node, modules, passes=foreign and not modules):
+                found.setdefault(node.lineno, node)
+        for line, node in sorted(found.items()):
+            at = PythonFrame(function=None, file=file, line=line)
+            name = called_name(node) or ""
+            yield OwnCall(at, line_text(view.process.snapshot, at) or "", name, tuple(dict.fromkeys(passed_by(node))))
+
+
+def program_files(view: ProcessView, frames: list[PythonFrame]) -> dict[str, ast.Module]:
+    """The program's files of a stack, and those beside them that they import, with their source."""
+    snapshot = view.process.snapshot
+    found = {
+        frame.file: tree
+        for frame in frames
+        if frame.file is not None and (tree := syntax_tree(snapshot, frame)) is not None
+    }
+    for file, tree in [*found.items()]:
+        for module in {name.partition(":")[0] for name in _modules(tree)}:
+            path = f"{os.path.join(os.path.dirname(file), *module.split('.'))}.py"
+            other = syntax_tree(snapshot, PythonFrame(file=path, line=1)) if path not in found else None
+            if other is not None:
+                found[path] = other
+    return found
+
+
+def _modules(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (item.name for item in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level <= 1:
+            yield from ([node.module] if node.module else [item.name for item in node.names])
+
+
+def _loaders(tree: ast.Module) -> Iterator[str]:
+    """Functions of the program that load native code, and return something."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            inner = list(own_nodes(node))
+            returns = any(isinstance(item, ast.Return) and item.value is not None for item in inner)
+            if returns and any(isinstance(item, ast.Call) and _loads(item) for item in inner):
+                yield node.name
+
+
+def _loads(call: ast.Call) -> bool:
+    """`load_inline(...)`, and `load(name, sources)` of torch.utils.cpp_extension."""
+    name = called_name(call)
+    sources = any(word.arg == "sources" for word in call.keywords) or any(
+        isinstance(item, ast.List) for item in call.args[1:2]
+    )
+    return name in _LOADS or (name == "load" and sources)
+
+
+def _loaded(tree: ast.Module, loaders: Collection[str]) -> Iterator[tuple[str, bool]]:
+    """`ops` of `ops = load_inline(...)`, or of a function that does; each with whether that is the system's."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
+            continue
+        if not node.value.args and called_name(node.value) in loaders:
+            yield from ((ast.unparse(item), False) for item in node.targets)
+        elif _loads(node.value):
+            first = node.value.args[0] if node.value.args else None
+            named = first.value if isinstance(first, ast.Constant) else ""
+            of_system = named is None or (isinstance(named, str) and _SYSTEM_NAME.search(named) is not None)
+            yield from ((ast.unparse(item), of_system) for item in node.targets)
+
+
+def passed_by(call: ast.Call) -> Iterator[str]:
+    """Variables whose address, or which as tensors, a call is given."""
+    given = [*call.args, *(word.value for word in call.keywords)]
+    made = [held for item in given for node in ast.walk(item) if (held := _holder_of(node)) is not None]
+    yield from made
+    if any(_makes_address(node) for item in given for node in ast.walk(item)):
+        return
+    for item in given:
+        helper = isinstance(item, ast.Call) and isinstance(item.func, ast.Name) and len(item.args) == 1
+        name = variable(item.args[0] if isinstance(item, ast.Call) and helper else item)
+        if name is None and isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute):  # x.contiguous()
+            name = _root(item) or ast.unparse(item.func.value)
+        if name is not None and not name.isupper() and called_name_or_none(item) not in _COUNTS:
+            yield name
+
+
+def called_name_or_none(node: ast.AST) -> str | None:
+    """`len` of `len(x)`."""
+    return called_name(node) if isinstance(node, ast.Call) else None
+
+
+def _holder_of(node: ast.AST) -> str | None:
+    """`x` of `x.data_ptr()`, `x.ctypes.data` and `byref(x)`."""
+    if isinstance(node, ast.Attribute) and node.attr in ("data_ptr", "ctypes"):
+        return _root(node.value)
+    if isinstance(node, ast.Call) and called_name(node) in ("byref", "addressof", "from_buffer", "cast", "pointer"):
+        return _root(node.args[0]) if node.args else None
+    return None
+
+
+def _root(node: ast.expr) -> str | None:
+    """`x` of `x.contiguous().cpu()` and `np.ascontiguousarray(x)`."""
+    while isinstance(node, ast.Call):
+        func = node.func
+        if isinstance(func, ast.Attribute) and variable(func.value) not in _NO_LIBRARIES:
+            node = func.value
+        elif node.args:
+            node = node.args[0]
+        else:
+            return None
+    return variable(node)
+
+
+def _imported(tree: ast.Module) -> tuple[dict[str, str], bool]:
+    """Modules by their names in the file, and whether ctypes or cffi is among them."""
+    found: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found.update({item.asname or item.name: item.name for item in node.names})
+        elif isinstance(node, ast.ImportFrom):
+            found.update({item.asname or item.name: f"{node.module or ''}.{item.name}" for item in node.names})
+    return found, any(module.split(".")[0] in ("ctypes", "cffi") for module in found.values())
+
+
+def _is_foreign(call: ast.Call, modules: set[str], *, passes: bool) -> bool:
+    """Whether it calls a function of one of the modules; with `passes`, a method that is given an address."""
+    if not isinstance(call.func, ast.Attribute):
+        return False
+    owner = ast.unparse(call.func.value)
+    if owner in modules or _OF_TORCH_OPS.match(owner):
+        return call.func.attr not in _LOADS
+    if not passes or owner.split(".")[0] in _NO_LIBRARIES:
+        return False
+    given = [node for item in (*call.args, *(word.value for word in call.keywords)) for node in ast.walk(item)]
+    return any(_makes_address(node) for node in given)
+
+
+def _makes_address(node: ast.AST) -> bool:
+    name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", None)
+    return name in _ADDRESSES or (isinstance(node, ast.Attribute) and node.attr == "data" and _is_of_numpy(node.value))
+
+
+def _is_of_numpy(node: ast.expr) -> bool:
+    """`array.ctypes`."""
+    return isinstance(node, ast.Attribute) and node.attr == "ctypes"

@@ -1,0 +1,157 @@
+"""What the program's own native functions take, by their source: elements of which type each argument points at.
+
+Of C: the pointers among the parameters. Of a torch extension: what a parameter's data_ptr() is cast to, which nothing
+checks, unlike data_ptr<T>().
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pytracer.analyze.evidence.lifetime.variables import program_frames
+from pytracer.analyze.evidence.native.fault_function import is_own_frame
+from pytracer.analyze.evidence.own_code.native_source import sources_beside
+from pytracer.analyze.evidence.own_code.own_libraries import is_own_path
+from pytracer.analyze.view import ProcessView
+from pytracer.report.job import NativeFrame
+
+# Types whose elements are counted; `char` and `void` are any memory.
+_BYTES = {
+    "double": 8, "float": 4, "int64_t": 8, "uint64_t": 8, "long": 8, "long long": 8, "size_t": 8, "int": 4,
+    "int32_t": 4, "uint32_t": 4, "unsigned int": 4, "unsigned": 4, "short": 2, "int16_t": 2, "uint16_t": 2,
+    "unsigned short": 2, "unsigned long": 8,
+}  # fmt: skip
+_CTYPES = {
+    "double": "c_double", "float": "c_float", "int64_t": "c_int64", "uint64_t": "c_uint64", "long": "c_long",
+    "long long": "c_longlong", "size_t": "c_size_t", "int": "c_int", "int32_t": "c_int32", "uint32_t": "c_uint32",
+    "unsigned int": "c_uint", "unsigned": "c_uint", "bool": "c_bool", "unsigned long": "c_ulong",
+}  # fmt: skip
+_KEYWORDS = r"(?:\*|\bconst\b|\b(?:__)?restrict(?:__)?\b|\s)*"
+_POINTER = re.compile(rf"^(?P<type>[\w ]+?){_KEYWORDS}\*{_KEYWORDS}(?P<name>\w+)(?:\s*\[\s*\])?$")
+_ARRAY = re.compile(r"^(?P<type>[\w ]+?)\s+(?P<name>\w+)\s*\[\s*\]$")
+_QUALIFIERS = re.compile(r"\b(const|volatile|restrict|struct|std::|extern|static)\b")
+_CAST = (
+    r"(?:\((?:const\s+)?(?P<c>[\w ]+?)\s*\*\)|"
+    r"(?:static|reinterpret)_cast<\s*(?:const\s+)?(?P<cpp>[\w: ]+?)(?:\s+const)?\s*\*\s*>\s*\()"
+    r"\s*{}\s*\.\s*(?:mutable_|const_)?data_ptr\s*\(\s*\)"
+)
+_MOST_LINES, _HEAD_LINES = 200, 12
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A function that is written at `line` of `file`; `body`: its lines from there on."""
+
+    place: str
+    file: str
+    line: int
+    parameters: str
+    body: str
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """`double *out` of a function at `place`: `element` of `nbytes` bytes each; None where it points at none.
+
+    `constant`: whether the function only reads there.
+    """
+
+    name: str
+    element: str | None
+    nbytes: int
+    place: str
+    constant: bool = False
+    ctype: str | None = None  # of ctypes
+
+
+def signature(view: ProcessView, function: str) -> tuple[Parameter, ...] | None:
+    """Of the only function of that name in the sources of the program's libraries."""
+    found = own_definition(view, function)
+    if found is None:
+        return None
+    return tuple(_parameter(item, found.place, found.body) for item in _split(found.parameters))
+
+
+def own_definition(view: ProcessView, function: str) -> Definition | None:
+    """The only one in the sources beside the program's libraries, or beside its Python files."""
+    crash = view.crash
+    own = {
+        item.path
+        for item in (crash.images if crash is not None else ())
+        if item.path and is_own_path(item.path) and is_own_frame(NativeFrame(image=item.path))
+    }
+    beside = {os.path.dirname(frame.file) for frame in program_frames(view) if frame.file}
+    found = {
+        made.place: made
+        for path in sorted(own)
+        for file, lines in sources_beside(path, sorted(beside))
+        for made in definitions(file, lines, function)
+    }
+    return next(iter(found.values())) if len(found) == 1 else None
+
+
+def argtypes(parameters: Sequence[Parameter]) -> str | None:
+    """`[c_void_p, c_long]`; None where one of them has no equivalent that is known."""
+    names = [item.ctype for item in parameters]
+    return f"[{', '.join(name for name in names if name)}]" if all(names) else None
+
+
+def definitions(file: str, lines: Sequence[str], function: str) -> Iterator[Definition]:
+    """Those of that name, with a body."""
+    head = re.compile(rf"^[A-Za-z_][\w:<>*&\s\"]*[\s*&]{re.escape(function)}\s*\(")
+    for number, text in enumerate(lines):
+        match = head.match(text)
+        if match is None:
+            continue
+        whole = " ".join(lines[number : number + _HEAD_LINES])
+        start = match.end() - 1
+        end = _closing(whole, start)
+        if end is not None and whole[end + 1 :].lstrip().startswith("{"):
+            name = os.path.basename(file)
+            yield Definition(f"{name}:{number + 1}", name, number + 1, whole[start + 1 : end], _body(lines, number))
+
+
+def _closing(text: str, start: int) -> int | None:
+    depth = 0
+    for at in range(start, len(text)):
+        depth += {"(": 1, ")": -1}.get(text[at], 0)
+        if depth == 0:
+            return at
+    return None
+
+
+def _body(lines: Sequence[str], number: int) -> str:
+    end = next((at for at in range(number + 1, len(lines)) if lines[at].startswith("}")), len(lines))
+    return "\n".join(lines[number : min(end, number + _MOST_LINES)])
+
+
+def _split(text: str) -> list[str]:
+    parts, depth = [""], 0
+    for letter in text:
+        depth += {"(": 1, "<": 1, ")": -1, ">": -1}.get(letter, 0)
+        if letter == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return [item.strip() for item in parts if item.strip()]
+
+
+def _parameter(text: str, place: str, body: str) -> Parameter:
+    plain = " ".join(_QUALIFIERS.sub(" ", text).split())
+    match = _POINTER.match(plain) or _ARRAY.match(plain)
+    if match is not None:
+        element = " ".join(match["type"].split())
+        known = element if element in _BYTES and plain.count("*") <= 1 else None
+        constant = "const" in text.split("*")[0]
+        return Parameter(match["name"], known, _BYTES.get(element, 0), place, constant, "c_void_p")
+    name = re.findall(r"\w+", plain.partition("=")[0])[-1:] or [""]
+    casts = {
+        (item["c"] or item["cpp"]).replace("std::", "").strip()
+        for item in re.finditer(_CAST.replace("{}", re.escape(name[0])), body)
+    }
+    cast = casts.pop() if len(casts) == 1 else None
+    ctype = _CTYPES.get(plain.rpartition(" ")[0])
+    return Parameter(name[0], cast if cast in _BYTES else None, _BYTES.get(cast or "", 0), place, ctype=ctype)

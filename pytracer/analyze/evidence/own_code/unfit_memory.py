@@ -1,0 +1,138 @@
+"""An array or tensor whose elements have another size than the program's own function takes them to have.
+
+ctypes hands on addresses, and data_ptr() without a type is one: the function counts elements of its own type, and
+leaves an array of smaller ones.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pytracer.analyze.evidence.lifetime.variables import python_frames
+from pytracer.analyze.evidence.native.fault_function import own_function
+from pytracer.analyze.evidence.operators.operator import shape_words
+from pytracer.analyze.evidence.own_code.arrays import array_words, held_array
+from pytracer.analyze.evidence.own_code.own_libraries import passed_by
+from pytracer.analyze.evidence.own_code.own_signature import Parameter, signature
+from pytracer.analyze.evidence.preconditions.call import given_of
+from pytracer.analyze.evidence.syntax.bindings import binding
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
+from pytracer.analyze.parts import is_library_file, python_frame
+from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
+from pytracer.analyze.view import ProcessView
+from pytracer.decode.types.snapshot import PythonFrame
+from pytracer.report.job import PythonFrame as Place
+
+_TORCH_TYPES = {"double": "float64", "float": "float32", "int": "int32", "long": "int64", "short": "int16"}
+
+
+@dataclass(frozen=True)
+class UnfitMemory:
+    """`words`: `` `returns` [70] float32 ``, of elements of `nbytes` bytes, passed by `line` for `parameter`.
+
+    `made`: the line that bound the variable, with its text.
+    """
+
+    function: str
+    parameter: Parameter
+    name: str
+    words: str
+    nbytes: int
+    line: int
+    made: str | None
+
+    @property
+    def summary(self) -> str:
+        """What the headline ends with."""
+        return (
+            f"{self.words}, which line {self.line} passes, has elements of {self.nbytes} bytes, and {self.function}() "
+            f"({self.parameter.place}) takes {self.parameter.element}, of {self.parameter.nbytes}, for "
+            f"`{self.parameter.name}`"
+        )
+
+    def advice(self, view: ProcessView) -> str:
+        """What to change."""
+        wanted = _TORCH_TYPES.get(self.parameter.element or "", (self.parameter.element or "").removesuffix("_t"))
+        made = f" at {self.made}" if self.made is not None else f" before line {self.line}"
+        refuse = "np.ctypeslib.ndpointer(dtype) in argtypes, or data_ptr<T>() in C++, refuses another type"
+        return (
+            f"Make `{self.name}` {wanted}{made}, or let {self.function}() ({self.parameter.place}) take elements of "
+            f"{self.nbytes} bytes. Nothing checks that: {refuse}."
+        )
+
+
+def unfit_memory(view: ProcessView, *, before: bool = False) -> UnfitMemory | None:
+    """Of the call that runs; `before`: of those of the running functions that may have returned."""
+    function = own_function(view)
+    running = function.name.rpartition("::")[2] if function is not None else None
+    if running is None and not before:
+        return None
+    for frame in python_frames(view):
+        if is_library_file(frame.file) or frame.line is None:
+            continue
+        tree = syntax_tree(view.process.snapshot, python_frame(frame))
+        if tree is None:
+            return None
+        for call in _calls(tree, frame.line, None if before else running):
+            found = _unfit(view, frame, tree, call)
+            if found is not None and (not before or _may_damage(found.parameter)):
+                return found
+        if not before:
+            return None
+    return None
+
+
+def _calls(tree: ast.Module, line: int, running: str | None) -> Iterator[ast.Call]:
+    """Those on the line that call `running`; without it, all of the function up to the line, the latest first."""
+    nodes = [item for item in own_nodes(scope_of(tree, line)) if isinstance(item, ast.Call) and item.lineno <= line]
+    for node in sorted(nodes, key=lambda item: -item.lineno):
+        if running is None or (called_name(node) == running and line <= (node.end_lineno or node.lineno)):
+            yield node
+
+
+def _unfit(view: ProcessView, frame: PythonFrame, tree: ast.Module, call: ast.Call) -> UnfitMemory | None:
+    name = called_name(call)
+    if name is None or not isinstance(call.func, ast.Attribute) or not any(True for _ in passed_by(call)):
+        return None
+    taken = signature(view, name)
+    if taken is None or any(isinstance(item, ast.Starred) for item in call.args):
+        return None
+    for parameter, argument in zip(taken, call.args, strict=False):
+        held = list(passed_by(ast.Call(call.func, [argument], [])))
+        if parameter.element is None or len(held) != 1:
+            continue
+        item = _held(view, frame, held[0])
+        if item is not None and item[1] < parameter.nbytes:
+            made = _made(view, frame, tree, held[0])
+            return UnfitMemory(name, parameter, held[0], item[0], item[1], call.lineno, made)
+    return None
+
+
+def _may_damage(parameter: Parameter) -> bool:
+    """Whether it is written, or whole numbers are read, by which something may be."""
+    return not parameter.constant or parameter.element not in ("float", "double")
+
+
+def _held(view: ProcessView, frame: PythonFrame, name: str) -> tuple[str, int] | None:
+    """In words, and the bytes of an element."""
+    array = held_array(view, name)
+    if array is not None and (array.frame.file, array.frame.line) == (frame.file, frame.line):
+        return (array_words(array), array.element_bytes) if array.element_bytes is not None else None
+    given = given_of(view, frame, ast.parse(name, mode="eval").body)
+    tensor = given.tensor if given is not None else None
+    if tensor is None or tensor.element_bytes is None:
+        return None
+    return f"`{name}` {shape_words(tensor)} {tensor.dtype}", tensor.element_bytes
+
+
+def _made(view: ProcessView, frame: PythonFrame, tree: ast.Module, name: str) -> str | None:
+    if frame.line is None:
+        return None
+    bound = binding(tree, scope_of(tree, frame.line), name, frame.line)
+    if bound is None:
+        return None
+    text = line_text(view.process.snapshot, Place(function=None, file=frame.file, line=bound[0]))
+    return f"line {bound[0]} (`{text.strip()}`)" if text else f"line {bound[0]}"

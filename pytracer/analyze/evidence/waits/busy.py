@@ -1,0 +1,116 @@
+"""What a process was at when a time limit ended it in mid-work: a loop, or a function of its native code."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+
+from pytracer._text import shortened
+from pytracer.analyze.evidence.native.fault_function import NativeFunction, own_function
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
+from pytracer.analyze.evidence.waits.waits import end_of, main_stack, wait_of, waiting_frame, was_asleep
+from pytracer.analyze.naming import place_words
+from pytracer.analyze.tensors.source_lines import syntax_tree
+from pytracer.analyze.view import ProcessView
+from pytracer.report.job import PythonFrame
+
+_LONGEST = 60
+_FEW = 4
+_OF_FILES = re.compile(r"exists|is_file|isfile|is_dir|isdir|listdir|glob")
+
+
+@dataclass(frozen=True)
+class Busy:
+    """`at`: the innermost line of the program. `function`: of its native code, which that line had called.
+
+    `loop`: the first line and the condition of the innermost `while` around it whose condition may change.
+    """
+
+    at: PythonFrame
+    function: NativeFunction | None
+    loop: tuple[int, str] | None
+
+    @property
+    def words(self) -> str:
+        """`it was at train.py:5 in sample, in the loop `while len(chosen) < k` (line 4)`."""
+        if self.function is not None:
+            return f"it was in {self.function.words}, called at {place_words(self.at)}"
+        loop = f", in the loop `while {self.loop[1]}` (line {self.loop[0]})" if self.loop is not None else ""
+        return f"it was at {place_words(self.at)}{loop}"
+
+    @property
+    def advice(self) -> str:
+        """Both ways: more time, or a loop without end."""
+        if self.function is not None:
+            look = (
+                f"look at the loops of {self.function.words}, and at the numbers that line {self.at.line} passes to it"
+            )
+        elif self.loop is not None:
+            look = (
+                f"find out whether `{self.loop[1]}` (line {self.loop[0]}) can still become false: print what it reads"
+            )
+        else:
+            return f"Raise the time limit if the program needs longer; it was at {place_words(self.at)} then."
+        return f"If it should have been done by then, {look}. Else raise the time limit."
+
+
+def busy_at(view: ProcessView) -> Busy | None:
+    """None where it waited or slept, or no line of the program is known."""
+    frame, end = waiting_frame(view), end_of(view)
+    if frame is None or frame.line is None or end is None or wait_of(view) is not None or was_asleep(view):
+        return None
+    is_main = end.tid == view.process.snapshot.pid
+    return Busy(frame, own_function(view) if is_main else None, _loop(view, frame, frame.line))
+
+
+@dataclass(frozen=True)
+class Polled:
+    """A loop that asks again and again, and sleeps in between: `while not path.exists()`."""
+
+    line: int
+    condition: str
+
+    @property
+    def words(self) -> str:
+        """`in the loop `while not path.exists()` (line 23)`."""
+        return f"in the loop `while {self.condition}` (line {self.line})"
+
+    @property
+    def advice(self) -> str:
+        """Who should end it."""
+        file = (
+            " Compare the path with that of whoever writes it: one with the rank or the time in it, a relative one, or "
+            "one on another node's disk is another file."
+            if _OF_FILES.search(self.condition)
+            else ""
+        )
+        return f"See what should have ended `while {self.condition}` (line {self.line}): print what it reads.{file}"
+
+
+def polled_by(view: ProcessView) -> Polled | None:
+    """Where the innermost line of the program slept in such a loop."""
+    frame, stack = waiting_frame(view), main_stack(view)
+    if frame is None or frame.line is None or not was_asleep(view) or not stack or stack[0] != frame:
+        return None
+    loop = _loop(view, frame, frame.line)
+    return Polled(*loop) if loop is not None and _only_waits(view, frame, loop[0]) else None
+
+
+def _only_waits(view: ProcessView, frame: PythonFrame, line: int) -> bool:
+    """Whether the loop of a line does little more than sleep."""
+    tree = syntax_tree(view.process.snapshot, frame)
+    found = [item for item in ast.walk(tree) if isinstance(item, ast.While) and item.lineno == line] if tree else []
+    return bool(found) and len(found[0].body) <= _FEW and not any(isinstance(item, ast.For) for item in found[0].body)
+
+
+def _loop(view: ProcessView, frame: PythonFrame, line: int) -> tuple[int, str] | None:
+    tree = syntax_tree(view.process.snapshot, frame)
+    found = [
+        item
+        for item in own_nodes(scope_of(tree, line) if tree is not None else ast.Module([], []))
+        if isinstance(item, ast.While) and not isinstance(item.test, ast.Constant)
+        if item.lineno <= line <= (item.body[-1].end_lineno or 0)
+    ]
+    last = max(found, key=lambda item: item.lineno, default=None)
+    return (last.lineno, shortened(ast.unparse(last.test), _LONGEST)) if last is not None else None

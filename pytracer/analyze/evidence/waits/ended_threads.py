@@ -1,0 +1,111 @@
+"""Threads that an exception ended while their process went on: whoever waits for such a thread waits for ever."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pytracer.analyze.deaths.ending import asked_to_end
+from pytracer.analyze.evidence.phrases import error_words
+from pytracer.analyze.evidence.waits.waits import ProcessWait, WaitKind
+from pytracer.analyze.naming import place_words
+from pytracer.analyze.parts import innermost_of_program
+from pytracer.analyze.view import ProcessView
+from pytracer.report.job import Evidence, PythonFrame, ThreadExceptionReport
+
+_LISTED = 3
+_IN_PROCESS: tuple[WaitKind, ...] = ("queue", "full-queue", "notice")
+_FOR_A_THREAD: tuple[WaitKind, ...] = (*_IN_PROCESS, "pool", "lock", "thread", "thread-at-exit")
+_POOL = re.compile(r"/multiprocessing/pool\.py$")
+_BETWEEN_PROCESSES = re.compile(r"/multiprocessing/\w+\.py$")
+# What waiting with a limit raises, and torch when the thread that pins batches is gone.
+_GAVE_UP = re.compile(r"\b(Empty|Full|TimeoutError|BrokenBarrierError)$")
+_PIN_THREAD = "Pin memory thread exited"
+
+
+@dataclass(frozen=True)
+class EndedThread:
+    """The thread that somebody waits for. `sure`: nobody else in the process could have done its work."""
+
+    report: ThreadExceptionReport
+    sure: bool
+
+    @property
+    def words(self) -> str:
+        """See ended_words."""
+        return ended_words(self.report)
+
+    @property
+    def advice(self) -> str:
+        """Nobody is told of the end of a thread that one waits for."""
+        frame = frame_of(self.report)
+        at = f" at {place_words(frame)}" if frame is not None else ""
+        return f"Look at {error_words(self.report)}{at} first: it ended that thread, and only that thread."
+
+
+def ended_words(report: ThreadExceptionReport) -> str:
+    """`its thread Thread-1 (write) had died of KeyError: 2 at train.py:15 in write`."""
+    frame = frame_of(report)
+    name = f" {report.thread}" if report.thread else ""
+    return f"its thread{name} had died of {error_words(report)}{f' at {place_words(frame)}' if frame else ''}"
+
+
+def frame_of(report: ThreadExceptionReport) -> PythonFrame | None:
+    """The innermost line of the program itself, else the innermost one."""
+    return innermost_of_program(report.python_stack or ())
+
+
+def thread_behind(view: ProcessView, wait: ProcessWait) -> EndedThread | None:
+    """The thread whose end explains why a process waits; the last one that ended, of several."""
+    if wait.kind not in _FOR_A_THREAD or not view.thread_exceptions:
+        return None
+    if wait.kind == "pool":
+        own = [item for item in view.thread_exceptions if _is_of_pool(item.python_stack or ())]
+        return EndedThread(own[-1], True) if own else None
+    return EndedThread(view.thread_exceptions[-1], wait.kind in _IN_PROCESS and no_other_could(view))
+
+
+def thread_behind_exception(view: ProcessView) -> EndedThread | None:
+    """The thread that a process had waited for until it gave up, by the exception that ended the process."""
+    exception = view.exception
+    if not view.raised or exception is None or not view.thread_exceptions:
+        return None
+    gave_up = _GAVE_UP.search(exception.type or "") or _PIN_THREAD in (exception.message or "")
+    return EndedThread(view.thread_exceptions[-1], False) if gave_up else None
+
+
+def ended_thread_evidence(view: ProcessView) -> list[Evidence]:
+    """All threads of the process that an exception ended."""
+    return [
+        Evidence(
+            "thread-exception",
+            f"{ended_words(item)[len('its ') :]}, which ended that thread only",
+            pid=view.process.snapshot.pid,
+            rank=view.process.rank,
+            tid=item.tid,
+            thread=item.thread,
+            exception=item.type,
+            text=item.message,
+            python=frame_of(item),
+            time=item.time,
+        )
+        for item in view.thread_exceptions[-_LISTED:]
+    ]
+
+
+def _is_of_pool(stack: Sequence[PythonFrame]) -> bool:
+    """A thread by which a pool hands out tasks or takes results."""
+    return any(
+        _POOL.search(frame.file or "") and (frame.function or "").rpartition(".")[2].startswith("_handle_")
+        for frame in stack
+    )
+
+
+def no_other_could(view: ProcessView) -> bool:
+    """Whether the process waits for something in its own memory, and no other thread of it runs Python."""
+    near = (view.python_stack or [])[:8]
+    if any(_BETWEEN_PROCESSES.search(frame.file or "") for frame in near):
+        return False
+    ending = asked_to_end(view.process)
+    return ending is not None and len(ending.python_threads) == 1

@@ -1,0 +1,200 @@
+"""Two threads that took two locks in different orders: each waits for the one that the other holds.
+
+A lock has no name at run time. Its expression in the source has one: of `with` around the line of a thread for what it
+holds, of the line itself for what it waits for.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import permutations
+
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
+from pytracer.analyze.evidence.waits.waits import end_of
+from pytracer.analyze.naming import place_words
+from pytracer.analyze.parts import is_library_file, python_frame
+from pytracer.analyze.tensors.source_lines import syntax_tree
+from pytracer.analyze.view import ProcessView
+from pytracer.decode.types.snapshot import PythonFrame as SnapshotFrame
+from pytracer.report.job import Evidence, PythonFrame
+
+_MOST_THREADS, _MOST_FRAMES = 16, 32
+
+
+@dataclass(frozen=True)
+class _Waiting:
+    """A thread at a line that takes one of the locks `wants`, with those that `with` statements around it hold."""
+
+    thread: str | None
+    at: PythonFrame
+    wants: frozenset[str]
+    holds: dict[str, int]
+
+
+@dataclass(frozen=True)
+class CrossedLocks:
+    """`first` holds what `second` waits for, and the other way round."""
+
+    first: _Waiting
+    second: _Waiting
+
+    @property
+    def words(self) -> str:
+        """`it held `a` and waited for `b`, and its thread log held `b` and waited for `a` at train.py:9 in log`."""
+        first, second = self._of(self.first, self.second), self._of(self.second, self.first)
+        other = f"its thread {self.second.thread}" if self.second.thread else "another thread"
+        return f"it held {first}, and {other} held {second} at {place_words(self.second.at)}"
+
+    @property
+    def advice(self) -> str:
+        """One order for both."""
+        first, second = self.first, self.second
+        (wanted,), (held,) = self._shared(first, second), self._shared(second, first)
+        return (
+            f"Take the two locks in one order everywhere: line {first.at.line} takes `{wanted}` inside of `{held}` "
+            f"(line {first.holds[held]}), line {second.at.line} `{held}` inside of `{wanted}` (line "
+            f"{second.holds[wanted]}). Or leave the first `with` before the second lock is taken."
+        )
+
+    @property
+    def evidence(self) -> Evidence:
+        """How that is known."""
+        return Evidence(
+            "thread-state",
+            f"the `with` statements around line {self.first.at.line} and line {self.second.at.line} take the same two "
+            "locks, by their names in the source, in opposite orders",
+            thread=self.second.thread,
+            python=self.second.at,
+        )
+
+    def _of(self, own: _Waiting, other: _Waiting) -> str:
+        (wanted,), (held,) = self._shared(own, other), self._shared(other, own)
+        return f"`{held}` and waited for `{wanted}`"
+
+    @staticmethod
+    def _shared(own: _Waiting, other: _Waiting) -> list[str]:
+        """The one that `own` waits for and `other` holds."""
+        return sorted(own.wants & other.holds.keys())[:1]
+
+
+@dataclass(frozen=True)
+class LockHolder:
+    """A thread inside of a `with` statement of the lock, by its name in the source; the one that waits for it itself.
+
+    `line`: of that `with`. `at`: where the thread was, and the library's function that this line had called.
+    """
+
+    own: bool
+    thread: str | None
+    lock: str
+    line: int
+    at: PythonFrame
+    within: str | None
+
+    @property
+    def words(self) -> str:
+        """`its thread feed was inside of `with lock` (line 9), at train.py:12 in feed, in Queue.put`."""
+        if self.own:
+            return f"the same thread was inside of `with {self.lock}` (line {self.line}) already"
+        who = f"its thread {self.thread}" if self.thread else "another thread"
+        within = f", in {self.within}" if self.within is not None else ""
+        return f"{who} was inside of `with {self.lock}` (line {self.line}), at {place_words(self.at)}{within}"
+
+    @property
+    def advice(self) -> str:
+        """For one that waits for itself, and for one that does not let go."""
+        if self.own:
+            return (
+                f"A Lock is not reentrant: leave the `with` of line {self.line} before `{self.lock}` is taken again, "
+                "call a variant of that function which takes no lock, or make it an RLock."
+            )
+        return (
+            f"Do not wait inside of `with {self.lock}` (line {self.line}): see what {place_words(self.at)} waits for, "
+            "take that out of the lock, or give it a timeout."
+        )
+
+
+def lock_holder(view: ProcessView) -> LockHolder | None:
+    """Of the lock that the main thread waits for; None where no one thread, or several, may have it."""
+    end, snapshot = end_of(view), view.process.snapshot
+    threads = {item.pthread: item for item in snapshot.threads}
+    main = next((item.pthread for item in snapshot.threads if item.tid == snapshot.pid), None)
+    stacks = dict(end.python_threads[:_MOST_THREADS]) if end is not None else {}
+    own = stacks.get(main) if main is not None else None
+    inner = own[0] if own else None
+    if own is None or inner is None or inner.line is None or is_library_file(inner.file):
+        return None
+    tree = syntax_tree(snapshot, python_frame(inner))
+    wants = frozenset(_taken_at(tree, inner.line)) if tree is not None else frozenset[str]()
+    found = []
+    for pthread, frames in stacks.items():
+        held = _holds(view, frames)
+        at = next((place for place, item in enumerate(frames) if not is_library_file(item.file)), None)
+        for lock in sorted(wants & held.keys()):
+            if at is None:
+                continue
+            within = frames[at - 1].function if at else None
+            if (within or "").startswith("Condition.wait"):
+                continue  # which lets go of it meanwhile
+            name = threads[pthread].name if pthread in threads else None
+            found.append(LockHolder(pthread == main, name, lock, held[lock], python_frame(frames[at]), within))
+    return found[0] if len(found) == 1 else None
+
+
+def crossed_locks(view: ProcessView) -> CrossedLocks | None:
+    """None where no two threads wait so, or the source is not at hand. The main thread is the first, if it is one."""
+    found = list(_waiting(view))
+    for first, second in permutations(found, 2):
+        wanted, held = first.wants & second.holds.keys(), second.wants & first.holds.keys()
+        if wanted and held and wanted != held:
+            return CrossedLocks(first, second)
+    return None
+
+
+def _waiting(view: ProcessView) -> Iterator[_Waiting]:
+    end, snapshot = end_of(view), view.process.snapshot
+    threads = {item.pthread: item for item in snapshot.threads}
+    stacks = end.python_threads[:_MOST_THREADS] if end is not None else ()
+    main = next((item.pthread for item in snapshot.threads if item.tid == snapshot.pid), None)
+    for pthread, frames in sorted(stacks, key=lambda item: item[0] != main):
+        found = _of_thread(view, frames, threads[pthread].name if pthread in threads and pthread != main else None)
+        if found is not None:
+            yield found
+
+
+def _of_thread(view: ProcessView, frames: Sequence[SnapshotFrame], name: str | None) -> _Waiting | None:
+    inner = frames[0] if frames else None
+    if inner is None or inner.line is None or is_library_file(inner.file):
+        return None
+    tree = syntax_tree(view.process.snapshot, python_frame(inner))
+    wants = frozenset(_taken_at(tree, inner.line)) if tree is not None else frozenset[str]()
+    holds = _holds(view, frames)
+    return _Waiting(name, python_frame(inner), wants, holds) if wants and holds else None
+
+
+def _holds(view: ProcessView, frames: Sequence[SnapshotFrame]) -> dict[str, int]:
+    holds: dict[str, int] = {}
+    for frame in frames[:_MOST_FRAMES]:
+        tree = syntax_tree(view.process.snapshot, python_frame(frame)) if not is_library_file(frame.file) else None
+        if tree is not None and frame.line is not None:
+            holds.update(_held_around(tree, frame.line))
+    return holds
+
+
+def _taken_at(tree: ast.Module, line: int) -> Iterator[str]:
+    """`lock` of `with lock:` and of `lock.acquire()`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.With):
+            yield from (ast.unparse(item.context_expr) for item in node.items if item.context_expr.lineno == line)
+        match node:
+            case ast.Call(func=ast.Attribute(value=lock, attr="acquire"), lineno=at) if at == line:
+                yield ast.unparse(lock)
+
+
+def _held_around(tree: ast.Module, line: int) -> Iterator[tuple[str, int]]:
+    """What the `with` statements of its function have entered where that line runs."""
+    for node in own_nodes(scope_of(tree, line)):
+        if isinstance(node, ast.With) and node.body[0].lineno <= line <= (node.body[-1].end_lineno or 0):
+            yield from ((ast.unparse(item.context_expr), node.lineno) for item in node.items)

@@ -1,0 +1,72 @@
+"""Who should have filled the queue of its own process that a thread waits for, where no other thread is left."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.loops import loop_around
+from pytracer.analyze.evidence.syntax.scopes import class_around, scope_of
+from pytracer.analyze.evidence.waits.ended_threads import no_other_could
+from pytracer.analyze.evidence.waits.waits import ProcessWait
+from pytracer.analyze.tensors.source_lines import syntax_tree
+from pytracer.analyze.view import ProcessView
+
+_PUT = ("put", "put_nowait")
+
+
+@dataclass(frozen=True)
+class Filler:
+    """The only line of the file that puts something into the queue."""
+
+    queue: str
+    line: int
+    function: str
+    loop: int | None
+
+    @property
+    def advice(self) -> str:
+        """What ended, and how the one who waits could learn of it."""
+        rounds = f" (the loop of line {self.loop})" if self.loop is not None else ""
+        return (
+            f"Line {self.line} in {self.function} fills `{self.queue}`, and no thread is left that does: it has ended, "
+            f"or was never started here. Compare how many it puts{rounds} with how many are taken here; let it put a "
+            "mark (None) at its end, or pass a timeout to get()."
+        )
+
+
+def filler_of(view: ProcessView, wait: ProcessWait) -> Filler | None:
+    """None where another thread or process may fill it, or where the line is not known, or one of several."""
+    if wait.kind != "queue" or wait.at is None or wait.at.line is None or not no_other_could(view):
+        return None
+    tree = syntax_tree(view.process.snapshot, wait.at)
+    taken = _queues(tree, ("get",), wait.at.line) if tree is not None else []
+    if tree is None or len(taken) != 1:
+        return None
+    name = _name(taken[0])
+    puts = [item for item in _queues(tree, _PUT) if name is not None and _name(item) == name]
+    if len(puts) != 1:
+        return None
+    line = puts[0].lineno
+    scope = scope_of(tree, line)
+    if isinstance(scope, (ast.Module, ast.Lambda)) or scope is scope_of(tree, wait.at.line):
+        return None
+    owner = class_around(tree, scope)
+    function = f"{owner.name}.{scope.name}" if owner is not None else scope.name
+    return Filler(ast.unparse(puts[0]), line, function, loop_around(tree, line))
+
+
+def _queues(tree: ast.Module, methods: tuple[str, ...], line: int | None = None) -> list[ast.expr]:
+    """The objects whose methods are called, at a line or anywhere."""
+    return [
+        item.func.value
+        for item in ast.walk(tree)
+        if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and called_name(item) in methods
+        if line is None or item.lineno <= line <= (item.end_lineno or item.lineno)
+    ]
+
+
+def _name(node: ast.expr) -> str | None:
+    """`ready` of `self.ready`, and of `ready`."""
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else None

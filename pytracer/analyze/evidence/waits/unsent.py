@@ -1,0 +1,170 @@
+"""What a process had put into a multiprocessing queue, and the queue's own thread could not send: it was dropped."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pytracer._text import capital, list_words
+from pytracer.analyze.evidence.phrases import error_words
+from pytracer.analyze.evidence.waits.wait_chain import children_of
+from pytracer.analyze.evidence.waits.waited_object import last_name, waited_object
+from pytracer.analyze.evidence.waits.waits import ProcessWait
+from pytracer.analyze.naming import name_words
+from pytracer.analyze.parts import exception_report
+from pytracer.analyze.tensors.source_lines import syntax_tree
+from pytracer.analyze.view import JobView, ProcessView
+from pytracer.blackbox.schema import ON_PUT
+from pytracer.decode.types.journal import UncaughtException
+from pytracer.report.job import Evidence, ExceptionReport
+
+_GRAPH = "serialize non-leaf tensor"  # torch 2.13, multiprocessing/reductions.py
+_MORE = ", since autograd"
+_LONG_PATH = "AF_UNIX path too long"
+_FILES = re.compile(r"Too many open files|received 0 items of ancdata")
+_PICKLE = re.compile(r"pickl", re.IGNORECASE)
+_OF_LOADER = "[1]"  # a worker of torch's DataLoader puts (number, batch)
+_BATCH = "batch"
+_KEY = re.compile(r"\['(\w+)'\]$")
+_LISTED = 3
+
+
+@dataclass(frozen=True)
+class Unsent:
+    """`item`: the part that no queue sends, `['x']`, and what it is."""
+
+    view: ProcessView
+    report: ExceptionReport
+    item: tuple[str, str] | None
+    own: bool
+
+    @property
+    def words(self) -> str:
+        """`DataLoader worker 0 (pid 8) could not send what it had put into a queue: RuntimeError: ...`."""
+        who = "it" if self.own else name_words([self.view])
+        part = f" ({self.item[0]} is {self.item[1]})" if self.item is not None and self.item[0] != "it" else ""
+        error = error_words(self.report).partition(_MORE)[0]
+        return f"{who} could not send what it had put into a queue: {error}{part}"
+
+    @property
+    def evidence(self) -> Evidence:
+        """The exception of the queue's thread."""
+        return Evidence(
+            "thread-exception",
+            f"the thread of a queue of {name_words([self.view])} dropped what it could not send: "
+            f"{error_words(self.report)}",
+            pid=self.view.process.snapshot.pid,
+            rank=self.view.process.rank,
+            exception=self.report.type,
+            text=self.report.message,
+        )
+
+
+def unsent_of(job: JobView, view: ProcessView) -> Unsent | None:
+    """The last such error, of a child before its own before anybody's."""
+    children = [item.index for item in children_of(job, view)]
+    found: list[tuple[int, int, Unsent]] = []
+    for item in job.views:
+        snapshot = item.process.snapshot
+        place = 0 if item.index in children else 1 if item.index == view.index else 2
+        for fact in snapshot.recorded(UncaughtException):
+            if fact.data.on_its_way == ON_PUT and fact.mono_ns >= snapshot.created_mono_ns:
+                seen = fact.data.variables[-1] if fact.data.variables else None
+                part = (
+                    (seen.name, seen.value)
+                    if seen is not None and (seen.name[:1] == "[" or seen.name == "it")
+                    else None
+                )
+                one = Unsent(item, exception_report(fact.data), _own_part(item, part), item.index == view.index)
+                found.append((place, -fact.mono_ns, one))
+    return min(found, key=lambda entry: entry[:2])[2] if found else None
+
+
+def _own_part(view: ProcessView, part: tuple[str, str] | None) -> tuple[str, str] | None:
+    if part is None or part[0] == "it":
+        return part
+    if view.process.role == "dataloader-worker" and part[0].startswith(_OF_LOADER):
+        return f"{_BATCH}{part[0][len(_OF_LOADER) :]}", part[1]
+    return f"its part {part[0]}", part[1]
+
+
+def unsent_advice(view: ProcessView, wait: ProcessWait, unsent: Unsent) -> str:
+    """By what could not be sent, and why. `view`: the process that waits."""
+    message = unsent.report.message or ""
+    named = unsent.item is not None and unsent.item[0] != "it"
+    part = _part_words(unsent.item[0]) if unsent.item is not None and named else "What is put there"
+    made = _made(view, wait, unsent)
+    if _GRAPH in message:
+        return (
+            f"{part} has a graph, which cannot go to another process{made}: detach() it before it is put, compute it "
+            "below torch.no_grad(), or move that computation to the process that trains."
+        )
+    if _LONG_PATH in message:
+        line = _sets_temporary(view, wait)
+        at = f", which line {line} sets" if line is not None else ""
+        return (
+            f"multiprocessing makes its sockets in the temporary folder (TMPDIR{at}), and the path of a socket has at "
+            "most 107 characters: set TMPDIR to a short path, such as /tmp, before the first queue is made."
+        )
+    if _FILES.search(message):
+        return (
+            "Each tensor in a queue takes a file descriptor: raise `ulimit -n`, or call "
+            "torch.multiprocessing.set_sharing_strategy('file_system') in all processes; and keep no received tensors "
+            "(clone() them)."
+        )
+    if _PICKLE.search(message):
+        is_part = f"{part} is {unsent.item[1]}{made}: " if unsent.item is not None and made else ""
+        return (
+            f"{is_part}{'p' if is_part else 'P'}ut plain data{_put(view, wait)} (numbers, texts, arrays, tensors "
+            "without a graph; functions of a module, no lambda or local one), or drop that part. pickle.dumps() of it, "
+            "before put(), raises where it can be seen."
+        )
+    return f"Repair that first{_put(view, wait)}: the object was dropped, and nobody is told of it."
+
+
+def _part_words(name: str) -> str:
+    return f"`{name}`" if name.startswith(_BATCH) else capital(name)
+
+
+def _made(view: ProcessView, wait: ProcessWait, unsent: Unsent) -> str:
+    """Where the program makes the part: `; 'x' is set at line 17 (`self.types(...)`)`."""
+    key = _KEY.search(unsent.item[0]) if unsent.item is not None else None
+    tree = syntax_tree(view.process.snapshot, wait.at)
+    lines = sorted(set(_lines_of_key(tree, key[1]))) if key is not None and tree is not None else []
+    if not lines or len(lines) > _LISTED:
+        return ""
+    shown = list_words([str(line) for line in lines])
+    return f" (`{key[1] if key else ''}` is set at line{'s' if len(lines) > 1 else ''} {shown})"
+
+
+def _lines_of_key(tree: ast.Module, key: str) -> Iterator[int]:
+    for item in ast.walk(tree):
+        if isinstance(item, ast.Dict):
+            for name, value in zip(item.keys, item.values, strict=True):
+                if isinstance(name, ast.Constant) and name.value == key:
+                    yield value.lineno
+        elif isinstance(item, ast.Assign):
+            for target in item.targets:
+                part = target.slice if isinstance(target, ast.Subscript) else None
+                if isinstance(part, ast.Constant) and part.value == key:
+                    yield item.lineno
+
+
+def _put(view: ProcessView, wait: ProcessWait) -> str:
+    thing = waited_object(view, wait)
+    if thing is None or len(thing.providers) != 1:
+        return ""
+    return f" at {thing.providers[0].place} (`{thing.providers[0].call}`)"
+
+
+def _sets_temporary(view: ProcessView, wait: ProcessWait) -> int | None:
+    tree = syntax_tree(view.process.snapshot, wait.at)
+    for item in ast.walk(tree) if tree is not None else ():
+        if isinstance(item, ast.Assign):
+            for target in item.targets:
+                part = target.slice if isinstance(target, ast.Subscript) else None
+                if isinstance(part, ast.Constant) and part.value == "TMPDIR" and last_name(target) == "environ":
+                    return item.lineno
+    return None

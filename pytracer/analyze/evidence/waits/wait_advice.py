@@ -1,0 +1,130 @@
+"""What to do about a wait that did not end, by what was waited for."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from pytracer._text import shortened
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
+from pytracer.analyze.evidence.waits.queue_fillers import filler_of
+from pytracer.analyze.evidence.waits.waited_object import waited_object
+from pytracer.analyze.evidence.waits.waits import LET_THREAD_END, ProcessWait, WaitKind, called_by_program
+from pytracer.analyze.tensors.source_lines import syntax_tree
+from pytracer.analyze.view import ProcessView
+
+_RESULTS = ("Future.result", "result_iterator")
+_FUTURE = (
+    "Its task had not ended, or had not begun: look at where the pool's threads or processes were, which may be slow, "
+    "wait themselves, or have been killed. result(timeout=...) raises instead of waiting for ever."
+)
+_WITH = "`with lock:` releases it on every way."
+_READERS = ("run", "check_output", "getoutput", "getstatusoutput")  # these read what is printed
+_COMMAND = 60
+_OUTPUTS = ("stdout", "stderr")
+ADVICE: dict[WaitKind, str] = {
+    "forked-openmp": "The OpenMP threads of the parent do not exist in a forked child. Start it by spawn or forkserver "
+    "(multiprocessing.get_context), or call torch.set_num_threads(1) before the parent's first parallel operator.",
+    "forked-lock": "A lock that another thread of the parent held at fork() stays locked in the child for ever. Start "
+    "children by spawn or forkserver (DataLoader: multiprocessing_context), or start that thread after them.",
+    "forked-notice": "fork() copies one thread only: a ThreadPoolExecutor or a thread that the parent had started does "
+    "not run in the child, whose tasks wait for ever. Make it in the child (lazily, or in worker_init_fn), or start "
+    "children by spawn (DataLoader: multiprocessing_context).",
+    "lock": "Find the thread that holds this lock: locks that are taken in different orders, or a thread that died "
+    "with it. `pytracer attach` shows all threads while the program stands.",
+    "lock-file": "Look for the process that holds the lock. If none is left - a build or download that was killed "
+    "leaves its file behind - delete the file: `lock` in the build folder of a torch extension (TORCH_EXTENSIONS_DIR, "
+    "~/.cache/torch_extensions by default), or the `*.lock` beside what that line loads.",
+    "child": "Look at the child: what it waits for, or whether it ever got its input. "
+    "`pytracer attach` shows it while it runs.",
+    "unread-queue": "get() from the queue before join(): a child does not end before all that it put into a "
+    "multiprocessing queue is read.",
+    "thread-at-exit": LET_THREAD_END,
+    "thread": "Look at what that thread waits for: `pytracer attach` shows all threads while the program stands.",
+    "full-queue": "Look at the thread or process that takes from the queue: it ended, such as by an exception, or "
+    "stands still itself. put(timeout=...) raises instead of waiting for ever.",
+    "pool": "A pool never gets the result of a worker that was killed, and not the tensor of one that ended before it "
+    "was received (maxtasksperchild): return numpy arrays, or use concurrent.futures.ProcessPoolExecutor, which "
+    "raises; get(timeout=...) ends the wait.",
+    "notice": "Look at who should have called notify(), set() or finished the task: a worker that died, or a pool "
+    "whose process was killed, never does. Pass a timeout to wait(), get() or result().",
+    "flock": "Look for the process that has the lock (`lslocks`): one that waits for this rank itself, such as in a "
+    "collective, never releases it. Communicate outside of the locked part.",
+    "debugger": "Take the breakpoint out: below torchrun a rank has no terminal of its own, and the others wait for "
+    "it. torch.distributed.breakpoint() stops one rank and keeps the others at a barrier; or debug with one process.",
+    "input": "A rank has no terminal to read from below a launcher: pass what it asks for as an option or a file.",
+    "open": "open() waits where the path is a named pipe (FIFO) that nobody writes to or reads from, or on a network "
+    "file system that does not answer: `ls -l` the path. Start the other end of the pipe first, on every rank.",
+    "barrier": "A Barrier opens when as many have called wait() as it was made for: count who never does, or left its "
+    "loop earlier. wait(timeout=...) raises BrokenBarrierError instead of waiting for ever.",
+    "nodes": "It starts its ranks when all nodes are there: run the same command on each node, with the same "
+    "rendezvous endpoint (--rdzv-endpoint, or --master-addr and --master-port) and another --node-rank, and see that "
+    "they reach that host and port. For this node alone: --nnodes=1, or --standalone.",
+    "undone": "Whoever takes an item out of that queue must call task_done() once for it, after an error, too (in a "
+    "`finally`); and somebody must take them all.",
+    "event-loop": "Look at the tasks that the loop should have run: one that failed is silent until it is awaited, and "
+    "whoever waits for its answer waits for ever. Await the tasks, too (asyncio.TaskGroup, gather), or give them "
+    "add_done_callback(); asyncio.wait_for() limits a wait.",
+    "queue": "Look at who should have filled the queue; get(timeout=...) raises instead of waiting for ever.",
+}
+
+
+def wait_advice(view: ProcessView, wait: ProcessWait) -> str:
+    """Of its kind; of a queue that nobody fills any more, and of a child that was started with a pipe, about that."""
+    filler = filler_of(view, wait)
+    if filler is not None:
+        return filler.advice
+    if wait.kind == "notice" and (called_by_program(view) or "").endswith(_RESULTS):
+        return _FUTURE
+    thing = waited_object(view, wait) if not wait.kind.startswith("forked") else None
+    if thing is not None and thing.advice is not None:
+        return thing.advice + (_WITH if wait.kind == "lock" else thing.limit)
+    if thing is not None and thing.made is not None and wait.kind == "barrier":
+        return f"Line {thing.made[0]} makes it (`{thing.made[1]}`). {ADVICE[wait.kind]}"
+    return _unread_pipe(view, wait) or _own_input(view, wait) or ADVICE[wait.kind]
+
+
+def _unread_pipe(view: ProcessView, wait: ProcessWait) -> str | None:
+    for item in _starts(view, wait):
+        if called_name(item) in _READERS:
+            continue
+        pipes = [word.arg for word in item.keywords if word.arg in _OUTPUTS and _is_pipe(word.value)]
+        if pipes:
+            return (
+                f"Line {item.lineno} makes the child's {' and '.join(str(name) for name in pipes)} a pipe: when it is "
+                "full (64 KiB), the child waits until somebody reads. Call communicate() instead of wait(), or give it "
+                "DEVNULL or a file. If it writes less than that, look at what else it waits for."
+            )
+    return None
+
+
+def _own_input(view: ProcessView, wait: ProcessWait) -> str | None:
+    """A program that is started without an input of its own has that of the rank."""
+    for item in _starts(view, wait):
+        command = ast.unparse(item.args[0]) if item.args else None
+        given = any(word.arg in ("stdin", "input") or word.arg is None for word in item.keywords)
+        if command is None or given or "sys.executable" in command or called_name(item) not in (*_READERS, "Popen"):
+            continue
+        shown = shortened(command, _COMMAND)
+        return (
+            f"Line {item.lineno} runs `{shown}`: print what it is given there, and run it by hand. It has this rank's "
+            "standard input: what it reads from there (no file was named, a password is asked for) never comes. Pass "
+            "stdin=subprocess.DEVNULL, and a timeout."
+        )
+    return None
+
+
+def _starts(view: ProcessView, wait: ProcessWait) -> Iterator[ast.Call]:
+    """The calls by which the function that waits for a child starts one by subprocess, up to that line."""
+    tree = syntax_tree(view.process.snapshot, wait.at) if wait.kind == "child" else None
+    if tree is None or wait.at is None or wait.at.line is None:
+        return
+    for item in own_nodes(scope_of(tree, wait.at.line)):
+        is_start = isinstance(item, ast.Call) and called_name(item) in (*_READERS, "Popen", "call", "check_call")
+        if isinstance(item, ast.Call) and is_start and item.lineno <= wait.at.line:
+            yield item
+
+
+def _is_pipe(value: ast.expr) -> bool:
+    return ast.unparse(value) in ("PIPE", "subprocess.PIPE", "sp.PIPE")

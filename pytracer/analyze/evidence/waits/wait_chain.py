@@ -1,0 +1,165 @@
+"""Who waits for whom inside of one host: a process, the child that it waits for, the child of that one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pytracer._text import shortened
+from pytracer.analyze.deaths.ending import asked_to_end
+from pytracer.analyze.evidence.waits.wait_advice import ADVICE, wait_advice
+from pytracer.analyze.evidence.waits.waits import WAITED, ProcessWait, other_threads, wait_of, was_asleep
+from pytracer.analyze.naming import name_words, place_words
+from pytracer.analyze.parts import is_library_file
+from pytracer.analyze.view import JobView, ProcessView
+
+# Nothing else is waited for there.
+_LAST = ("forked-openmp", "forked-lock", "forked-notice", "lock", "lock-file", "unread-queue")
+_OF_FILES = ("flock", "lock-file")
+_COMMAND = 60
+_CHILDREN = 2
+_OF_OTHERS = ("lock", "thread", "queue", "full-queue", "notice")  # another thread may have to answer
+
+
+@dataclass(frozen=True)
+class Blocked:
+    """A process that waits, and the end of the chain that begins with it."""
+
+    chain: tuple[tuple[ProcessView, ProcessWait], ...]
+    children: tuple[ProcessView, ...] = ()
+    """Of the last one, that ran when it ended."""
+
+    @property
+    def unread(self) -> bool:
+        """Whether it waits for the end of a child that waits until its queue is read."""
+        kinds = [wait.kind for _, wait in self.chain[-2:]]
+        return kinds == ["child", "unread-queue"]
+
+    @property
+    def words(self) -> str:
+        """What comes after "rank 1"."""
+        (_, first), (last, wait) = self.chain[0], self.chain[-1]
+        own = f"{WAITED[first.kind]}{at_words(first)}"
+        if self.unread:
+            return f"{own}, which cannot end before its queue is read"
+        if len(self.chain) > 1:
+            return f"{own}, and {name_words([last])} {WAITED[wait.kind]}{at_words(wait)}"
+        return own
+
+    @property
+    def advice(self) -> str:
+        """By what the last one waits for; with the lines of its other threads, one of which may have to answer."""
+        view, wait = self.chain[-1]
+        if self.unread:
+            return ADVICE["unread-queue"]
+        if wait.kind in _OF_FILES and self.children:
+            return _held_by_children(self.children)
+        return wait_advice(view, wait) + meanwhile_words(view, wait)
+
+
+def _held_by_children(children: Sequence[ProcessView]) -> str:
+    """A lock of a file goes to a child by fork(), or the child takes it itself: it is the first to look at."""
+    shown = " and ".join(
+        f"process {item.process.snapshot.pid} (`{shortened(' '.join(item.process.snapshot.argv), _COMMAND)}`)"
+        for item in children[:2]
+    )
+    its = "its own child" if len(children) == 1 else "its own children"
+    return (
+        f"See first whether {its} had the lock: {shown} still ran. Let it release the lock, or end, before this line. "
+        "Else look for the process that holds it (`lslocks`): one that waits for this rank itself never releases it."
+    )
+
+
+def blocked(job: JobView, view: ProcessView) -> Blocked | None:
+    """None where its stacks show no wait."""
+    chain = tuple(wait_chain(job, view))
+    return Blocked(chain, tuple(_ran_then(job, chain[-1][0]))) if chain else None
+
+
+def _ran_then(job: JobView, view: ProcessView) -> Iterator[ProcessView]:
+    """Its recorded children that had not ended when it was asked to."""
+    end = asked_to_end(view.process)
+    if end is None:
+        return
+    for item in children_of(job, view):
+        ended = item.process.ended_mono_ns
+        if ended is None or ended >= end.mono_ns:
+            yield item
+
+
+def at_words(wait: ProcessWait) -> str:
+    """Its line, where that is the program's or nothing else is known."""
+    if wait.kind == "nodes":  # the line of the command torchrun
+        return ""
+    known = wait.at is not None and not is_library_file(wait.at.file) and wait.at.file != "<string>"
+    return f" at {place_words(wait.at)}" if wait.at is not None and (known or wait.kind != "unread-queue") else ""
+
+
+def meanwhile_words(view: ProcessView, wait: ProcessWait) -> str:
+    """Where the other threads were: one may hold the lock, or be the one that should answer."""
+    others = other_threads(view) if wait.kind in _OF_OTHERS else []
+    if not others:
+        return ""
+    words = " and ".join(item.words for item in others)
+    holds = f": see whether {'it holds' if len(others) == 1 else 'one of them holds'} the lock while it waits there"
+    return f" Meanwhile {words}{holds if wait.kind == 'lock' else ''}."
+
+
+def children_at_work(job: JobView, view: ProcessView) -> list[ProcessView]:
+    """Its children that ran when it ended, and did not wait: one of them may be the one that should answer."""
+    return [item for item in _ran_then(job, view) if item.python_frame is not None and wait_of(item) is None]
+
+
+def work_words(children: Sequence[ProcessView]) -> str:
+    """`its child, process 8 (train.py), was at train.py:20 in work`; of several, the first two."""
+    shown = [item for item in children if item.python_frame is not None and not is_library_file(item.python_frame.file)]
+    if not shown:
+        return ""
+    words = [
+        f"its child, {name_words([item])}, was at {place_words(item.python_frame)}"
+        for item in shown[:_CHILDREN]
+        if item.python_frame is not None
+    ]
+    return " and ".join(words)
+
+
+def wait_chain(job: JobView, view: ProcessView) -> Iterator[tuple[ProcessView, ProcessWait]]:
+    """A waiting process, then the child that it waits for, if that one waits, and so on.
+
+    One that looks at its children again and again, asleep in between, waits for them, too (joblib).
+    """
+    seen: set[int] = set()
+    current: ProcessView | None = _waiting_child(job, view) if wait_of(view) is None and was_asleep(view) else view
+    while current is not None and current.index not in seen:
+        seen.add(current.index)
+        wait = wait_of(current)
+        if wait is None:
+            return
+        yield current, wait
+        current = _waiting_child(job, current) if wait.kind in ("child", "queue", "notice") else None
+
+
+def _waiting_child(job: JobView, view: ProcessView) -> ProcessView | None:
+    """A child that waits as well; what waits for OpenMP, a lock or a reader before what waits for a process.
+
+    For a child without stacks, a child of that one: submitit's local controller starts the job.
+    """
+    found: list[tuple[bool, int, ProcessView]] = []
+    level, seen = [view], {view.index}
+    while level and not found:
+        children = [item for parent in level for item in children_of(job, parent) if item.index not in seen]
+        found = [(wait.kind not in _LAST, item.index, item) for item in children if (wait := wait_of(item)) is not None]
+        seen |= {item.index for item in children}
+        level = [item for item in children if not item.python_stack and not item.native_stack]
+    return min(found, key=lambda entry: entry[:2])[2] if found else None
+
+
+def children_of(job: JobView, view: ProcessView) -> list[ProcessView]:
+    """Those of its host that were recorded."""
+    own = view.process.snapshot
+    return [
+        item
+        for item in job.views
+        if item.process.snapshot.ppid == own.pid
+        and (item.process.snapshot.host, item.process.snapshot.boot_id) == (own.host, own.boot_id)
+    ]

@@ -1,0 +1,45 @@
+"""What a process waited for, with the name that its line has for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytracer.analyze.evidence.exceptions.loaders import waits_for_loader
+from pytracer.analyze.evidence.waits.waited_object import waited_object
+from pytracer.analyze.evidence.waits.waits import WAITED, ProcessWait, called_by_program
+from pytracer.analyze.view import ProcessView
+
+_NOTICES = {
+    "Event.wait": "waited for an Event",
+    "Condition.wait": "waited for a Condition",
+    "Future.result": "waited for the result of a Future",
+    "result_iterator": "waited for the result of a Future",
+}
+
+
+def wait_words(view: ProcessView, wait: ProcessWait) -> str:
+    """`waited for the Event `self.ready``; without a name as in WAITED."""
+    if wait.kind == "queue" and waits_for_loader(view):
+        return "waited for a batch of its DataLoader"
+    if wait.kind == "nodes":
+        nodes = option_of(view.process.snapshot.argv, "nnodes")
+        return WAITED[wait.kind] + (f" (--nnodes={nodes})" if nodes is not None else "")
+    thing = waited_object(view, wait)
+    if thing is None or wait.kind.startswith("forked"):
+        called = called_by_program(view) or ""
+        own = (
+            next((words for part, words in _NOTICES.items() if part in called), None) if wait.kind == "notice" else None
+        )
+        return own or WAITED[wait.kind]
+    if wait.kind == "undone":
+        return f"waited until every item of {thing.words} is done"
+    return f"waited {'at' if wait.kind == 'barrier' else 'for'} {thing.words}"
+
+
+def option_of(argv: Sequence[str], name: str) -> str | None:
+    """What torchrun was given: `--nnodes=2`, `--nnodes 2`."""
+    for place, word in enumerate(argv):
+        option, _, value = word.partition("=")
+        if option.lstrip("-").replace("_", "-") == name and option.startswith("--"):
+            return value or (argv[place + 1] if place + 1 < len(argv) else None)
+    return None

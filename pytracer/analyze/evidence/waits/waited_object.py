@@ -1,0 +1,211 @@
+"""The object that a line waits for, and the lines of its file that should end the wait: set(), put(), release() ..."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pytracer._text import list_words, shortened
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.leaving import Obstacle, obstacles
+from pytracer.analyze.evidence.syntax.loops import loops_around
+from pytracer.analyze.evidence.syntax.passing import names_of_object
+from pytracer.analyze.evidence.syntax.scopes import class_around, scope_of
+from pytracer.analyze.evidence.waits.waits import ProcessWait, called_by_program
+from pytracer.analyze.parts import is_library_file
+from pytracer.analyze.tensors.source_lines import syntax_tree
+from pytracer.analyze.view import ProcessView
+
+_LONGEST = 50
+_LISTED = 2
+_LOCKS = ("lock", "forked-lock")
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """`noun`: of the object. `waits`, `ends`: methods that wait for it, and that end such a wait."""
+
+    noun: str
+    waits: tuple[str, ...]
+    ends: tuple[str, ...]
+
+
+_SET = _Kind("Event", ("wait",), ("set",))
+_NOTIFY = _Kind("Condition", ("wait", "wait_for"), ("notify", "notify_all"))
+_PUT = _Kind("queue", ("get",), ("put", "put_nowait"))
+_DONE = _Kind("queue", ("join",), ("task_done",))
+_RELEASE = _Kind("lock", ("acquire",), ("release",))
+# By the function of the library that the line called.
+_KINDS = {
+    "Event.wait": _SET,
+    "Condition.wait": _NOTIFY,
+    "Condition.wait_for": _NOTIFY,
+    "Queue.get": _PUT,
+    "SimpleQueue.get": _PUT,
+    "Queue.join": _DONE,
+    "JoinableQueue.join": _DONE,
+    "Semaphore.acquire": _Kind("Semaphore", ("acquire",), ("release",)),
+    "Barrier.wait": _Kind("Barrier", ("wait",), ()),
+}
+
+
+@dataclass(frozen=True)
+class Provider:
+    """A line that ends such waits: `self.ready.set()`, and what keeps it from being reached, the closest first."""
+
+    call: str
+    method: str
+    line: int
+    function: str
+    obstacles: tuple[Obstacle, ...]
+
+    @property
+    def place(self) -> str:
+        """`line 22 in Prefetcher.fill`."""
+        return f"line {self.line}{f' in {self.function}' if self.function else ''}"
+
+
+@dataclass(frozen=True)
+class WaitedObject:
+    """`name`: as the line has it. `providers`: all of its file. `made`: the line and text of its constructor."""
+
+    name: str
+    noun: str
+    line: int
+    providers: tuple[Provider, ...]
+    made: tuple[int, str] | None
+    names: frozenset[str]
+    """Of the object in the file, as far as that shows."""
+    last: str
+    method: str = "wait"
+    until: str | None = None
+    """The condition that its line waits for, in words of the program."""
+
+    @property
+    def words(self) -> str:
+        """`the Event `self.ready``; `, until `len(self.items) > 3``."""
+        until = f", until `{self.until}`," if self.until is not None else ""
+        return f"the {self.noun} `{self.name}`{until}"
+
+    @property
+    def limit(self) -> str:
+        """How such a wait ends by itself."""
+        if self.method == "join":
+            return ""
+        ends = "raises instead of waiting" if self.noun == "queue" else "does not wait"
+        return f"{self.method}(timeout=...) {ends} for ever."
+
+    @property
+    def advice(self) -> str | None:
+        """What the program does to end the wait, where one line, or a few, do; None where nothing is known."""
+        if self.noun == "Barrier" or not self.providers:
+            return None
+        if len(self.providers) > _LISTED:
+            return None
+        if len(self.providers) > 1:
+            places = list_words([f"`{item.call}` at {item.place}" for item in self.providers])
+            return f"It ends by {places}: find out why none of them was reached (again). "
+        only = self.providers[0]
+        if not only.obstacles:
+            return f"In this file only `{only.call}` at {only.place} ends it: see why that was not reached (again). "
+        blocked = " and ".join(item.words for item in only.obstacles[:_LISTED])
+        return (
+            f"In this file only `{only.call}` at {only.place} ends it, and that is {blocked}. Call {only.method}() "
+            f"{'there, too' if any(not item.around for item in only.obstacles[:_LISTED]) else 'in the other case, too'}"
+            f"{', such as in a `finally`' if only.method in ('task_done', 'release', 'set') else ''}. "
+        )
+
+
+def waited_object(view: ProcessView, wait: ProcessWait) -> WaitedObject | None:
+    """None where the line of the program is not known, or names more than one object that it may wait for."""
+    at = wait.at
+    if at is None or at.line is None or is_library_file(at.file):
+        return None
+    kind = _RELEASE if wait.kind in _LOCKS else _KINDS.get(called_by_program(view) or "")
+    tree = syntax_tree(view.process.snapshot, at) if kind is not None else None
+    if kind is None or tree is None:
+        return None
+    named = {ast.unparse(item): item for item in _objects(tree, kind.waits, at.line)}
+    if kind is _RELEASE:
+        named |= {ast.unparse(item): item for item in _entered(tree, at.line)}
+    if len(named) != 1:
+        return None
+    text, thing = next(iter(named.items()))
+    name = last_name(thing)
+    if name is None:
+        return None
+    names = names_of_object(tree, name)
+    ends = [item for item in _calls(tree, kind.ends) if (last_name(item.func.value) or "") in names]  # type: ignore[attr-defined]
+    providers = tuple(_provider(tree, item, at.line if kind is _RELEASE else 0) for item in ends)
+    called = (item.func.attr for item in _calls(tree, kind.waits) if item.func.value is thing)  # type: ignore[attr-defined]
+    method = next(called, kind.waits[0])
+    until = _until(tree, at.line) if kind is _NOTIFY else None
+    made = _made(tree, names, kind.noun)
+    return WaitedObject(shortened(text, _LONGEST), kind.noun, at.line, providers, made, names, name, method, until)
+
+
+def last_name(node: ast.expr) -> str | None:
+    """`ready` of `self.ready`, of `ready`, and of `self.ready[0]`."""
+    if isinstance(node, ast.Subscript):
+        return last_name(node.value)
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else None
+
+
+def _objects(tree: ast.Module, methods: Sequence[str], line: int) -> Iterator[ast.expr]:
+    for item in _calls(tree, methods):
+        if item.lineno <= line <= (item.end_lineno or item.lineno):
+            yield item.func.value  # type: ignore[attr-defined]
+
+
+def _entered(tree: ast.Module, line: int) -> Iterator[ast.expr]:
+    """What a `with` of that line enters, by name."""
+    for item in ast.walk(tree):
+        if isinstance(item, ast.With):
+            entered = (part.context_expr for part in item.items if part.context_expr.lineno == line)
+            yield from (part for part in entered if isinstance(part, (ast.Name, ast.Attribute)))
+
+
+def _calls(tree: ast.Module, methods: Sequence[str]) -> Iterator[ast.Call]:
+    for item in ast.walk(tree):
+        if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and item.func.attr in methods:
+            yield item
+
+
+def _provider(tree: ast.Module, call: ast.Call, after: int) -> Provider:
+    scope = scope_of(tree, call.lineno)
+    function = ""
+    if not isinstance(scope, (ast.Module, ast.Lambda)):
+        owner = class_around(tree, scope)
+        function = f"{owner.name}.{scope.name}" if owner is not None else scope.name
+    method = called_name(call) or ""
+    text = f"{shortened(ast.unparse(call.func.value), _LONGEST)}.{method}({'...' if call.args else ''})"  # type: ignore[attr-defined]
+    found = tuple(item for item in obstacles(tree, call.lineno) if item.line > after)
+    return Provider(text, method, call.lineno, function, found)
+
+
+def _until(tree: ast.Module, line: int) -> str | None:
+    """What `wait_for(lambda: ...)` asks, or the `while not ...` around `wait()`."""
+    for item in _calls(tree, ("wait_for",)):
+        asked = item.args[0] if item.args and item.lineno <= line <= (item.end_lineno or 0) else None
+        if isinstance(asked, ast.Lambda):
+            return shortened(ast.unparse(asked.body), _LONGEST)
+    loops = loops_around(tree, line, (ast.While,))
+    test = loops[-1].test if loops else None  # type: ignore[union-attr]
+    if test is None or isinstance(test, ast.Constant) or loops[-1].body[0].lineno != line:
+        return None
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return shortened(ast.unparse(test.operand), _LONGEST)
+    return shortened(f"not ({ast.unparse(test)})", _LONGEST)
+
+
+def _made(tree: ast.Module, names: frozenset[str], noun: str) -> tuple[int, str] | None:
+    """The only line that makes such an object and binds one of its names."""
+    found = []
+    for item in ast.walk(tree):
+        value = item.value if isinstance(item, ast.Assign) else None
+        bound = item.targets if isinstance(item, ast.Assign) else []
+        named = any((last_name(target) or "") in names for target in bound)
+        if named and isinstance(value, ast.Call) and called_name(value) == noun:
+            found.append((value.lineno, shortened(ast.unparse(value), _LONGEST)))
+    return found[0] if len(found) == 1 else None

@@ -1,0 +1,345 @@
+"""What a process waited for when a signal from outside ended it: from the stacks that were taken then."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from pytracer.analyze.deaths.ending import asked_to_end
+from pytracer.analyze.evidence.native.native_stack import image_name
+from pytracer.analyze.naming import place_words
+from pytracer.analyze.parts import innermost_of_program, is_library_file, python_frame
+from pytracer.analyze.view import ProcessView, is_handler_frame
+from pytracer.decode.types.snapshot import Crash
+from pytracer.decode.types.snapshot import PythonFrame as SnapshotFrame
+from pytracer.report.job import NativeFrame, PythonFrame
+
+WaitKind = Literal[
+    "forked-openmp",
+    "forked-lock",
+    "forked-notice",
+    "lock",
+    "lock-file",
+    "flock",
+    "debugger",
+    "input",
+    "open",
+    "child",
+    "unread-queue",
+    "thread-at-exit",
+    "thread",
+    "queue",
+    "full-queue",
+    "pool",
+    "notice",
+    "barrier",
+    "undone",
+    "nodes",
+    "event-loop",
+]
+# With "rank 1" before.
+WAITED: dict[WaitKind, str] = {
+    "forked-openmp": "waited in the OpenMP runtime of a forked child",
+    "forked-lock": "waited in a forked child for a lock that nobody there holds",
+    "forked-notice": "waited in a forked child for a thread that exists in its parent only",
+    "lock": "waited for a lock",
+    "lock-file": "waited for a lock file",
+    "flock": "waited for a file lock",
+    "debugger": "waited for input to the debugger",
+    "input": "waited for input",
+    "open": "was in open()",
+    "child": "waited for a child process",
+    "unread-queue": "waited until what it had put into a queue is read",
+    "thread-at-exit": "had come to its end, and waited for a thread that is no daemon",
+    "thread": "waited for a thread",
+    "queue": "waited for a queue",
+    "full-queue": "waited for room in a full queue",
+    "pool": "waited for the result of a pool's task",
+    "notice": "waited for a Condition, an Event or a Future",
+    "barrier": "waited at a Barrier",
+    "nodes": "waited in its rendezvous for the other nodes of the job",
+    "undone": "waited until every item of a queue is done",
+    "event-loop": "waited in the event loop of asyncio",
+}
+LET_THREAD_END = (
+    "Let that thread end: give it a sentinel or an Event by which the program stops it, and join() it; or start it "
+    "with daemon=True if it may be cut off. ThreadPoolExecutor: shutdown(cancel_futures=True)."
+)
+_LIBC = re.compile(r"(libc|libpthread)[.-]")
+_OPENMP = re.compile(r"(libgomp|libiomp5|libomp)\b")
+_CHILD = re.compile(r"/(multiprocessing/popen_\w+|subprocess)\.py$")
+_WITH_CHILD = ("Popen.communicate", "Popen._communicate")  # reads what it prints, until it ends
+_DEBUGGER = re.compile(r"/(pdb|ipdb/__main__|IPython/(terminal|core)/debugger|pudb/debugger)\.py$")
+_INPUT = ("builtin_input", "builtin_input_impl", "PyOS_Readline")
+_OPEN = re.compile(r"_*(open|openat)(64)?(_nocancel)?$")  # glibc
+_FLOCK = ("fcntl_flock", "fcntl_flock_impl", "fcntl_lockf", "fcntl_lockf_impl")
+_QUEUE = re.compile(r"/(multiprocessing/queues|queue)\.py$")
+_QUEUE_OR_LOCK = re.compile(r"/(multiprocessing/\w+|queue|threading|selectors)\.py$")
+# The loops of workers; multiprocessing.pool's, in a file of _QUEUE_OR_LOCK, is known by its function.
+_IDLE = re.compile(r"/(concurrent/futures/process|loky/process_executor|torch/utils/data/_utils/worker)\.py$")
+_THREADS_OF_PYTHON = re.compile(r"/(threading|concurrent/futures/thread)\.py$")
+_NOTICES = re.compile(r"/(multiprocessing/synchronize|threading|concurrent/futures/thread)\.py$")
+_ELASTIC = "/torch/distributed/elastic/rendezvous/"
+_JOINS = ("Queue.join", "JoinableQueue.join")
+_AT_EXIT = ("_shutdown", "_python_exit")  # CPython: the end of the program waits for threads that are no daemons
+_EVENT_LOOP = re.compile(r"/asyncio/base_events\.py$")
+_IN_PROCESS = re.compile(r"/queue\.py$")
+_FEEDER = re.compile(r"/multiprocessing/queues\.py$")
+_POOL = re.compile(r"/multiprocessing/pool\.py$")
+# torch's own, around the build of an extension; the package filelock, around caches of models and compiled code.
+_LOCK_FILE = re.compile(r"/(torch/utils/file_baton|filelock/\w+)\.py$")
+# CPython: Lock and RLock of threading, not Condition; those of multiprocessing.
+_LOCK = ("PyThread_acquire_lock_timed", "_multiprocessing_SemLock_acquire_impl")
+_FEEDER_JOIN = "Queue._finalize_join"  # CPython: the end of a process waits until its queues are read
+_SLEEP = ("time_sleep", "pysleep")  # CPython: time.sleep()
+_NEAR = 5  # frames
+_OTHER_THREADS = 3
+
+
+@dataclass(frozen=True)
+class ProcessWait:
+    """What it waited for, and the line of the program itself."""
+
+    kind: WaitKind
+    at: PythonFrame | None
+    thread: str | None = None  # that is waited for
+
+
+def wait_of(view: ProcessView) -> ProcessWait | None:
+    """None where the stacks show work, or a wait that is normal in an idle process, such as for a connection."""
+    kind = _kind(view)
+    if kind == "thread-at-exit":
+        name, at = _unfinished_thread(view)
+        return ProcessWait(kind, at, name)
+    return ProcessWait(kind, waiting_frame(view)) if kind is not None else None
+
+
+def waiting_frame(view: ProcessView) -> PythonFrame | None:
+    """The line of the program at which its main thread was, when a signal from outside met another thread."""
+    stack = _main_python(view)
+    return view.python_frame if stack is None else innermost_of_program(stack)
+
+
+def main_stack(view: ProcessView) -> Sequence[PythonFrame]:
+    """The main thread's, whichever thread the signal met."""
+    return _main_python(view) or view.python_stack or ()
+
+
+def called_by_program(view: ProcessView) -> str | None:
+    """The function of a library that the main thread's innermost line of the program called: `Event.wait`."""
+    stack = main_stack(view)
+    at = next((place for place, frame in enumerate(stack) if not is_library_file(frame.file)), 0)
+    return stack[at - 1].function if at else None
+
+
+@dataclass(frozen=True)
+class OtherThread:
+    """A thread's line of the program, and the function of a library that this line called."""
+
+    name: str | None
+    at: PythonFrame
+    within: str | None
+
+    @property
+    def words(self) -> str:
+        """`the thread actor was at train.py:17 in fill, in Queue.put`."""
+        within = f", in {self.within}" if self.within is not None else ""
+        return f"{f'the thread {self.name}' if self.name else 'another thread'} was at {place_words(self.at)}{within}"
+
+
+def other_threads(view: ProcessView) -> list[OtherThread]:
+    """The program's other threads at that moment: one of them may hold what is waited for."""
+    end, snapshot = end_of(view), view.process.snapshot
+    own = waiting_frame(view)
+    process = next((item.name for item in snapshot.threads if item.tid == snapshot.pid), None)
+    names = {item.pthread: item.name for item in snapshot.threads if item.name != process}  # one without a name has its
+    found = []
+    for pthread, frames in end.python_threads if end is not None else ():
+        at = next((number for number, item in enumerate(frames) if not is_library_file(item.file)), None)
+        if at is not None and python_frame(frames[at]) != own:
+            within = frames[at - 1].function if at else None
+            found.append(OtherThread(names.get(pthread), python_frame(frames[at]), within))
+    return found[:_OTHER_THREADS]
+
+
+def _main_python(view: ProcessView) -> list[PythonFrame] | None:
+    """The main thread's stack where another one took the signal: any thread may. None where it is the main thread's."""
+    snapshot, end = view.process.snapshot, end_of(view)
+    if end is None or view.is_fault or view.raised or end.tid == snapshot.pid:
+        return None
+    main = next((item.pthread for item in snapshot.threads if item.tid == snapshot.pid), None)
+    frames = next((frames for pthread, frames in end.python_threads if pthread == main), None)
+    return [python_frame(frame) for frame in frames] if frames else None
+
+
+def _main_native(view: ProcessView) -> Sequence[NativeFrame]:
+    """As _main_python: where its stack was taken."""
+    end, pid = end_of(view), view.process.snapshot.pid
+    own = next((item.native_stack for item in (end.threads if end is not None else ()) if item.tid == pid), ())
+    return [NativeFrame(function=frame.function, image=frame.image) for frame in own]
+
+
+def end_of(view: ProcessView) -> Crash | None:
+    """The record with the stacks of the end: of the crash, else of the signal that asked the process to end."""
+    return view.crash if view.crash is not None else asked_to_end(view.process)
+
+
+def was_asleep(view: ProcessView) -> bool:
+    """Whether the end found it in time.sleep()."""
+    return any(frame.function in _SLEEP for frame in _before_signal(view)[:_NEAR])
+
+
+def _kind(view: ProcessView) -> WaitKind | None:
+    main = _main_python(view)
+    stack, native = (view.python_stack or [], _before_signal(view)) if main is None else (main, _main_native(view))
+    outside = next((frame for frame in native if not _LIBC.match(image_name(frame.image))), None)
+    if outside is not None and _OPENMP.match(image_name(outside.image)):
+        return "forked-openmp" if was_forked(view) else None
+    if not stack:
+        return None
+    inner, near = stack[0], stack[:_NEAR]
+    if any(_last_word(frame) == "next_rendezvous" and _ELASTIC in (frame.file or "") for frame in stack):
+        return "nodes"
+    if any(_DEBUGGER.search(frame.file or "") for frame in stack):
+        return "debugger"
+    if _CHILD.search(inner.file or "") or any(frame.function in _WITH_CHILD for frame in near):
+        return "child"
+    called = _system_call(native)
+    if called is not None:
+        return called
+    if _LOCK_FILE.search(inner.file or "") and _last_word(inner) in ("wait", "acquire"):
+        return "lock-file"
+    if any(_QUEUE.search(frame.file or "") and frame.function == _FEEDER_JOIN for frame in near):
+        return "unread-queue"
+    if any(_THREADS_OF_PYTHON.search(frame.file or "") and frame.function in _AT_EXIT for frame in near):
+        return "thread-at-exit"
+    if inner.function == "Thread._wait_for_tstate_lock" or inner.function == "Thread.join":
+        return "thread"
+    if any(_QUEUE.search(frame.file or "") and (frame.function or "").endswith(".get") for frame in near):
+        in_process = any(_IN_PROCESS.search(frame.file or "") for frame in near)
+        return "forked-notice" if in_process and _lacks_threads(view) else _unless_idle(stack)
+    if any(_QUEUE.search(frame.file or "") and (frame.function or "").endswith(".put") for frame in near):
+        return "full-queue"
+    if any(_POOL.search(frame.file or "") and (frame.function or "").endswith((".wait", ".get")) for frame in near):
+        return "pool"
+    if _last_word(inner) == "select" and any(_EVENT_LOOP.search(frame.file or "") for frame in stack[1:2]):
+        return "event-loop"
+    noticed = inner.function == "Condition.wait" and _NOTICES.search(inner.file or "")
+    if noticed and _THREADS_OF_PYTHON.search(inner.file or "") and _lacks_threads(view):
+        return "forked-notice"
+    if any(frame.function in _JOINS and _QUEUE.search(frame.file or "") for frame in near):
+        return "undone"
+    if any(frame.function == "Barrier.wait" and _NOTICES.search(frame.file or "") for frame in near):
+        return "barrier"
+    if noticed:
+        return "notice"
+    if inner.function == "SemLock.__enter__" and len(stack) > 1:  # `with lock:`
+        inner = stack[1]
+    locked = any(frame.function in _LOCK for frame in native[:_NEAR])
+    if not locked or is_library_file(inner.file):
+        return None
+    if any(frame.function == _LOCK[1] for frame in native[:_NEAR]):
+        return "lock"  # of several processes: a fork changes nothing
+    return "forked-lock" if was_forked(view) and _is_alone(view) else "lock"
+
+
+def _system_call(native: Sequence[NativeFrame]) -> WaitKind | None:
+    """A call that returns at once where all is well; by the innermost frames."""
+    names = [frame.function or "" for frame in native[: _NEAR + 3]]
+    if any(name in _FLOCK for name in names):
+        return "flock"
+    if any(name in _INPUT for name in names):
+        return "input"
+    first = next((frame for frame in native if frame.function is not None), None)
+    is_open = first is not None and _OPEN.fullmatch(first.function or "") and _LIBC.match(image_name(first.image))
+    return "open" if is_open else None
+
+
+def is_between_processes(view: ProcessView) -> bool:
+    """Whether the queue that it waits for is one of multiprocessing's."""
+    stack = _main_python(view) or view.python_stack or []
+    return any(_FEEDER.search(frame.file or "") for frame in stack[:_NEAR])
+
+
+def _unless_idle(stack: Sequence[PythonFrame]) -> WaitKind | None:
+    return None if _is_idle(stack) else "queue"
+
+
+def _lacks_threads(view: ProcessView) -> bool:
+    """Whether nobody in a forked child can end its wait: no other thread of the program's runs there.
+
+    What a multiprocessing queue sends is sent by a thread of its own.
+    """
+    end = end_of(view)
+    if end is None or not was_forked(view):
+        return False
+    own = [frames for _, frames in end.python_threads if not any(_FEEDER.search(frame.file) for frame in frames)]
+    return len(own) <= 1
+
+
+def _is_idle(stack: Sequence[PythonFrame]) -> bool:
+    """Whether a worker waits for its next task: what asked the queue is the loop of a pool or a DataLoader."""
+    if any(_POOL.search(frame.file or "") and _last_word(frame) == "worker" for frame in stack[:_NEAR]):
+        return True
+    asked = next((frame for frame in stack if not _QUEUE_OR_LOCK.search(frame.file or "")), None)
+    return asked is not None and _IDLE.search(asked.file or "") is not None
+
+
+def lacks_receiver(view: ProcessView) -> bool:
+    """Whether a pool's thread that receives results has ended, while its other threads run.
+
+    CPython 3.10 to 3.14, pool.py, Pool._handle_results: an OSError or EOFError ends it without a word, such as of a
+    tensor whose sender has ended.
+    """
+    ending = asked_to_end(view.process)
+    stacks = ending.python_threads if ending is not None else ()
+    run = {_last_word(frame) for _, frames in stacks for frame in frames if _POOL.search(frame.file)}
+    return "_handle_workers" in run and "_handle_tasks" in run and "_handle_results" not in run
+
+
+def kept_by_thread(view: ProcessView) -> ProcessWait | None:
+    """The thread that a process waited for when its main thread had ended, perhaps by an exception."""
+    ending = asked_to_end(view.process)
+    main = ending.python_stack[:_NEAR] if ending is not None else ()
+    if not any(_THREADS_OF_PYTHON.search(frame.file) and frame.function in _AT_EXIT for frame in main):
+        return None
+    name, at = _unfinished_thread(view)
+    return ProcessWait("thread-at-exit", at, name)
+
+
+def _last_word(frame: SnapshotFrame | PythonFrame) -> str:
+    return (frame.function or "").rpartition(".")[2]
+
+
+def _unfinished_thread(view: ProcessView) -> tuple[str | None, PythonFrame | None]:
+    """The one thread with a line of the program's own: its name, as far as it is known, and that line."""
+    ending = asked_to_end(view.process)
+    names = {item.pthread: item.name for item in view.process.snapshot.threads}
+    found = [
+        (names.get(pthread), python_frame(own))
+        for pthread, frames in (ending.python_threads if ending is not None else ())
+        if (own := next((item for item in frames if not is_library_file(item.file)), None)) is not None
+    ]
+    return found[0] if len(found) == 1 else (None, None)
+
+
+def _before_signal(view: ProcessView) -> Sequence[NativeFrame]:
+    """What the thread did when the signal came. In a DataLoader worker torch's handler sends it to itself once more."""
+    native = view.native_stack or []
+    handler = max((at for at, frame in enumerate(native) if is_handler_frame(frame)), default=-1)
+    rest = native[handler + 1 :]
+    return rest[1:] if handler >= 0 and rest and rest[0].function is None else rest  # where the kernel returns to
+
+
+def _is_alone(view: ProcessView) -> bool:
+    """Whether no other thread of the process runs Python: nobody there could release a lock."""
+    ending = asked_to_end(view.process)
+    return ending is not None and len(ending.python_threads) <= 1
+
+
+def was_forked(view: ProcessView) -> bool:
+    """Whether it is a copy of its parent, without an exec() since: it has entries that are older than itself."""
+    snapshot = view.process.snapshot
+    return any(fact.mono_ns < snapshot.created_mono_ns for fact in snapshot.facts)
