@@ -58,12 +58,9 @@ from pytracer.report.job import Evidence, ExceptionReport, HandledExceptionRepor
 
 _VARIABLES = 6
 _WRAPPED = 4  # lines of a sentence
-_SAMPLE = (
-    "and at the sample that it was given: `for i in range(len(dataset)): dataset[i]` in one process finds it, or "
-    "num_workers=0 under a debugger."
-)
+_SAMPLE = "and at the sample that it was given: num_workers=0 under a debugger stops there."
 _BATCH = "and at the batch that it was given: num_workers=0 under a debugger stops there."
-_NUMBER = "with sample {0}: `dataset[{0}]` in one process repeats it."
+_NUMBER = "with sample {0}: `dataset[{0}]` in one process should repeat it."
 _QUOTED = 80  # characters of a line of the program
 _NOISE = re.compile(
     r"^\[enforce fail at [\w./]+:\d+\] [^.]{0,40}\. "  # of torch's allocator
@@ -230,7 +227,7 @@ def _sample(job: JobView, view: ProcessView, first: Reraised | None) -> str:
     """Of a DataLoader worker's exception: how to meet it again."""
     number, raised = failed_sample(job, view, first), raiser(job, view, first)
     if number is not None:
-        return f" `dataset[{number}]` in one process repeats it."
+        return f" `dataset[{number}]` in one process should repeat it."
     entry = raised.entry_words if raised is not None else None
     return f" {entry}" if entry is not None else ""
 
