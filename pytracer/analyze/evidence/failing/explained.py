@@ -74,6 +74,7 @@ from pytracer.analyze.evidence.failing.root_only import list_of_root, root_subje
 from pytracer.analyze.evidence.failing.samples import empty_sequence, not_json, unequal_samples, unequal_subject
 from pytracer.analyze.evidence.failing.settings import refused_setting, text_subject
 from pytracer.analyze.evidence.failing.shapes import sizes_that_differ
+from pytracer.analyze.evidence.failing.skipped import skipped_call, skipped_subject
 from pytracer.analyze.evidence.failing.states import (
     clients_joined,
     environment_subject,
@@ -96,6 +97,7 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     traced_container,
     of_function,
     training_call,
+    skipped_call,
     none_sample,
     unequal_samples,
     environment_variable,
@@ -162,6 +164,7 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
 
 _SUBJECTS = (
     text_subject,
+    skipped_subject,
     copied_subject,
     refused_subject,
     weight_subject,
