@@ -21,6 +21,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pytracer._library_files import is_library_file
 from pytracer._text import capital, message_words
 from pytracer.analyze.collectives.in_flight import bad_address
 from pytracer.analyze.deaths.order import is_interrupt, mentions_lost_peer
@@ -50,7 +51,6 @@ from pytracer.analyze.evidence.waits.other_end import other_end_words
 from pytracer.analyze.evidence.waits.waits import LET_THREAD_END, ProcessWait, kept_by_thread
 from pytracer.analyze.known.exceptions import exception_advice
 from pytracer.analyze.naming import introduction, name_words, place_words, subject_words
-from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
 from pytracer.analyze.tensors.source_lines import line_text
 from pytracer.analyze.view import JobView, ProcessView
@@ -109,6 +109,7 @@ class PythonException:
             raised = f"{error_at_words(before)}, and while that was on its way, {raised}"
         fact = explanation.words
         others = _of_others(job) if not lost else ""
+        repeated = _sample(job, view, first) if not explanation.together else ""
         own_frames = [frame for frame in view.exception_stack if not is_library_file(frame.file)]
         return Description(
             f"{introduction(judgement.views)} raised {raised}.",
@@ -128,7 +129,7 @@ class PythonException:
                 collective_evidence(judgement.views),
                 _left_early(job, judgement.views) if lost else None,
             ],
-            f"{fact}{_written(view, explanation)}{_handling(view, first)}{_sample(job, view, first)}{others}"
+            f"{fact}{_written(view, explanation)}{_handling(view, first)}{repeated}{others}"
             if fact is not None
             else "Look at the other end of the connection: this rank only noticed that a peer was gone or silent."
             if lost
