@@ -25,13 +25,18 @@ loader = DataLoader(Scans("scans.npz"), num_workers={workers})
 """
 
 
-def found(folder: Path, opened: str, workers: int = 2, message: str = "Bad CRC-32 for file 'a.npy'", dataset: str | None = "Scans") -> Explanation:  # fmt: skip
+CRC = ("zipfile.BadZipFile", "Bad CRC-32 for file 'a.npy'")
+
+
+def found(
+    folder: Path, opened: str, workers: int = 2, dataset: str | None = "Scans", error: tuple[str, str] = CRC
+) -> Explanation:
     """What is said of an exception at line 9 of such a program."""
     file = folder / "train.py"
     file.write_text(PROGRAM.format(opened=opened, workers=workers), encoding="utf-8")
     snapshot: Any = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9, argv=("train.py",), environment={})
     stack = [PythonFrame(function="__getitem__", file=str(file), line=9)]
-    return explained(snapshot, ExceptionReport(type="zipfile.BadZipFile", message=message), stack, dataset)
+    return explained(snapshot, ExceptionReport(type=error[0], message=error[1]), stack, dataset)
 
 
 @pytest.mark.parametrize("opened", ["np.load(path)", "h5py.File(path, 'r')", "open(path, 'rb')"])
@@ -39,10 +44,7 @@ def test_open_file_that_several_workers_share_is_named(opened: str, tmp_path: Pa
     """With its line; one process does not repeat what takes two."""
     said = found(tmp_path, opened)
     assert (said.words or "").startswith(f"The workers share the open file of `self.data` (line 6: `{opened}`)")
-    assert (
-        said.subject
-        == "the workers share the open file of `self.data`, which __init__() opened before they were forked"
-    )
+    assert (said.subject or "").startswith("the workers share the open file of `self.data`, which __init__() opened")
     assert said.together
 
 
@@ -55,19 +57,12 @@ def test_open_file_that_several_workers_share_is_named(opened: str, tmp_path: Pa
         ("read(path)", 2, "Scans"),
     ],
 )
-def test_other_data_is_not_taken_for_a_shared_file(
-    opened: str, workers: int, dataset: str | None, tmp_path: Path
-) -> None:
+def test_other_data_is_no_shared_file(opened: str, workers: int, dataset: str | None, tmp_path: Path) -> None:
     """What has no place, and where only one reads."""
-    assert not found(tmp_path, opened, workers, dataset=dataset).together
+    assert not found(tmp_path, opened, workers, dataset).together
 
 
 def test_other_errors_are_not_of_a_shared_file(tmp_path: Path) -> None:
     """Only those that complain of damage."""
-    said = found(tmp_path, "np.load(path)", message="index 9 is out of bounds for axis 0 with size 3")
-    assert said.together  # by its type
-    file = tmp_path / "train.py"
-    snapshot: Any = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9, argv=("train.py",), environment={})
-    stack = [PythonFrame(function="__getitem__", file=str(file), line=9)]
-    report = ExceptionReport(type="IndexError", message="index 9 is out of bounds for axis 0 with size 3")
-    assert not explained(snapshot, report, stack, "Scans").together
+    bounds = ("IndexError", "index 9 is out of bounds for axis 0 with size 3")
+    assert not found(tmp_path, "np.load(path)", error=bounds).together
