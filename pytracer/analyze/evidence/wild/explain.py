@@ -12,6 +12,7 @@ from pytracer.analyze.evidence.wild.explanation import Explanation
 from pytracer.analyze.evidence.wild.far_index import far_index
 from pytracer.analyze.evidence.wild.int_overflow import int_overflow
 from pytracer.analyze.evidence.wild.memory import missing_memory, overwritten_memory
+from pytracer.analyze.evidence.wild.second_owner import second_owner
 from pytracer.analyze.evidence.wild.small_argument import small_argument
 from pytracer.analyze.evidence.wild.taken_jump import WildJump
 from pytracer.analyze.evidence.wild.truncated_address import truncated_address
@@ -49,6 +50,7 @@ def _overflow(view: ProcessView) -> Explanation | None:
 _FINDERS: tuple[Callable[[ProcessView], Explanation | None], ...] = (
     truncated_address,
     missing_memory,
+    second_owner,
     far_index,
     _overflow,
     cut_handle,
