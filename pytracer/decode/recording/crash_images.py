@@ -50,7 +50,7 @@ class Places:
 
 
 def with_names(images: Sequence[LoadedImage], mappings: Sequence[Mapping]) -> tuple[LoadedImage, ...]:
-    """Without those whose name, which the loader keeps in the heap, was overwritten, as far as the memory map has it."""
+    """Without those whose name, which the loader keeps in the heap, was overwritten, where the memory map has it."""
     mapped = {item.start for item in mappings if item.path.startswith("/")}
     return tuple(item for item in images if item.path != UNREADABLE or item.start not in mapped)
 

@@ -177,5 +177,5 @@ def _of_member(line: FreeingLine, owner: str) -> FreedPointer | None:
     copies = [*re.finditer(_RETURNS_ONE.replace("{owner}", re.escape(owner)), text)]
     if len(copies) != 1:
         return None
-    method, at = " ".join(copies[0]["method"].split()), copies[0].start("method")
-    return CopiedOwner(line, owner, method, line.place_at(at))
+    text, at = " ".join(copies[0]["method"].split()), copies[0].start("method")
+    return CopiedOwner(line, owner, text, line.place_at(at))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from pytracer.analyze.evidence.native.fault_function import is_of_own_image
 from pytracer.analyze.evidence.native.native_stack import own_frames
 from pytracer.analyze.evidence.own_code.native_source import own_sources
 from pytracer.analyze.naming import short_file
@@ -49,7 +50,7 @@ def freeing_line(view: ProcessView) -> FreeingLine | None:
 
     Of the lines that one frame has, by functions that the compiler put into it, the innermost one that frees.
     """
-    for frame in own_frames(view)[:_MOST_FRAMES]:
+    for frame in filter(is_of_own_image, own_frames(view)[:_MOST_FRAMES]):
         sources = own_sources(frame)
         if sources:
             return next(filter(None, (_freeing(line, lines) for line, lines in sources)), None)

@@ -42,7 +42,9 @@ from pytracer.analyze.evidence.native.fault_function import is_own_frame, own_fu
 from pytracer.analyze.evidence.native.native_stack import functions, own_frames
 from pytracer.analyze.evidence.own_code.ended_statics import ended_static
 from pytracer.analyze.evidence.own_code.own_libraries import is_own_path
+from pytracer.analyze.evidence.own_code.own_place import own_place
 from pytracer.analyze.evidence.own_code.passed_memory import called_by_ctypes
+from pytracer.analyze.evidence.own_code.without_gil import without_gil
 from pytracer.analyze.evidence.phrases import (
     abort_evidence,
     collective_evidence,
@@ -71,6 +73,7 @@ class _Way:
     quotes_exception: bool = False
 
 
+_STD_THREAD = "std::thread::_State_impl"
 _OWN = "the innermost function of the program's native code"
 _EXCEPTION = _Way(
     "a C++ exception was not caught",
@@ -152,7 +155,7 @@ class Abort:
         """See Rule; the first process represents all that died alike."""
         view = judgement.views[0]
         way = _way(view)
-        caller = function_words(name) if (name := abort_caller(view)) else None
+        caller = _caller(view)
         smashed = smashed_advice(view) if way is _STACK else None
         thrown = _into_ctypes(view) or _on_own_thread(view) if way.advice == _EXCEPTION.advice else None
         general = (
@@ -163,6 +166,7 @@ class Abort:
             or way.advice.replace("{function}", caller or _OWN)
         )
         below = f", below {caller}" if caller and caller != way.function else ""
+        below = _of_thread(view) if (caller or "").startswith(_STD_THREAD) else below
         summary = f"{introduction(judgement.views)} aborted: {way.what}{below}."
         return Description(
             summary,
@@ -207,12 +211,10 @@ def _into_ctypes(view: ProcessView) -> str | None:
 def _on_own_thread(view: ProcessView) -> str | None:
     """Of an exception on a thread that the program's native code runs, which called it from no Python."""
     crash = view.crash
-    frame = next(
-        (item for item in own_frames(view) if item.function and is_own_path(item.image) and is_own_frame(item)), None
-    )
-    if crash is None or frame is None or crash.python_stack or crash.tid == view.process.snapshot.pid:
+    function = _function_on_thread(view)
+    if crash is None or function is None or crash.python_stack or crash.tid == view.process.snapshot.pid:
         return None
-    waiting, function = next(iter(program_frames(view)), None), f"{function_words(frame.function or '')}()"
+    waiting = next(iter(program_frames(view)), None)
     given = f" (the main thread was at {place_words(waiting)})" if waiting is not None else ""
     if view.region_opener is not None:
         return (
@@ -225,6 +227,16 @@ def _on_own_thread(view: ProcessView) -> str | None:
         "std::current_exception() there and rethrow it after join(), as at::parallel_for() does: then Python "
         "shows its message as an ordinary error."
     )
+
+
+def _function_on_thread(view: ProcessView) -> str | None:
+    """`residuals()`, or `resize_all() (main.cpp:11)` where a lambda of it runs there."""
+    frames = [item for item in own_frames(view) if item.function and is_own_path(item.image)]
+    named = next((item for item in frames if is_own_frame(item)), None)
+    if named is not None:
+        return f"{function_words(named.function or '')}()"
+    place = own_place(view) if frames else None
+    return f"{place.function}() ({place.place})" if place is not None else None
 
 
 def _judge(view: ProcessView) -> Judgement[None] | None:
@@ -248,9 +260,11 @@ def _way(view: ProcessView) -> _Way:
         return certain
     if terminated_without_exception(view):
         return _NOTHING_THROWN
-    exception, check = cpp_exception(view), failed_check(view)
+    exception, check, gil = cpp_exception(view), failed_check(view), without_gil(view)
     if check is not None:
         return _Way(*check)
+    if gil is not None:
+        return _Way(gil.what, gil.advice, _caller(view))
     if exception is not None and exception.type is not None:
         return _uncaught(exception.type, exception.what or "")
     text = printed(view) or ""
@@ -262,6 +276,16 @@ def _way(view: ProcessView) -> _Way:
             if part in function:
                 return _of_static(view) or way if way is _FATAL else way
     return _Way(f"it printed: {message_words(text)}" if text else "abort() was called")
+
+
+def _of_thread(view: ProcessView) -> str:
+    """`, in a thread of resize_all() (main.cpp:11)`: whose lambda it runs."""
+    place = own_place(view)
+    return f", in a thread of {place.function}() ({place.place})" if place is not None else ", in a std::thread"
+
+
+def _caller(view: ProcessView) -> str | None:
+    return function_words(name) if (name := abort_caller(view)) else None
 
 
 def _of_static(view: ProcessView) -> _Way | None:
