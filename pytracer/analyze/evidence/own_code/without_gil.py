@@ -37,7 +37,7 @@ class WithoutGil:
         place = f"before {self.at.place}" if self.at is not None else "before it uses Python objects"
         if self.of_native:
             return (
-                f"Take the GIL on that thread: `py::gil_scoped_acquire gil;` {place}, for as long as Python objects are "
+                f"Take the GIL on that thread: `py::gil_scoped_acquire gil;` {place}, as long as Python objects are "
                 "called, copied or destroyed there. A thread that waits for it, as in join(), must have released the "
                 "GIL (`py::gil_scoped_release`)."
             )

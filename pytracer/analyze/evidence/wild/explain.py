@@ -14,6 +14,7 @@ from pytracer.analyze.evidence.wild.int_overflow import int_overflow
 from pytracer.analyze.evidence.wild.memory import missing_memory, overwritten_memory
 from pytracer.analyze.evidence.wild.second_owner import second_owner
 from pytracer.analyze.evidence.wild.small_argument import small_argument
+from pytracer.analyze.evidence.wild.sparse_index import sparse_index
 from pytracer.analyze.evidence.wild.taken_jump import WildJump
 from pytracer.analyze.evidence.wild.truncated_address import truncated_address
 from pytracer.analyze.evidence.wild.unexplained import Unexplained
@@ -56,5 +57,6 @@ _FINDERS: tuple[Callable[[ProcessView], Explanation | None], ...] = (
     cut_handle,
     closed_handle,
     overwritten_memory,
+    sparse_index,
     _wrong_index,
 )
