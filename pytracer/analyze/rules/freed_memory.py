@@ -11,6 +11,7 @@ from pytracer.analyze.evidence.lifetime.release_words import ReleaseWords, relea
 from pytracer.analyze.evidence.lifetime.releases import Release, release_of
 from pytracer.analyze.evidence.lifetime.saves import save_advice
 from pytracer.analyze.evidence.operators.operator import find_operator, out_of_compressed, out_of_range
+from pytracer.analyze.evidence.own_code.kept_pointer import kept_pointer
 from pytracer.analyze.evidence.own_code.temporary_pointer import ReturnedPointer, TemporaryPointer, temporary_pointer
 from pytracer.analyze.evidence.phrases import (
     access_verb,
@@ -55,7 +56,7 @@ class FreedMemoryRule(StorageFaultRule[Release | None]):
         """See FaultRule."""
         view, storage = judgement.views[0], judgement.views[0].storage
         release = release_words(view, judgement.found) if judgement.found is not None else None
-        temporary = _temporary(view) if release is None else None
+        temporary = (_temporary(view) or kept_pointer(view)) if release is None else None
         because = f", {_released(view, release)}"
         if temporary is not None:
             because = f"{in_function(view)}: {temporary.summary}"

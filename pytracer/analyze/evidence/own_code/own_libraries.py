@@ -35,6 +35,7 @@ _LOADS = ("CDLL", "PyDLL", "LoadLibrary", "load_library", "load_inline", "dlopen
 _OF_TORCH_OPS = re.compile(
     r"^torch\.ops\.(?!aten\b|prims?\b|torchvision\b|quantized\b|mkldnn\b|c10d\w*\b|profiler\b)\w+$"
 )
+_ATTRIBUTE = re.compile(r"self\.\w+")
 _SYSTEM_NAME = re.compile(r"^(lib)?(c|m|dl|rt|pthread|cuda|cudart|nvrtc|numa|gomp|omp)\b|^/(usr/)?lib")
 _COUNTS = ("len", "int", "float", "bool", "str", "c_int", "c_long", "c_float", "c_double", "c_size_t", "id")
 _MOST_LINES, _QUOTED = 2, 44
@@ -120,7 +121,7 @@ def _calls(view: ProcessView, frames: list[PythonFrame], stems: set[str]) -> Ite
         for node in ast.walk(tree):
             if not isinstance(node, ast.Call) or loaded.get(ast.unparse(node.func).rpartition(".")[0], False):
                 continue
-            if _is_foreign(node, modules, passes=foreign and not modules):
+            if _is_foreign(node, modules, foreign=foreign):
                 found.setdefault(node.lineno, node)
         for line, node in sorted(found.items()):
             at = PythonFrame(function=None, file=file, line=line)
@@ -240,14 +241,18 @@ def _imported(tree: ast.Module) -> tuple[dict[str, str], bool]:
     return found, any(module.split(".")[0] in ("ctypes", "cffi") for module in found.values())
 
 
-def _is_foreign(call: ast.Call, modules: set[str], *, passes: bool) -> bool:
-    """Whether it calls a function of one of the modules; with `passes`, a method that is given an address."""
+def _is_foreign(call: ast.Call, modules: set[str], *, foreign: bool) -> bool:
+    """Whether it calls a function of one of the modules; with `foreign` (ctypes), a method that is given an address.
+
+    Where the modules are known, only of an attribute: `self.lib.power(x.data_ptr())`, of a library that was passed on.
+    """
     if not isinstance(call.func, ast.Attribute):
         return False
     owner = ast.unparse(call.func.value)
     if owner in modules or _OF_TORCH_OPS.match(owner):
         return call.func.attr not in _LOADS
-    if not passes or owner.split(".")[0] in _NO_LIBRARIES:
+    attribute = _ATTRIBUTE.fullmatch(owner) is not None
+    if not foreign or (modules and not attribute) or (owner.split(".")[0] in _NO_LIBRARIES and not attribute):
         return False
     given = [node for item in (*call.args, *(word.value for word in call.keywords)) for node in ast.walk(item)]
     return any(_makes_address(node) for node in given)
