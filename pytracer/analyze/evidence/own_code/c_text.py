@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 _HEAD = re.compile(
@@ -61,6 +61,12 @@ def call_around(text: str, place: int) -> tuple[str, int] | None:
             name = re.search(r"(\w+)(?:\s+\w+)?\s*$", text[max(at - _MOST_BEFORE, 0) : at]) if text[at] == "(" else None
             return (name[1], at) if name is not None else None
     return None
+
+
+def statement_at(lines: Sequence[str], number: int) -> int:
+    """The place in the file at which a line's own code begins: behind the brace of a function that begins in it."""
+    text = lines[number - 1] if 0 < number <= len(lines) else ""
+    return sum(len(item) + 1 for item in lines[: number - 1]) + text.find("{") + 1
 
 
 def function_around(text: str, place: int) -> Function | None:

@@ -14,7 +14,7 @@ from pytracer._text import shortened
 from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.native.fault_function import is_of_own_image
 from pytracer.analyze.evidence.native.native_stack import own_frames
-from pytracer.analyze.evidence.own_code.c_text import Function, function_around
+from pytracer.analyze.evidence.own_code.c_text import Function, function_around, statement_at
 from pytracer.analyze.evidence.own_code.freeing_line import bare
 from pytracer.analyze.evidence.own_code.native_source import own_sources
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -67,7 +67,7 @@ def kept_pointer(view: ProcessView) -> KeptPointer | None:
     line, lines = sources[0]
     number, file = line.line or 1, short_file(line.file or "")
     text = "\n".join(lines)
-    user = function_around(text, sum(len(item) + 1 for item in lines[: number - 1]))
+    user = function_around(text, statement_at(lines, number))
     found = {
         kept
         for function, name, place, at in _kept(text, lines[number - 1])

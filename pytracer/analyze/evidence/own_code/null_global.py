@@ -16,7 +16,7 @@ from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.native.fault_function import is_of_own_image
 from pytracer.analyze.evidence.native.native_stack import own_frames
-from pytracer.analyze.evidence.own_code.c_text import function_around
+from pytracer.analyze.evidence.own_code.c_text import function_around, statement_at
 from pytracer.analyze.evidence.own_code.native_source import own_sources
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -76,7 +76,7 @@ def null_global(view: ProcessView) -> NullGlobal | None:
     line, lines = sources[0]
     text, running = "\n".join(lines), lines[(line.line or 1) - 1]
     used = [item for item in _GLOBAL.finditer(text) if re.search(_USED.replace("{}", item["name"]), running)]
-    around = function_around(text, sum(len(item) + 1 for item in lines[: (line.line or 1) - 1]))
+    around = function_around(text, statement_at(lines, line.line or 1))
     if len(used) != 1 or (around is not None and around.place_of(used[0]["name"]) is not None):
         return None
     name = used[0]["name"]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pytracer.analyze.evidence.native.fault_function import is_of_own_image
 from pytracer.analyze.evidence.native.native_stack import own_frames
-from pytracer.analyze.evidence.own_code.c_text import function_around
+from pytracer.analyze.evidence.own_code.c_text import function_around, statement_at
 from pytracer.analyze.evidence.own_code.native_source import own_sources
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.view import ProcessView
@@ -29,7 +29,7 @@ def own_place(view: ProcessView) -> OwnPlace | None:
         for line, lines in own_sources(frame)[:1]:
             number = line.line or 0
             text = "\n".join(lines)
-            around = function_around(text, sum(len(item) + 1 for item in lines[: number - 1]))
+            around = function_around(text, statement_at(lines, number))
             if around is None:
                 return None
             return OwnPlace(around.name, f"{short_file(line.file or '')}:{number}", lines[number - 1].strip())

@@ -10,6 +10,7 @@ from pytracer.analyze.evidence.wild.closed_handle import closed_handle
 from pytracer.analyze.evidence.wild.cut_handle import cut_handle
 from pytracer.analyze.evidence.wild.explanation import Explanation
 from pytracer.analyze.evidence.wild.far_index import far_index
+from pytracer.analyze.evidence.wild.freed_callback import freed_callback
 from pytracer.analyze.evidence.wild.int_overflow import int_overflow
 from pytracer.analyze.evidence.wild.memory import missing_memory, overwritten_memory
 from pytracer.analyze.evidence.wild.second_owner import second_owner
@@ -51,6 +52,7 @@ def _overflow(view: ProcessView) -> Explanation | None:
 _FINDERS: tuple[Callable[[ProcessView], Explanation | None], ...] = (
     truncated_address,
     missing_memory,
+    freed_callback,
     second_owner,
     far_index,
     _overflow,

@@ -44,6 +44,7 @@ from pytracer.analyze.evidence.own_code.ended_statics import ended_static
 from pytracer.analyze.evidence.own_code.own_libraries import is_own_path
 from pytracer.analyze.evidence.own_code.own_place import own_place
 from pytracer.analyze.evidence.own_code.passed_memory import called_by_ctypes
+from pytracer.analyze.evidence.own_code.throwing_destructor import throwing_destructor
 from pytracer.analyze.evidence.own_code.without_gil import without_gil
 from pytracer.analyze.evidence.phrases import (
     abort_evidence,
@@ -258,6 +259,9 @@ def _way(view: ProcessView) -> _Way:
     certain = next((way for part, way in _CERTAIN_FUNCTIONS if any(part in name for name in names)), None)
     if certain is not None:
         return certain
+    destructor = throwing_destructor(view)
+    if destructor is not None:
+        return _Way(destructor.what, destructor.advice, _caller(view))
     if terminated_without_exception(view):
         return _NOTHING_THROWN
     exception, check, gil = cpp_exception(view), failed_check(view), without_gil(view)
