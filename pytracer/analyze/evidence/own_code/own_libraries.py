@@ -22,6 +22,7 @@ from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 from pytracer.analyze.naming import short_file
+from pytracer.analyze.parts import is_library_file, python_frame
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import NativeFrame, PythonFrame
@@ -38,7 +39,7 @@ _OF_TORCH_OPS = re.compile(
 _ATTRIBUTE = re.compile(r"self\.\w+")
 _SYSTEM_NAME = re.compile(r"^(lib)?(c|m|dl|rt|pthread|cuda|cudart|nvrtc|numa|gomp|omp)\b|^/(usr/)?lib")
 _COUNTS = ("len", "int", "float", "bool", "str", "c_int", "c_long", "c_float", "c_double", "c_size_t", "id")
-_MOST_LINES, _QUOTED = 2, 44
+_MOST_LINES, _QUOTED, _MOST_ALLOCATING = 2, 44, 4
 
 
 @dataclass(frozen=True)
@@ -99,8 +100,21 @@ def own_libraries(view: ProcessView) -> OwnLibraries | None:
         return None
     names = tuple(dict.fromkeys(image_name(path) for path in own))
     frames = program_frames(view)
-    calls = tuple(_calls(view, frames, {name.split(".")[0] for name in names}))
+    calls = tuple(_calls(view, frames or allocating_frames(view), {name.split(".")[0] for name in names}))
     return OwnLibraries(names, calls, frames[0].file if frames else None)
+
+
+def allocating_frames(view: ProcessView) -> list[PythonFrame]:
+    """A line of each file of the program that allocated a storage: where no Python is running, as at the end."""
+    found: dict[str, PythonFrame] = {}
+    for storage in view.process.snapshot.storages:
+        site = storage.allocated_by
+        frame = site.caller or site.python
+        if frame is not None and frame.file and frame.line and not is_library_file(frame.file):
+            found.setdefault(frame.file, python_frame(frame))
+            if len(found) == _MOST_ALLOCATING:
+                break
+    return list(found.values())
 
 
 def is_own_path(path: str | None) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pytracer.analyze.evidence.heap.heap_suspects import suspect_words
+from pytracer.analyze.evidence.heap.heap_suspects import only_suspect, suspect_words
 from pytracer.analyze.evidence.heap.text_buffers import text_buffer
 from pytracer.analyze.evidence.indices.sparse_source import sparse_operator_advice
 from pytracer.analyze.evidence.lifetime.never_made import never_made
@@ -57,6 +57,9 @@ def arguments_clause(view: ProcessView) -> str:
     buffer = text_buffer(view) if text_in_pointer(view) is not None else None
     if buffer is not None:
         return f": overwritten {buffer.summary}"
+    suspect = only_suspect(view) if not program_frames(view) and number_as_pointer(view) is None else None
+    if suspect is not None:
+        return f": memory may have been overwritten before; the first suspect is {suspect}"
     unfit = "" if suspect_argument(view) is not None else unfit_clause(view)
     number = number_as_pointer(view) if not unfit and not is_block_size(view) else None
     return f": {number.summary}" if number is not None else unfit
