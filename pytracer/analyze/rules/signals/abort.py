@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from pytracer._text import function_words, message_words
 from pytracer.analyze.collectives.in_flight import bad_address
-from pytracer.analyze.evidence.ends.memory_holders import NO_MEMORY, failed_allocation, holder_advice, holder_evidence
+from pytracer.analyze.evidence.ends.memory_holders import failed_allocation, holder_evidence, no_memory_advice
 from pytracer.analyze.evidence.exceptions.name_origins import passed_words
 from pytracer.analyze.evidence.heap.heap import heap_damage
 from pytracer.analyze.evidence.heap.smashed_stack import smashed_advice
@@ -178,7 +178,7 @@ class Abort:
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],
-            NO_MEMORY + holder_advice(view) if failed_allocation(view) else general,
+            no_memory_advice(view) if failed_allocation(view) else general,
             [
                 None if view.crash else "the native stack: the black box has no crash section",
                 "what() of the exception" if way is _EXCEPTION and cpp_exception(view) is None else None,
