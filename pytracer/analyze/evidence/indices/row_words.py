@@ -90,7 +90,17 @@ def _what_to_check(view: ProcessView, way: ReachedRow, index: OperatorTensor, li
         )
     narrow = narrow_words(index)
     values = f"{_range(index)[:-1]}{narrow}) " if index.item.minimum is not None else ""
-    return f"Check the values of {name} {values}before {line} passes it: {limit}."
+    return f"Check the values of {name} {values}before {line} passes it: {limit}.{_shifted(way, index)}"
+
+
+def _shifted(way: ReachedRow, index: OperatorTensor) -> str:
+    """Where the values fill the rows, but begin elsewhere: those of a part, numbered as in the whole."""
+    low, high = index.item.minimum, index.item.maximum
+    if low is None or high is None or low < way.rows or not way.rows // 2 < high - low + 1 <= way.rows:
+        return ""
+    return (
+        f" They fit where {low} is subtracted: {short_name(index)} may have the numbers of a whole, and this is a part."
+    )
 
 
 def _how_to_see(view: ProcessView, way: ReachedRow, index: OperatorTensor) -> str:
