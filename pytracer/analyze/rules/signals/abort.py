@@ -40,6 +40,7 @@ from pytracer.analyze.evidence.native.aborts import (
 )
 from pytracer.analyze.evidence.native.fault_function import is_own_frame, own_function
 from pytracer.analyze.evidence.native.native_stack import functions, own_frames
+from pytracer.analyze.evidence.own_code.borrowed_return import borrowed_return
 from pytracer.analyze.evidence.own_code.ended_statics import ended_static
 from pytracer.analyze.evidence.own_code.own_libraries import is_own_path
 from pytracer.analyze.evidence.own_code.own_place import own_place
@@ -166,8 +167,11 @@ class Abort:
             or thrown
             or way.advice.replace("{function}", caller or _OWN)
         )
-        below = f", below {caller}" if caller and caller != way.function else ""
+        below = f", below {caller}{_own_line(view, caller)}" if caller and caller != way.function else ""
         below = _of_thread(view) if (caller or "").startswith(_STD_THREAD) else below
+        borrowed = borrowed_return(view)
+        if borrowed is not None:
+            below = f": {borrowed.summary}"
         summary = f"{introduction(judgement.views)} aborted: {way.what}{below}."
         return Description(
             summary,
@@ -178,12 +182,13 @@ class Abort:
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],
-            no_memory_advice(view) if failed_allocation(view) else general,
+            borrowed.advice if borrowed is not None else no_memory_advice(view) if failed_allocation(view) else general,
             [
                 None if view.crash else "the native stack: the black box has no crash section",
                 "what() of the exception" if way is _EXCEPTION and cpp_exception(view) is None else None,
             ],
             way.quotes_exception,
+            explained=borrowed is not None,
         )
 
 
@@ -280,6 +285,12 @@ def _way(view: ProcessView) -> _Way:
             if part in function:
                 return _of_static(view) or way if way is _FATAL else way
     return _Way(f"it printed: {message_words(text)}" if text else "abort() was called")
+
+
+def _own_line(view: ProcessView, caller: str) -> str:
+    """` (main.cpp:24)`: the line of the program's own at which that function was."""
+    place = own_place(view)
+    return f" ({place.place})" if place is not None and place.function == caller.rpartition("::")[2] else ""
 
 
 def _of_thread(view: ProcessView) -> str:
