@@ -29,7 +29,6 @@ from pytracer.analyze.evidence.heap.smashed_stack import smashed_advice
 from pytracer.analyze.evidence.indices.index_check import failed_check
 from pytracer.analyze.evidence.indices.range_check import range_advice
 from pytracer.analyze.evidence.known_crashes import known_crash
-from pytracer.analyze.evidence.lifetime.variables import line_words, program_frames
 from pytracer.analyze.evidence.native.aborts import (
     abort_caller,
     cpp_exception,
@@ -38,14 +37,11 @@ from pytracer.analyze.evidence.native.aborts import (
     printed,
     terminated_without_exception,
 )
-from pytracer.analyze.evidence.native.fault_function import is_own_frame, own_function
-from pytracer.analyze.evidence.native.native_stack import functions, own_frames
+from pytracer.analyze.evidence.native.native_stack import functions
 from pytracer.analyze.evidence.own_code.borrowed_return import borrowed_return
 from pytracer.analyze.evidence.own_code.ended_statics import ended_static
-from pytracer.analyze.evidence.own_code.own_libraries import is_own_path
-from pytracer.analyze.evidence.own_code.own_place import own_place
-from pytracer.analyze.evidence.own_code.passed_memory import called_by_ctypes
 from pytracer.analyze.evidence.own_code.throwing_destructor import throwing_destructor
+from pytracer.analyze.evidence.own_code.uncaught import below_words, into_ctypes, of_script, on_own_thread
 from pytracer.analyze.evidence.own_code.without_gil import without_gil
 from pytracer.analyze.evidence.phrases import (
     abort_evidence,
@@ -75,7 +71,6 @@ class _Way:
     quotes_exception: bool = False
 
 
-_STD_THREAD = "std::thread::_State_impl"
 _OWN = "the innermost function of the program's native code"
 _EXCEPTION = _Way(
     "a C++ exception was not caught",
@@ -159,16 +154,15 @@ class Abort:
         way = _way(view)
         caller = _caller(view)
         smashed = smashed_advice(view) if way is _STACK else None
-        thrown = _into_ctypes(view) or _on_own_thread(view) if way.advice == _EXCEPTION.advice else None
+        thrown = into_ctypes(view) or on_own_thread(view) if way.advice == _EXCEPTION.advice else None
         general = (
             smashed
             or range_advice(view)
-            or _of_script(view)
+            or of_script(view)
             or thrown
             or way.advice.replace("{function}", caller or _OWN)
         )
-        below = f", below {caller}{_own_line(view, caller)}" if caller and caller != way.function else ""
-        below = _of_thread(view) if (caller or "").startswith(_STD_THREAD) else below
+        below = below_words(view, caller) if caller and caller != way.function else ""
         borrowed = borrowed_return(view)
         if borrowed is not None:
             below = f": {borrowed.summary}"
@@ -190,59 +184,6 @@ class Abort:
             way.quotes_exception,
             explained=borrowed is not None,
         )
-
-
-def _of_script(view: ProcessView) -> str | None:
-    """An exception of a TorchScript model on a native thread is the error of its input, which Python would show."""
-    exception = cpp_exception(view)
-    if exception is None or torchscript_error(exception.what or "") is None:
-        return None
-    return (
-        f"Call the model in Python first, with each of the inputs that {line_words(view)} passes: it raises this error "
-        "there, with its lines. On a thread of native code nothing can catch it."
-    )
-
-
-def _into_ctypes(view: ProcessView) -> str | None:
-    """Of an exception that left C code which ctypes called."""
-    function = own_function(view)
-    if function is None or not called_by_ctypes(view):
-        return None
-    return (
-        f"What was thrown is the reason: look for it below {function.words}, in what {line_words(view)} passes. ctypes "
-        "cannot hand exceptions on: catch them in the function that it calls, and return an error."
-    )
-
-
-def _on_own_thread(view: ProcessView) -> str | None:
-    """Of an exception on a thread that the program's native code runs, which called it from no Python."""
-    crash = view.crash
-    function = _function_on_thread(view)
-    if crash is None or function is None or crash.python_stack or crash.tid == view.process.snapshot.pid:
-        return None
-    waiting = next(iter(program_frames(view)), None)
-    given = f" (the main thread was at {place_words(waiting)})" if waiting is not None else ""
-    if view.region_opener is not None:
-        return (
-            f"Catch it inside of the parallel region: no exception may leave one. {function}{given} can keep "
-            "std::current_exception() and rethrow it behind the region, as at::parallel_for() does: "
-            "then Python shows its message as an ordinary error."
-        )
-    return (
-        f"Catch it in the thread that it left: nobody else can. {function}{given} can keep "
-        "std::current_exception() there and rethrow it after join(), as at::parallel_for() does: then Python "
-        "shows its message as an ordinary error."
-    )
-
-
-def _function_on_thread(view: ProcessView) -> str | None:
-    """`residuals()`, or `resize_all() (main.cpp:11)` where a lambda of it runs there."""
-    frames = [item for item in own_frames(view) if item.function and is_own_path(item.image)]
-    named = next((item for item in frames if is_own_frame(item)), None)
-    if named is not None:
-        return f"{function_words(named.function or '')}()"
-    place = own_place(view) if frames else None
-    return f"{place.function}() ({place.place})" if place is not None else None
 
 
 def _judge(view: ProcessView) -> Judgement[None] | None:
@@ -285,18 +226,6 @@ def _way(view: ProcessView) -> _Way:
             if part in function:
                 return _of_static(view) or way if way is _FATAL else way
     return _Way(f"it printed: {message_words(text)}" if text else "abort() was called")
-
-
-def _own_line(view: ProcessView, caller: str) -> str:
-    """` (main.cpp:24)`: the line of the program's own at which that function was."""
-    place = own_place(view)
-    return f" ({place.place})" if place is not None and place.function == caller.rpartition("::")[2] else ""
-
-
-def _of_thread(view: ProcessView) -> str:
-    """`, in a thread of resize_all() (main.cpp:11)`: whose lambda it runs."""
-    place = own_place(view)
-    return f", in a thread of {place.function}() ({place.place})" if place is not None else ", in a std::thread"
 
 
 def _caller(view: ProcessView) -> str | None:
