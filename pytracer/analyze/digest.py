@@ -16,9 +16,9 @@ from typing import Any
 
 import msgspec
 
+from pytracer._library_files import is_library_file
 from pytracer._version import __version__
 from pytracer.analyze.engine import CLOSELY, job_view
-from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.timeline.clock import RunClock
 from pytracer.decode.formats.digest import SUFFIX, Digest, encode_digest
 from pytracer.decode.job.digests import last_collectives

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import get_args
@@ -10,7 +9,6 @@ from typing import get_args
 import msgspec
 
 from pytracer._errors import UsageError
-from pytracer._text import count_words
 from pytracer.analyze.alternatives import alternatives
 from pytracer.analyze.assemble.communication import build_collectives, build_flight_recorder
 from pytracer.analyze.assemble.processes import process_report
@@ -20,7 +18,6 @@ from pytracer.analyze.assemble.timeline import kept_per_process, timeline
 from pytracer.analyze.assemble.view import build_view
 from pytracer.analyze.collectives.matching import match_job
 from pytracer.analyze.collectives.wait_graph import find_waiting
-from pytracer.analyze.deaths.ending import orderly_end
 from pytracer.analyze.deaths.order import find_deaths
 from pytracer.analyze.evidence.cuda.gpu_core import gpu_core_report
 from pytracer.analyze.evidence.heap.beyond_storage import beyond_advice, beyond_storage
@@ -30,8 +27,7 @@ from pytracer.analyze.evidence.own_code.native_line import with_native_line
 from pytracer.analyze.evidence.own_code.sort_order import sort_order
 from pytracer.analyze.evidence.own_code.two_threads import at_once
 from pytracer.analyze.headline import with_line
-from pytracer.analyze.naming import subject_words
-from pytracer.analyze.platform.signals import SIGKILL
+from pytracer.analyze.no_cause import no_cause
 from pytracer.analyze.rules import RULES
 from pytracer.analyze.rules.base import AnyJudgement, AnyRule, Description, NoFinding, finding
 from pytracer.analyze.timeline.clock import RunClock
@@ -330,7 +326,7 @@ def _verdict(concluded: Concluded, attempt: int | None) -> r.Verdict:
     """What died first, else a plain word on why there is none."""
     position = next((i for i, item in enumerate(concluded.conclusions) if _is_cause(item)), None)
     if position is None:
-        return msgspec.structs.replace(_no_cause(concluded.job), attempt=attempt)
+        return msgspec.structs.replace(no_cause(concluded.job), attempt=attempt)
     best = concluded.conclusions[position]
     judgement, words = best[1], _finding(concluded.job, best)
     first = judgement.views[0].process
@@ -347,31 +343,3 @@ def _verdict(concluded: Concluded, attempt: int | None) -> r.Verdict:
         finding=position,
         attempt=attempt,
     )
-
-
-def _no_cause(job: JobView) -> r.Verdict:
-    if job.deaths:  # every death was judged a consequence of another one: a contradiction, so conclude nothing more
-        return r.Verdict(
-            class_="unknown",
-            confidence="unknown",
-            summary=f"{count_words(len(job.deaths), 'process')} died; none of the deaths can be named as the first.",
-            advice="Look at each process with --all.",
-            evidence=[],
-        )
-    if not job.views:
-        return r.Verdict(
-            class_="unknown", confidence="unknown", summary="No process was recorded.", advice="See `pytracer doctor`."
-        )
-    running = sum(item.process.status_kind == "running" for item in job.views)
-    total = len(job.views)
-    ends = Counter(name for item in job.views if (name := orderly_end(item)) is not None)
-    orderly = "".join(f", {count} of them ended by {name}(), as its framework does" for name, count in ends.items())
-    summary = f"Nothing died: {total} process{'es' * (total != 1)} recorded{orderly}."
-    killed = [item for item in job.views if item.process.signal == SIGKILL]  # helpers are dismissed by SIGTERM
-    if killed:
-        more = f" and {len(killed) - 1} more" if killed[1:] else ""
-        were = "were" if more else "was"
-        summary = f"{subject_words(killed[:1])}{more} {were} ended by SIGKILL; nothing else that was recorded failed."
-    if running:
-        summary = f"Nothing has died so far: {running} of {total} process{'es' * (total != 1)} still running."
-    return r.Verdict(class_="clean", confidence="certain", summary=summary, evidence=[])

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from pytracer._library_files import is_library_file
 from pytracer.analyze.evidence.operators.compiled import CompiledCall, compiled_call
 from pytracer.analyze.naming import introduction, place_words, short_file
-from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Sequence
 from functools import cached_property
 
+from pytracer._library_files import is_library_file
 from pytracer._text import hex_addr
 from pytracer.analyze.address_space.address_info import Place
 from pytracer.analyze.address_space.lookup import AddressSpace
@@ -18,10 +18,6 @@ from pytracer.decode.types.snapshot import CallSite, Crash, Mapping, Moment, Nat
 from pytracer.report import job as r
 
 _SPAN = 4  # line, column, last line, end
-# The last one: what torch.compile has made, named by a hash (torch 2.13, _inductor/codecache.py).
-_LIBRARY = re.compile(
-    r"/(site-packages|dist-packages|lib/python3\.\d+|pytracer/record|torchinductor_[^/]+)/|/c[a-z2-7]{51}\.py$"
-)
 
 
 class StorageReports:
@@ -103,11 +99,6 @@ class StorageReports:
         at = next((n for n, frame in enumerate(frames) if frame == site.python), len(frames))
         outside = next((frame for frame in frames[at:] if not is_library_file(frame.file)), None)
         return python_frame(outside) if outside is not None else None
-
-
-def is_library_file(file: str | None) -> bool:
-    """Whether a Python file belongs to a package, the standard library or torch.compile, not to the user's program."""
-    return file is None or _LIBRARY.search(file) is not None or file.startswith("<frozen")
 
 
 def innermost_of_program(stack: Sequence[r.PythonFrame]) -> r.PythonFrame | None:

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
 
+from pytracer._library_files import is_library_file
 from pytracer._text import function_words
 from pytracer.analyze.address_space.address_info import Place
 from pytracer.analyze.address_space.lookup import AddressSpace
 from pytracer.analyze.collectives.matching import Matches
 from pytracer.analyze.collectives.wait_graph import Waiting
-from pytracer.analyze.parts import StorageReports, innermost_of_program, is_library_file
+from pytracer.analyze.parts import StorageReports, innermost_of_program
 from pytracer.analyze.platform.instruction import Instruction
 from pytracer.analyze.timeline.clock import ProcessClock
 from pytracer.analyze.work import Task, Work, task_of, work_of

@@ -130,8 +130,8 @@ def _matters(process: Process, item: ProcessReport) -> bool:
 
 
 def _line(process: Process, item: ProcessReport) -> str:
+    from pytracer._library_files import is_library_file
     from pytracer.analyze.naming import place_words
-    from pytracer.analyze.parts import is_library_file
     from pytracer.render.processes import names_words, status_words
 
     stack = item.python_stack or (item.exception.python_stack if item.exception is not None else None) or []

@@ -18,7 +18,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, islice, takewhile
 
-from pytracer.analyze.parts import is_library_file
+from pytracer._library_files import is_library_file
 from pytracer.report import job as r
 from pytracer.report.of_verdict import finding_of, subject_of
 

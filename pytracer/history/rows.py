@@ -13,7 +13,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from pytracer._extras import library
-from pytracer.analyze.parts import is_library_file
+from pytracer._library_files import is_library_file
 from pytracer.history.fingerprint import VERSION, fingerprint, python_stack
 from pytracer.report import job as r
 from pytracer.report.of_verdict import finding_of, subject_of

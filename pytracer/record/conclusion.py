@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytracer._library_files import is_library_file
 from pytracer._printable import one_line
 
 if TYPE_CHECKING:
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
 
 
 SECONDS = 20
-_LIBRARY = re.compile(r"/(site-packages|dist-packages|lib/python3\.\d+|pytracer/record)/|^<")
 
 
 def report_so_far(directory: Path, seconds: float = SECONDS) -> ReportJson:
@@ -102,7 +102,9 @@ def verdict_sentences(report: ReportJson, host: str) -> dict[int, str]:
 def _python_place(process: ProcessJson) -> str | None:
     """`train.py:12 in step`: the innermost line of the program itself."""
     frames = process.get("python_stack") or (process.get("exception") or {}).get("python_stack") or []
-    own = [frame for frame in frames if (file := frame.get("file")) and not _LIBRARY.search(file)]
+    own = [
+        frame for frame in frames if (file := frame.get("file")) and not (is_library_file(file) or file.startswith("<"))
+    ]
     for frame in [*own, *frames][:1]:
         return f"{os.path.basename(frame.get('file') or '?')}:{frame.get('line')} in {frame.get('function')}"
     return None

@@ -560,6 +560,7 @@ def _exception(draft: _Draft) -> None:
         ("main", "autograd"),
     )
     draft.right = ("python-exception",)
+    draft.defensible = ("clean",)  # a child's, whose parent reaped it and went on; the summary names it
 
 
 def _exit(draft: _Draft) -> None:

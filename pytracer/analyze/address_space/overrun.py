@@ -13,10 +13,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
+from pytracer._library_files import is_library_file
 from pytracer.analyze.address_space.address_info import Overrun, Place
 from pytracer.analyze.address_space.lookup import AddressSpace
 from pytracer.analyze.address_space.referrers import STACK_POINTERS, STATE_REGISTERS, stack_words
-from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.platform.instruction import Instruction
 from pytracer.analyze.tensors.origins import is_borrowed
 from pytracer.decode.types.snapshot import Crash, Holder, Mapping, PythonFrame, Storage

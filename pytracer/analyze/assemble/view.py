@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pytracer._library_files import is_library_file
 from pytracer._text import hex_addr
 from pytracer.analyze.address_space.address_info import Place
 from pytracer.analyze.address_space.lookup import AddressSpace
@@ -23,7 +24,6 @@ from pytracer.analyze.parts import (
     bucket_report,
     exception_report,
     handled_report,
-    is_library_file,
     mapping_report,
     native_frame,
     python_frame,

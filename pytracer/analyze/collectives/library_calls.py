@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 import re
 
+from pytracer._library_files import is_library_file
 from pytracer.analyze.collectives.call_sites import stacks_of
 from pytracer.analyze.collectives.description import place_of
 from pytracer.analyze.collectives.rounds import calls_of_line
 from pytracer.analyze.evidence.syntax.calls import called_name
-from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Collective
 from pytracer.report.job import PythonFrame

@@ -17,6 +17,8 @@ from pytracer.decode.types.snapshot import Collective
 from pytracer.report.job import Evidence
 
 _WATCHDOG = re.compile(r"watchdog|collective operation timeout|ncclCommWatchdog|heartbeat monitor", re.IGNORECASE)
+# torch 2.13, ProcessGroupWrapper.cpp
+_COMPARED = "Detected mismatch between collectives on ranks."
 _SIZES = re.compile(r"(\d+) vs (\d+)")
 
 
@@ -40,10 +42,15 @@ def is_watchdog_abort(view: ProcessView) -> bool:
     return aborted and bool(_WATCHDOG.search(text) or (thread is not None and thread.kind == "nccl-watchdog"))
 
 
+def reports_mismatch(view: ProcessView) -> bool:
+    """Whether torch compared what the ranks called, before they called it (TORCH_DISTRIBUTED_DEBUG=DETAIL)."""
+    return view.exception is not None and (view.exception.message or "").startswith(_COMPARED)
+
+
 def is_symptom(death: Death) -> bool:
     """Whether this death shows only that another rank was gone, silent, or sent something unexpected."""
     if death.nature == "exception":
-        return death.lost_peer
+        return death.lost_peer or reports_mismatch(death.view)
     return death.nature == "abort" and (abort_words(death.view) is not None or is_watchdog_abort(death.view))
 
 

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import takewhile
 
+from pytracer._library_files import is_library_file
 from pytracer._text import time_words
 from pytracer.analyze.evidence.cuda.cuda_errors import cuda_error
 from pytracer.analyze.evidence.ends.sent_signals import deadly_signal, sent_signals
 from pytracer.analyze.naming import name_words
-from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.platform.signals import SIGKILL, SIGTERM
 from pytracer.analyze.timeline.order import Absence
 from pytracer.analyze.view import Death, ProcessView, WhyKind

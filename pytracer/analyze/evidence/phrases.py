@@ -254,7 +254,7 @@ def tensor_and_line(view: ProcessView) -> str:
     return f"{name} that was made at {place_words(made)}" if made else name
 
 
-def error_at_words(report: ThreadExceptionReport | HandledExceptionReport) -> str:
+def error_at_words(report: ThreadExceptionReport | HandledExceptionReport | ExceptionReport) -> str:
     """`ValueError: no such file at train.py:21 in step`."""
     at = innermost_of_program(report.python_stack or ())
     return f"{error_words(report)}{f' at {place_words(at)}' if at is not None else ''}"

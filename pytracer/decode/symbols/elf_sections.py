@@ -97,10 +97,6 @@ class Elf:
         """The sections of a type."""
         return map(self.section, self._types().get(type, ()))
 
-    def count_of(self, type: int) -> int:
-        """How many sections have a type."""
-        return len(self._types().get(type, ()))
-
     def _types(self) -> dict[int, list[int]]:
         if self._by_type is None:
             self._by_type = {}

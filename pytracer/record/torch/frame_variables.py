@@ -10,12 +10,12 @@ import collections
 import contextlib
 import itertools
 import math
-import re
 import sys
 from collections.abc import Iterator
 from types import FrameType, FunctionType, ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any
 
+from pytracer._library_files import is_library_file
 from pytracer.record.config import records_values
 from pytracer.record.torch.compared import compared
 from pytracer.record.torch.near_names import TABLES, attributes_of
@@ -32,7 +32,6 @@ _LOOKED_AT = 256
 _NAME_CHARACTERS = 60
 _DIMENSIONS = 8
 _LARGEST = 1 << 63
-_LIBRARY = re.compile(r"/(?:site-packages|dist-packages|lib/python3\.\d+|pytracer/record)/|^<frozen")
 _CONTAINERS = (list, tuple, dict, set, str, bytes, collections.deque, *TABLES)
 _LAYER_CHARACTERS = 120
 _MOST_INSIDE = 12
@@ -57,7 +56,7 @@ def outer_variables(trace: TracebackType | None) -> list[dict[str, object]]:
     while trace is not None:
         chain.append(trace)
         trace = trace.tb_next
-    outer = [item for item in chain if item is not own and not _LIBRARY.search(item.tb_frame.f_code.co_filename)]
+    outer = [item for item in chain if item is not own and not is_library_file(item.tb_frame.f_code.co_filename)]
     with without_modes():
         found = {id(item): _of_frame(item.tb_frame)[:_MOST_OF_OUTER] for item in outer[-_MOST_OUTER:]}
         found |= {id(item): facts for item in chain[-1:] if (facts := _of_library(chain, own))}
@@ -94,7 +93,7 @@ def of_program(trace: TracebackType | None) -> TracebackType | None:
     """The innermost part of the traceback that is not a library's."""
     found = None
     while trace is not None:
-        if not _LIBRARY.search(trace.tb_frame.f_code.co_filename):
+        if not is_library_file(trace.tb_frame.f_code.co_filename):
             found = trace
         trace = trace.tb_next
     return found
@@ -104,7 +103,7 @@ def programs_frames(trace: TracebackType | None) -> list[FrameType]:
     """Innermost first."""
     found = []
     while trace is not None:
-        if not _LIBRARY.search(trace.tb_frame.f_code.co_filename):
+        if not is_library_file(trace.tb_frame.f_code.co_filename):
             found.append(trace.tb_frame)
         trace = trace.tb_next
     return found[: -_MOST_OUTER - 1 : -1]

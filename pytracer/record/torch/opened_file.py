@@ -19,10 +19,10 @@ import time
 from collections.abc import Iterator
 from types import FrameType, TracebackType
 
+from pytracer._library_files import is_library_file
 from pytracer.blackbox.redaction import redact_text
 from pytracer.record.config import records_values
 
-_LIBRARY = re.compile(r"/(?:site-packages|dist-packages|lib/python3\.\d+|pytracer/record)/|^<frozen")
 _GIVEN = ("name_or_buffer", "filename", "file", "fname", "path", "filepath", "filepath_or_buffer", "fp", "f", "stream")
 _READERS = re.compile(
     r"/(?:torch/(?:serialization|_weights_only_unpickler)|numpy/lib/|json/|codecs|pickle|zipfile|tarfile|gzip|lzma|bz2"
@@ -66,7 +66,7 @@ def opened_file(error: BaseException, trace: TracebackType | None) -> list[dict[
         frames.append(trace.tb_frame)
         trace = trace.tb_next
     frames.reverse()
-    own = next((item for item in frames if not _LIBRARY.search(item.f_code.co_filename)), None)
+    own = next((item for item in frames if not is_library_file(item.f_code.co_filename)), None)
     found = [] if own is None else [{"name": f"file of {name}", "value": path} for name, path in _named(own, of_files)]
     path, holder = _path(error, frames, own) if of_files else (None, None)
     if path is None or _secret(path):

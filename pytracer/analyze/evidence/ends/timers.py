@@ -6,10 +6,10 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from pytracer._library_files import is_library_file
 from pytracer._text import shortened
 from pytracer.analyze.evidence.ends.sent_signals import deadly_signal
 from pytracer.analyze.evidence.syntax.calls import called_name
-from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.platform.signals import SI_KERNEL, SI_TIMER, SIGALRM, SIGPROF, SIGVTALRM
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView

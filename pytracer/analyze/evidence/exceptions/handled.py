@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pytracer._library_files import is_library_file
 from pytracer.analyze.collectives.call_sites import site_of
 from pytracer.analyze.deaths.consequences import mentions_lost_peer, speaks_of_lost_peer
 from pytracer.analyze.evidence.phrases import error_at_words
 from pytracer.analyze.naming import name_words
-from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Collective
 from pytracer.report.job import Evidence, HandledExceptionReport, PythonFrame

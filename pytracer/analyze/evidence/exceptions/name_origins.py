@@ -11,13 +11,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pytracer._library_files import is_library_file
 from pytracer._text import shortened
 from pytracer.analyze.evidence.syntax.bindings import binding
 from pytracer.analyze.evidence.syntax.calls import passed_as
 from pytracer.analyze.evidence.syntax.lines import names_of_line, subscripts_of_line
 from pytracer.analyze.evidence.syntax.scopes import is_parameter, scope_of, second_parameter
 from pytracer.analyze.naming import short_file
-from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import ExceptionReport, PythonFrame

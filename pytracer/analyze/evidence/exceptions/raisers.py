@@ -49,7 +49,7 @@ class Raiser:
         """How to meet the failure of the collate_fn again; None of a large batch."""
         if not 0 < len(self.indices) <= _FEW:
             return None
-        return f"`collate_fn([dataset[i] for i in ({', '.join(self.indices)},)])` repeats it."
+        return f"`collate_fn([dataset[i] for i in ({', '.join(self.indices)},)])` should repeat it."
 
     @property
     def entry_words(self) -> str | None:

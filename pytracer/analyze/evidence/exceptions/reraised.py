@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import msgspec
 
+from pytracer._library_files import is_library_file
 from pytracer._text import message_words
-from pytracer.analyze.parts import is_library_file
 from pytracer.report.job import ExceptionReport, PythonFrame
 
 # torch._utils.ExceptionWrapper and torch.multiprocessing.spawn, and what Python prints of a traceback.

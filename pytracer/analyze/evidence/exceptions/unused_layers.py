@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
+from pytracer._library_files import is_library_file
 from pytracer._text import shortened
 from pytracer.analyze.evidence.slicing.bindings import bindings_of
 from pytracer.analyze.evidence.slicing.files import program_files
@@ -12,7 +13,6 @@ from pytracer.analyze.evidence.syntax.loops import deciding_ifs
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, spans
 from pytracer.analyze.naming import short_file
-from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.view import ProcessView
 
 _TEXT = 50

@@ -74,6 +74,8 @@ from pytracer.analyze.evidence.failing.root_only import list_of_root, root_subje
 from pytracer.analyze.evidence.failing.samples import empty_sequence, not_json, unequal_samples, unequal_subject
 from pytracer.analyze.evidence.failing.settings import refused_setting, text_subject
 from pytracer.analyze.evidence.failing.shapes import sizes_that_differ
+from pytracer.analyze.evidence.failing.shared_files import shared_file
+from pytracer.analyze.evidence.failing.skipped import skipped_call, skipped_subject
 from pytracer.analyze.evidence.failing.states import (
     clients_joined,
     environment_subject,
@@ -96,6 +98,8 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     traced_container,
     of_function,
     training_call,
+    skipped_call,
+    shared_file,
     none_sample,
     unequal_samples,
     environment_variable,
@@ -162,6 +166,7 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
 
 _SUBJECTS = (
     text_subject,
+    skipped_subject,
     copied_subject,
     refused_subject,
     weight_subject,
@@ -193,12 +198,14 @@ class Explanation:
 
     `subject`: what it is about in a few words, for the headline; only with `words`.
     `file`: what the words are about, where its writer is of interest.
+    `together`: whether it takes several workers at once, so that one process does not repeat it.
     `failure`: an error of our own, which must not cost the report.
     """
 
     words: str | None = None
     subject: str | None = None
     file: str | None = None
+    together: bool = False
     failure: str | None = None
 
 
@@ -222,7 +229,7 @@ def explained(
         broken = opened(at.values) if words is not None and words == broken_file(at) else None
         file = broken.path if broken is not None and broken.kind not in _OF_OTHERS else None
         subject = next(subjects, None) or first_clause(words) if words is not None else None
-        return Explanation(words, subject, file)
+        return Explanation(words, subject, file, words is not None and words == shared_file(at))
     except Exception as error:  # a program may be written in any way: the report goes on, and says so
         place = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{type(error).__name__} at {os.path.basename(place.filename)}:{place.lineno}"

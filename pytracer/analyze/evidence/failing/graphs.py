@@ -106,7 +106,31 @@ def _cut(at: FailingLine) -> str | None:
     if at.values.get("torch.is_grad_enabled()") == "False":
         return switched_off(at)
     loss = next(iter(names_in(at.node)), "the loss") if at.node is not None else "the loss"
-    return _frozen(at, loss) or _graph_lost(at, loss) or _cutting_lines(at, loss)
+    return _frozen(at, loss) or _graph_lost(at, loss) or _reentrant(at, loss) or _cutting_lines(at, loss)
+
+
+def _reentrant(at: FailingLine, loss: str) -> str | None:
+    """A checkpoint that gives no graph where none of its inputs requires a gradient, though its parameters do."""
+    calls = {
+        at.in_file(file, item.lineno): item
+        for file, tree in at.files.items()
+        for item in ast.walk(tree)
+        if isinstance(item, ast.Call) and called_name(item) in ("checkpoint", "checkpoint_sequential")
+    }
+    freezes = [item for item in _statements(at.tree) if _FREEZES.search(_head(item))]
+    if len(calls) != 1 or not freezes:
+        return None
+    where, call = next(iter(calls.items()))
+    told = next((item.value for item in call.keywords if item.arg == "use_reentrant"), None)
+    if isinstance(told, ast.Constant) and not told.value:
+        return None
+    by = f"line {freezes[0].lineno} (`{source(freezes[0])}`)"
+    return (
+        f"{source(call.func)}() at {where} may cut `{loss}` from its graph: with use_reentrant=True"
+        f"{'' if told is not None else ', the default,'} it makes none where none of its inputs requires a gradient, "
+        f"and {by} freezes what makes them. "
+        "Pass use_reentrant=False there, or let its input require a gradient (enable_input_require_grads())."
+    )
 
 
 def _frozen(at: FailingLine, loss: str) -> str | None:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from pytracer._library_files import is_library_file
 from pytracer.analyze.evidence.failing.expressions import short, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.settings import whence
@@ -20,7 +21,6 @@ from pytracer.analyze.evidence.syntax.loops import deciding_ifs, loop_around
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 from pytracer.analyze.naming import short_file
-from pytracer.analyze.parts import is_library_file
 
 _MOST = 2
 _TYPES = (

@@ -35,7 +35,7 @@ def missing_key(at: FailingLine) -> str | None:
         return None
     key = at.message.strip()
     if not at.own:
-        return _given_state(at, key)
+        return _given_state(at, key) or _of_library(at, key)
     node = at.only(ast.Subscript)
     if node is None:
         return None
@@ -153,6 +153,28 @@ def _given_state(at: FailingLine, key: str) -> str | None:
         f"`{given}` has the keys {there}, and {taken}() needs {key}: something else was saved or is passed there. "
         "Compare the line that saves it, and the order of arguments on the way."
     )
+
+
+def _of_library(at: FailingLine, key: str) -> str | None:
+    """Looked up by a function of a library; an optimizer's options may have been replaced by those of a checkpoint."""
+    inner, call = at.stack[0], at.only(ast.Call)
+    if "/torch/optim/" in (inner.file or "") and call is not None and isinstance(call.func, ast.Attribute):
+        owner = source(call.func.value)
+        loads = {
+            item.lineno: at.in_file(file, item.lineno)
+            for file, tree in at.files.items()
+            for item in ast.walk(tree)
+            if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute)
+            if item.func.attr == "load_state_dict" and source(item.func.value) == owner
+        }
+        if len(loads) == 1:
+            (line,) = loads.values()
+            return (
+                f"`{owner}` has the options of the checkpoint that {line} loads, and these lack {key}: another kind of "
+                f"optimizer wrote them than `{owner}`{at.came(owner)} is, or an older version. Make the kind that "
+                "wrote it, or begin without its state; load_state_dict() replaces all options."
+            )
+    return None
 
 
 def key_subject(at: FailingLine) -> str | None:

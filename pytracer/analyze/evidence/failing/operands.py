@@ -47,12 +47,8 @@ def involved(at: FailingLine) -> str | None:
     if len(told) == 1 and told[0].computed:
         return _refused(at, told[0])
     if len(told) == 1:
-        judged = "see whether it is what the message asks for, and correct it where it is made"
-        return f"Line {at.line} works on {words}: {judged}." if told[0].came else None
-    return (
-        f"Line {at.line} works on {words}: find which of them is not what the message asks for, and correct it where "
-        "it is made."
-    )
+        return f"Line {at.line} works on {words}: compare it with what the message asks for." if told[0].came else None
+    return f"Line {at.line} works on {words}: compare them with what the message asks for."
 
 
 def _joined(told: list[_Operand]) -> str:

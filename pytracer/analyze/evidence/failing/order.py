@@ -164,9 +164,9 @@ def _without_update(at: FailingLine) -> str | None:
     left = [line for line in left if not any(line - 3 < update < line for update in updates)]
     if last is not None and len(left) == 1:
         return (
-            f"`continue` at line {left[0]} leaves a round between unscale_() (line {at.line}) and {scaler}.update() "
-            "(line "
-            f"{last}), so that the next round unscales again: call {scaler}.update() before that `continue`, too."
+            f"`continue` at line {left[0]} left a round before {scaler}.update(): line {last} was not reached after "
+            f"unscale_() at line {at.line}, which the next round calls again. Call {scaler}.update() before that "
+            "`continue`, too."
         )
     if last is None:
         return f"No line of this loop calls {scaler}.update(): call it once behind {scaler}.step(optimizer)."

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from pytracer._library_files import is_library_file
 from pytracer._text import count_words, hex_addr, list_words, shortened, size_words
 from pytracer.analyze.evidence.lifetime.variables import plain_expression, program_frames, variable_of
 from pytracer.analyze.evidence.lifetime.where_made import place_of
@@ -18,7 +19,7 @@ from pytracer.analyze.evidence.native.native_stack import functions
 from pytracer.analyze.evidence.own_code.pointer_content import may_be_address, numbers_in_word
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.scopes import class_named, function_named
-from pytracer.analyze.parts import is_library_file, python_frame
+from pytracer.analyze.parts import python_frame
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Holder, Overrun, Storage

@@ -10,6 +10,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from pytracer._library_files import is_library_file
 from pytracer._text import shortened, size_words
 from pytracer.analyze.evidence.lifetime.deleters import MADE_BY
 from pytracer.analyze.evidence.lifetime.variables import plain_expression, program_frames, variable_of
@@ -17,7 +18,7 @@ from pytracer.analyze.evidence.operators.operator import shape_words
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.lines import names_of_line
 from pytracer.analyze.naming import place_words, short_file
-from pytracer.analyze.parts import is_library_file, python_frame
+from pytracer.analyze.parts import python_frame
 from pytracer.analyze.tensors.origins import is_borrowed, lost_storages
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
 from pytracer.analyze.view import ProcessView

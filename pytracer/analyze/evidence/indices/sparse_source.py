@@ -14,7 +14,7 @@ from pytracer._text import shortened
 from pytracer.analyze.evidence.exceptions.name_origins import follow
 from pytracer.analyze.evidence.indices.counted_ids import counted_ids
 from pytracer.analyze.evidence.indices.kept_offsets import kept_offsets
-from pytracer.analyze.evidence.lifetime.variables import program_frames, variable_name
+from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.operators.operator import find_operator, is_of_torch
 from pytracer.analyze.evidence.slicing.slice import Slice
@@ -209,15 +209,3 @@ def _origin(view: ProcessView, source: SparseSource, text: str) -> str | None:
             also = f", {found.also}" if found.also is not None else ""
             return f"{place_of(view, found.frame.file, found.frame.line)}: `{shortened(found.text, _SHORT)}`{also}"
     return None
-
-
-def same_values(view: ProcessView, item: Argument) -> str | None:
-    """The one variable with a tensor of as many numbers in the same range: of which the operator works on a copy."""
-    crash = view.crash
-    alike = {
-        name
-        for other in (crash.arguments if crash is not None else ())
-        if (other.elements, other.minimum, other.maximum) == (item.elements, item.minimum, item.maximum)
-        if item.minimum is not None and (name := variable_name(view, other.base)) is not None
-    }
-    return alike.pop() if len(alike) == 1 else None

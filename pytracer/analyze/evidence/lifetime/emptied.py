@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 
+from pytracer._library_files import is_library_file
 from pytracer._text import shortened
 from pytracer.analyze.evidence.lifetime.where_made import place_of
-from pytracer.analyze.parts import is_library_file, python_frame
+from pytracer.analyze.parts import python_frame
 from pytracer.analyze.tensors.source_lines import line_text
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Storage

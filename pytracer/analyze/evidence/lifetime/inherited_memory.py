@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from pytracer._library_files import is_library_file
 from pytracer.analyze.evidence.waits.waits import was_forked
-from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.tensors.origins import is_borrowed
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame

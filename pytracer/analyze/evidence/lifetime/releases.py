@@ -10,9 +10,9 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from pytracer._library_files import is_library_file
 from pytracer.analyze.address_space.address_info import BucketLife, UnitLife
 from pytracer.analyze.collectives.in_flight import FreedInFlight, freed_in_flight
-from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.tensors.fsdp_words import sharded_unit
 from pytracer.analyze.tensors.source_lines import line_text
 from pytracer.analyze.view import ProcessView

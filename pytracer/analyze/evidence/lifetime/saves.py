@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from pytracer._library_files import is_library_file
 from pytracer._text import function_words
 from pytracer.analyze.naming import place_words
-from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.journal import Doing
 from pytracer.report.job import PythonFrame

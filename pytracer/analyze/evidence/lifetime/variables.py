@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from pytracer._library_files import is_library_file
 from pytracer.analyze.evidence.operators.compiled import compiled_call
 from pytracer.analyze.naming import place_words
-from pytracer.analyze.parts import is_library_file, python_frame
+from pytracer.analyze.parts import python_frame
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Holder, PythonFrame
 from pytracer.report import job as r

@@ -6,10 +6,11 @@ own; where only a library's was recorded, nothing is said.
 
 from __future__ import annotations
 
+from pytracer._library_files import is_library_file
 from pytracer._text import shortened
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.naming import short_file
-from pytracer.analyze.parts import is_library_file, python_frame
+from pytracer.analyze.parts import python_frame
 from pytracer.analyze.tensors.origins import is_borrowed
 from pytracer.analyze.tensors.source_lines import line_text
 from pytracer.analyze.view import ProcessView

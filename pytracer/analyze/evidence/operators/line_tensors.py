@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from pytracer._library_files import is_library_file
 from pytracer.analyze.evidence.lifetime.variables import plain_expression, python_frames, variable_name
 from pytracer.analyze.evidence.operators.operator import OperatorTensor, find_operator
 from pytracer.analyze.evidence.syntax.lines import names_of_call
-from pytracer.analyze.parts import is_library_file, python_frame
+from pytracer.analyze.parts import python_frame
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Holder

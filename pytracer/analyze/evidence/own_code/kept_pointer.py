@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from pytracer._library_files import is_library_file
 from pytracer._text import shortened
 from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.native.fault_function import is_of_own_image
@@ -19,7 +20,6 @@ from pytracer.analyze.evidence.own_code.freeing_line import bare
 from pytracer.analyze.evidence.own_code.native_source import own_sources
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.naming import short_file
-from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Storage

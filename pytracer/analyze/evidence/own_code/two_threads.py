@@ -10,11 +10,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pytracer._library_files import is_library_file
 from pytracer._text import function_words
 from pytracer.analyze.evidence.native.fault_function import EVALUATES, is_own_frame
 from pytracer.analyze.evidence.native.native_stack import image_name
 from pytracer.analyze.naming import short_file
-from pytracer.analyze.parts import is_library_file, native_frame, python_frame
+from pytracer.analyze.parts import native_frame, python_frame
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import NativeFrame, PythonFrame, ThreadStack
 

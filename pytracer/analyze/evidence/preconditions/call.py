@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from pytracer._library_files import is_library_file
 from pytracer.analyze.evidence.lifetime.variables import MODULE, plain_expression, python_frames, variable_name
 from pytracer.analyze.evidence.preconditions.modules import forward_of, module_class
 from pytracer.analyze.evidence.preconditions.terms import Given
@@ -19,7 +20,7 @@ from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.scopes import function_named, own_nodes, scope_of
 from pytracer.analyze.known.operators import Precondition
-from pytracer.analyze.parts import is_library_file, python_frame
+from pytracer.analyze.parts import python_frame
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Argument, Crash, Holder, PythonFrame

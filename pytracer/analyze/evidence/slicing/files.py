@@ -6,7 +6,7 @@ import ast
 import os
 from collections.abc import Iterator, Sequence
 
-from pytracer.analyze.parts import is_library_file
+from pytracer._library_files import is_library_file
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import PythonFrame

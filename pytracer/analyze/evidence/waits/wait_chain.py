@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from pytracer._library_files import is_library_file
 from pytracer._text import shortened
 from pytracer.analyze.deaths.ending import asked_to_end
 from pytracer.analyze.evidence.waits.wait_advice import ADVICE, wait_advice
 from pytracer.analyze.evidence.waits.waits import WAITED, ProcessWait, other_threads, wait_of, was_asleep
 from pytracer.analyze.naming import name_words, place_words
-from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.view import JobView, ProcessView
 
 # Nothing else is waited for there.

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from pytracer._library_files import is_library_file
 from pytracer.analyze.deaths.ending import asked_to_end
 from pytracer.analyze.evidence.native.native_stack import image_name
 from pytracer.analyze.naming import place_words
-from pytracer.analyze.parts import innermost_of_program, is_library_file, python_frame
+from pytracer.analyze.parts import innermost_of_program, python_frame
 from pytracer.analyze.view import ProcessView, is_handler_frame
 from pytracer.decode.types.snapshot import Crash
 from pytracer.decode.types.snapshot import PythonFrame as SnapshotFrame

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 
+from pytracer._library_files import is_library_file
 from pytracer._text import capital
 from pytracer.analyze.collectives.absent_ranks import Absence, at_its_end, find_absences, last_seen, paired_before
 from pytracer.analyze.collectives.description import at_place, span_words
@@ -30,7 +31,6 @@ from pytracer.analyze.evidence.waits.wait_chain import Blocked, blocked
 from pytracer.analyze.evidence.waits.waits import wait_of, was_asleep
 from pytracer.analyze.evidence.waits.worker_collectives import collective_in_worker, worker_advice
 from pytracer.analyze.naming import name_words, place_words, samples_words
-from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.rules.account import account, nothing_to_compare
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, cannot_decide, not_found
 from pytracer.analyze.view import JobView, ProcessView

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from pytracer._library_files import is_library_file
 from pytracer._text import capital, count_words, span_words, time_words
 from pytracer.analyze.collectives.absent_ranks import at_its_end
 from pytracer.analyze.collectives.matching import STOOD_NS
@@ -26,7 +27,6 @@ from pytracer.analyze.deaths.attribution import symptom_evidence
 from pytracer.analyze.deaths.ending import asked_to_end
 from pytracer.analyze.evidence.waits.waits import was_asleep
 from pytracer.analyze.naming import place_words
-from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.rules.account import account
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.view import JobView, ProcessView

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 
 from pytracer._text import capital, list_words
 from pytracer.analyze.collectives.description import span_words
+from pytracer.analyze.evidence.exceptions.layers_without_gradients import layers_without_gradients
 from pytracer.analyze.evidence.exceptions.unused_layers import unused_layer
 from pytracer.analyze.rules.account import account
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
@@ -32,6 +33,10 @@ _ADVICE = "Pass find_unused_parameters=True to DistributedDataParallel, or let a
 _STATIC = (
     "Let all parameters take part in the loss (add `0 * p.sum()` of the unused ones), or remove static_graph=True and "
     "pass find_unused_parameters=True: with a static graph DistributedDataParallel ignores that flag."
+)
+_UNGRADED = (
+    "If they shall learn, take that away; else requires_grad_(False) for them before DistributedDataParallel wraps the "
+    "model, or find_unused_parameters=True."
 )
 _INDICES = re.compile(r"Parameter indices which did not receive grad for rank \d+: ([\d ]+)")
 _NAMES = re.compile(r"Parameters which did not receive grad for rank \d+: ([^\n]+)")
@@ -74,9 +79,10 @@ class UnusedParameters:
         what = list_words(names, _SHOWN) if names else "some parameters"
         sides = "; ".join(f"{span_words(ranks)} without {list_words(unused, _SHOWN)}" for unused, ranks in sets.items())
         healthy = [p.rank for p in job.job.ranks if p.rank is not None and p.rank not in everybody]
+        ungraded = layers_without_gradients(judgement.views[0], names) if len(sets) == 1 else None
         return Description(
             f"{capital(span_words(everybody))} left parameters out of the loss, for whose gradients DDP waits: "
-            f"{what if len(sets) == 1 else sides}.",
+            f"{what if len(sets) == 1 else sides}{f'; {ungraded.words}' if ungraded is not None else ''}.",
             [
                 Evidence(
                     "exception",
@@ -94,7 +100,9 @@ class UnusedParameters:
                 if healthy
                 else None,
             ],
-            f"{_of_layer(judgement.views, names)}"
+            f"{capital(ungraded.words)}. {_UNGRADED}"
+            if ungraded is not None
+            else f"{_of_layer(judgement.views, names)}"
             f"{_STATIC if any(_STATIC_GRAPH.search(_message(view)) for view in judgement.views) else _ADVICE}",
             [] if names else ["the names: neither the message nor the recorded module has them"],
         )

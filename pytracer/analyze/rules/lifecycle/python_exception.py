@@ -21,6 +21,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pytracer._library_files import is_library_file
 from pytracer._text import capital, message_words
 from pytracer.analyze.collectives.in_flight import bad_address
 from pytracer.analyze.deaths.order import is_interrupt, mentions_lost_peer
@@ -50,7 +51,6 @@ from pytracer.analyze.evidence.waits.other_end import other_end_words
 from pytracer.analyze.evidence.waits.waits import LET_THREAD_END, ProcessWait, kept_by_thread
 from pytracer.analyze.known.exceptions import exception_advice
 from pytracer.analyze.naming import introduction, name_words, place_words, subject_words
-from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
 from pytracer.analyze.tensors.source_lines import line_text
 from pytracer.analyze.view import JobView, ProcessView
@@ -58,12 +58,9 @@ from pytracer.report.job import Evidence, ExceptionReport, HandledExceptionRepor
 
 _VARIABLES = 6
 _WRAPPED = 4  # lines of a sentence
-_SAMPLE = (
-    "and at the sample that it was given: `for i in range(len(dataset)): dataset[i]` in one process finds it, or "
-    "num_workers=0 under a debugger."
-)
+_SAMPLE = "and at the sample that it was given: num_workers=0 under a debugger stops there."
 _BATCH = "and at the batch that it was given: num_workers=0 under a debugger stops there."
-_NUMBER = "with sample {0}: `dataset[{0}]` in one process repeats it."
+_NUMBER = "with sample {0}: `dataset[{0}]` in one process should repeat it."
 _QUOTED = 80  # characters of a line of the program
 _NOISE = re.compile(
     r"^\[enforce fail at [\w./]+:\d+\] [^.]{0,40}\. "  # of torch's allocator
@@ -112,6 +109,7 @@ class PythonException:
             raised = f"{error_at_words(before)}, and while that was on its way, {raised}"
         fact = explanation.words
         others = _of_others(job) if not lost else ""
+        repeated = _sample(job, view, first) if not explanation.together else ""
         own_frames = [frame for frame in view.exception_stack if not is_library_file(frame.file)]
         return Description(
             f"{introduction(judgement.views)} raised {raised}.",
@@ -131,7 +129,7 @@ class PythonException:
                 collective_evidence(judgement.views),
                 _left_early(job, judgement.views) if lost else None,
             ],
-            f"{fact}{_written(view, explanation)}{_handling(view, first)}{_sample(job, view, first)}{others}"
+            f"{fact}{_written(view, explanation)}{_handling(view, first)}{repeated}{others}"
             if fact is not None
             else "Look at the other end of the connection: this rank only noticed that a peer was gone or silent."
             if lost
@@ -230,7 +228,7 @@ def _sample(job: JobView, view: ProcessView, first: Reraised | None) -> str:
     """Of a DataLoader worker's exception: how to meet it again."""
     number, raised = failed_sample(job, view, first), raiser(job, view, first)
     if number is not None:
-        return f" `dataset[{number}]` in one process repeats it."
+        return f" `dataset[{number}]` in one process should repeat it."
     entry = raised.entry_words if raised is not None else None
     return f" {entry}" if entry is not None else ""
 

@@ -24,6 +24,7 @@ import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pytracer._library_files import is_library_file
 from pytracer._text import hex_addr, list_words
 from pytracer.analyze.address_space.null_pointer import has_constant_address, null_confidence, null_sibling
 from pytracer.analyze.evidence.lifetime.emptied import emptied_at
@@ -57,7 +58,6 @@ from pytracer.analyze.evidence.phrases import (
     python_evidence,
 )
 from pytracer.analyze.naming import introduction
-from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.platform.instruction import signed
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.rules.fault import MemoryFaultRule

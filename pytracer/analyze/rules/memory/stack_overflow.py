@@ -21,6 +21,7 @@ import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pytracer._library_files import is_library_file
 from pytracer._text import count_words, hex_addr, list_words, size_words
 from pytracer.analyze.address_space.stack_bounds import GUARD_BYTES, is_proven, ran_over, stack_bounds
 from pytracer.analyze.evidence.lifetime.variables import line_words, program_frames
@@ -31,7 +32,6 @@ from pytracer.analyze.evidence.own_code.own_libraries import is_own_path, progra
 from pytracer.analyze.evidence.phrases import fault_evidence, in_function, python_evidence
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.naming import introduction, place_words, short_file
-from pytracer.analyze.parts import is_library_file
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.rules.fault import MemoryFaultRule
 from pytracer.analyze.view import JobView, ProcessView

@@ -402,6 +402,19 @@ def test_report_of_a_job_that_went_on_says_which_child_was_killed(number: int, r
     assert report.verdict.summary == (killed if number == 9 else "Nothing died: 2 processes recorded.")
 
 
+@pytest.mark.parametrize("raises", [True, False])
+def test_report_of_a_job_that_went_on_says_what_a_child_raised(raises: bool, run: Path) -> None:
+    """Nothing died is not said beside a traceback; a child that only ended with a status is a helper."""
+    child = Box(pid=HELPER, ppid=PID, argv=["python", "k.py"]).at(300)
+    child = (child.exception("ValueError", "bad", LOAD) if raises else child).exit(1)
+    parent = Box(pid=PID, ppid=99).at(310).wait(HELPER, exit_code=1).at(500).exit(0)
+    report = build_report(s.load(run, parent, child))
+    assert report.verdict is not None and report.verdict.class_ == "clean"
+    said = report.verdict.summary or ""
+    assert said.startswith(f"Process {HELPER} (k.py) raised ValueError: bad at") == raises, said
+    assert raises or said == "Nothing died: 2 processes recorded."
+
+
 @pytest.mark.parametrize("of_pool", [True, False])
 def test_process_of_a_pool_that_its_parent_ended_is_no_news(of_pool: bool, run: Path) -> None:
     """`with Pool()` ends them before the exception reaches the top; the look-alike was ended by the program's line."""

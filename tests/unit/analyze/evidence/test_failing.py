@@ -57,7 +57,9 @@ def _explained(error: BaseException, judge: Callable[..., Any]) -> str | None:
         outer=[_outer(item) for item in outer_variables(trace)],
         near=[NearNamesReport(**item) for item in near_names(error, trace)],  # type: ignore[arg-type]
     )
-    snapshot: Any = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9, argv=("train.py", "--seed=1"))
+    snapshot: Any = SimpleNamespace(
+        created_wall_ns=time.time_ns() + 10**9, argv=("train.py", "--seed=1"), environment={}
+    )
     found = judge(snapshot, report, stack)
     if not isinstance(found, Explanation):
         return str(found)

@@ -75,6 +75,18 @@ def test_line_of_the_program_counts_where_the_traceback_has_one() -> None:
     assert reraised(other) is None and reason_within(other) is other
 
 
+def test_line_of_the_program_counts_where_cython_raised_below_it() -> None:
+    """A frame of Cython has a relative path, that of numpy's own source, and is no line of the program."""
+    text = "Caught ValueError in DataLoader worker process 0.\nOriginal Traceback (most recent call last):\n"
+    text += '  File "/home/u/train.py", line 20, in __getitem__\n    rng = np.random.RandomState(seed=seed + index)\n'
+    text += '  File "_mt19937.pyx", line 182, in numpy.random._mt19937.MT19937._legacy_seeding\n'
+    found = reraised(
+        ExceptionReport(type="ValueError", message=f"{text}ValueError: Seed must be between 0 and 2**32 - 1")
+    )
+    assert found is not None and found.frame is not None and found.innermost is not None
+    assert (found.frame.line, found.innermost.file) == (20, "_mt19937.pyx")
+
+
 def test_of_a_chain_the_last_one_counts() -> None:
     """With all lines of its message."""
     found = reason_within(of(CHAIN))

@@ -1,0 +1,141 @@
+"""A call that the failing line needs and that did not run: where the program has it, and what can have kept it away."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pytracer.analyze.evidence.failing.expressions import source
+from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.leaving import Obstacle, obstacles
+from pytracer.analyze.evidence.syntax.scopes import scope_of
+from pytracer.blackbox.environment_names import ENVIRONMENT_NAMES
+
+# What a message asks for: the calls that give it, and the one that takes it away.
+_NEEDS = (
+    (re.compile(r"Default process group has not been initialized"), "init_process_group", "destroy_process_group"),
+    (re.compile(r"RPC has not been initialized|RPC agent is not (?:set|initialized)"), "init_rpc", "shutdown"),
+)
+_GUARDS = {"init_process_group": "`if dist.is_initialized():`", "init_rpc": "the same condition"}
+_MOST = 3
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+@dataclass(frozen=True)
+class _Skipped:
+    """The only call of that name. `around`: the function that has it, None of a module's own line."""
+
+    name: str
+    file: str
+    tree: ast.Module
+    line: int
+    around: ast.FunctionDef | ast.AsyncFunctionDef | None
+
+
+def skipped_call(at: FailingLine) -> str | None:
+    """What keeps it away: a branch, an early return, a handler; or that nothing calls its function."""
+    found = _found(at)
+    if found is None:
+        return None
+    where = at.in_file(found.file, found.line)
+    before = f"{found.name}() ({where}) had not run in this process when line {at.line} needed it"
+    guard = f"or leave out line {at.line} without it ({_GUARDS[found.name]})"
+    if found.around is None and found.file == at.frame.file and found.line > at.line:
+        return f"{before}: it comes only after it. Call it first."
+    callers = _callers(at, found) if found.around is not None else []
+    if found.around is not None and not callers and not _is_running(at, found):
+        return f"{before}: no line of these files calls {found.around.name}(). Call it before line {at.line}, {guard}."
+    reasons = [_words(at, found.file, found.tree, item) for item in obstacles(found.tree, found.line)]
+    for file, tree, line in callers[:1]:
+        reasons += [_words(at, file, tree, item) for item in obstacles(tree, line)]
+    if not 0 < len(reasons) <= _MOST:
+        return None
+    within = ""
+    if found.around is not None and callers:
+        called = " and ".join(at.in_file(file, line) for file, _, line in callers[:_MOST])
+        within = f" {found.around.name}() is called at {called}."
+    return f"{before}: {', or '.join(reasons)}.{within} See why it went that way, {guard}."
+
+
+def skipped_subject(at: FailingLine) -> str | None:
+    """What the headline says of it."""
+    found = _found(at)
+    words = skipped_call(at) if found is not None else None
+    if found is None or words is None:
+        return None
+    reason = words.partition(" needed it: ")[2].partition(". ")[0]
+    return f"{found.name}() ({at.in_file(found.file, found.line)}) had not run: {reason}"
+
+
+def _found(at: FailingLine) -> _Skipped | None:
+    for needed, name, undone in _NEEDS:
+        if not needed.search(at.message):
+            continue
+        calls = [
+            (file, tree, item)
+            for file, tree in at.files.items()
+            for item in ast.walk(tree)
+            if isinstance(item, ast.Call) and called_name(item) in (name, undone)
+        ]
+        gives = [(file, tree, item) for file, tree, item in calls if called_name(item) == name]
+        takes = [item.lineno for file, _, item in calls if called_name(item) == undone and file == at.frame.file]
+        if len(gives) != 1 or any(line < at.line for line in takes):
+            return None  # it may have run, and been undone
+        file, tree, call = gives[0]
+        scope = scope_of(tree, call.lineno)
+        around = scope if isinstance(scope, _FUNCTIONS) else None
+        return _Skipped(name, file, tree, call.lineno, around)
+    return None
+
+
+def _callers(at: FailingLine, found: _Skipped) -> list[tuple[str, ast.Module, int]]:
+    """Lines that name the function that has the call, other than its own: it may be passed on to spawn()."""
+    name = found.around.name if found.around is not None else ""
+    return [
+        (file, tree, item.lineno)
+        for file, tree in at.files.items()
+        for item in ast.walk(tree)
+        if isinstance(item, (ast.Name, ast.Attribute)) and isinstance(item.ctx, ast.Load)
+        and (item.id if isinstance(item, ast.Name) else item.attr) == name
+    ]  # fmt: skip
+
+
+def _is_running(at: FailingLine, found: _Skipped) -> bool:
+    """Whether the function that has the call is on the stack."""
+    names = {(frame.file, (frame.function or "").rpartition(".")[2]) for frame in at.frames}
+    return found.around is not None and (found.file, found.around.name) in names
+
+
+def _words(at: FailingLine, file: str, tree: ast.Module, item: Obstacle) -> str:
+    """``it is reached only where `args.distributed` (line 12)``."""
+    line = at.in_file(file, item.line)
+    if item.around:
+        return f"it is reached only where `{item.text}` ({line})"
+    handler = next(
+        (part for part in ast.walk(tree) if isinstance(part, ast.ExceptHandler) and part.lineno == item.line), None
+    )
+    if handler is None:
+        return f"`{item.text}` ({line}) leaves before it"
+    leaves = handler.body[-1]
+    told = f"`{source(leaves)}` ({at.in_file(file, leaves.lineno)}) leaves before it, in `{item.text}`"
+    read = [*dict.fromkeys(_of_environment(tree, handler, ast.Load))]
+    given = {*_of_environment(tree, handler, ast.Store)}
+    unset = [name for name in read if name in ENVIRONMENT_NAMES and name not in {*given, *at.snapshot.environment}]
+    if unset:
+        return f"{told}, as {' and '.join(unset[:_MOST])} {'is' if len(unset) == 1 else 'are'} not set"
+    known = f", where {' and '.join(read[:_MOST])} of the environment {'is' if len(read) == 1 else 'are'} read"
+    return told + known if read else told
+
+
+def _of_environment(
+    tree: ast.Module, handler: ast.ExceptHandler, how: type[ast.Load] | type[ast.Store]
+) -> Iterator[str]:
+    """`os.environ["RANK"]` in the `try` of a handler: a KeyError where it is not set; or set by any line."""
+    bodies = [item.body for item in ast.walk(tree) if isinstance(item, ast.Try) and handler in item.handlers]
+    within = bodies[0] if how is ast.Load else tree.body
+    for part in (node for statement in within for node in ast.walk(statement)):
+        if isinstance(part, ast.Subscript) and isinstance(part.slice, ast.Constant) and isinstance(part.ctx, how):
+            yield from [str(part.slice.value)] if ast.unparse(part.value) in ("os.environ", "environ") else []

@@ -1,0 +1,68 @@
+"""Files that a dataset opened before its workers were forked, by the source of the dataset."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pytracer.analyze.evidence.failing.explained import Explanation, explained
+from pytracer.report.job import ExceptionReport, PythonFrame
+
+PROGRAM = """
+import h5py, numpy as np
+from torch.utils.data import DataLoader, Dataset
+class Scans(Dataset):
+    def __init__(self, path):
+        self.data = {opened}
+        self.names = list(self.data)
+    def __getitem__(self, index):
+        return self.data[self.names[index]]
+loader = DataLoader(Scans("scans.npz"), num_workers={workers})
+"""
+
+
+CRC = ("zipfile.BadZipFile", "Bad CRC-32 for file 'a.npy'")
+
+
+def found(
+    folder: Path, opened: str, workers: int = 2, dataset: str | None = "Scans", error: tuple[str, str] = CRC
+) -> Explanation:
+    """What is said of an exception at line 9 of such a program."""
+    file = folder / "train.py"
+    file.write_text(PROGRAM.format(opened=opened, workers=workers), encoding="utf-8")
+    snapshot: Any = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9, argv=("train.py",), environment={})
+    stack = [PythonFrame(function="__getitem__", file=str(file), line=9)]
+    return explained(snapshot, ExceptionReport(type=error[0], message=error[1]), stack, dataset)
+
+
+@pytest.mark.parametrize("opened", ["np.load(path)", "h5py.File(path, 'r')", "open(path, 'rb')"])
+def test_open_file_that_several_workers_share_is_named(opened: str, tmp_path: Path) -> None:
+    """With its line; one process does not repeat what takes two."""
+    said = found(tmp_path, opened)
+    assert (said.words or "").startswith(f"The workers share the open file of `self.data` (line 6: `{opened}`)")
+    assert (said.subject or "").startswith("the workers share the open file of `self.data`, which __init__() opened")
+    assert said.together
+
+
+@pytest.mark.parametrize(
+    ("opened", "workers", "dataset"),
+    [
+        ("np.load(path, mmap_mode='r')", 2, "Scans"),  # has no place that moves
+        ("np.load(path)", 1, "Scans"),
+        ("np.load(path)", 2, None),  # of no worker
+        ("read(path)", 2, "Scans"),
+    ],
+)
+def test_other_data_is_no_shared_file(opened: str, workers: int, dataset: str | None, tmp_path: Path) -> None:
+    """What has no place, and where only one reads."""
+    assert not found(tmp_path, opened, workers, dataset).together
+
+
+def test_other_errors_are_not_of_a_shared_file(tmp_path: Path) -> None:
+    """Only those that complain of damage."""
+    bounds = ("IndexError", "index 9 is out of bounds for axis 0 with size 3")
+    assert not found(tmp_path, "np.load(path)", error=bounds).together
