@@ -276,7 +276,8 @@ def _finding(job: JobView, item: Conclusion) -> r.Finding:
             summary = f"{words.summary.removesuffix('.')}; {others.summary}."
             words = replace(words, summary=summary, advice=others.advice)
         words = _of_a_sort(rule.id, judgement.views[0], words)
-        if rule.id in _OF_ARGUMENTS and words.advice.startswith(_ABOUT_ARGUMENTS):
+        about_arguments = words.advice.startswith(_ABOUT_ARGUMENTS) and not words.names_source
+        if rule.id in _OF_ARGUMENTS and about_arguments:
             words = replace(words, advice=with_native_line(judgement.views[0], words.advice))
     return finding(rule.id, judgement, words)
 

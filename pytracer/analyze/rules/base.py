@@ -52,6 +52,7 @@ class Description:
     `explained`: whether the advice says what is wrong by recorded facts; that of a known crash does not replace it.
     `names_cause`: the summary has what is wrong by recorded facts; that of a known crash is not added to it.
     `besides`: advice about a second trouble, which that of a known crash does not replace.
+    `names_source`: the advice names the line that made what was passed, so that nothing is added about that.
     `has_place`: the summary says where the cause lies; the line at which the process died would only distract from it.
     """
 
@@ -63,6 +64,7 @@ class Description:
     has_place: bool = False
     explained: bool = False
     names_cause: bool = False
+    names_source: bool = False
     besides: str = ""
 
 

@@ -11,7 +11,9 @@ from pytracer.analyze.evidence.lifetime.release_words import ReleaseWords, relea
 from pytracer.analyze.evidence.lifetime.releases import Release, release_of
 from pytracer.analyze.evidence.lifetime.saves import save_advice
 from pytracer.analyze.evidence.operators.operator import find_operator, out_of_compressed, out_of_range
+from pytracer.analyze.evidence.own_code.kept_pointer import kept_pointer
 from pytracer.analyze.evidence.own_code.temporary_pointer import ReturnedPointer, TemporaryPointer, temporary_pointer
+from pytracer.analyze.evidence.own_code.unheld_address import unheld_address
 from pytracer.analyze.evidence.phrases import (
     access_verb,
     allocation_evidence,
@@ -31,6 +33,10 @@ from pytracer.analyze.tensors.fsdp_words import earlier_advice, earlier_unit, un
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Confidence, Origin
 
+_WAIT = (
+    "Let the thread that frees or replaces the memory wait for {} (a lock, join()), or give each thread a tensor of "
+    "its own."
+)
 _COUNTED = (
     "what the address was counted from: nothing held the first byte of the freed storage, and something a pointer into "
     "a live one"
@@ -55,7 +61,7 @@ class FreedMemoryRule(StorageFaultRule[Release | None]):
         """See FaultRule."""
         view, storage = judgement.views[0], judgement.views[0].storage
         release = release_words(view, judgement.found) if judgement.found is not None else None
-        temporary = _temporary(view) if release is None else None
+        temporary = (_temporary(view) or kept_pointer(view)) if release is None else None
         because = f", {_released(view, release)}"
         if temporary is not None:
             because = f"{in_function(view)}: {temporary.summary}"
@@ -126,7 +132,8 @@ def _released(view: ProcessView, release: ReleaseWords | None) -> str:
         return f"which {release.says}{by}"
     freed = _freed(view)
     place = (freed.caller or freed.python) if freed else None
-    return f"which was released at {place_words(place)}" if place else "which had been released"
+    by = ", by another thread" if _by_other_thread(view) else ""
+    return f"which was released at {place_words(place)}{by}" if place else f"which had been released{by}"
 
 
 def _mapped(view: ProcessView) -> str | None:
@@ -193,10 +200,9 @@ def _advice(view: ProcessView, release: ReleaseWords | None) -> str:
     frame = view.python_frame
     user = place_words(frame) if frame else "The native code"
     if _by_other_thread(view):
-        return save_advice(view) or (
-            f"Let the thread that frees or replaces the memory wait for {user} (a lock, join()), or give each thread a "
-            "tensor of its own."
-        )
+        address = unheld_address(view)
+        held = address.advice if address is not None else None
+        return save_advice(view) or held or _WAIT.format(user)
     if release is not None:
         return f"{user} {release.advice}"
     freed = _freed(view)

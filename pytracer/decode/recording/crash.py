@@ -9,7 +9,7 @@ from pytracer.blackbox import schema
 from pytracer.blackbox import structures as raw
 from pytracer.blackbox.codec import decode
 from pytracer.blackbox.schema import ArgumentHow, CrashState, HolderKind, Region, Step
-from pytracer.decode.recording.crash_images import FOUND, Places, parse_maps
+from pytracer.decode.recording.crash_images import FOUND, Places, parse_maps, with_names
 from pytracer.decode.recording.crash_threads import in_order, read_threads, threads_how
 from pytracer.decode.recording.file import BoxFile
 from pytracer.decode.recording.held_arrays import split_arrays
@@ -109,7 +109,8 @@ class CrashReader:
             return None
         mappings = self._mappings()
         images = tuple(self._images())
-        places = Places(images, mappings)
+        named = with_names(images, mappings)
+        places = Places(named, mappings)
         frames = self._python_frames()
         threads = self._python_threads(frames)
         memory = tuple(self._memory())
@@ -155,7 +156,7 @@ class CrashReader:
             sender_command=self._sender(),
             **self._fault_file(),
             memory=memory,
-            images=images,
+            images=named,
             code_pointers=tuple(self._code_pointers(memory, places)),
             threads=tuple(read_threads(self._box, head, places)),
             threads_how=threads_how(head),
@@ -262,7 +263,7 @@ class CrashReader:
         for item in self._native_items():
             number, found = item.image, FOUND.get(item.found, "unknown")
             known = images[number - 1] if 0 < number <= len(images) else None
-            yield places.frame(item.pc, found, known)
+            yield places.frame(item.pc, found, known if known in places.images else None)
 
     def _native_items(self) -> list[raw.NativeFrame]:
         """Frames innermost first: the head, then what is left of the tail, which is a ring."""

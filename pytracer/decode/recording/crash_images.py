@@ -10,6 +10,7 @@ from pytracer.decode.types.snapshot import FrameFound, LoadedImage, Mapping, Nat
 
 FOUND: dict[int, FrameFound] = {0: "exact", 1: "unwound", 2: "frame-pointer", 3: "scanned"}
 _ADDRESSES = 1 << 64
+UNREADABLE = "?"  # a text whose bytes the handler could not read
 _MAPS_LINE = re.compile(r"([0-9a-f]{1,16})-([0-9a-f]{1,16}) (\S{4}) ([0-9a-f]{1,16}) \S+ \S+ *(.*)")
 
 
@@ -17,6 +18,7 @@ class Places:
     """Finds the image that contains a program counter; one instance serves all stacks of a crash."""
 
     def __init__(self, images: Sequence[LoadedImage], mappings: Sequence[Mapping]) -> None:
+        self.images = images
         self._images = sorted((i for i in images if i.start < i.end), key=lambda i: i.start)
         self._mappings = sorted((m for m in mappings if m.path), key=lambda m: m.start)
         self._image_starts = [i.start for i in self._images]
@@ -45,6 +47,12 @@ class Places:
     def _mapping(self, pc: int) -> Mapping | None:
         at = bisect_right(self._mapping_starts, pc) - 1
         return self._mappings[at] if at >= 0 and pc < self._mappings[at].end else None
+
+
+def with_names(images: Sequence[LoadedImage], mappings: Sequence[Mapping]) -> tuple[LoadedImage, ...]:
+    """Without those whose name, which the loader keeps in the heap, was overwritten, where the memory map has it."""
+    mapped = {item.start for item in mappings if item.path.startswith("/")}
+    return tuple(item for item in images if item.path != UNREADABLE or item.start not in mapped)
 
 
 def parse_maps(lines: Iterable[str]) -> Iterable[Mapping]:

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from pytracer._text import count_words, size_words
+from pytracer._text import count_words, hex_addr, size_words
+from pytracer.analyze.evidence.own_code.pointer_content import may_be_address
 from pytracer.analyze.naming import name_words, place_words
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.tensors.journal import lived_at
@@ -27,6 +28,7 @@ NO_MEMORY = (
 _HEAVY_BYTES = 100 << 20
 _SEVERAL = 16  # storages of one line: they pile up
 _WORTH_SHARE = 0.05  # of what the process holds in all
+_ASKED = re.compile(r"you tried to allocate (\d{1,19}) bytes")
 _FAILED = re.compile(
     r"DefaultCPUAllocator: (can't allocate|not enough) memory|std::bad_alloc|Unable to allocate .* for an array"
 )
@@ -58,6 +60,28 @@ def failed_allocation(view: ProcessView) -> bool:
         name in ("MemoryError", "_ArrayMemoryError")
         or _FAILED.search(f"{name} {exception.message}") is not None
         or (exception.language == "C++" and exception.type == "std::bad_alloc")
+    )
+
+
+def address_as_size(view: ProcessView) -> int | None:
+    """The bytes that torch's allocator was asked for, where that number is like an address of a process."""
+    match = _ASKED.search(view.exception.message or "") if view.exception is not None else None
+    asked = int(match[1]) if match is not None else None
+    return asked if asked is not None and may_be_address(asked) else None
+
+
+def no_memory_advice(view: ProcessView) -> str:
+    """Allocate less; or where the size is none, what it was computed from."""
+    asked = address_as_size(view)
+    if asked is None:
+        return NO_MEMORY + holder_advice(view)
+    frame = view.python_frame
+    line = f"line {frame.line}" if frame is not None and frame.line is not None else "that line"
+    return (
+        f"Look at what {line} asks for, not at memory: {asked} bytes are more than a machine has, and "
+        f"{hex_addr(asked)} is like an address. The size may come of memory that had been freed, overwritten or never "
+        "set: a native object must not outlive what it refers to (pybind11: return_value_policy::reference needs "
+        "py::keep_alive, or reference_internal). Otherwise two large sizes are multiplied there."
     )
 
 

@@ -12,11 +12,18 @@ from pytracer.analyze.evidence.heap.behind_storage import Overwritten
 from pytracer.analyze.evidence.heap.freed_twice import freed_twice
 from pytracer.analyze.evidence.heap.overwritten import unchecked_calls
 from pytracer.analyze.evidence.indices.sparse_source import sparse_advice, sparse_source
+from pytracer.analyze.evidence.indices.written_value import constant
 from pytracer.analyze.evidence.lifetime.variables import line_words, program_frames
 from pytracer.analyze.evidence.native.native_stack import image_name, own_frames
 from pytracer.analyze.evidence.operators.operator import find_operator, is_of_torch, is_sparse, shape_words
 from pytracer.analyze.evidence.own_code.own_arguments import passed_tensor
-from pytracer.analyze.evidence.own_code.own_libraries import OwnCall, OwnLibraries, own_libraries, program_files
+from pytracer.analyze.evidence.own_code.own_libraries import (
+    OwnCall,
+    OwnLibraries,
+    allocating_frames,
+    own_libraries,
+    program_files,
+)
 from pytracer.analyze.evidence.preconditions.violated import unchecked_words
 from pytracer.analyze.evidence.syntax.bindings import binding
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -47,7 +54,6 @@ _OF_ARRAY = (
 _NUMPY = ("array_dealloc", "array_data_free", "npy_free_cache", "PyDataMem_UserFREE")
 _MOST_GIVEN, _QUOTED = 4, 44
 _WHOLE = re.compile(r"\b(int|long|int32|int64|argmax|argsort|randint|nonzero|floor|round|multinomial|ids?|idx|index)\b")
-_NEGATIVE = re.compile(r"-\d+$")
 _EMPTY = re.compile(r"\b(zeros|empty|full|ones)(_like)?\(")
 _FOREIGN_CALLS = ("libffi.", "_ctypes.", "_cffi_backend.")
 _OF_SPARSE = ("sparse", "csr", "csc", "coo", "bsr", "bsc")
@@ -109,6 +115,15 @@ def suspect_words(view: ProcessView) -> str | None:
     return " ".join(filter(None, (_own(view, libraries), _negative(view, libraries), _TOOLS)))
 
 
+def only_suspect(view: ProcessView) -> str | None:
+    """`confusion() of ops.so (train.py:43)`: the one call that gives the program's own native code memory."""
+    libraries = own_libraries(view)
+    call = libraries.only_call if libraries is not None else None
+    if libraries is None or call is None or len(libraries.names) > 1:
+        return None
+    return f"{call.function}() of {libraries.names[0]} ({libraries.line(call.at)})"
+
+
 def _own(view: ProcessView, libraries: OwnLibraries) -> str:
     """`` First suspect is vote() of libhough.so, to which line 25 passes the memory of `cells` and `grid`: ... ``"""
     call = libraries.only_call
@@ -166,14 +181,16 @@ def _made(view: ProcessView, call: OwnCall, name: str) -> str:
 
 def _negative(view: ProcessView, libraries: OwnLibraries) -> str | None:
     """`` Line 47 (`label[:, -8:] = -1`) makes negative numbers. ``: of one line that does."""
-    files = program_files(view, program_frames(view))
+    files = program_files(view, program_frames(view) or allocating_frames(view))
     found = {(file, line) for file, tree in files.items() for line in negative_lines(tree)}
     if len(found) != 1:
         return None
     file, line = next(iter(found))
     at = PythonFrame(function=None, file=file, line=line)
     text = shortened(line_text(view.process.snapshot, at) or "", _QUOTED)
-    return f"{capital(libraries.line(at))} (`{text}`) makes negative numbers: none may get there as an index."
+    place = libraries.line(at)
+    begins = capital(place) if place.startswith("line ") else place
+    return f"{begins} (`{text}`) makes negative numbers: none may get there as an index."
 
 
 def negative_lines(tree: ast.Module) -> list[int]:
@@ -186,7 +203,8 @@ def negative_lines(tree: ast.Module) -> list[int]:
             value = node.args[-1] if node.args else None
         else:
             continue
-        if value is not None and _NEGATIVE.match(ast.unparse(value)):
+        number = constant(value, tree) if value is not None else None
+        if number is not None and number < 0:
             lines.add(node.lineno)
     return sorted(lines)
 

@@ -7,11 +7,11 @@ from pytracer.analyze.evidence.indices.index_origins import narrow_words
 from pytracer.analyze.evidence.indices.kept_offsets import kept_offsets
 from pytracer.analyze.evidence.indices.reached_row import ReachedRow
 from pytracer.analyze.evidence.indices.sparse_source import sparse_advice, sparse_source
+from pytracer.analyze.evidence.indices.written_value import origin_words
 from pytracer.analyze.evidence.lifetime.variables import line_words
-from pytracer.analyze.evidence.lifetime.where_made import made_words
 from pytracer.analyze.evidence.operators.compiled import compiled_call
 from pytracer.analyze.evidence.operators.in_backward import backward, saved_advice, unequal_advice
-from pytracer.analyze.evidence.operators.operator import OperatorTensor, find_operator, is_sparse, shape_words
+from pytracer.analyze.evidence.operators.operator import OperatorTensor, find_operator, runs_sparse, shape_words
 from pytracer.analyze.evidence.own_code.passed import shapes_advice
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import Evidence
@@ -33,8 +33,10 @@ def row_headline(view: ProcessView, way: ReachedRow) -> str | None:
         return f"index {way.row}, which {name} {_range(item)} reaches, {out_of}"
     if way.larger is not None:
         return f"{number_of(way)} of {shaped_name(way.data)}, as if it were as large as {shaped_name(way.larger)}"
-    if way.data.name is not None and _is_sparse(view):
-        return f"{number_of(way)} of {shaped_name(way.data)}, which has {_count(way)}"
+    if way.data.name is not None and runs_sparse(view):
+        source = sparse_source(view)
+        by = f", likely by an index of `{source.name}`" if source is not None else ""
+        return f"{number_of(way)} of {shaped_name(way.data)}, which has {_count(way)}{by}"
     return None
 
 
@@ -70,7 +72,7 @@ def row_advice(view: ProcessView, way: ReachedRow | None) -> str | None:
     if saved is not None and way.index is not None:
         return saved_advice(view, saved, way.index)
     if way.index is not None:
-        return f"{_what_to_check(view, way, way.index, line)} {_how_to_see(view, way.index)}"
+        return f"{_what_to_check(view, way, way.index, line)} {_how_to_see(view, way, way.index)}"
     if way.larger is None:
         return None
     unequal = f"{shaped_name(way.data)} and {shaped_name(way.larger)}"
@@ -82,27 +84,41 @@ def _what_to_check(view: ProcessView, way: ReachedRow, index: OperatorTensor, li
     limit = f"{shaped_name(way.data)} has {_count(way)}"
     if way.ambiguous:
         limit = f"they must lie inside a size of {shaped_name(way.data)}"
-    if index.name is None and _is_sparse(view):
+    if index.name is None and runs_sparse(view):
         return (
             f"Check the indices of the sparse tensor that {line} passes: they reach {_most(way, index)}, and {limit}."
         )
     narrow = narrow_words(index)
     values = f"{_range(index)[:-1]}{narrow}) " if index.item.minimum is not None else ""
-    return f"Check the values of {name} {values}before {line} passes it: {limit}."
+    return f"Check the values of {name} {values}before {line} passes it: {limit}.{_shifted(way, index)}"
 
 
-def _how_to_see(view: ProcessView, index: OperatorTensor) -> str:
+def _shifted(way: ReachedRow, index: OperatorTensor) -> str:
+    """Where the values fill the rows, but begin elsewhere: those of a part, numbered as in the whole."""
+    low, high = index.item.minimum, index.item.maximum
+    if low is None or high is None or low < way.rows or not way.rows // 2 < high - low + 1 <= way.rows:
+        return ""
+    return (
+        f" They fit where {low} is subtracted: {short_name(index)} may have the numbers of a whole, and this is a part."
+    )
+
+
+def _how_to_see(view: ProcessView, way: ReachedRow, index: OperatorTensor) -> str:
     if compiled_call(view) is not None:
         return "Without torch.compile (TORCH_COMPILE_DISABLE=1) the same line raises an IndexError that names it."
-    if _is_sparse(view):
+    if runs_sparse(view):
         return "check_invariants=True, where the sparse tensor is made, raises an error instead."
-    made = made_words(view, index.item.base, short_name(index)) if index.name else None
-    return f"{made or 'Find out where they were computed.'} The function does not check them."
+    name = short_name(index) if index.name else None
+    origin = origin_words(view, _wrong_value(way, index), index.item.base, name)
+    return f"{origin} The function does not check them."
 
 
-def _is_sparse(view: ProcessView) -> bool:
-    operator = find_operator(view)
-    return operator is not None and is_sparse(operator)
+def _wrong_value(way: ReachedRow, index: OperatorTensor) -> int | None:
+    """Its smallest or largest element, where that is no row of the other one."""
+    low, high = index.item.minimum, index.item.maximum
+    if way.seen or low is None or high is None:
+        return way.row if way.seen else None
+    return high if high >= way.rows else low if low < 0 else None
 
 
 def short_name(item: OperatorTensor) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.exceptions.name_origins import follow
+from pytracer.analyze.evidence.indices.counted_ids import counted_ids
 from pytracer.analyze.evidence.indices.kept_offsets import kept_offsets
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
@@ -19,7 +20,7 @@ from pytracer.analyze.evidence.operators.operator import find_operator, is_of_to
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
-from pytracer.analyze.evidence.syntax.lines import names_of_line
+from pytracer.analyze.evidence.syntax.lines import attributes_of_line, names_of_line
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Argument
@@ -69,7 +70,7 @@ def sparse_source(view: ProcessView) -> SparseSource | None:
     if spot is None:
         return None
     found = {}
-    for name in names_of_line(tree, frames[0].line):
+    for name in (*names_of_line(tree, frames[0].line), *attributes_of_line(tree, frames[0].line)):
         made = _constructed(back, ast.parse(name, mode="eval").body, spot) if name not in _PLAIN else None
         source = _source(name, *made) if made is not None else None
         if source is not None:
@@ -138,6 +139,13 @@ def sparse_advice(view: ProcessView, source: SparseSource) -> str:
             f"{source.constructor}() makes {made}: they go {kept.words}, the number of its indices. "
             "check_invariants=True there raises an error."
         )
+    ids = _counted(view, source)
+    if ids is not None:
+        return (
+            f"Number the ids of `{ids[0]}` from 0 on before {at}: `_, {ids[0]} = torch.unique({ids[0]}, "
+            f"return_inverse=True)`. The size counts its different values (line {ids[1]}), but the indices of {made} "
+            "are the values themselves, unchecked. check_invariants=True there raises an error that says so."
+        )
     rows = ""
     if source.is_compressed and len(source.indices) > 1:
         first = shortened(source.indices[0], _SHORT)
@@ -155,6 +163,14 @@ def sparse_operator_advice(view: ProcessView) -> str | None:
         return None
     source = sparse_source(view)
     return sparse_advice(view, source) if source is not None else None
+
+
+def _counted(view: ProcessView, source: SparseSource) -> tuple[str, int] | None:
+    """The ids that the size counts, as a variable of the indices; and that line."""
+    if source.size is None or not source.indices:
+        return None
+    back = Slice(view.process.snapshot, program_frames(view))
+    return counted_ids(back, source.size, ", ".join(source.indices), source.spot)
 
 
 def _told(view: ProcessView, source: SparseSource, text: str, *, quoted: bool = True) -> str:

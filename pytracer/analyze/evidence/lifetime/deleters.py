@@ -37,8 +37,7 @@ class Deleter:
     @property
     def tensor(self) -> str:
         """`the tensor of from_dlpack() of samples.py:40`."""
-        at = f" of {short_file(self.made.file)}:{self.made.line}" if self.made is not None else ""
-        return f"the tensor of {self.made_by}{at}"
+        return _tensor_words(self.made_by, self.made)
 
 
 def running_deleter(view: ProcessView) -> Deleter | None:
@@ -57,6 +56,20 @@ def running_deleter(view: ProcessView) -> Deleter | None:
     made = site.caller or site.python
     calls = tuple(_calls(view, function.name))
     return Deleter(function, MADE_BY[storage.origin or ""], python_frame(made) if made is not None else None, calls)
+
+
+def ended_tensor(view: ProcessView) -> str | None:
+    """The same words of the foreign memory that ended last, also where its deleter is not there any more."""
+    storage = _last_ended(view)
+    if storage is None:
+        return None
+    made = storage.allocated_by.caller or storage.allocated_by.python
+    return _tensor_words(MADE_BY[storage.origin or ""], python_frame(made) if made is not None else None)
+
+
+def _tensor_words(made_by: str, made: PythonFrame | None) -> str:
+    at = f" of {short_file(made.file)}:{made.line}" if made is not None else ""
+    return f"the tensor of {made_by}{at}"
 
 
 def _last_ended(view: ProcessView) -> Storage | None:

@@ -65,6 +65,11 @@ class FileWriter:
         by = f", by {own}" if caller is not None else ""
         return f"Look at {caller or own}: it may write or truncate a file of that name{by}."
 
+    @property
+    def brief(self) -> str:
+        """`` line 21 (`torch.save(half, path)`) ``: what writes, itself."""
+        return f"{self._line(self.at)} (`{shortened(self.text, _QUOTED)}`)"
+
     def _line(self, at: PythonFrame) -> str:
         return f"line {at.line}" if at.file == self.file else f"{short_file(at.file)}:{at.line}"
 
@@ -174,8 +179,8 @@ def _named(
     """The callers whose arguments name the file, or none for the line itself; with what the path begins with."""
     tree = place[1]
     scope = scope_of(tree, call.lineno)
-    texts, names = _texts(tree, call.lineno, given)
-    hit = _hit(texts, path)
+    texts, names = texts_of(tree, call.lineno, given)
+    hit = names_file(texts, path)
     if hit is not None:
         yield None, hit[1]
         return
@@ -186,8 +191,8 @@ def _named(
     for other, outer in trees.items():
         for node in ast.walk(outer):
             if isinstance(node, ast.Call) and (called_name(node) == name or _hands_on(node, name)):
-                texts, _ = _texts(outer, node.lineno, [*node.args, *(item.value for item in node.keywords)])
-                hit = _hit(texts, path)
+                texts, _ = texts_of(outer, node.lineno, [*node.args, *(item.value for item in node.keywords)])
+                hit = names_file(texts, path)
                 if hit is not None:
                     yield (other, node), hit[1]
 
@@ -198,7 +203,7 @@ def _hands_on(call: ast.Call, function: str) -> bool:
     return any(isinstance(item, ast.Name) and item.id == function for item in given)
 
 
-def _texts(tree: ast.Module, line: int, given: list[ast.expr]) -> tuple[set[str], set[str]]:
+def texts_of(tree: ast.Module, line: int, given: list[ast.expr]) -> tuple[set[str], set[str]]:
     """Constants in the expressions and in what their variables were made of; and the names among them."""
     scope = scope_of(tree, line)
     owner = class_around(tree, scope)
@@ -247,7 +252,7 @@ def _returned(tree: ast.Module, call: ast.Call) -> Iterator[ast.expr]:
             yield item.value
 
 
-def _hit(texts: set[str], path: str) -> tuple[str, str | None] | None:
+def names_file(texts: set[str], path: str) -> tuple[str, str | None] | None:
     """Whether one of them is the file's name, with or without its suffix or folder, or what its path begins with."""
     base = os.path.basename(path)
     whole = {base, base.partition(".")[0], os.path.splitext(base)[0], path}

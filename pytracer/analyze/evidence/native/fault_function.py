@@ -123,11 +123,16 @@ def _is_helper(frame: NativeFrame) -> bool:
 
 def is_own_frame(frame: NativeFrame) -> bool:
     """Of a library that the program, or a package other than torch, brought; not what torch.compile made."""
-    image = image_name(frame.image)
-    if is_generated(frame) or image in ("", "?") or _SYSTEM.match(image) or _PYTHON.match(image) or _TORCH.match(image):
-        return False
     name = function_words(frame.function) if frame.function else ""
-    return not _HELPERS.match(name) and not name.startswith(_IN_TORCH)
+    return is_of_own_image(frame) and not _HELPERS.match(name) and not name.startswith(_IN_TORCH)
+
+
+def is_of_own_image(frame: NativeFrame) -> bool:
+    """The same of any function in such a library: what C++ or pybind11 put into it as well."""
+    image = image_name(frame.image)
+    if is_generated(frame) or image in ("", "?"):
+        return False
+    return not (_SYSTEM.match(image) or _PYTHON.match(image) or _TORCH.match(image))
 
 
 def is_generated(frame: NativeFrame) -> bool:

@@ -8,6 +8,7 @@ frame refers, too, is an argument or the result, which the caller has made room 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -184,6 +185,13 @@ def is_sparse(operator: Operator) -> bool:
     return any(word in f"{operator.name} {operator.inside or ''}" for word in _SPARSE)
 
 
+def runs_sparse(view: ProcessView) -> bool:
+    """Whether the operator, or the function at the fault of torch or of its libraries, works on a sparse tensor."""
+    operator, crash = find_operator(view), view.crash
+    inner = [frame.function or "" for frame in (crash.native_stack[:1] if crash is not None else ())]
+    return operator is not None and (is_sparse(operator) or (is_of_torch(operator) and "sparse" in "".join(inner)))
+
+
 def without_memory(operator: Operator | None) -> list[OperatorTensor]:
     """Its tensors that have no memory: 0 elements, a storage that was resized to 0, or undefined."""
     if operator is None:
@@ -286,7 +294,7 @@ def _tensors(view: ProcessView, called: str, place: int, frames: int) -> Iterato
         if names is not None and item in passed and not item.undefined:
             alike = integers if item.is_integer else others
             argument = names[0 if item.is_integer else 1] if len(alike) == 1 else None
-        yield OperatorTensor(item, _name(view, item), argument, item in passed)
+        yield OperatorTensor(item, _name(view, item) or _copied_name(view, item, found), argument, item in passed)
 
 
 def _is_passed(item: Argument, place: int) -> bool:
@@ -306,6 +314,21 @@ def _name(view: ProcessView, item: Argument) -> str | None:
     storage = view.space.live_around(item.base)
     named = view.space.uses.named.of_storage(storage, item.base)[0] if storage is not None else ()
     return next((tensor.name for tensor in named), None) or variable_name(view, item.base)
+
+
+def _copied_name(view: ProcessView, item: Argument, found: Sequence[Argument]) -> str | None:
+    """`index.contiguous()`: of whole numbers without gaps, as many as the only variable with gaps has."""
+    if not item.is_integer or not item.elements or _has_gaps(item):
+        return None
+    alike = [other for other in found if (other.sizes, other.dtype) == (item.sizes, item.dtype) and _has_gaps(other)]
+    names = {_name(view, other) for other in alike}
+    name = names.pop() if len(names) == 1 else None
+    return f"{name}.contiguous()" if name is not None else None
+
+
+def _has_gaps(item: Argument) -> bool:
+    plain = tuple(math.prod(item.sizes[at + 1 :]) for at in range(len(item.sizes)))
+    return any(step != whole for step, whole, size in zip(item.steps, plain, item.sizes, strict=True) if size > 1)
 
 
 def _limit(item: Argument, limits: str) -> int:

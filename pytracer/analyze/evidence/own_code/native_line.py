@@ -40,15 +40,15 @@ _SHOWS = ("print", "pprint", "repr", "debug", "info", "warning", "error")  # pri
 def with_native_line(view: ProcessView, advice: str) -> str:
     """An advice with a sentence before and behind it; what it names already is left out."""
     frames = program_frames(view)
-    if not frames:
-        return advice
-    memory = memory_advice(view)
+    memory = memory_advice(view) if frames else None
     if memory is not None:
         return f"{memory} If it is not that: {advice[0].lower()}{advice[1:]}"
     bounds = native_bounds(view)
     if bounds is not None and bounds.place not in advice:
         first, guard, rest = advice.partition(_GUARD)
         advice = " ".join(filter(None, (first.strip(), bounds.words, f"{guard}{rest}".strip())))
+    if not frames:
+        return advice
     number = _number_in_register(view, frames) if "`" not in advice else None  # a culprit is named
     told = (
         backward(view) is not None or f"which line {frames[0].line} passes" in advice

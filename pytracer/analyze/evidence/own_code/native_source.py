@@ -59,19 +59,32 @@ def local_arrays(frame: NativeFrame) -> list[LocalArray]:
     ]
 
 
-def source_text(frame: NativeFrame) -> str | None:
-    """The whole file that a frame's function is written in; None where it is not known."""
+def own_source(frame: NativeFrame) -> tuple[SourceLine, list[str]] | None:
+    """The innermost line of a frame that is in no header, and all lines of its file; None where these are not known."""
     line = next((item for item in frame.lines or () if item.file and item.line and not HEADERS.search(item.file)), None)
     lines = _lines(frame, line)
-    return "\n".join(lines) if lines is not None else None
+    return (line, lines) if line is not None and lines is not None else None
+
+
+def own_sources(frame: NativeFrame) -> list[tuple[SourceLine, list[str]]]:
+    """The same of each line of a frame, the innermost first: of functions that the compiler put into one another."""
+    own = [item for item in frame.lines or () if item.file and item.line and not HEADERS.search(item.file)]
+    return [(item, lines) for item in own if (lines := _lines(frame, item)) is not None]
+
+
+def source_text(frame: NativeFrame) -> str | None:
+    """The whole file that a frame's function is written in; None where it is not known."""
+    source = own_source(frame)
+    return "\n".join(source[1]) if source is not None else None
 
 
 def own_lines(frame: NativeFrame) -> tuple[str, list[tuple[int, str]]] | None:
     """The file of a frame's function, `ops.cpp`, and the function's lines up to the running one, with their numbers."""
-    line = next((item for item in frame.lines or () if item.file and item.line and not HEADERS.search(item.file)), None)
-    if line is None or line.line is None:
+    source = own_source(frame)
+    if source is None or source[0].line is None:
         return None
-    found = [(number, text) for number, text in lines_from(frame, line, _MOST_LINES) if number <= line.line]
+    line = source[0]
+    found = [(number, text) for number, text in lines_from(frame, line, _MOST_LINES) if number <= (line.line or 0)]
     return (short_file(line.file or ""), found) if found else None
 
 

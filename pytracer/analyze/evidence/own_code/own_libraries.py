@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from pytracer._library_files import is_library_file
 from pytracer._text import list_words, shortened
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.native.fault_function import is_own_frame
@@ -22,6 +23,7 @@ from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 from pytracer.analyze.naming import short_file
+from pytracer.analyze.parts import python_frame
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import NativeFrame, PythonFrame
@@ -35,9 +37,10 @@ _LOADS = ("CDLL", "PyDLL", "LoadLibrary", "load_library", "load_inline", "dlopen
 _OF_TORCH_OPS = re.compile(
     r"^torch\.ops\.(?!aten\b|prims?\b|torchvision\b|quantized\b|mkldnn\b|c10d\w*\b|profiler\b)\w+$"
 )
+_ATTRIBUTE = re.compile(r"self\.\w+")
 _SYSTEM_NAME = re.compile(r"^(lib)?(c|m|dl|rt|pthread|cuda|cudart|nvrtc|numa|gomp|omp)\b|^/(usr/)?lib")
 _COUNTS = ("len", "int", "float", "bool", "str", "c_int", "c_long", "c_float", "c_double", "c_size_t", "id")
-_MOST_LINES, _QUOTED = 2, 44
+_MOST_LINES, _QUOTED, _MOST_ALLOCATING = 2, 44, 4
 
 
 @dataclass(frozen=True)
@@ -98,8 +101,21 @@ def own_libraries(view: ProcessView) -> OwnLibraries | None:
         return None
     names = tuple(dict.fromkeys(image_name(path) for path in own))
     frames = program_frames(view)
-    calls = tuple(_calls(view, frames, {name.split(".")[0] for name in names}))
+    calls = tuple(_calls(view, frames or allocating_frames(view), {name.split(".")[0] for name in names}))
     return OwnLibraries(names, calls, frames[0].file if frames else None)
+
+
+def allocating_frames(view: ProcessView) -> list[PythonFrame]:
+    """A line of each file of the program that allocated a storage: where no Python is running, as at the end."""
+    found: dict[str, PythonFrame] = {}
+    for storage in view.process.snapshot.storages:
+        site = storage.allocated_by
+        frame = site.caller or site.python
+        if frame is not None and frame.file and frame.line and not is_library_file(frame.file):
+            found.setdefault(frame.file, python_frame(frame))
+            if len(found) == _MOST_ALLOCATING:
+                break
+    return list(found.values())
 
 
 def is_own_path(path: str | None) -> bool:
@@ -120,7 +136,7 @@ def _calls(view: ProcessView, frames: list[PythonFrame], stems: set[str]) -> Ite
         for node in ast.walk(tree):
             if not isinstance(node, ast.Call) or loaded.get(ast.unparse(node.func).rpartition(".")[0], False):
                 continue
-            if _is_foreign(node, modules, passes=foreign and not modules):
+            if _is_foreign(node, modules, foreign=foreign):
                 found.setdefault(node.lineno, node)
         for line, node in sorted(found.items()):
             at = PythonFrame(function=None, file=file, line=line)
@@ -240,14 +256,18 @@ def _imported(tree: ast.Module) -> tuple[dict[str, str], bool]:
     return found, any(module.split(".")[0] in ("ctypes", "cffi") for module in found.values())
 
 
-def _is_foreign(call: ast.Call, modules: set[str], *, passes: bool) -> bool:
-    """Whether it calls a function of one of the modules; with `passes`, a method that is given an address."""
+def _is_foreign(call: ast.Call, modules: set[str], *, foreign: bool) -> bool:
+    """Whether it calls a function of one of the modules; with `foreign` (ctypes), a method that is given an address.
+
+    Where the modules are known, only of an attribute: `self.lib.power(x.data_ptr())`, of a library that was passed on.
+    """
     if not isinstance(call.func, ast.Attribute):
         return False
     owner = ast.unparse(call.func.value)
     if owner in modules or _OF_TORCH_OPS.match(owner):
         return call.func.attr not in _LOADS
-    if not passes or owner.split(".")[0] in _NO_LIBRARIES:
+    attribute = _ATTRIBUTE.fullmatch(owner) is not None
+    if not foreign or (modules and not attribute) or (owner.split(".")[0] in _NO_LIBRARIES and not attribute):
         return False
     given = [node for item in (*call.args, *(word.value for word in call.keywords)) for node in ast.walk(item)]
     return any(_makes_address(node) for node in given)

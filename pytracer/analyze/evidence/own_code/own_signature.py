@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.native.fault_function import is_own_frame
+from pytracer.analyze.evidence.own_code.c_text import closing, split
 from pytracer.analyze.evidence.own_code.native_source import sources_beside
 from pytracer.analyze.evidence.own_code.own_libraries import is_own_path
 from pytracer.analyze.view import ProcessView
@@ -50,6 +51,7 @@ class Definition:
     line: int
     parameters: str
     body: str
+    text: str = ""  # of the whole file
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ def signature(view: ProcessView, function: str) -> tuple[Parameter, ...] | None:
     found = own_definition(view, function)
     if found is None:
         return None
-    return tuple(_parameter(item, found.place, found.body) for item in _split(found.parameters))
+    return tuple(_parameter(item, found.place, found.body) for item in split(found.parameters))
 
 
 def own_definition(view: ProcessView, function: str) -> Definition | None:
@@ -108,35 +110,17 @@ def definitions(file: str, lines: Sequence[str], function: str) -> Iterator[Defi
             continue
         whole = " ".join(lines[number : number + _HEAD_LINES])
         start = match.end() - 1
-        end = _closing(whole, start)
+        end = closing(whole, start)
         if end is not None and whole[end + 1 :].lstrip().startswith("{"):
             name = os.path.basename(file)
-            yield Definition(f"{name}:{number + 1}", name, number + 1, whole[start + 1 : end], _body(lines, number))
-
-
-def _closing(text: str, start: int) -> int | None:
-    depth = 0
-    for at in range(start, len(text)):
-        depth += {"(": 1, ")": -1}.get(text[at], 0)
-        if depth == 0:
-            return at
-    return None
+            yield Definition(
+                f"{name}:{number + 1}", name, number + 1, whole[start + 1 : end], _body(lines, number), "\n".join(lines)
+            )
 
 
 def _body(lines: Sequence[str], number: int) -> str:
     end = next((at for at in range(number + 1, len(lines)) if lines[at].startswith("}")), len(lines))
     return "\n".join(lines[number : min(end, number + _MOST_LINES)])
-
-
-def _split(text: str) -> list[str]:
-    parts, depth = [""], 0
-    for letter in text:
-        depth += {"(": 1, "<": 1, ")": -1, ">": -1}.get(letter, 0)
-        if letter == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += letter
-    return [item.strip() for item in parts if item.strip()]
 
 
 def _parameter(text: str, place: str, body: str) -> Parameter:

@@ -18,6 +18,7 @@ from pytracer.analyze.evidence.lifetime.variables import plain_expression, progr
 from pytracer.analyze.evidence.native.native_stack import image_name, own_frames
 from pytracer.analyze.evidence.operators.operator import shape_words
 from pytracer.analyze.evidence.own_code.arrays import array_words, held_array
+from pytracer.analyze.evidence.own_code.dropped_callback import dropped_callback
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
@@ -91,7 +92,7 @@ def memory_advice(view: ProcessView) -> str | None:
         return None
     callback = dropped_callback(view)
     if callback is not None:
-        return callback
+        return callback.advice
     gaps = tensor_with_gaps(view) or array_with_gaps(view)
     if gaps is not None:
         return gaps
@@ -335,36 +336,3 @@ def temporary(view: ProcessView) -> str | None:
 _MAKES = frozenset(
     {"astype", "copy", "clone", "tensor", "array", "zeros", "ones", "empty", "full", "rand", "randn", "arange"}
 )
-
-
-def dropped_callback(view: ProcessView) -> str | None:
-    """A callback that an earlier line gave to C, and that nothing keeps: it is freed when that call returns."""
-    frames = program_frames(view)
-    spot = Slice(view.process.snapshot, frames).spot(0)
-    if spot is None:
-        return None
-    nodes = [*ast.walk(spot.tree)]
-    types = {
-        name
-        for node in nodes
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and called_name(node.value) in _PROTOTYPES
-        for target in node.targets
-        if (name := variable(target)) is not None
-    }
-    here = {frame.line for frame in frames if frame.file == spot.file}
-    for node in nodes:
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.lineno in here:
-            continue
-        if ast.unparse(node.func.value) == "self":
-            continue  # a method may keep it
-        made = [item for item in node.args if isinstance(item, ast.Call) and ast.unparse(item.func) in types]
-        if made:
-            text = shortened(ast.unparse(made[0]), _QUOTED)
-            return (
-                f"Keep the `{text}` of line {node.lineno} in a variable or attribute for as long as C may call it: it "
-                "owns the code that C calls, and is freed when the call of that line returns, unless it is held."
-            )
-    return None
-
-
-_PROTOTYPES = ("CFUNCTYPE", "PYFUNCTYPE", "WINFUNCTYPE")

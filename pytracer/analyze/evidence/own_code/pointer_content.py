@@ -1,4 +1,4 @@
-"""What a pointer holds that was overwritten: numbers of an array that somebody wrote over an object.
+"""What a pointer holds that was overwritten: numbers of an array, or text, that somebody wrote over an object.
 
 Of addresses that no process can have it is said; of others, where nothing is mapped, that it may be so.
 """
@@ -16,6 +16,7 @@ _LEAST_USUAL, _MOST_USUAL = 1e-2, 1e2  # addresses of 1,010 to 1,104 MiB, where 
 _LEAST = 1 << 47  # of addresses on x86-64 and aarch64 with 48 bits, those that no program has begin here
 _PLAIN_STEP = 1 << 16  # of the bits of a float32: 7 are left for the number
 _NEGATIVE = 1 << 63
+_FIRST, _LAST = 0x20, 0x7E  # characters of ASCII that are printed
 _SHOWN = 4  # significant digits
 
 
@@ -29,7 +30,10 @@ def numbers_in_pointer(view: ProcessView) -> str | None:
 
 
 def numbers_in_word(value: int) -> str | None:
-    """The same of 8 bytes that should be something else."""
+    """The same of 8 bytes that should be something else; ``the text `,0.5302,` `` where all are characters."""
+    text = text_in_word(value)
+    if text is not None:
+        return f"the text `{text}`"
     if value < _LEAST:
         return _maybe(value)
     low, high = struct.unpack("<ff", value.to_bytes(8, "little"))
@@ -43,6 +47,18 @@ def numbers_in_word(value: int) -> str | None:
         return None
     either = f", or the float32 number {high:.{_SHOWN}g} in its upper half" if _is_usual(high) and not is_whole else ""
     return f"the float64 number {double:.{_SHOWN}g}{either}"
+
+
+def text_in_word(value: int) -> str | None:
+    """What 8 bytes say as characters, each of them one that is printed; no process has memory at such an address."""
+    held = value.to_bytes(8, "little") if 0 <= value < 1 << 64 else b""
+    return held.decode("ascii") if held and all(_FIRST <= byte <= _LAST for byte in held) else None
+
+
+def text_in_pointer(view: ProcessView) -> str | None:
+    """The same of the pointer."""
+    value = _pointer(view)
+    return text_in_word(value) if value is not None else None
 
 
 def may_be_address(value: int) -> bool:

@@ -11,13 +11,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pytracer._library_files import is_library_file
-from pytracer.analyze.evidence.lifetime.variables import python_frames
+from pytracer.analyze.evidence.lifetime.variables import program_frames, python_frames
 from pytracer.analyze.evidence.native.fault_function import own_function
 from pytracer.analyze.evidence.operators.operator import shape_words
 from pytracer.analyze.evidence.own_code.arrays import array_words, held_array
-from pytracer.analyze.evidence.own_code.own_libraries import passed_by
+from pytracer.analyze.evidence.own_code.made_type import made_element
+from pytracer.analyze.evidence.own_code.own_libraries import own_libraries, passed_by, program_files
 from pytracer.analyze.evidence.own_code.own_signature import Parameter, signature
 from pytracer.analyze.evidence.preconditions.call import given_of
+from pytracer.analyze.evidence.slicing.bindings import last_binding
 from pytracer.analyze.evidence.syntax.bindings import binding
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
@@ -83,7 +85,38 @@ def unfit_memory(view: ProcessView, *, before: bool = False) -> UnfitMemory | No
                 return found
         if not before:
             return None
-    return None
+    return _by_source(view) if before else None
+
+
+def _by_source(view: ProcessView) -> UnfitMemory | None:
+    """Of a function of the program that has returned: by the line that made the variable. The only such call."""
+    libraries = own_libraries(view)
+    trees = program_files(view, program_frames(view)) if libraries is not None else {}
+    found = []
+    for call in libraries.calls if libraries is not None else ():
+        tree, line = trees.get(call.at.file or ""), call.at.line or 0
+        nodes = [node for node in ast.walk(tree or ast.Module([], [])) if isinstance(node, ast.Call)]
+        for node in nodes:
+            if tree is not None and node.lineno == line and called_name(node) == call.function:
+                found += [*_unfit_by_source(view, call.at, tree, node)]
+    return found[0] if len(found) == 1 else None
+
+
+def _unfit_by_source(view: ProcessView, at: Place, tree: ast.Module, call: ast.Call) -> Iterator[UnfitMemory]:
+    name = called_name(call) or ""
+    taken = signature(view, name)
+    if taken is None or any(isinstance(item, ast.Starred) for item in call.args):
+        return
+    for parameter, argument in zip(taken, call.args, strict=False):
+        held = list(passed_by(ast.Call(call.func, [argument], [])))
+        if parameter.element is None or parameter.constant or len(held) != 1:
+            continue
+        bound = last_binding(scope_of(tree, call.lineno), held[0], call.lineno)
+        made = made_element(bound[1], tree) if bound is not None and bound[1] is not None and bound[2] is None else None
+        if bound is not None and made is not None and made[1] < parameter.nbytes:
+            text = line_text(view.process.snapshot, Place(function=None, file=at.file, line=bound[0])) or ""
+            where = f"line {bound[0]} (`{text.strip()}`)"
+            yield UnfitMemory(name, parameter, held[0], f"`{held[0]}` of {made[0]}", made[1], call.lineno, where)
 
 
 def _calls(tree: ast.Module, line: int, running: str | None) -> Iterator[ast.Call]:

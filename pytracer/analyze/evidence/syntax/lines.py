@@ -3,15 +3,33 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
 
-from pytracer.analyze.evidence.syntax.names import names_of
+from pytracer.analyze.evidence.syntax.names import names_of, variable
 from pytracer.analyze.evidence.syntax.scopes import function_headed, parameters, spans
+
+_DOTTED = re.compile(r"\w+(\.\w+)+")
 
 
 def names_of_line(tree: ast.Module, line: int) -> list[str]:
     """Variables that the statement reads, `self.x` included; of a `raise`, those of the `if` around it."""
     return list(dict.fromkeys(name for part in _read_on(tree, line) for name in names_of(part)))
+
+
+def attributes_of_line(tree: ast.Module, line: int) -> list[str]:
+    """Attributes of attributes and of variables that the statement reads: `self.graph.adj`, `batch.adj`."""
+    found = []
+    for part in _read_on(tree, line):
+        called = {id(item.func) for item in ast.walk(part) if isinstance(item, ast.Call)}
+        inner = {
+            id(item.value) for item in ast.walk(part) if isinstance(item, ast.Attribute) and id(item) not in called
+        }
+        for item in ast.walk(part):
+            whole = isinstance(item, ast.Attribute) and id(item) not in called and id(item) not in inner
+            if whole and variable(item) is None and _DOTTED.fullmatch(text := ast.unparse(item)):
+                found.append(text)
+    return list(dict.fromkeys(found))
 
 
 def names_of_call(tree: ast.Module, line: int) -> list[str]:

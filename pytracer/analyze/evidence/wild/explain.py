@@ -10,9 +10,12 @@ from pytracer.analyze.evidence.wild.closed_handle import closed_handle
 from pytracer.analyze.evidence.wild.cut_handle import cut_handle
 from pytracer.analyze.evidence.wild.explanation import Explanation
 from pytracer.analyze.evidence.wild.far_index import far_index
+from pytracer.analyze.evidence.wild.freed_callback import freed_callback
 from pytracer.analyze.evidence.wild.int_overflow import int_overflow
 from pytracer.analyze.evidence.wild.memory import missing_memory, overwritten_memory
+from pytracer.analyze.evidence.wild.second_owner import second_owner
 from pytracer.analyze.evidence.wild.small_argument import small_argument
+from pytracer.analyze.evidence.wild.sparse_index import sparse_index
 from pytracer.analyze.evidence.wild.taken_jump import WildJump
 from pytracer.analyze.evidence.wild.truncated_address import truncated_address
 from pytracer.analyze.evidence.wild.unexplained import Unexplained
@@ -49,10 +52,13 @@ def _overflow(view: ProcessView) -> Explanation | None:
 _FINDERS: tuple[Callable[[ProcessView], Explanation | None], ...] = (
     truncated_address,
     missing_memory,
+    freed_callback,
+    second_owner,
     far_index,
     _overflow,
     cut_handle,
     closed_handle,
     overwritten_memory,
+    sparse_index,
     _wrong_index,
 )

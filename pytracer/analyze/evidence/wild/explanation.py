@@ -15,10 +15,11 @@ from pytracer.report.job import Confidence, Evidence, VerdictClass
 
 
 class Explanation(ABC):
-    """`is_sufficient`: what the line passes would explain nothing beside it."""
+    """`is_sufficient`: what the line passes would explain nothing beside it. `names_source`: see Description."""
 
     verdict_class: ClassVar[VerdictClass] = "wild-pointer"
     is_sufficient: ClassVar[bool] = True
+    names_source: ClassVar[bool] = False
 
     @property
     def is_index(self) -> bool:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from pytracer.analyze.address_space.referrers import STACK_POINTERS, STATE_REGISTERS
 from pytracer.analyze.address_space.regions import mapping_at
+from pytracer.analyze.evidence.indices.written_value import origin_words
 from pytracer.analyze.evidence.lifetime.variables import line_words
-from pytracer.analyze.evidence.lifetime.where_made import made_words
 from pytracer.analyze.evidence.operators.in_backward import backward, saved_advice
 from pytracer.analyze.evidence.operators.operator import find_operator, tensor_name, tensor_with
 from pytracer.analyze.evidence.wild.explanation import Explanation
@@ -64,10 +64,10 @@ class FarIndex(Explanation):
             )
         if saved is not None:
             return saved_advice(view, saved, index)
-        made = made_words(view, index.item.base, tensor_name(index)) if index.name else None
+        origin = origin_words(view, self.value, index.item.base, tensor_name(index) if index.name else None)
         return (
             f"Check the values of {tensor_name(index)} before {line} passes it: {self.value} must not be among them "
-            f"(min(), max()). {made or 'Find out where it was computed.'} The function does not check it."
+            f"(min(), max()). {origin} The function does not check it."
         )
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pytracer.analyze.evidence.heap.heap_suspects import suspect_words
+from pytracer.analyze.evidence.heap.heap_suspects import only_suspect, suspect_words
+from pytracer.analyze.evidence.heap.text_buffers import text_buffer
 from pytracer.analyze.evidence.indices.sparse_source import sparse_operator_advice
 from pytracer.analyze.evidence.lifetime.never_made import never_made
 from pytracer.analyze.evidence.lifetime.variables import line_words, program_frames
@@ -17,7 +18,7 @@ from pytracer.analyze.evidence.own_code.ctypes_call import declaration_advice, n
 from pytracer.analyze.evidence.own_code.own_arguments import kept_address
 from pytracer.analyze.evidence.own_code.own_libraries import own_libraries
 from pytracer.analyze.evidence.own_code.passed import passed, shapes_advice, unequal_tensors, unfit_clause
-from pytracer.analyze.evidence.own_code.pointer_content import numbers_in_pointer
+from pytracer.analyze.evidence.own_code.pointer_content import numbers_in_pointer, text_in_pointer
 from pytracer.analyze.evidence.wild.address import is_block_size, was_large_block
 from pytracer.analyze.evidence.wild.explanation import Explanation
 from pytracer.analyze.view import ProcessView
@@ -53,6 +54,12 @@ class Unexplained(Explanation):
 
 def arguments_clause(view: ProcessView) -> str:
     """What is wrong of what the line passes, for the headline; nothing where a suspect says more in the advice."""
+    buffer = text_buffer(view) if text_in_pointer(view) is not None else None
+    if buffer is not None:
+        return f": overwritten {buffer.summary}"
+    suspect = only_suspect(view) if not program_frames(view) and number_as_pointer(view) is None else None
+    if suspect is not None:
+        return f": memory may have been overwritten before; the first suspect is {suspect}"
     unfit = "" if suspect_argument(view) is not None else unfit_clause(view)
     number = number_as_pointer(view) if not unfit and not is_block_size(view) else None
     return f": {number.summary}" if number is not None else unfit
@@ -85,7 +92,10 @@ def _by_arguments(view: ProcessView) -> str | None:
 
 def _by_content(view: ProcessView) -> str | None:
     """Of what the pointer holds: numbers that were written over it, or where a large block of malloc() began."""
-    numbers = numbers_in_pointer(view)
+    numbers, text = numbers_in_pointer(view), text_in_pointer(view)
+    if text is not None:  # of native code that wrote it there, or of a string in the memory of what was freed
+        buffer = text_buffer(view)
+        return buffer.advice if buffer is not None else None
     if numbers is not None:
         suspects = suspect_words(view) if own_function(view) is None else None
         wrote = "may have written" if "may be" in numbers else "wrote"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pytracer._text import hex_addr, shortened
+from pytracer.analyze.evidence.lifetime.deleters import ended_tensor
 from pytracer.analyze.evidence.lifetime.variables import line_words, program_frames
 from pytracer.analyze.evidence.native.jumps import Jump
 from pytracer.analyze.evidence.native.native_stack import functions
@@ -18,6 +20,7 @@ from pytracer.analyze.tensors.source_lines import line_text
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import Confidence, PythonFrame
 
+_LOADS = ("CDLL", "PyDLL", "LoadLibrary", "dlopen", "load_library")
 _UNLOADS = ("dlclose", "FreeLibrary")
 _DELETERS = ("deleteInefficientStdFunctionContext", "DLManagedTensor", "fromDLPack", "StorageImpl::release_resources")
 _LOW = 1 << 32  # a program that lies at a fixed address has its own code below
@@ -29,7 +32,7 @@ _QUOTED = 44
 class UnloadedCode(Explanation):
     """`target` lies among the libraries, where none is mapped; `unloads`: the only line of the program that unloads.
 
-    `owner`: the class whose `method` does. `deletes`: whether a tensor's memory was being given back.
+    `owner`: the class whose `method` does. `tensor`: whose memory was being given back. `library`: `kernel.so`.
     """
 
     target: int
@@ -37,7 +40,8 @@ class UnloadedCode(Explanation):
     text: str
     owner: str | None
     method: str | None
-    deletes: bool
+    tensor: str | None
+    library: str | None = None
 
     def confidence(self, view: ProcessView) -> Confidence:
         """See Explanation."""
@@ -45,22 +49,23 @@ class UnloadedCode(Explanation):
 
     def access(self, view: ProcessView) -> str | None:
         """See Explanation."""
-        what = "the deleter of a tensor, " if self.deletes else ""
+        what = f"the deleter of {self.tensor}, " if self.tensor is not None else ""
         return f"called {what}code at {hex_addr(self.target)} that is not there any more"
 
     def clause(self, view: ProcessView) -> str:
         """See Explanation."""
         by = f"{self.owner}.{self.method}() ({self.line})" if self.owner is not None else self.line
-        return f": its library was unloaded, likely by {by}"
+        library = f"its library, {self.library}," if self.library is not None else "its library"
+        return f": {library} was unloaded, likely by {by}"
 
     def advice(self, view: ProcessView) -> str:
         """See Explanation."""
         quoted = f"{self.line} (`{shortened(self.text, _QUOTED)}`)"
-        if self.deletes:
+        if self.tensor is not None:
             keeps = f"keep the {self.owner} for as long as its tensors" if self.owner is not None else "keep it loaded"
             return (
-                f"Do not unload at {quoted} while a tensor lives whose memory the library frees, such as the one that "
-                f"ended at {line_words(view)}: {keeps}, leave out dlclose(), or clone() what the library returns."
+                f"Do not unload at {quoted} while a tensor lives whose memory the library frees, as {self.tensor} did "
+                f"until {line_words(view)}: {keeps}, leave out dlclose(), or clone() that tensor where it is made."
             )
         return (
             f"Do not unload at {quoted} while something still calls the library: a callback, a thread of it, or an "
@@ -96,11 +101,20 @@ def unloaded_code(view: ProcessView, jump: Jump) -> UnloadedCode | None:
     text = line_text(view.process.snapshot, PythonFrame(function=None, file=file, line=node.lineno)) or ""
     here = bool(frames) and frames[0].file == file
     deletes = any(part in name for name in functions(view)[:_INNER] for part in _DELETERS)
+    loaded = {part for item in ast.walk(tree) if isinstance(item, ast.Call) for part in _libraries(item)}
     return UnloadedCode(
         target,
         f"line {node.lineno}" if here else f"{short_file(file)}:{node.lineno}",
         text,
         owner.name if owner is not None else None,
         getattr(scope, "name", None),
-        deletes,
+        (ended_tensor(view) or "a tensor") if deletes else None,
+        loaded.pop() if len(loaded) == 1 else None,
     )
+
+
+def _libraries(call: ast.Call) -> Iterator[str]:
+    """`kernel.so` of `ctypes.CDLL(str(folder / "kernel.so"))`."""
+    for item in ast.walk(call) if called_name(call) in _LOADS else ():
+        if isinstance(item, ast.Constant) and isinstance(item.value, str) and ".so" in item.value:
+            yield item.value.rsplit("/", 1)[-1]

@@ -27,11 +27,11 @@ from pytracer.analyze.collectives.in_flight import bad_address
 from pytracer.analyze.deaths.order import is_interrupt, mentions_lost_peer
 from pytracer.analyze.evidence.cuda.cuda_errors import cuda_error, out_of_memory
 from pytracer.analyze.evidence.ends.memory_holders import (
-    NO_MEMORY,
     accumulated,
+    address_as_size,
     failed_allocation,
-    holder_advice,
     holder_evidence,
+    no_memory_advice,
 )
 from pytracer.analyze.evidence.exceptions.loaders import loader_timeout
 from pytracer.analyze.evidence.exceptions.name_origins import meant_words, origin_words
@@ -133,7 +133,7 @@ class PythonException:
             if fact is not None
             else "Look at the other end of the connection: this rank only noticed that a peer was gone or silent."
             if lost
-            else f"{NO_MEMORY}{holder_advice(view)}"
+            else no_memory_advice(view)
             if failed_allocation(view)
             else overwritten_advice(view, own_frames)
             if memory_may_be_overwritten(view)
@@ -154,7 +154,7 @@ def _meant(job: JobView, view: ProcessView, first: Reraised | None) -> str:
 
 def _piled(view: ProcessView) -> str:
     """What had piled up when memory ran out."""
-    held = accumulated(view) if failed_allocation(view) else None
+    held = accumulated(view) if failed_allocation(view) and address_as_size(view) is None else None
     return f", while it held {held.words}" if held is not None else ""
 
 

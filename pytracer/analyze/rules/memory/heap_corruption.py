@@ -34,6 +34,9 @@ from pytracer.analyze.evidence.heap.heap_suspects import (
 from pytracer.analyze.evidence.lifetime.deleters import Deleter, owners_words, running_deleter
 from pytracer.analyze.evidence.native.aborts import is_abort
 from pytracer.analyze.evidence.operators.unfit_operands import Unfit, unfit_operands
+from pytracer.analyze.evidence.own_code.freed_by_python import FreedByPython, freed_by_python
+from pytracer.analyze.evidence.own_code.freed_pointer import freed_pointer
+from pytracer.analyze.evidence.own_code.freed_reasons import FreedPointer, OtherAllocator
 from pytracer.analyze.evidence.own_code.unfit_memory import unfit_memory
 from pytracer.analyze.evidence.phrases import collective_evidence, fault_evidence, printed_evidence, python_evidence
 from pytracer.analyze.evidence.preconditions.violated import violated_before
@@ -45,6 +48,8 @@ from pytracer.report.job import Evidence
 _TWICE = "double free or corruption (fasttop)"  # the other texts that begin so may mean the size beside a block
 _FREES = ("free", "cfree", "__libc_free", "__GI___libc_free", "munmap_chunk")  # they look at the address itself
 _FREED_BEFORE = ("free(): double free", "double free or corruption")
+_BY_ITS_LIST = ("free(): double free", _TWICE)  # it was the start of a block
+_ABOUT_FREED = ("free(): ", "munmap_chunk(): ", "double free or corruption")
 _BY_ITS_CALLER = ("free(): invalid pointer", "munmap_chunk(): invalid pointer", "free(): double free", _TWICE)
 
 
@@ -62,15 +67,18 @@ class HeapCorruption:
     def describe(self, job: JobView, judgement: Judgement[HeapDamage]) -> Description:
         """See Rule; the first process represents all that died alike."""
         view, damage = judgement.views[0], judgement.found
-        user, deleter = allocator_user(view), running_deleter(view)
-        beyond = beyond_storage(view) if deleter is None else None
+        user, freed = allocator_user(view), _freed(view, damage)
+        deleter = running_deleter(view) if freed is None else None
+        beyond = beyond_storage(view) if deleter is None and freed is None else None
         running = running_conversion(view)
-        behind = overwritten(view) if deleter is None and beyond is None and running is None else None
+        behind = overwritten(view) if deleter is None and freed is None and beyond is None and running is None else None
         below = f", below {function_words(user)}" if user else ""
         below = f", while {running} was running" if running is not None else below
         what = f"{_what(damage)}{below}" if deleter is None else _of_deleter(deleter)
-        unfit = _unfit(view) if deleter is None and beyond is None else None
-        if unfit is not None:
+        unfit = _unfit(view) if deleter is None and freed is None and beyond is None else None
+        if freed is not None:
+            what = f"{_found(damage)}: {freed.summary}"
+        elif unfit is not None:
             what = f"{_found(damage)}: {unfit.summary}"
         elif beyond is not None:
             what = f"{_found(damage)}: {beyond.summary}{used_at(view, beyond)}"
@@ -89,7 +97,9 @@ class HeapCorruption:
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],
-            unfit.advice(view)
+            freed.advice
+            if freed is not None
+            else unfit.advice(view)
             if unfit is not None
             else beyond_advice(view, beyond)
             if beyond is not None
@@ -99,12 +109,12 @@ class HeapCorruption:
             [
                 "what the allocator printed" if damage.function is None and damage.text is None else None,
                 None
-                if unfit is not None
+                if unfit is not None or freed is not None
                 else _missing(deleter, beyond)
                 if behind is None
                 else "what wrote there: only where it wrote is known",
             ],
-            explained=any(item is not None for item in (deleter, beyond, behind, unfit)),
+            explained=any(item is not None for item in (freed, deleter, beyond, behind, unfit)),
         )
 
 
@@ -134,6 +144,15 @@ def _advice(view: ProcessView, user: str | None, damage: HeapDamage, deleter: De
     return unchecked_advice(view) or heap_advice(
         view, user, frees=_is_callers(damage), freed=(damage.text or "").startswith(_FREED_BEFORE)
     )
+
+
+def _freed(view: ProcessView, damage: HeapDamage) -> FreedPointer | FreedByPython | None:
+    """What the line that was freeing must not free; where the allocator's words, or its function, are about that."""
+    if not (damage.text or "").startswith(_ABOUT_FREED) and damage.function not in _FREES:
+        return None
+    found = freed_pointer(view) or freed_by_python(view)
+    of_other = isinstance(found, (OtherAllocator, FreedByPython))
+    return None if of_other and (damage.text or "").startswith(_BY_ITS_LIST) else found
 
 
 def _unfit(view: ProcessView) -> Unfit | None:

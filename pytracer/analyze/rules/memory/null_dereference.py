@@ -48,6 +48,7 @@ from pytracer.analyze.evidence.operators.operator import (
     without_memory,
 )
 from pytracer.analyze.evidence.own_code.capi_table import unfetched_table
+from pytracer.analyze.evidence.own_code.null_global import null_global
 from pytracer.analyze.evidence.own_code.passed import names_passed, passed
 from pytracer.analyze.evidence.phrases import (
     collective_evidence,
@@ -131,6 +132,9 @@ class NullDereference(MemoryFaultRule[_Null]):
         table = unfetched_table(view)
         if table is not None:
             reason = f": {table.summary}"
+        unset = null_global(view) if not reason else None
+        if unset is not None:
+            reason = f": {unset.summary}"
         return Description(
             f"{introduction(judgement.views)} {_verb(view)} through {target}{where}{reason}.",
             [
@@ -156,7 +160,11 @@ class NullDereference(MemoryFaultRule[_Null]):
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],
-            table.advice if table is not None else _what_to_do(view, judgement.found),
+            table.advice
+            if table is not None
+            else unset.advice(line_words(view))
+            if unset is not None
+            else _what_to_do(view, judgement.found),
             [missing_operands(view)],
         )
 

@@ -28,7 +28,7 @@ from pytracer.analyze.evidence.guard_mode import guard_confidence, guard_evidenc
 from pytracer.analyze.evidence.indices.index_origins import index_advice
 from pytracer.analyze.evidence.indices.reached_row import ReachedRow, reached_row
 from pytracer.analyze.evidence.indices.row_words import row_advice, row_evidence, row_headline, shaped_name
-from pytracer.analyze.evidence.lifetime.variables import line_words, variable_name
+from pytracer.analyze.evidence.lifetime.variables import line_words, program_frames, variable_name
 from pytracer.analyze.evidence.lifetime.where_made import line_that_made
 from pytracer.analyze.evidence.native.jumps import wild_jump
 from pytracer.analyze.evidence.native.native_stack import image_name
@@ -61,7 +61,7 @@ from pytracer.analyze.tensors.fsdp_words import unit_evidence
 from pytracer.analyze.view import JobView, ProcessView, is_handler_frame
 from pytracer.report.job import Confidence, Evidence
 
-_ADVICE = "Compare the sizes, strides and dtype that the native code assumes with those of this tensor."
+_ADVICE = "Compare the sizes, strides and dtype that the native code assumes with those of this tensor{}."
 _COPY = re.compile(r"_*(memcpy|memmove|mempcpy)(_\w+)?$")  # of libc
 _TORCH = re.compile(r"lib(torch|c10)")
 _ADVICE_32 = "Compute the index in 64 bits: it has more than 32, and was cut off or went negative."
@@ -137,7 +137,7 @@ def _advice(view: ProcessView, way: ReachedRow | None) -> str:
     if by_row is not None and (count is None or index_advice(find_operator(view), count) is None):
         return by_row
     if count is None or (view.place is not None and (view.place.distance_bytes or 0) < _FAR_BYTES):
-        return layout_advice(view) or length_advice(view, _of_operator(view, way) or _ADVICE)
+        return layout_advice(view) or length_advice(view, _of_operator(view, way) or _general(view))
     operator = find_operator(view)
     origin = index_advice(operator, count)
     if origin is not None:
@@ -149,6 +149,13 @@ def _advice(view: ProcessView, way: ReachedRow | None) -> str:
             "(min(), max()). The function uses them unchecked."
         )
     return computed_advice(view, count, "this tensor")
+
+
+def _general(view: ProcessView) -> str:
+    """With the line that made the tensor, where no variable of a line that was running is known."""
+    storage = view.place.storage if view.place is not None else None
+    made = line_that_made(view, storage.base) if storage is not None and not program_frames(view) else None
+    return _ADVICE.format(f", which {made} made" if made is not None else "")
 
 
 def _of_operator(view: ProcessView, way: ReachedRow | None) -> str | None:

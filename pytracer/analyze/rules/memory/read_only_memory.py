@@ -21,6 +21,7 @@ from pytracer._text import hex_addr
 from pytracer.analyze.address_space.address_info import Place
 from pytracer.analyze.address_space.operands import COMPUTED
 from pytracer.analyze.evidence.indices.runs import ran_on
+from pytracer.analyze.evidence.lifetime.file_mappers import copied_instead, file_mapper
 from pytracer.analyze.evidence.lifetime.variables import variable_of
 from pytracer.analyze.evidence.native.native_stack import image_name
 from pytracer.analyze.evidence.own_code.passed import passed
@@ -114,7 +115,11 @@ def _where(view: ProcessView) -> str:
     if place.kind == "in-storage" and place.storage is not None:
         name = next(iter(place.names), None)
         what = f"the storage of {name}" if name else variable_of(view, place.storage.base) or "a live storage"
-        return f"{what}, which lies in the mapped file {place.mapping.path}" if _is_file(place) else what
+        if not _is_file(place):
+            return what
+        mapper = file_mapper(view, place.mapping.path)
+        opened = f" (read-only by {mapper.mode} at {mapper.place})" if mapper is not None and mapper.mode else ""
+        return f"{what}, which lies in the mapped file {place.mapping.path}{opened}"
     if place.kind == "file-mapping":
         return f"the mapped file {place.mapping.path}"
     if place.kind == "image":
@@ -147,7 +152,7 @@ def _passed_tensor(view: ProcessView) -> str | None:
 def _advice(view: ProcessView) -> str:
     """A number that is too large leads into whatever lies behind a tensor, too."""
     if view.place is not None and _is_file(view.place):
-        return _FILE
+        return _file_advice(view, view.place)
     found = passed(view) if view.place is not None and view.place.kind == "image" else None
     if found is not None and found.numbers and found.tensors:
         return (
@@ -156,6 +161,23 @@ def _advice(view: ProcessView) -> str:
             "constant, or by a pointer that is not its own."
         )
     return _OTHER
+
+
+def _file_advice(view: ProcessView, place: Place) -> str:
+    """The lines that map the file and make the tensor of it, and what to change there."""
+    mapper = file_mapper(view, place.mapping.path) if place.mapping is not None else None
+    copied = copied_instead(view, place.storage) if place.storage is not None else None
+    mode = mapper.mode if mapper is not None else None
+    private = f"mode 'c' (copy on write) instead of {mode} at {mapper.place}" if mapper is not None and mode else None
+    if copied is not None:
+        opened = f", or map the file with {private}" if private is not None else ""
+        return (
+            f"Write `{copied[1]}` at {copied[0]}: the tensor shares the memory of the file. Or do not change it in "
+            f"place{opened}."
+        )
+    if private is not None:
+        return f"Map the file with {private}, or clone the tensor before it is changed in place."
+    return _FILE
 
 
 def _is_file(place: Place) -> bool:

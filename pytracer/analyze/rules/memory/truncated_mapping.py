@@ -19,6 +19,7 @@ from collections.abc import Sequence
 
 from pytracer._text import count_words
 from pytracer.analyze.address_space.mapped_file import MappedFile, mapped_file, truncation_confidence
+from pytracer.analyze.evidence.lifetime.file_mappers import file_mapper
 from pytracer.analyze.evidence.lifetime.file_writers import file_writer
 from pytracer.analyze.evidence.phrases import (
     access_verb,
@@ -54,7 +55,8 @@ class TruncatedMapping(MemoryFaultRule[MappedFile]):
         behind = file.then_bytes if file.then_bytes is not None else file.now_bytes
         return Description(
             f"{introduction(judgement.views)} {access_verb(view)} byte {file.offset} of the mapped file {file.path}"
-            f"{in_function(view)}: the file {'held' if file.then_bytes is not None else 'now holds'} {_bytes(behind)}.",
+            f"{in_function(view)}: the file {'held' if file.then_bytes is not None else 'now holds'} {_bytes(behind)}"
+            f"{_rewritten(view, file)}.",
             [
                 fault_evidence(view),
                 _extent(file),
@@ -92,12 +94,25 @@ def _advice(view: ProcessView, file: MappedFile) -> str:
             "tensors in it lived. To clean up, use os.unlink(), which leaves mappings whole, once its users have ended."
         )
         return f"{writer.words} {owner}" if writer is not None else owner
+    mapper = file_mapper(view, file.path)
     if writer is not None:
-        return f"{writer.words} {_ASIDE}"
+        read = (
+            f" Or read it as a whole: leave out {mapper.option} at {mapper.place}." if mapper and mapper.option else ""
+        )
+        return f"{writer.words} {_ASIDE}{read}"
     return (
         "Find out who truncated or rewrote the file while it was mapped, or why it is shorter than expected; "
         "write files aside and rename them."
     )
+
+
+def _rewritten(view: ProcessView, file: MappedFile) -> str:
+    """`` , which line 29 (`torch.save(half, path)`) may have written since line 22 mapped it ``."""
+    writer, mapper = file_writer(view, file.path), file_mapper(view, file.path)
+    if writer is None or writer.begins is not None or file.path.startswith(_OF_TORCH):
+        return ""
+    since = f" since {mapper.place} mapped it" if mapper is not None else ""
+    return f", which {writer.brief} may have written{since}"
 
 
 def _bytes(count: int | None) -> str:

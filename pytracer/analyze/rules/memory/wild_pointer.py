@@ -127,6 +127,7 @@ class WildPointer(MemoryFaultRule[_Wild]):
                 else None,
                 explanation.missing,
             ],
+            names_source=explanation.names_source,
         )
 
     def otherwise(self, faults: Sequence[ProcessView]) -> NoFinding:

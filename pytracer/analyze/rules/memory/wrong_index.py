@@ -39,8 +39,9 @@ from pytracer.analyze.evidence.indices.narrow_indices import two_indices
 from pytracer.analyze.evidence.indices.reached_row import ReachedRow, is_close, reached_row, row_in_range
 from pytracer.analyze.evidence.indices.row_words import row_advice, row_evidence, row_headline, shaped_name
 from pytracer.analyze.evidence.indices.sparse_source import sparse_advice, sparse_source
+from pytracer.analyze.evidence.indices.written_value import origin_words
 from pytracer.analyze.evidence.lifetime.variables import line_words, variable_of
-from pytracer.analyze.evidence.lifetime.where_made import made_briefly, made_words
+from pytracer.analyze.evidence.lifetime.where_made import made_briefly
 from pytracer.analyze.evidence.native.jumps import wild_jump
 from pytracer.analyze.evidence.operators.in_backward import backward, saved_advice
 from pytracer.analyze.evidence.operators.operator import (
@@ -227,7 +228,7 @@ def _describe_range(views: Sequence[ProcessView], outside: OutOfRange, way: Form
         )
         advice = (
             f"Check the values of {name} before {line_words(view)} passes it: {outside.value} must not be among them "
-            f"(min(), max()). {_where_from(view, outside.tensor)}"
+            f"(min(), max()). {_where_from(view, outside.tensor, outside.value)}"
             if saved is None
             else saved_advice(view, saved, outside.tensor)
         )
@@ -257,9 +258,9 @@ def _describe_range(views: Sequence[ProcessView], outside: OutOfRange, way: Form
     )
 
 
-def _where_from(view: ProcessView, item: OperatorTensor) -> str:
-    made = made_words(view, item.item.base, f"`{item.name}`") if item.name else None
-    return f"{made or 'Find out where it was computed.'} The function does not check it."
+def _where_from(view: ProcessView, item: OperatorTensor, value: int) -> str:
+    name = f"`{item.name}`" if item.name else None
+    return f"{origin_words(view, value, item.item.base, name)} The function does not check it."
 
 
 def _describe_row(views: Sequence[ProcessView], way: ReachedRow) -> Description:
@@ -352,11 +353,11 @@ def _advice(view: ProcessView, found: Formation) -> str:
     if found.index_storage is not None:
         name = _tensor(view, found.index_storage.base)
         unnamed = variable_of(view, found.index_storage.base) is None
-        made = made_words(view, found.index_storage.base, name) if not unnamed else None
+        origin = origin_words(view, found.index, found.index_storage.base, None if unnamed else name)
         passed = passed_words(view.process.snapshot, view.python_frame) if unnamed else None
         uses = f" The line uses {passed}." if passed is not None else ""
         return (
             f"Check the values of {name} before {line} passes it: {found.index} must not be among them (min(), max()). "
-            f"{made or 'Find out where it was computed.'} The function does not check it.{uses}"
+            f"{origin} The function does not check it.{uses}"
         )
     return computed_advice(view, found.index, "the other tensor")

@@ -22,14 +22,13 @@ from dataclasses import dataclass
 
 from pytracer._text import function_words, message_words
 from pytracer.analyze.collectives.in_flight import bad_address
-from pytracer.analyze.evidence.ends.memory_holders import NO_MEMORY, failed_allocation, holder_advice, holder_evidence
+from pytracer.analyze.evidence.ends.memory_holders import failed_allocation, holder_evidence, no_memory_advice
 from pytracer.analyze.evidence.exceptions.name_origins import passed_words
 from pytracer.analyze.evidence.heap.heap import heap_damage
 from pytracer.analyze.evidence.heap.smashed_stack import smashed_advice
 from pytracer.analyze.evidence.indices.index_check import failed_check
 from pytracer.analyze.evidence.indices.range_check import range_advice
 from pytracer.analyze.evidence.known_crashes import known_crash
-from pytracer.analyze.evidence.lifetime.variables import line_words, program_frames
 from pytracer.analyze.evidence.native.aborts import (
     abort_caller,
     cpp_exception,
@@ -38,11 +37,12 @@ from pytracer.analyze.evidence.native.aborts import (
     printed,
     terminated_without_exception,
 )
-from pytracer.analyze.evidence.native.fault_function import is_own_frame, own_function
-from pytracer.analyze.evidence.native.native_stack import functions, own_frames
+from pytracer.analyze.evidence.native.native_stack import functions
+from pytracer.analyze.evidence.own_code.borrowed_return import borrowed_return
 from pytracer.analyze.evidence.own_code.ended_statics import ended_static
-from pytracer.analyze.evidence.own_code.own_libraries import is_own_path
-from pytracer.analyze.evidence.own_code.passed_memory import called_by_ctypes
+from pytracer.analyze.evidence.own_code.throwing_destructor import throwing_destructor
+from pytracer.analyze.evidence.own_code.uncaught import below_words, into_ctypes, of_script, on_own_thread
+from pytracer.analyze.evidence.own_code.without_gil import without_gil
 from pytracer.analyze.evidence.phrases import (
     abort_evidence,
     collective_evidence,
@@ -152,17 +152,20 @@ class Abort:
         """See Rule; the first process represents all that died alike."""
         view = judgement.views[0]
         way = _way(view)
-        caller = function_words(name) if (name := abort_caller(view)) else None
+        caller = _caller(view)
         smashed = smashed_advice(view) if way is _STACK else None
-        thrown = _into_ctypes(view) or _on_own_thread(view) if way.advice == _EXCEPTION.advice else None
+        thrown = into_ctypes(view) or on_own_thread(view) if way.advice == _EXCEPTION.advice else None
         general = (
             smashed
             or range_advice(view)
-            or _of_script(view)
+            or of_script(view)
             or thrown
             or way.advice.replace("{function}", caller or _OWN)
         )
-        below = f", below {caller}" if caller and caller != way.function else ""
+        below = below_words(view, caller) if caller and caller != way.function else ""
+        borrowed = borrowed_return(view)
+        if borrowed is not None:
+            below = f": {borrowed.summary}"
         summary = f"{introduction(judgement.views)} aborted: {way.what}{below}."
         return Description(
             summary,
@@ -173,58 +176,14 @@ class Abort:
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],
-            NO_MEMORY + holder_advice(view) if failed_allocation(view) else general,
+            borrowed.advice if borrowed is not None else no_memory_advice(view) if failed_allocation(view) else general,
             [
                 None if view.crash else "the native stack: the black box has no crash section",
                 "what() of the exception" if way is _EXCEPTION and cpp_exception(view) is None else None,
             ],
             way.quotes_exception,
+            explained=borrowed is not None,
         )
-
-
-def _of_script(view: ProcessView) -> str | None:
-    """An exception of a TorchScript model on a native thread is the error of its input, which Python would show."""
-    exception = cpp_exception(view)
-    if exception is None or torchscript_error(exception.what or "") is None:
-        return None
-    return (
-        f"Call the model in Python first, with each of the inputs that {line_words(view)} passes: it raises this error "
-        "there, with its lines. On a thread of native code nothing can catch it."
-    )
-
-
-def _into_ctypes(view: ProcessView) -> str | None:
-    """Of an exception that left C code which ctypes called."""
-    function = own_function(view)
-    if function is None or not called_by_ctypes(view):
-        return None
-    return (
-        f"What was thrown is the reason: look for it below {function.words}, in what {line_words(view)} passes. ctypes "
-        "cannot hand exceptions on: catch them in the function that it calls, and return an error."
-    )
-
-
-def _on_own_thread(view: ProcessView) -> str | None:
-    """Of an exception on a thread that the program's native code runs, which called it from no Python."""
-    crash = view.crash
-    frame = next(
-        (item for item in own_frames(view) if item.function and is_own_path(item.image) and is_own_frame(item)), None
-    )
-    if crash is None or frame is None or crash.python_stack or crash.tid == view.process.snapshot.pid:
-        return None
-    waiting, function = next(iter(program_frames(view)), None), f"{function_words(frame.function or '')}()"
-    given = f" (the main thread was at {place_words(waiting)})" if waiting is not None else ""
-    if view.region_opener is not None:
-        return (
-            f"Catch it inside of the parallel region: no exception may leave one. {function}{given} can keep "
-            "std::current_exception() and rethrow it behind the region, as at::parallel_for() does: "
-            "then Python shows its message as an ordinary error."
-        )
-    return (
-        f"Catch it in the thread that it left: nobody else can. {function}{given} can keep "
-        "std::current_exception() there and rethrow it after join(), as at::parallel_for() does: then Python "
-        "shows its message as an ordinary error."
-    )
 
 
 def _judge(view: ProcessView) -> Judgement[None] | None:
@@ -246,11 +205,16 @@ def _way(view: ProcessView) -> _Way:
     certain = next((way for part, way in _CERTAIN_FUNCTIONS if any(part in name for name in names)), None)
     if certain is not None:
         return certain
+    destructor = throwing_destructor(view)
+    if destructor is not None:
+        return _Way(destructor.what, destructor.advice, _caller(view))
     if terminated_without_exception(view):
         return _NOTHING_THROWN
-    exception, check = cpp_exception(view), failed_check(view)
+    exception, check, gil = cpp_exception(view), failed_check(view), without_gil(view)
     if check is not None:
         return _Way(*check)
+    if gil is not None:
+        return _Way(gil.what, gil.advice, _caller(view))
     if exception is not None and exception.type is not None:
         return _uncaught(exception.type, exception.what or "")
     text = printed(view) or ""
@@ -262,6 +226,10 @@ def _way(view: ProcessView) -> _Way:
             if part in function:
                 return _of_static(view) or way if way is _FATAL else way
     return _Way(f"it printed: {message_words(text)}" if text else "abort() was called")
+
+
+def _caller(view: ProcessView) -> str | None:
+    return function_words(name) if (name := abort_caller(view)) else None
 
 
 def _of_static(view: ProcessView) -> _Way | None:

@@ -13,6 +13,7 @@ from pytracer.analyze.evidence.own_code.capi_table import unfetched_table
 from pytracer.analyze.evidence.own_code.ended_statics import ended_static
 from pytracer.analyze.evidence.own_code.local_memory import _blob
 from pytracer.analyze.evidence.own_code.native_bounds import native_bounds
+from pytracer.analyze.evidence.own_code.native_line import with_native_line
 from pytracer.analyze.evidence.own_code.own_signature import argtypes, signature
 from pytracer.analyze.evidence.own_code.temporary_pointer import TemporaryPointer, temporary_pointer
 from pytracer.report.job import NativeFrame, SourceLine
@@ -95,6 +96,13 @@ def test_loops_around_the_running_line_are_told_with_their_bounds(tmp_path: Path
     assert found.loops == ("`y` below `height` = `image.size(0)`", "`x` below `width` = `image.size(1)`")
     assert found.reads == ("`from` = `rows[y]`",)
     assert found.words.startswith("ops.cpp:6 is `out[y * width + x] = src[from * width + x];`, for `y` below")
+
+
+def test_the_running_native_line_is_told_also_where_no_python_line_is_known(tmp_path: Path) -> None:
+    """Native code that overwrote the heap up to its end has overwritten the interpreter's state as well."""
+    assert with_native_line(view_of(tmp_path, WARP), "Check it.").startswith(
+        "Check it. ops.cpp:6 is `out[y * width + x]"
+    )
 
 
 @pytest.mark.parametrize("last", ["      total += x;\n", "      use(height);\n", "      out[0] = 1;\n"])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pytracer.analyze.evidence.heap.heap_suspects import negative_lines
 from tests.support import scenarios as s
 from tests.support.deaths import LIBC_SO, advice, died, image, verdict
 
@@ -222,3 +224,18 @@ def test_free_that_ctypes_called_is_the_lines_own(run: Path) -> None:
     assert advised(run, stack=BY_CTYPES, text=text).startswith("Look first at line 6, which frees it")
     own = [*TOP, (OWN, "release"), *BY_CTYPES[-2:]]
     assert advised(run, OWN, stack=own, text=text).startswith("Look first at release, which frees it")
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("IGNORE = -100\nlabels[mask] = IGNORE\n", [2]),
+        ("labels[mask] = -1\n", [1]),
+        ("labels[mask] = 255\n", []),
+        ("labels[mask] = other\n", []),
+        ("IGNORE = -100\nIGNORE = read()\nlabels[mask] = IGNORE\n", []),  # either may be meant
+    ],
+)
+def test_lines_that_make_negative_numbers(text: str, lines: list[int]) -> None:
+    """By a constant of the file as well."""
+    assert negative_lines(ast.parse(text)) == lines

@@ -94,3 +94,15 @@ def test_storages_of_one_line_that_pile_up_are_in_the_headline(count: int, piled
     assert (f"{count} storages allocated at train.py:31 in cache" in (report.verdict.summary or "")) == piled
     assert ("keeps what each step made there" in (report.verdict.advice or "")) == piled
     assert "enforce fail" not in (report.verdict.summary or "")
+
+
+@pytest.mark.parametrize(("asked", "is_address"), [(140247862083560, True), (68719476736, False)])
+def test_size_that_is_like_an_address_is_no_lack_of_memory(asked: int, is_address: bool, run: Path) -> None:
+    """Native code read it from memory that holds a pointer."""
+    box = holding(Box(pid=101, ppid=99).at(100), 3).later(1)
+    message = f"{NO_MEMORY} to allocate {asked} bytes. Error code 12"
+    report = build_report(s.load(run, box.at(200).exception("RuntimeError", message, [("main", s.SCRIPT, 50)]).exit(1)))
+    assert report.verdict is not None
+    advice = report.verdict.advice or ""
+    assert ("0x7f8dffffffe8 is like an address" in advice) == is_address
+    assert ("ulimit -v" in advice) != is_address

@@ -373,3 +373,15 @@ def test_lengths_that_sum_to_more_than_the_rows(
         f"`rows` [3] ({lowest}..{highest}) sums to {least} or more, and the data has 10 rows" in summary(report)
     ) == sums
     assert advice(report).startswith("Check the lengths before line 41 passes them: `rows` [3]") == sums
+
+
+@pytest.mark.parametrize(("strides", "name"), [((50, 1), "rows.contiguous()"), ((5, 1), None)])
+def test_copy_of_an_index_with_gaps_has_the_name_of_the_variable(
+    strides: tuple[int, ...], name: str | None, run: Path
+) -> None:
+    """An operator works on a copy without gaps; of a variable that has none, another tensor is no copy."""
+    held = tensor(INDEX, 3, 5, dtype="int64", strides=strides)
+    copy = tensor(INDEX + 0x4000, 3, 5, dtype="int64", strides=(5, 1), minimum=0, maximum=40)
+    report = crashed(run, tensor(TABLE, 10, 10), held, copy)
+    names = [item.name for item in operator(report).tensors or []]
+    assert names == ["table", "rows", name]

@@ -1,0 +1,97 @@
+"""The line of the program that mapped a file: `np.load(mmap_mode="r")`, `np.memmap()`, `torch.load(mmap=True)`.
+
+Of several lines, the one whose arguments name the file; nothing where that is more than one.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from pytracer._library_files import is_library_file
+from pytracer._text import shortened
+from pytracer.analyze.evidence.lifetime.file_writers import names_file, texts_of
+from pytracer.analyze.evidence.lifetime.variables import program_frames
+from pytracer.analyze.evidence.lifetime.where_made import place_of
+from pytracer.analyze.evidence.slicing.files import program_files
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.tensors.source_lines import line_text
+from pytracer.analyze.view import ProcessView
+from pytracer.decode.types.snapshot import Storage
+from pytracer.report.job import PythonFrame
+
+_OPTIONS = ("mmap_mode", "mmap", "memory_map")
+_MAPS = ("memmap", "open_memmap", "from_file", "mmap")
+_READ_ONLY = ("ACCESS_READ", "PROT_READ", "'r'")
+_SHARES = ("from_numpy", "as_tensor", "frombuffer", "asarray")
+_QUOTED = 60
+
+
+@dataclass(frozen=True)
+class FileMapper:
+    """`call` maps the file at `place` (`line 13`). `mode`: what makes it read-only, as it is written."""
+
+    call: ast.Call
+    place: str
+    text: str
+    mode: str | None
+
+    @property
+    def option(self) -> str | None:
+        """`mmap=True`: without which nothing is mapped."""
+        given = next((item for item in self.call.keywords if item.arg in _OPTIONS), None)
+        return ast.unparse(given) if given is not None else None
+
+
+def file_mapper(view: ProcessView, path: str) -> FileMapper | None:
+    """None where no line of the program does, or more than one may."""
+    found = [
+        (file, tree, node)
+        for file, tree in program_files(view.process.snapshot, program_frames(view)).items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and _maps(node)
+    ]
+    if len(found) > 1:
+        found = [item for item in found if _names(item[1], item[2], path)]
+    if len(found) != 1:
+        return None
+    file, _, call = found[0]
+    text = line_text(view.process.snapshot, PythonFrame(file=file, line=call.lineno)) or ""
+    return FileMapper(call, place_of(view, file, call.lineno), shortened(text, _QUOTED), _mode(call))
+
+
+def _maps(call: ast.Call) -> bool:
+    given = {item.arg: item.value for item in call.keywords if item.arg in _OPTIONS}
+    none = all(isinstance(item, ast.Constant) and item.value in (None, False) for item in given.values())
+    return called_name(call) in _MAPS or (bool(given) and not none)
+
+
+def _mode(call: ast.Call) -> str | None:
+    """`mmap_mode='r'`, `access=mmap.ACCESS_READ`; None where it may be written."""
+    for item in (*call.keywords, *call.args[1:]):
+        value = item.value if isinstance(item, ast.keyword) else item
+        if ast.unparse(value).rpartition(".")[2] in _READ_ONLY:
+            return ast.unparse(item) if isinstance(item, ast.keyword) else ast.unparse(value)
+    return None
+
+
+def _names(tree: ast.Module, call: ast.Call, path: str) -> bool:
+    texts, _ = texts_of(tree, call.lineno, [*call.args, *(item.value for item in call.keywords)])
+    return names_file(texts, path) is not None
+
+
+def copied_instead(view: ProcessView, storage: Storage) -> tuple[str, str] | None:
+    """`line 20` and `torch.from_numpy(self.features[index].copy())`: a tensor of its own, where one shares memory."""
+    site = storage.allocated_by.caller or storage.allocated_by.python
+    frame = PythonFrame(file=site.file, line=site.line) if site is not None else None
+    own = frame is not None and not is_library_file(frame.file)
+    text = line_text(view.process.snapshot, frame) if own and frame is not None else None
+    try:
+        tree = ast.parse((text or "").strip())
+    except (SyntaxError, ValueError):
+        return None
+    calls = [item for item in ast.walk(tree) if isinstance(item, ast.Call) and called_name(item) in _SHARES]
+    if len(calls) != 1 or len(calls[0].args) != 1 or frame is None:
+        return None
+    given = ast.unparse(calls[0].args[0])
+    return place_of(view, frame.file, frame.line), f"{ast.unparse(calls[0].func)}({given}.copy())"

@@ -1,0 +1,113 @@
+"""C and C++ as text: arguments, the call around a place, the function around it, definitions by name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+_HEAD = re.compile(
+    r"(?P<name>~?\w+)\s*\((?P<parameters>(?:[^()]|\([^()]*\))*)\)\s*(?:const|noexcept|override|final|\s)*"
+    r"(?::[^;{}]*)?(?:->[\w:<>*&\s]+)?$"
+)
+_NO_FUNCTIONS = frozenset({"if", "for", "while", "switch", "catch", "return", "sizeof"})
+_MOST_BEFORE = 400
+_OPEN, _CLOSE = {"(": 1, "{": 1, "[": 1}, {")": 1, "}": 1, "]": 1}
+
+
+@dataclass(frozen=True)
+class Function:
+    """`body`: where its braces open."""
+
+    name: str
+    parameters: tuple[str, ...]
+    body: int
+
+    def place_of(self, name: str) -> int | None:
+        """Of a parameter of that name."""
+        return next((n for n, item in enumerate(self.parameters) if re.search(rf"\b{re.escape(name)}$", item)), None)
+
+
+def split(text: str) -> tuple[str, ...]:
+    """The parts between commas that no bracket encloses."""
+    parts, depth, before = [""], 0, ""
+    for letter in text:
+        depth += letter in "([{<"
+        depth -= letter in ")]}>" and before + letter != "->"
+        before = letter
+        if letter == "," and depth <= 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return tuple(item.strip() for item in parts if item.strip())
+
+
+def closing(text: str, start: int) -> int | None:
+    """Where the bracket that opens at `start` closes."""
+    depth = 0
+    for at in range(start, len(text)):
+        depth += _OPEN.get(text[at], 0) - _CLOSE.get(text[at], 0)
+        if depth == 0:
+            return at
+    return None
+
+
+def call_around(text: str, place: int) -> tuple[str, int] | None:
+    """The function that is called by the innermost open parenthesis before a place, and where that opens."""
+    depth = 0
+    for at in range(place - 1, max(place - _MOST_BEFORE, -1), -1):
+        depth += _CLOSE.get(text[at], 0) - _OPEN.get(text[at], 0)
+        if depth < 0:
+            name = re.search(r"(\w+)(?:\s+\w+)?\s*$", text[max(at - _MOST_BEFORE, 0) : at]) if text[at] == "(" else None
+            return (name[1], at) if name is not None else None
+    return None
+
+
+def statement_at(lines: Sequence[str], number: int) -> int:
+    """The place in the file at which a line's own code begins: behind the brace of a function that begins in it."""
+    text = lines[number - 1] if 0 < number <= len(lines) else ""
+    return sum(len(item) + 1 for item in lines[: number - 1]) + text.find("{") + 1
+
+
+def function_around(text: str, place: int) -> Function | None:
+    """The innermost function with a name whose body has a place; not a lambda."""
+    depth = 0
+    for at in range(place - 1, -1, -1):
+        if text[at] == "}":
+            depth += 1
+        elif text[at] == "{" and depth:
+            depth -= 1
+        elif text[at] == "{":
+            head = _HEAD.search(text[max(at - _MOST_BEFORE, 0) : at])
+            if head is not None and head["name"] not in _NO_FUNCTIONS:
+                return Function(head["name"], split(head["parameters"]), at)
+    return None
+
+
+def defined(text: str, name: str) -> list[Function]:
+    """The functions of that name that have a body."""
+    named = (_named(text, match) for match in _mentions(text, name))
+    return [function for _, function in named if function is not None]
+
+
+def calls_of(text: str, name: str) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """Where a function is called, and with what."""
+    for match in _mentions(text, name):
+        given, function = _named(text, match)
+        if given is not None and function is None:
+            yield match.start(), given
+
+
+def _mentions(text: str, name: str) -> Iterator[re.Match[str]]:
+    return re.finditer(rf"(?<![\w~]){re.escape(name)}\s*\(", text)
+
+
+def _named(text: str, match: re.Match[str]) -> tuple[tuple[str, ...] | None, Function | None]:
+    """What is in the parentheses behind a name; with the function, where its body follows."""
+    end = closing(text, match.end() - 1)
+    if end is None:
+        return None, None
+    given, body = split(text[match.end() : end]), text.find("{", end)
+    head = _HEAD.search(text[match.start() : body]) if body >= 0 else None
+    whole = head is not None and head.start() == 0 and ";" not in text[end:body]
+    return given, Function(match[0].rstrip("( \n"), given, body) if whole else None

@@ -1,0 +1,36 @@
+"""The type of the elements that a line of the program makes: `torch.empty(8)` has float32, `np.zeros(8)` float64."""
+
+from __future__ import annotations
+
+import ast
+
+from pytracer.analyze.evidence.syntax.calls import called_name
+
+_FACTORIES = frozenset({"empty", "zeros", "ones", "rand", "randn", "linspace"})
+_RANDOM = frozenset({"rand", "randn", "linspace"})  # of NumPy no calls of this form, or of its generators
+_DEFAULTS = {"torch": "float32", "np": "float64", "numpy": "float64"}
+_BYTES = {
+    "float64": 8, "double": 8, "int64": 8, "long": 8, "float32": 4, "float": 4, "int32": 4, "int": 4, "float16": 2,
+    "half": 2, "bfloat16": 2, "int16": 2, "short": 2, "int8": 1, "uint8": 1, "bool": 1,
+}  # fmt: skip
+_CHANGES_DEFAULT = "set_default_dtype"
+
+
+def made_element(node: ast.AST, tree: ast.Module) -> tuple[str, int] | None:
+    """Its name and its bytes; None where the line does not show it, or the program changes torch's default."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return None
+    owner, name = ast.unparse(node.func.value), called_name(node)
+    if owner not in _DEFAULTS or name not in _FACTORIES or (owner != "torch" and name in _RANDOM):
+        return None
+    given = next((item.value for item in node.keywords if item.arg == "dtype"), None)
+    if given is None and owner != "torch" and len(node.args) > 1:
+        given = node.args[1]  # np.zeros(shape, dtype)
+    if given is None:
+        if owner == "torch" and any(_CHANGES_DEFAULT in (getattr(item, "attr", None) or "") for item in ast.walk(tree)):
+            return None
+        return _DEFAULTS[owner], _BYTES[_DEFAULTS[owner]]
+    module, _, dtype = ast.unparse(given).rpartition(".")
+    if dtype == "float" and module != "torch":
+        dtype = "float64"  # Python's own
+    return (dtype, _BYTES[dtype]) if dtype in _BYTES and (module in _DEFAULTS or dtype == "float64") else None

@@ -1,0 +1,79 @@
+"""An exception of C++ that nobody caught: whose function it left, and who can catch it there."""
+
+from __future__ import annotations
+
+from pytracer._text import function_words
+from pytracer.analyze.evidence.lifetime.variables import line_words, program_frames
+from pytracer.analyze.evidence.native.aborts import cpp_exception
+from pytracer.analyze.evidence.native.fault_function import is_own_frame, own_function
+from pytracer.analyze.evidence.native.native_stack import own_frames
+from pytracer.analyze.evidence.own_code.own_libraries import is_own_path
+from pytracer.analyze.evidence.own_code.own_place import own_place
+from pytracer.analyze.evidence.own_code.passed_memory import called_by_ctypes
+from pytracer.analyze.evidence.phrases import torchscript_error
+from pytracer.analyze.naming import place_words
+from pytracer.analyze.view import ProcessView
+
+_STD_THREAD = "std::thread::_State_impl"
+
+
+def below_words(view: ProcessView, caller: str) -> str:
+    """`, below residuals (main.cpp:18)`, or `, in a thread of resize_all() (main.cpp:11)`, whose lambda it runs."""
+    place = own_place(view)
+    if caller.startswith(_STD_THREAD):
+        return f", in a thread of {place.function}() ({place.place})" if place is not None else ", in a std::thread"
+    own = place is not None and place.function == caller.rpartition("::")[2]
+    return f", below {caller}" + (f" ({place.place})" if own and place is not None else "")
+
+
+def of_script(view: ProcessView) -> str | None:
+    """An exception of a TorchScript model on a native thread is the error of its input, which Python would show."""
+    exception = cpp_exception(view)
+    if exception is None or torchscript_error(exception.what or "") is None:
+        return None
+    return (
+        f"Call the model in Python first, with each of the inputs that {line_words(view)} passes: it raises this error "
+        "there, with its lines. On a thread of native code nothing can catch it."
+    )
+
+
+def into_ctypes(view: ProcessView) -> str | None:
+    """Of an exception that left C code which ctypes called."""
+    function = own_function(view)
+    if function is None or not called_by_ctypes(view):
+        return None
+    return (
+        f"What was thrown is the reason: look for it below {function.words}, in what {line_words(view)} passes. ctypes "
+        "cannot hand exceptions on: catch them in the function that it calls, and return an error."
+    )
+
+
+def on_own_thread(view: ProcessView) -> str | None:
+    """Of an exception on a thread that the program's native code runs, which called it from no Python."""
+    crash = view.crash
+    function = _function_on_thread(view)
+    if crash is None or function is None or crash.python_stack or crash.tid == view.process.snapshot.pid:
+        return None
+    waiting = next(iter(program_frames(view)), None)
+    given = f" (the main thread was at {place_words(waiting)})" if waiting is not None else ""
+    if view.region_opener is not None:
+        return (
+            f"Catch it inside of the parallel region: no exception may leave one. {function}{given} can keep "
+            "std::current_exception() and rethrow it behind the region, as at::parallel_for() does: "
+            "then Python shows its message as an ordinary error."
+        )
+    return (
+        f"Catch it in the thread that it left: nobody else can. {function}{given} can keep "
+        "std::current_exception() there and rethrow it after join(), as at::parallel_for() does: then Python "
+        "shows its message as an ordinary error."
+    )
+
+
+def _function_on_thread(view: ProcessView) -> str | None:
+    """`residuals()`, or `resize_all() (main.cpp:11)` where a lambda of it runs there."""
+    frames = [item for item in own_frames(view) if item.function and is_own_path(item.image)]
+    named = next((item for item in frames if is_own_frame(item)), None)
+    if named is not None:
+        return f"{function_words(named.function or '')}()"
+    place = own_place(view) if frames else None
+    return f"{place.function}() ({place.place})" if place is not None else None
