@@ -56,8 +56,10 @@ def refused_value(at: FailingLine) -> str | None:
     """The only thing that a call was given, computed of recorded parts: a library refused it."""
     if at.own or at.kind not in _REFUSALS or at.node is None or _is_of_graph(at) or _called_layer(at) is not None:
         return None
-    told = _told(at)
-    return _refused(at, told[0]) if len(told) == 1 and told[0].computed else None
+    call, told = at.only(ast.Call), _told(at)
+    given = [*call.args, *(item.value for item in call.keywords)] if call is not None else []
+    alone = len(given) == 1 and len(told) == 1 and told[0].node is given[0] and variable(given[0]) is None
+    return _refused(at, told[0]) if alone and told[0].computed else None
 
 
 def _joined(told: list[_Operand]) -> str:
