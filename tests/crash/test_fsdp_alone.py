@@ -33,5 +33,5 @@ def test_parameters_of_the_first_forward_are_noted(tmp_path: Path) -> None:
     done = traced_run(sys.executable, program, run=tmp_path / "run")
     seen = [(item.role, item.nbytes) for box in done.boxes for item in box.scoped_tensors]
     assert seen == [("unsharded_parameter", 64), ("unsharded_parameter", 8)]
-    (unit,) = [unit for process in done.report.processes for unit in process.fsdp]
+    (unit,) = [unit for process in done.report.processes or [] for unit in process.fsdp or []]
     assert unit.state == "unsharded"
