@@ -117,6 +117,18 @@ def test_object_that_a_queue_dropped_is_the_reason(dropped: bool, run: Path) -> 
         assert "In this file only `out.put(...)` at line 4 in work ends it" in advice(report)
 
 
+def test_queue_is_known_by_the_bare_names_of_cpython_3_10(run: Path) -> None:
+    """Its code objects have no qualified names."""
+    script = of(run, QUEUE)
+    bare: list[Frame] = [(name.rpartition(".")[2], file, line) for name, file, line in GET]
+    worker = Box(pid=102, ppid=101).versions(torch="2.13.0").at(5_000)
+    worker.exception("RuntimeError", GRAPH, [], thread="QueueFeederThread", on_its_way="put")
+    stopped(worker, [*bare, ("work", script, 3)])
+    report = ended(run, stopped(parent(), [*bare, ("main", script, 9)]), worker)
+    assert verdict(report) == ("hang", "likely")
+    assert "could not send what it had put into a queue: RuntimeError: Cowardly" in summary(report)
+
+
 @pytest.mark.parametrize(
     "message",
     [
