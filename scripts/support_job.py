@@ -2,6 +2,7 @@
 
     python scripts/support_job.py          prints the losses
     python scripts/support_job.py crash    in the last backward pass, reads a gradient in a bucket that DDP has released
+    python scripts/support_job.py graph    reads an activation that only the autograd graph holds; its page is closed
 
 Needs neither a compiler nor a network. DDP puts both parameters into one bucket at first, and into two once it knows
 the order in which gradients are ready. The C library unmaps the first one when it is released, and maps the new one of
@@ -11,6 +12,7 @@ the large parameter, which is 0.8 MB smaller, at the upper end of the same hole:
 from __future__ import annotations
 
 import ctypes
+import mmap
 import sys
 import tempfile
 
@@ -50,7 +52,21 @@ class LookAtGradient(torch.autograd.Function):  # type: ignore[misc]
         return gradient, None
 
 
+def read_activation() -> None:
+    """The node that saved it is behind the second edge of another one."""
+    hidden = torch.ones(256, 256, requires_grad=True) * 2
+    addr = hidden.data_ptr() + 2 * mmap.PAGESIZE
+    total = torch.ones(256, 256, requires_grad=True).neg() + hidden * hidden.exp()
+    del hidden
+    closed = ctypes.CDLL(None).mprotect(ctypes.c_void_p(addr & -mmap.PAGESIZE), ctypes.c_size_t(mmap.PAGESIZE), 0)
+    assert closed == 0
+    ctypes.string_at(addr, 8)
+    total.sum().backward()
+
+
 def main() -> None:
+    if sys.argv[1:] == ["graph"]:
+        read_activation()
     crash = sys.argv[1:] == ["crash"]
     torch.set_num_threads(1)
     torch.manual_seed(7)

@@ -231,6 +231,8 @@ def try_torch(venv: Venv) -> dict[str, Any]:
     died = venv.pytracer_run(venv.home / "crash", job, "crash")
     report = read_report(venv, venv.home / "crash")
     lost = missing_in(report, died.returncode)
+    venv.pytracer_run(venv.home / "graph", job, "graph")
+    lost += missing_in_graph(read_report(venv, venv.home / "graph"))
     refused = venv.pytracer_run(venv.home / "no-ptrace", job, "crash", below=(venv.home / WITHOUT_PTRACE.name,))
     without = missing_in(read_report(venv, venv.home / "no-ptrace"), refused.returncode)
     (venv.home / "hooks").mkdir(exist_ok=True)
@@ -286,6 +288,13 @@ def missing_in(report: dict[str, Any], status: int) -> list[str]:
         "verdict": verdict == ("use-after-free", "certain"),
     }
     return [name for name, right in found.items() if not right]
+
+
+def missing_in_graph(report: dict[str, Any]) -> list[str]:
+    """The same for the report of the activation that only the autograd graph holds."""
+    process = next((one for one in report["processes"] if one["primary"]), None) or {}
+    held = ((process.get("fault") or {}).get("storage") or {}).get("holders") or []
+    return [] if "MulBackward0" in [holder["expression"] for holder in held] else ["saved tensors"]
 
 
 def try_all(arguments: argparse.Namespace, results: Path) -> None:

@@ -16,6 +16,7 @@ FACTS = {
     "buckets": "the address is resolved to the bucket of DDP and to the parameter in it",
     "names": "the storage has the name of the gradient",
     "verdict": "use-after-free, *certain*",
+    "saved tensors": "an activation that only the autograd graph holds is named by the node that saved it",
 }
 HEALTHY = "healthy run as untraced"
 TIER_1 = (("2.11", "2.12", "2.13", "2.14", "2.15"), ("3.11", "3.12", "3.13", "3.14"))

@@ -176,6 +176,7 @@ struct pytracer_torch_probe {
   uint64_t leaf_impl, grad_impl;                  ///< a tensor that has a gradient
   uint64_t result_impl, function, next_function;  ///< a tensor, its grad_fn and that one's next: Python objects
   uint64_t saved_data;                            ///< storage that grad_fn keeps for backward
+  uint64_t edges;                                 ///< how many edges grad_fn has
   uint64_t rows, columns;                         ///< shape of the first tensor, which is contiguous, of float32
   uint64_t deep_impl;                             ///< a contiguous tensor of 7 dimensions of 2 elements, of float16
   uint64_t undefined_impl;                        ///< the TensorImpl of every undefined tensor; 0: unknown

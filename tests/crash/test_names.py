@@ -123,7 +123,14 @@ def test_variable_that_holds_the_storage_is_named(case: str, run: Path) -> None:
         assert f"{PROGRAM}:{line} holds it (possible)" in text
 
 
-@pytest.mark.parametrize(("case", "node"), [("saved", "MulBackward0"), ("saved_by_python", "KeepBackward")])
+@pytest.mark.parametrize(
+    ("case", "node"),
+    [
+        ("saved", "MulBackward0"),
+        ("saved_by_python", "KeepBackward"),
+        ("saved_behind_the_second_edge", "MulBackward0"),
+    ],
+)
 @pytest.mark.quick(1)
 def test_activation_is_called_by_the_node_that_saved_it(case: str, node: str, run: Path) -> None:
     """Only the autograd graph references it."""

@@ -67,6 +67,15 @@ bool shape_fits(const pytracer_torch_probe& probe, const TorchOffsets& torch) {
   return torch.impl_sizes == 0 || (sizes_fit(probe, torch.impl_sizes) && dtype_fits(probe.impl, torch.impl_dtype, kFloat));
 }
 
+uint64_t bytes_of_edges(uint64_t node, const TorchOffsets& torch) { return word_at(node + torch.node_edges + 8) - word_at(node + torch.node_edges); }
+
+// A pointer to the node and a number; until torch 2.12 the pointer is a std::shared_ptr, of two words.
+void learn_edges(const pytracer_torch_probe& probe, uint64_t node, TorchOffsets& out) {
+  constexpr uint32_t kEdge = 16, kSharedEdge = 24;
+  uint64_t nbytes = bytes_of_edges(node, out);
+  out.edge_bytes = probe.edges == 0 ? 0 : nbytes == probe.edges * kEdge ? kEdge : nbytes == probe.edges * kSharedEdge ? kSharedEdge : 0;
+}
+
 bool learn(const pytracer_torch_probe& probe, TorchOffsets& out) {
   uint32_t unused = 0;
   out.tensor_type = probe.tensor_type;
@@ -88,7 +97,9 @@ bool learn(const pytracer_torch_probe& probe, TorchOffsets& out) {
   if (node == 0 || next == 0 || meta == 0) return false;
   learn_shape(probe, out);
   out.meta_function = find(meta, node, kMetaBytes);
-  return out.meta_function != kMetaBytes && find_behind(node, next, kNodeBytes, 8, 0, out.node_edges, unused);
+  if (out.meta_function == kMetaBytes || !find_behind(node, next, kNodeBytes, 8, 0, out.node_edges, unused)) return false;
+  learn_edges(probe, node, out);
+  return true;
 }
 
 bool fits(const pytracer_torch_probe& probe, const TorchOffsets& torch) {
@@ -99,7 +110,8 @@ bool fits(const pytracer_torch_probe& probe, const TorchOffsets& torch) {
          tensor.base == probe.data && tensor.numel == probe.numel && tensor.offset == probe.offset &&
          crashsafe::look_at_impl(probe.leaf_impl, grad) && word_at(grad.meta + torch.meta_grad) == probe.grad_impl &&
          word_at(word_at(probe.result_impl + torch.impl_meta) + torch.meta_function) == node &&
-         word_at(word_at(node + torch.node_edges)) == word_at(probe.next_function + torch.function_node) && keeps(node, probe.saved_data);
+         word_at(word_at(node + torch.node_edges)) == word_at(probe.next_function + torch.function_node) &&
+         (torch.edge_bytes == 0 || bytes_of_edges(node, torch) == probe.edges * torch.edge_bytes) && keeps(node, probe.saved_data);
 }
 
 // glibc writes the size of a block before it; another malloc may not, and then the end of a node is not known.

@@ -11,7 +11,7 @@ namespace pytracer::crashsafe {
 namespace {
 
 constexpr uint32_t kNodes = 4096, kSeenSlots = 2 * kNodes, kEdges = 1024;
-constexpr uint64_t kLeastNode = 64, kMostNode = 2048, kMostSaved = 64 << 10, kEdgeBytes = 16, kMostObject = 512;
+constexpr uint64_t kLeastNode = 64, kMostNode = 2048, kMostSaved = 64 << 10, kMostObject = 512;
 
 // Static: too large for the handler's stack. One thread reports at a time.
 PYTRACER_LARGE struct {
@@ -34,9 +34,10 @@ void add(uint64_t node, uint32_t distance) {
 }
 
 void add_next(uint64_t node, uint32_t distance) {
-  uint64_t ends[2];
-  if (!read_bytes(ends, node + torch_offsets()->node_edges, sizeof ends) || ends[1] < ends[0] || ends[1] - ends[0] > kEdges * kEdgeBytes) return;
-  for (uint64_t edge = ends[0]; edge < ends[1]; edge += kEdgeBytes) add(word_at(edge), distance);
+  uint64_t ends[2], edge_bytes = torch_offsets()->edge_bytes;
+  if (edge_bytes == 0 || !read_bytes(ends, node + torch_offsets()->node_edges, sizeof ends)) return;
+  if (ends[1] < ends[0] || ends[1] - ends[0] > kEdges * edge_bytes) return;
+  for (uint64_t edge = ends[0]; edge < ends[1]; edge += edge_bytes) add(word_at(edge), distance);
 }
 
 template <class Found>

@@ -14,7 +14,7 @@ struct TorchOffsets {
   uint32_t storage_data;
   uint32_t meta_grad, meta_function;  ///< AutogradMeta -> TensorImpl of the gradient, -> node
   uint32_t function_node;             ///< Python object -> node
-  uint32_t node_edges;                ///< node -> vector of edges
+  uint32_t node_edges, edge_bytes;    ///< node -> vector of edges, and how far those lie apart; 0: unknown
   bool chunks_are_sized;              ///< malloc keeps the size of a block in the word before it
   uint32_t impl_sizes, impl_dtype;    ///< TensorImpl -> its SizesAndStrides, its data type and device; 0: unknown
   uint64_t undefined_impl;            ///< the TensorImpl of every undefined tensor; 0: unknown

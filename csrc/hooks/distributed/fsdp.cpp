@@ -1,4 +1,4 @@
-// FSDP2's own operators (torch 2.11 to 2.14, _fully_shard/_fsdp_collectives.py), wrapped as c10d's are: addresses of unsharded
+// FSDP2's own operators (torch 2.11 to 2.15, _fully_shard/_fsdp_collectives.py), wrapped as c10d's are: addresses of unsharded
 // parameters and gradients. The enclosing range identifies the unit, their order the parameter.
 #include "blackbox/layout.h"
 #include "core/core.h"
@@ -25,6 +25,7 @@ struct Operator {
 };
 constexpr Operator kCopyOut{"split_with_sizes_copy", "out", TensorRole::kUnshardedParameter};
 constexpr Operator kCopyIn{"chunk_cat", "tensors", TensorRole::kUnshardedGradient};
+constexpr Operator kMixedCopyIn{"chunk_cat_mixed_dtype", "tensors", TensorRole::kUnshardedGradient};  // since torch 2.15, in its place
 
 void note(const Operator& noted, const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
   const auto& arguments = op.schema().arguments();
@@ -62,6 +63,7 @@ const char* install(Level) {
   // They are defined when torch.distributed.fsdp is imported, which may be later or never.
   library->impl(kCopyOut.name, torch::CppFunction::makeFromBoxedFunction<&dispatch<kCopyOut>>());
   library->impl(kCopyIn.name, torch::CppFunction::makeFromBoxedFunction<&dispatch<kCopyIn>>());
+  library->impl(kMixedCopyIn.name, torch::CppFunction::makeFromBoxedFunction<&dispatch<kMixedCopyIn>>());
   return nullptr;
 }
 

@@ -53,14 +53,13 @@ def uninstall() -> None:
 def _begin(box: Core, arguments: dict[str, object]) -> None:
     """Records the worker's identity and its fetchers' batches. The process is the worker's own."""
     number, seed = arguments.get("worker_id"), arguments.get("base_seed")
-    dataset = arguments.get("dataset")
     box.journal(
         Entry.WORKER,
         {
             "worker_id": number,
             "num_workers": arguments.get("num_workers"),
             "seed": seed + number if isinstance(seed, int) and isinstance(number, int) else None,
-            "dataset": type(dataset).__qualname__ if dataset is not None else None,
+            "dataset": dataset_name(arguments),
         },
     )
     box.lib.pytracer_trim_at_exit()
@@ -74,6 +73,14 @@ def _begin(box: Core, arguments: dict[str, object]) -> None:
         return fetcher
 
     kinds.create_fetcher = staticmethod(create_fetcher)
+
+
+def dataset_name(arguments: dict[str, object]) -> str | None:
+    """Its class. Since torch 2.15 it comes as the only item of a list, from which the worker takes it."""
+    dataset, holder = arguments.get("dataset"), arguments.get("dataset_holder")
+    if dataset is None and type(holder) is list and holder:
+        dataset = holder[0]
+    return type(dataset).__qualname__ if dataset is not None else None
 
 
 def _recorded(box: Core, fetch: Callable[[object], object]) -> Callable[[object], object]:

@@ -15,6 +15,7 @@ import weakref
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from pytracer.blackbox.note_codes import NoteCode
 from pytracer.blackbox.numbers import Entry
 from pytracer.record.bootstrap.best_effort import BestEffort
 from pytracer.record.bootstrap.dynamo import unseen, unseen_frame
@@ -46,6 +47,7 @@ _FLAGS = (
     ("broadcast_buffers", "forward_sync_buffers"),
     ("skip_all_reduce_unused_params", "skip_all_reduce_unused_params"),
 )
+_LATE = "lazy_bucket_allocation"  # torch 2.15: outside of a backward the Reducer refuses to be asked for its buckets
 _MIB = 1 << 20
 _BEFORE_COLLECTIVES = (
     "_build_params_for_reducer"  # __init__ calls it between its options and its collectives (2.11 to 2.14)
@@ -267,6 +269,12 @@ def _refresh(box: Core, hooks: TorchLibrary, module: DdpModule) -> None:
 
 
 def _write_layout(box: Core, hooks: TorchLibrary, module: DdpModule, wrapped: _Wrapped) -> None:
+    if vars(module).get(_LATE):
+        if wrapped.layout is None:
+            wrapped.layout = ()
+            why = f"with {_LATE} each backward allocates new ones"
+            box.note(NoteCode.WRAPPER, f"{_BUCKETS} of {wrapped.name} are not followed: {why}", _BUCKETS)
+        return
     buckets = hooks.buckets(module.reducer)
     if buckets == wrapped.layout:  # with its parameters: a new bucket may have the address and size of an old one
         return

@@ -107,6 +107,8 @@ def _describe(param: FsdpParam) -> dict[str, object]:
 
 
 def _note_unsharded(box: Core, group: FsdpParamGroup, unit: Unit) -> None:
+    if not box.lib.pytracer_open_scoped_tensors():  # else the first operator of FSDP opens them, in the backward
+        return
     tensors = [output for param in group.fsdp_params for output in param.all_gather_outputs]
     found = (_Tensor * len(tensors))()
     for place, tensor in zip(found, tensors, strict=True):

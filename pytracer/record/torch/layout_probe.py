@@ -74,6 +74,7 @@ def _probe(torch: ModuleType, last: tuple[int, int], offset: int, shape: tuple[i
         *(id(tensor), tensor._cdata, storage._cdata, storage.data_ptr(), shape[0] * shape[1], offset),
         *(leaf._cdata, gradient._cdata),
         *(result._cdata, id(function), id(next_function), kept.untyped_storage().data_ptr()),
+        len(function.next_functions),
         *(*shape, deep._cdata, *last),
     )
     # `pytracer_torch_probe` of csrc/core/core.h

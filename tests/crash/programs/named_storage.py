@@ -329,6 +329,16 @@ def saved() -> None:
     loss.backward()
 
 
+def saved_behind_the_second_edge() -> None:
+    """The node that keeps it is found through the second edge of another one, and that one's first leads elsewhere."""
+    hidden = torch.ones(SIDE, SIDE, requires_grad=True) * 2
+    addr = hidden.data_ptr() + OFFSET
+    loss = (torch.ones(SIDE, SIDE, requires_grad=True).neg() + hidden * hidden.exp()).sum()
+    del hidden
+    fault_at(addr, take_away=True)
+    loss.backward()
+
+
 def on_a_thread_without_python() -> None:
     """A raw thread has no Python frames: those of other threads are reported."""
     kv_cache = torch.zeros(SIDE, SIDE)

@@ -22,14 +22,18 @@ _PREFIXES = ("module.", "_orig_mod.", "model.", "net.", "backbone.", "encoder.",
 _GLOBAL = re.compile(r"GLOBAL ([\w.]+) was not an allowed global|Unsupported (?:global|class) ([\w.]+)")
 _LACKS = re.compile(r"Missing key in checkpoint state_dict: ([\w.\-]+?)\.?\s*$", re.MULTILINE)
 _JOINED = re.compile(r"(\d+)/(\d+) clients joined")
-_PICKLED = re.compile(r"cannot pickle '([\w.]+)' object|[Cc]an't (?:pickle|get) local object '([^']+)'")
+# CPython 3.12: 'TextIOWrapper' instances; 3.13: get; 3.14: <function main.<locals>.load at 0x7f>.
+_PICKLED = re.compile(
+    r"cannot pickle '([\w.]+)' (?:object|instances)"
+    r"|[Cc]an't (?:pickle|get) local object (?:<\w+ )?'?([\w.<>]+)"
+)
 # What makes an object of a type that cannot be pickled.
 _MADE_BY = {
     "_thread.lock": r"\bLock\(|\bQueue\(|\bEvent\(|\bCondition\(",
     "_thread.RLock": r"\bRLock\(|\bCondition\(",
-    "_io.TextIOWrapper": r"\bopen\(",
-    "_io.BufferedReader": r"\bopen\(",
-    "_io.BufferedWriter": r"\bopen\(",
+    "TextIOWrapper": r"\bopen\(",
+    "BufferedReader": r"\bopen\(",
+    "BufferedWriter": r"\bopen\(",
     "generator": r"\byield\b|for .* in .*\)$",
     "socket": r"\bsocket\(",
     "sqlite3.Connection": r"\bconnect\(",
@@ -276,7 +280,7 @@ def not_picklable(at: FailingLine) -> str | None:
             f"{what} ({place or found[2]}) cannot be pickled, and line {at.line} sends it to another process or file: "
             "define it at the top level of the module (functools.partial for its arguments)."
         )
-    made = _MADE_BY.get(found[1])
+    made = _MADE_BY.get(found[1].removeprefix("_io."))
     lines = [
         f"line {item.lineno} (`{source(item)}`)"
         for item in ast.walk(at.tree)

@@ -84,6 +84,7 @@ _THREADS_OF_PYTHON = re.compile(r"/(threading|concurrent/futures/thread)\.py$")
 _NOTICES = re.compile(r"/(multiprocessing/synchronize|threading|concurrent/futures/thread)\.py$")
 _ELASTIC = "/torch/distributed/elastic/rendezvous/"
 _JOINS = ("Queue.join", "JoinableQueue.join")
+_THREAD_JOINS = ("Thread._wait_for_tstate_lock", "Thread.join")
 _AT_EXIT = ("_shutdown", "_python_exit")  # CPython: the end of the program waits for threads that are no daemons
 _EVENT_LOOP = re.compile(r"/asyncio/base_events\.py$")
 _IN_PROCESS = re.compile(r"/queue\.py$")
@@ -212,25 +213,25 @@ def _kind(view: ProcessView) -> WaitKind | None:
         return called
     if _LOCK_FILE.search(inner.file or "") and _last_word(inner) in ("wait", "acquire"):
         return "lock-file"
-    if any(_QUEUE.search(frame.file or "") and frame.function == _FEEDER_JOIN for frame in near):
+    if any(_QUEUE.search(frame.file or "") and _is(frame, _FEEDER_JOIN) for frame in near):
         return "unread-queue"
     if any(_THREADS_OF_PYTHON.search(frame.file or "") and frame.function in _AT_EXIT for frame in near):
         return "thread-at-exit"
-    if inner.function == "Thread._wait_for_tstate_lock" or inner.function == "Thread.join":
+    if _THREADS_OF_PYTHON.search(inner.file or "") and _is(inner, *_THREAD_JOINS):
         return "thread"
-    if any(_QUEUE.search(frame.file or "") and (frame.function or "").endswith(".get") for frame in near):
+    if any(_QUEUE.search(frame.file or "") and _last_word(frame) == "get" for frame in near):
         in_process = any(_IN_PROCESS.search(frame.file or "") for frame in near)
         return "forked-notice" if in_process and _lacks_threads(view) else _unless_idle(stack)
-    if any(_QUEUE.search(frame.file or "") and (frame.function or "").endswith(".put") for frame in near):
+    if any(_QUEUE.search(frame.file or "") and _last_word(frame) == "put" for frame in near):
         return "full-queue"
-    if any(_POOL.search(frame.file or "") and (frame.function or "").endswith((".wait", ".get")) for frame in near):
+    if any(_POOL.search(frame.file or "") and _last_word(frame) in ("wait", "get") for frame in near):
         return "pool"
     if _last_word(inner) == "select" and any(_EVENT_LOOP.search(frame.file or "") for frame in stack[1:2]):
         return "event-loop"
-    noticed = inner.function == "Condition.wait" and _NOTICES.search(inner.file or "")
+    noticed = _is(inner, "Condition.wait") and _NOTICES.search(inner.file or "")
     if noticed and _THREADS_OF_PYTHON.search(inner.file or "") and _lacks_threads(view):
         return "forked-notice"
-    if any(frame.function in _JOINS and _QUEUE.search(frame.file or "") for frame in near):
+    if any(_is(frame, *_JOINS) and _QUEUE.search(frame.file or "") for frame in near):
         return "undone"
     if any(frame.function == "Barrier.wait" and _NOTICES.search(frame.file or "") for frame in near):
         return "barrier"
@@ -308,6 +309,12 @@ def kept_by_thread(view: ProcessView) -> ProcessWait | None:
         return None
     name, at = _unfinished_thread(view)
     return ProcessWait("thread-at-exit", at, name)
+
+
+def _is(frame: PythonFrame, *names: str) -> bool:
+    """By a qualified name; CPython 3.10 has bare ones."""
+    function = frame.function or ""
+    return function in names or function in [name.rpartition(".")[2] for name in names]
 
 
 def _last_word(frame: SnapshotFrame | PythonFrame) -> str:

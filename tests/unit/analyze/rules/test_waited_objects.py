@@ -117,6 +117,36 @@ def test_object_that_a_queue_dropped_is_the_reason(dropped: bool, run: Path) -> 
         assert "In this file only `out.put(...)` at line 4 in work ends it" in advice(report)
 
 
+def test_queue_is_known_by_the_bare_names_of_cpython_3_10(run: Path) -> None:
+    """Its code objects have no qualified names."""
+    script = of(run, QUEUE)
+    bare: list[Frame] = [(name.rpartition(".")[2], file, line) for name, file, line in GET]
+    worker = Box(pid=102, ppid=101).versions(torch="2.13.0").at(5_000)
+    worker.exception("RuntimeError", GRAPH, [], thread="QueueFeederThread", on_its_way="put")
+    stopped(worker, [*bare, ("work", script, 3)])
+    report = ended(run, stopped(parent(), [*bare, ("main", script, 9)]), worker)
+    assert verdict(report) == ("hang", "likely")
+    assert "could not send what it had put into a queue: RuntimeError: Cowardly" in summary(report)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Can't pickle local object 'work.<locals>.<lambda>'",
+        "Can't get local object 'work.<locals>.<lambda>'",  # CPython 3.13
+        "Can't pickle local object <function work.<locals>.<lambda> at 0x7f3e5c2b8f40>",  # 3.14
+        "cannot pickle 'TextIOWrapper' instances",
+    ],
+)
+def test_what_cannot_be_pickled_is_advised_by_the_words_of_every_python(message: str, run: Path) -> None:
+    script = of(run, QUEUE)
+    worker = Box(pid=102, ppid=101).versions(torch="2.13.0").at(5_000)
+    worker.exception("AttributeError", message, [], thread="QueueFeederThread", on_its_way="put")
+    stopped(worker, [*GET, ("work", script, 3)])
+    report = ended(run, stopped(parent(), [*GET, ("main", script, 9)]), worker)
+    assert "ut plain data at line 4 in work (`out.put(...)`)" in advice(report)
+
+
 def test_process_that_could_not_send_and_ended_well_is_no_death(run: Path) -> None:
     """The look-alike: the error alone is nothing that ended a process."""
     worker = Box(pid=102, ppid=101).versions(torch="2.13.0").at(5_000)

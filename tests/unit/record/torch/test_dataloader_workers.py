@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pytracer.blackbox.schema import TEXT_RECORD
-from pytracer.record.torch.dataloader_workers import batch_words
+from pytracer.record.torch.dataloader_workers import batch_words, dataset_name
 
 
 @pytest.mark.parametrize(
@@ -35,3 +35,18 @@ def test_every_batch_fits_into_a_record(indices: Any) -> None:
     words = batch_words(indices)
     assert words.endswith(",...")
     assert len(words.encode()) <= TEXT_RECORD.nbytes
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        ({"dataset": [1, 2], "worker_id": 0}, "list"),
+        ({"dataset_holder": [{1: 2}], "worker_id": 0}, "dict"),
+        ({"dataset_holder": [], "worker_id": 0}, None),
+        ({"worker_id": 0}, None),
+    ],
+)
+def test_dataset_of_a_worker_is_named(arguments: dict[str, object], name: str | None) -> None:
+    """torch 2.15 gives a worker a list, from which it takes the dataset."""
+    assert dataset_name(arguments) == name
+    assert arguments.get("dataset_holder") in (None, [], [{1: 2}])
