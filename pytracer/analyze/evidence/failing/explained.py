@@ -53,6 +53,7 @@ from pytracer.analyze.evidence.failing.lookups import (
     unexpected_keyword,
 )
 from pytracer.analyze.evidence.failing.loops import changed_in_loop, stacked_list
+from pytracer.analyze.evidence.failing.missing_forward import missing_forward
 from pytracer.analyze.evidence.failing.none_samples import none_sample, none_subject
 from pytracer.analyze.evidence.failing.nones import item_subject, none_subject_of_option, none_value
 from pytracer.analyze.evidence.failing.not_finite import first_not_finite
@@ -91,6 +92,7 @@ from pytracer.analyze.evidence.failing.states import (
 )
 from pytracer.analyze.evidence.failing.told_lines import told_line, told_subject, traced_container
 from pytracer.analyze.evidence.failing.training_calls import training_call
+from pytracer.analyze.evidence.failing.written_tensors import written_tensor
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import ExceptionReport, PythonFrame
 
@@ -99,6 +101,8 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     traced_container,
     of_function,
     training_call,
+    missing_forward,
+    written_tensor,
     skipped_call,
     shared_file,
     none_sample,

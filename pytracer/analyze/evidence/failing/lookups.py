@@ -282,6 +282,13 @@ def _several(at: FailingLine, kind: str, name: str) -> str | None:
     if node is None or owner is None or value is None or not value.startswith(f"{kind} of"):
         return None
     came, count = at.came(owner), value.rpartition(" ")[2]
+    of_dict = _item_of_dict(at, owner)
+    if of_dict is not None and kind != "dict":
+        return (
+            f"`{owner}` is a {kind} of {count}, an item of `{source(of_dict)}`, and a {kind} has no .{name}: leave "
+            f"items that are no tensors as they are, such as texts: `{owner}.{name}(...) if torch.is_tensor({owner}) "
+            f"else {owner}`."
+        )
     if kind == "dict":
         one = f'`{owner}["{name}"]`'
         declared = _declared(at, node.value)
@@ -294,6 +301,17 @@ def _several(at: FailingLine, kind: str, name: str) -> str | None:
         f"`{owner}`{came} is a {kind} of {count}, and a {kind} has no .{name}: take the item that is meant "
         f"(`{owner}[0]`), or use each in a loop."
     )
+
+
+def _item_of_dict(at: FailingLine, name: str) -> ast.expr | None:
+    """`batch` of `for k, v in batch.items()`, also in a comprehension."""
+    for item in ast.walk(at.statement or ast.Pass()):
+        loop = isinstance(item, (ast.comprehension, ast.For))
+        if loop and isinstance(item, (ast.comprehension, ast.For)) and isinstance(item.iter, ast.Call):
+            named = {part.id for part in ast.walk(item.target) if isinstance(part, ast.Name)}
+            if name in named and called_name(item.iter) in ("items", "values"):
+                return item.iter.func.value if isinstance(item.iter.func, ast.Attribute) else None
+    return None
 
 
 def _declared(at: FailingLine, owner: ast.expr) -> str | None:

@@ -27,6 +27,8 @@ from pytracer.report.job import PythonFrame
 _BEGINS = re.compile(r"^(?:from user code:|The following call raised this error:)\s*$", re.MULTILINE)
 _FRAME = re.compile(r'^ *File "([^"\n]+)", line (\d+), in (\S+)\n(?: {4}(\S.*)\n(?: {4}( *)(\^+)\n)?)?', re.MULTILINE)
 _SCRIPT = re.compile(r'^ *File "([^"\n]+)", line (\d+)\n(?:.*\n)*?.*<--- HERE', re.MULTILINE)
+_INTERPRETED = "The following operation failed in the TorchScript interpreter."
+_IN_SCRIPT = re.compile(r'^ *File "([^"\n]+)", line (\d+), in (\w+)\n', re.MULTILINE)
 _BRANCH = re.compile(r"[Dd]ata-dependent (?:expression|branching|control flow)")
 _OWN_ERROR = re.compile(r"got (\w+)\((['\"])(.+?)\2\)$", re.MULTILINE)
 _EXPLAINED = re.compile(r"^ *Explanation: (.+)$", re.MULTILINE)
@@ -80,7 +82,7 @@ def _words(at: FailingLine) -> tuple[str | None, str | None]:
     if at.kind in _BY_COMPILER:
         told = _told(at, [*_frames(at.message)])
         return _compiled(at, told) if told is not None else (None, None)
-    return _scripted(at) or (None, None)
+    return (_interpreted(at) if _INTERPRETED in at.message else _scripted(at)) or (None, None)
 
 
 def _frames(message: str) -> Iterator[tuple[PythonFrame, ast.AST | None]]:
@@ -234,6 +236,25 @@ def _layer(told: _Told, part: ast.AST | None) -> list[str]:
     if len(bound) != 1 or not isinstance(bound[0][1], ast.Call):
         return []
     return [f"`{name}` ({told.reader.in_file(told.frame.file, bound[0][0])}: `{source(bound[0][1])}`)"]
+
+
+def _interpreted(at: FailingLine) -> tuple[str, str] | None:
+    """A line of what torch.jit.script() has compiled, which failed while it ran."""
+    named = [
+        (PythonFrame(function=item[3], file=item[1], line=int(item[2])), None)
+        for item in [*_IN_SCRIPT.finditer(at.message)][::-1]
+    ]
+    told = _told(at, named) if named else None
+    if told is None:
+        return None
+    reason = shortened(message_words(at.message.strip().splitlines()[-1].partition(": ")[2].rstrip(".")), _REASON)
+    call = at.only(ast.Call)
+    given = [item for item in call.args if at.value(item) is not None] if call is not None else []
+    passed = " and ".join(f"`{source(item)}`, {at.value(item)}" for item in given[:_MOST])
+    on = f" Line {at.line} passes {passed}." if passed else ""
+    line = f"{told.where[0].upper()}{told.where[1:]}"
+    how = "PYTORCH_JIT=0 runs it as Python, where a debugger stops at that line."
+    return f"{line} failed in TorchScript: {reason}.{on} {how}", f"it failed in {told.where}"
 
 
 def _scripted(at: FailingLine) -> tuple[str, str] | None:
