@@ -68,6 +68,7 @@ from pytracer.analyze.evidence.failing.opened import (
     text_file_subject,
 )
 from pytracer.analyze.evidence.failing.operands import involved as involved_operands
+from pytracer.analyze.evidence.failing.operands import refused_value
 from pytracer.analyze.evidence.failing.order import called_in_order, order_subject
 from pytracer.analyze.evidence.failing.probabilities import no_probability, not_reduced, probability_subject
 from pytracer.analyze.evidence.failing.root_only import list_of_root, root_subject
@@ -162,6 +163,7 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     list_of_root,
     autograd_line,
     schedule_too_short,
+    refused_value,
 )
 
 _SUBJECTS = (

@@ -68,8 +68,12 @@ def no_shared_memory(at: FailingLine) -> str | None:
 
 
 def shared_memory_subject(at: FailingLine) -> str | None:
-    """What the headline says of it."""
-    return "the shared memory of that name is gone, or was never made" if no_shared_memory(at) is not None else None
+    """What the headline says of it: of a program that makes such blocks itself, who may have removed this one."""
+    if no_shared_memory(at) is None:
+        return None
+    made = any("SharedMemory(" in text and "create=True" in text for text in map(ast.unparse, at.files.values()))
+    by = "a process that attached before may have removed it at its end (its resource tracker)"
+    return f"the block is gone: {by}" if made else "the shared memory of that name is gone, or was never made"
 
 
 def called_name_of(part: Made) -> str | None:

@@ -19,6 +19,7 @@ _MOST = 3
 _PAIR = 2
 _INTEGER = re.compile(r"(?<![\w.])\d+(?![\w.])")
 _SMALL = 2  # 0 and 1 are in every message and shape
+_REFUSALS = ("ValueError", "OverflowError")
 _OF_GRAPH = {"backward", "step"}  # what they work on is not what the line passes
 
 
@@ -49,6 +50,16 @@ def involved(at: FailingLine) -> str | None:
     if len(told) == 1:
         return f"Line {at.line} works on {words}: compare it with what the message asks for." if told[0].came else None
     return f"Line {at.line} works on {words}: compare them with what the message asks for."
+
+
+def refused_value(at: FailingLine) -> str | None:
+    """The only thing that a call was given, computed of recorded parts: a library refused it."""
+    if at.own or at.kind not in _REFUSALS or at.node is None or _is_of_graph(at) or _called_layer(at) is not None:
+        return None
+    call, told = at.only(ast.Call), _told(at)
+    given = [*call.args, *(item.value for item in call.keywords)] if call is not None else []
+    alone = len(given) == 1 and len(told) == 1 and told[0].node is given[0] and variable(given[0]) is None
+    return _refused(at, told[0]) if alone and told[0].computed else None
 
 
 def _joined(told: list[_Operand]) -> str:

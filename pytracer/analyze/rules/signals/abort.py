@@ -166,6 +166,8 @@ class Abort:
         borrowed = borrowed_return(view)
         if borrowed is not None:
             below = f": {borrowed.summary}"
+        elif thrown is not None and view.region_opener is not None:
+            below += ", in a parallel region, which no exception may leave"
         summary = f"{introduction(judgement.views)} aborted: {way.what}{below}."
         return Description(
             summary,
