@@ -53,7 +53,7 @@ def on_own_thread(view: ProcessView) -> str | None:
     """Of an exception on a thread that the program's native code runs, which called it from no Python."""
     crash = view.crash
     function = _function_on_thread(view)
-    region = view.region_opener is not None or _in_region(view)
+    region = in_region(view)
     native = crash is not None and not crash.python_stack and crash.tid != view.process.snapshot.pid
     if crash is None or function is None or not (native or region):
         return None
@@ -75,8 +75,10 @@ def on_own_thread(view: ProcessView) -> str | None:
     )
 
 
-def _in_region(view: ProcessView) -> bool:
-    """Whether it left a region of the program's own: the thread that opened one takes part in it."""
+def in_region(view: ProcessView) -> bool:
+    """Whether it left a parallel region of the program's own: the thread that opened one takes part in it."""
+    if view.region_opener is not None:
+        return True
     named = next((item for item in own_frames(view) if item.function and is_own_frame(item)), None)
     return named is not None and _REGION in (named.function or "")
 
