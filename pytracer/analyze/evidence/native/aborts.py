@@ -16,7 +16,7 @@ PLUMBING = (
     "__stack_chk_fail", "__fortify_fail", "fatal_error", "Py_FatalError", "__cxa_call_terminate", "__chk_fail",
     "__libc_fatal", "unwind_stop", "unwind_cleanup", "pthread_exit", "pthread_unwind", "PyThread_exit_thread",
     "take_gil", "__cxa_pure_virtual", "__cxa_deleted_virtual", "__glibcxx_assert_fail",
-    "torchCheckFail", "torchInternalAssertFail", "pytracer::",
+    "torchCheckFail", "torchInternalAssertFail", "std::__throw_", "pytracer::",
 )  # fmt: skip
 # The C++ runtime's ways from an exception to std::terminate(): it is uncaught, or reaches a noexcept function.
 _THROWERS = ("__cxa_", "__clang_call_terminate", "__gxx_personality", "_Unwind_", "rethrow_exception", "unexpected")

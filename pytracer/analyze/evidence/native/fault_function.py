@@ -20,7 +20,7 @@ from pytracer.report.job import NativeFrame, SourceLine
 EVALUATES = re.compile(r"^_?PyEval_")
 _PYTHON = re.compile(r"^(libpython3|python|libffi|_ctypes)")
 _SYSTEM = re.compile(
-    r"^(lib(c|m|dl|rt|pthread|stdc\+\+|gcc_s|gomp|omp|iomp5|tbb|util|mvec)\b|ld-|ld\.|libc-|libgomp-|\[|libpytracer_|lib[at]san|libubsan|"
+    r"^(libstdc\+\+|lib(c|m|dl|rt|pthread|gcc_s|gomp|omp|iomp5|tbb|util|mvec)\b|ld-|ld\.|libc-|libgomp-|\[|libpytracer_|lib[at]san|libubsan|"
     r"libjemalloc|libtcmalloc|libmimalloc)"
 )
 _TORCH = re.compile(r"^lib(torch|c10|aten|gloo|shm)|^_C\.")

@@ -14,6 +14,7 @@ from pytracer.analyze.evidence.phrases import torchscript_error
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.view import ProcessView
 
+_REGION = "_omp_fn"  # GCC's name for the body of a region
 _STD_THREAD = "std::thread::_State_impl"
 
 
@@ -52,11 +53,16 @@ def on_own_thread(view: ProcessView) -> str | None:
     """Of an exception on a thread that the program's native code runs, which called it from no Python."""
     crash = view.crash
     function = _function_on_thread(view)
-    if crash is None or function is None or crash.python_stack or crash.tid == view.process.snapshot.pid:
+    region = in_region(view)
+    native = crash is not None and not crash.python_stack and crash.tid != view.process.snapshot.pid
+    if crash is None or function is None or not (native or region):
         return None
     waiting = next(iter(program_frames(view)), None)
-    given = f" (the main thread was at {place_words(waiting)})" if waiting is not None else ""
-    if view.region_opener is not None:
+    calls = " calls it" if waiting is not None and not native else ""
+    given = (
+        f" ({'' if calls else 'the main thread was at '}{place_words(waiting)}{calls})" if waiting is not None else ""
+    )
+    if region:
         return (
             f"Catch it inside of the parallel region: no exception may leave one. {function}{given} can keep "
             "std::current_exception() and rethrow it behind the region, as at::parallel_for() does: "
@@ -67,6 +73,14 @@ def on_own_thread(view: ProcessView) -> str | None:
         "std::current_exception() there and rethrow it after join(), as at::parallel_for() does: then Python "
         "shows its message as an ordinary error."
     )
+
+
+def in_region(view: ProcessView) -> bool:
+    """Whether it left a parallel region of the program's own: the thread that opened one takes part in it."""
+    if view.region_opener is not None:
+        return True
+    named = next((item for item in own_frames(view) if item.function and is_own_frame(item)), None)
+    return named is not None and _REGION in (named.function or "")
 
 
 def _function_on_thread(view: ProcessView) -> str | None:

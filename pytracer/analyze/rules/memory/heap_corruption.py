@@ -10,6 +10,9 @@ Why it happens: native code wrote past the end of a block, before its beginning 
 block twice, or freed memory of another allocator. An extension that was built against another torch, NumPy or C++ ABI
 does all of these.
 
+Where the line of the program's own C++ that was freeing is known, its source says who allocated the memory: another
+allocator, a container, a tensor, or an object with a second owner.
+
 What to do: the damage was done before, in this call or long ago. The program's own libraries that are loaded are
 named, with the lines that call them and the tensors and arrays that these pass; so is a line that frees one object
 twice. Run it with --guard, with MALLOC_CHECK_=3 (and libc_malloc_debug.so.0 in LD_PRELOAD since glibc 2.34), under

@@ -20,6 +20,11 @@ class is heap-corruption, and the tensor is named.
 Where the address lies as far before a buffer of more than 2**31 elements or bytes as an index in a C int leads that
 passed 2**31, the class is out-of-bounds: *likely* if numbers that the line passes give such a product.
 
+So it is, as *likely*, where torch's operator uses a sparse tensor whose line of construction checks nothing, and the
+address is a whole number of elements away from a dense one. Where libffi faults below the program's own library, and a
+line gave it a callback that nothing holds, or where a destructor deletes what the source shows to have a second owner,
+the class is use-after-free, *likely* as well.
+
 A register that held the lower 32 bits of a live storage's address shows that the address was passed as an int. A small
 number that a function called by ctypes used as a pointer shows that its declaration in Python does not fit.
 

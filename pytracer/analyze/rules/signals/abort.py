@@ -41,7 +41,7 @@ from pytracer.analyze.evidence.native.native_stack import functions
 from pytracer.analyze.evidence.own_code.borrowed_return import borrowed_return
 from pytracer.analyze.evidence.own_code.ended_statics import ended_static
 from pytracer.analyze.evidence.own_code.throwing_destructor import throwing_destructor
-from pytracer.analyze.evidence.own_code.uncaught import below_words, into_ctypes, of_script, on_own_thread
+from pytracer.analyze.evidence.own_code.uncaught import below_words, in_region, into_ctypes, of_script, on_own_thread
 from pytracer.analyze.evidence.own_code.without_gil import without_gil
 from pytracer.analyze.evidence.phrases import (
     abort_evidence,
@@ -166,7 +166,7 @@ class Abort:
         borrowed = borrowed_return(view)
         if borrowed is not None:
             below = f": {borrowed.summary}"
-        elif thrown is not None and view.region_opener is not None:
+        elif thrown is not None and in_region(view):
             below += ", in a parallel region, which no exception may leave"
         summary = f"{introduction(judgement.views)} aborted: {way.what}{below}."
         return Description(

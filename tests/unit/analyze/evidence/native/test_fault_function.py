@@ -126,3 +126,16 @@ def test_a_tensor_that_was_never_made(frames: tuple[Any, ...], base: int, made: 
     found = tensors.never_made(view_of(*frames, base=base))
     assert (found is None) == made
     assert found is None or found.function.name == "pooled"
+
+
+@pytest.mark.parametrize(
+    ("image", "own"),
+    [
+        ("/usr/lib/x86_64-linux-gnu/libstdc++.so.6", False),
+        ("/usr/lib/libgcc_s.so.1", False),
+        ("/usr/lib/libc.so.6", False),
+        ("/home/user/libcodec.so", True),
+    ],
+)
+def test_images_of_the_system_are_not_the_programs_own(image: str, own: bool) -> None:
+    assert module.is_of_own_image(NativeFrame(function="f", image=image)) == own
