@@ -39,6 +39,7 @@ from pytracer.analyze.evidence.exceptions.raisers import failed_sample, raiser
 from pytracer.analyze.evidence.exceptions.reraised import Reraised, reason_within, reraised
 from pytracer.analyze.evidence.failing.explained import Explanation, explained, involved
 from pytracer.analyze.evidence.failing.handlers import ended_by_first
+from pytracer.analyze.evidence.failing.own_advice import own_advice
 from pytracer.analyze.evidence.heap.overwritten import (
     heap_damaged_later,
     memory_may_be_overwritten,
@@ -332,9 +333,12 @@ def _by_message(
     raised = first if first is not None else reason_within(view.exception) if view.exception is not None else None
     stack = view.exception_stack if first is None else []
     own = text if stack and stack[0] == frame else None  # below a function of a library its line looks nothing up
-    known = None
+    known = hint = None
     if raised is not None:
-        known = exception_advice(raised.type, raised.message, place, own, general=given is None)
+        hint = own_advice(raised.message)
+        known = exception_advice(raised.type, raised.message, place, own, general=given is None and hint is None)
+    if known is None and hint is not None:
+        return f"The message itself advises: {hint}{f' {given}' if given is not None else ''}"
     return (
         known
         or given
