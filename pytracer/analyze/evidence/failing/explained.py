@@ -29,6 +29,7 @@ from pytracer.analyze.evidence.failing.dtypes import types_that_differ
 from pytracer.analyze.evidence.failing.empties import nothing_there
 from pytracer.analyze.evidence.failing.equations import unequal_letters
 from pytracer.analyze.evidence.failing.expected import expected_size
+from pytracer.analyze.evidence.failing.expected_dimension import unexpected_dimension
 from pytracer.analyze.evidence.failing.files import missing_file, no_shared_memory, shared_memory_subject
 from pytracer.analyze.evidence.failing.functions import function_subject, of_function
 from pytracer.analyze.evidence.failing.graphs import autograd_line, carried_subject
@@ -103,6 +104,7 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     training_call,
     missing_forward,
     written_tensor,
+    unexpected_dimension,
     skipped_call,
     shared_file,
     none_sample,

@@ -8,6 +8,7 @@ import re
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.kept_results import carried_by_object
 from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.failing.shared_graphs import shared_graph
 from pytracer.analyze.evidence.syntax.bindings import bound_value
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import PLAIN_LOOPS, Loop, loops_around
@@ -40,7 +41,7 @@ def autograd_line(at: FailingLine) -> str | None:
         return _cut(at)
     if _TWICE in at.message:
         kept = carried_by_object(at)
-        return _carried(at) or (kept[0] if kept is not None else None)
+        return shared_graph(at) or _carried(at) or (kept[0] if kept is not None else None)
     if _IN_PLACE in at.message:
         return _changed(at)
     if _UNUSED in at.message:
@@ -51,7 +52,9 @@ def autograd_line(at: FailingLine) -> str | None:
 
 def carried_subject(at: FailingLine) -> str | None:
     """What the headline says of a graph that an object keeps."""
-    kept = carried_by_object(at) if _TWICE in at.message and _carried(at) is None else None
+    if _TWICE not in at.message or shared_graph(at) is not None:
+        return None
+    kept = carried_by_object(at) if _carried(at) is None else None
     return kept[1] if kept is not None else None
 
 
@@ -189,8 +192,8 @@ def _cutting_lines(at: FailingLine, loss: str) -> str | None:
     if not lines or len(lines) > _MOST:
         return None
     return (
-        f"`{loss}`{at.came(loss)} has no graph; on the way to it {' or '.join(lines)} can cut it. Keep it out of the "
-        "way from the parameters to the loss, or leave some parameters trainable."
+        f"`{loss}`{at.came(loss)} has no graph, which {' or '.join(lines)} on the way to it can cut. Keep it out of "
+        "the way from the parameters to the loss, or leave some parameters trainable."
     )
 
 

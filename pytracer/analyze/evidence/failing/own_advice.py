@@ -22,11 +22,7 @@ _LONGEST, _MOST = 160, 2
 def own_advice(message: str | None) -> str | None:
     """The sentences of a message that advise, as they are: `Please clone() the tensor before performing ...`."""
     sentences = [" ".join(item.split()) for item in _SENTENCE.split((message or "")[:4000])]
-    found = [
-        item
-        for item in sentences[1:]
-        if _ADVISES.match(item) and not _NO_ADVICE.search(item) and len(item) > len("Use it")
-    ]
+    found = [item for item in sentences[1:] if _ADVISES.match(item) and not _NO_ADVICE.search(item)]
     if not found:
         return None
     return " ".join(f"{shortened(item, _LONGEST).rstrip('.')}." for item in dict.fromkeys(found[:_MOST]))

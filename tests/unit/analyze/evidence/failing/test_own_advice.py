@@ -6,19 +6,26 @@ import pytest
 
 from pytracer.analyze.evidence.failing.own_advice import own_advice
 
+SORTED = (
+    "`lengths` array must be sorted in decreasing order when `enforce_sorted` is True. You can pass "
+    "`enforce_sorted=False` to pack_padded_sequence and/or pack_sequence to sidestep this requirement if you do not "
+    "need ONNX exportability."
+)
+CLONE = (
+    "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory "
+    "location. Please clone() the tensor before performing the operation."
+)
+
 
 @pytest.mark.parametrize(
     ("message", "advice"),
     [
         (
-            "`lengths` array must be sorted in decreasing order when `enforce_sorted` is True. You can pass "
-            "`enforce_sorted=False` to pack_padded_sequence and/or pack_sequence to sidestep this requirement if you do "
-            "not need ONNX exportability.",
+            SORTED,
             "You can pass `enforce_sorted=False` to pack_padded_sequence and/or pack_sequence to sidestep this",
         ),
         (
-            "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single "
-            "memory location. Please clone() the tensor before performing the operation.",
+            CLONE,
             "Please clone() the tensor before performing the operation.",
         ),
         ("view size is not compatible with input tensor's size and stride. Use .reshape(...) instead.", "Use .reshape"),

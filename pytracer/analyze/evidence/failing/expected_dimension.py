@@ -1,0 +1,64 @@
+"""A check of a library that names an argument, one of its dimensions, and the size that it expected there."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from pytracer.analyze.evidence.failing.expressions import source
+from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.failing.numbers import number_at
+from pytracer.analyze.evidence.syntax.names import variable
+
+# torch 2.13, nn/functional.py
+_EXPECTED = re.compile(r"Expected (\w+)\.(?:shape|size)[(\[](\d+)[)\]] to be (\d+),? but got (\d+)")
+_CLASSES = "Class values must be smaller than num_classes"
+_ENTRY = re.compile(r"invalid multinomial distribution \(encountering probability entry < 0\)")
+
+
+def unexpected_dimension(at: FailingLine) -> str | None:
+    """The argument as the program passes it, and whether it fits transposed."""
+    if _CLASSES in at.message:
+        return _classes(at)
+    if _ENTRY.search(at.message):
+        return (
+            "A weight is negative: multinomial() and WeightedRandomSampler take weights of 0 or more, and draw by "
+            "their proportions. Look at what subtracts from them, or passes logarithms (softmax() or exp() before), on "
+            f"the way to line {at.line}."
+        )
+    found, call = _EXPECTED.search(at.message), at.only(ast.Call)
+    if found is None or call is None or at.own:
+        return None
+    name, place, wanted, got = found[1], int(found[2]), int(found[3]), int(found[4])
+    given = [item.value for item in call.keywords if item.arg == name]
+    fits = [*given, *(item for item in (*call.args, *(item.value for item in call.keywords)) if item not in given)]
+    for item in given or fits:
+        shape = at.shape(item)
+        if shape is None or place >= len(shape.sizes) or shape.sizes[place] != got:
+            continue
+        turned = len(shape.sizes) == 2 and shape.sizes[1 - place] == wanted
+        how = (
+            f"its dimensions are exchanged: make it the other way round, or pass `{source(item)}.T`"
+            if turned
+            else "make it for the sizes of the other arguments"
+        )
+        came = at.came(variable(item) or "")
+        return f"`{source(item)}` {shape.words}{came} has {got} in dimension {place}, where {wanted} is needed: {how}."
+    return None
+
+
+def _classes(at: FailingLine) -> str | None:
+    """one_hot() of values that are no classes."""
+    call = at.only(ast.Call)
+    named = {item.arg: item.value for item in call.keywords} if call is not None else {}
+    given = call.args[0] if call is not None and call.args else None
+    count = call.args[1] if call is not None and len(call.args) > 1 else named.get("num_classes")
+    number = number_at(at, count) if count is not None else None
+    span = re.search(r" (-?\d+)\.\.(-?\d+)$", at.value(given) or "") if given is not None else None
+    if given is None or count is None or type(number) is not int or span is None or int(span[2]) < number:
+        return None
+    often = " 255 often marks what shall be ignored: take it out first." if int(span[2]) == 255 else ""
+    return (
+        f"`{source(given)}`{at.came(variable(given) or '')} reaches {span[2]}, and there are {number} classes, 0 to "
+        f"{number - 1} (`{source(count)}`): map the values to these, or raise the number.{often}"
+    )
