@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from pytracer.analyze.evidence.slicing.bindings import bindings_of
-from pytracer.analyze.evidence.slicing.calls import argument_of
+from pytracer.analyze.evidence.slicing.calls import argument_of, method_of
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -28,6 +28,7 @@ _EVEN = frozenset(
     {"DistributedSampler", "manual_seed", "Generator", "default_rng", "device", "all_reduce", "broadcast"}
 )
 _SPLITS = frozenset({"chunk", "tensor_split", "array_split", "split"})
+_ITERATED = ("__iter__", "__len__")
 _GROWS = frozenset({"append", "extend", "add"})
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp)
 
@@ -175,12 +176,22 @@ def _called(slice_: Slice, call: ast.Call, spot: Spot) -> Iterator[tuple[ast.AST
     """What a function of the program returns; else what carries the size of a call's result."""
     function = slice_.function(call, spot)
     if function is not None:
-        for item in own_nodes(function[0]):
-            if isinstance(item, (ast.Return, ast.Yield)) and item.value is not None:
-                at = replace(function[1], scope=function[0], line=item.lineno + 1, depth=None, call=(call, spot))
-                yield item.value, at
+        yield from _given_by(function[0], replace(function[1], call=(call, spot)))
         return
+    made = slice_.defined(call.func, spot)
+    method = method_of(made[0], _ITERATED) if made is not None else None
+    if made is not None and method is not None:
+        yield from _given_by(method, replace(made[1], call=None))
     yield from ((item, spot) for item in _carriers(call))
+
+
+def _given_by(function: ast.FunctionDef, spot: Spot) -> Iterator[tuple[ast.AST, Spot]]:
+    for item in own_nodes(function):
+        if isinstance(item, (ast.Return, ast.Yield)) and item.value is not None:
+            yield item.value, replace(spot, scope=function, line=item.lineno + 1, depth=None)
+            if isinstance(item, ast.Yield):
+                at = replace(spot, scope=function, line=item.lineno, depth=None)
+                yield from _loops_around(item.lineno, at)
 
 
 def _carriers(call: ast.Call) -> Iterator[ast.expr]:
