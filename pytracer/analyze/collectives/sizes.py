@@ -19,7 +19,7 @@ from pytracer.analyze.collectives.rounds import calls_of_line, leaver_words
 from pytracer.analyze.evidence.failing.expressions import as_written, short
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
 from pytracer.analyze.evidence.failing.recorded import shape_of
-from pytracer.analyze.evidence.slicing.by_rank import SizeSource, size_source
+from pytracer.analyze.evidence.slicing.by_rank import SELECTING, SizeSource, size_source
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
@@ -32,7 +32,6 @@ from pytracer.decode.types.snapshot import Collective
 _Side = tuple[ProcessView, Collective]
 _GATHERS = ("all_gather", "all_gather_into_tensor")
 _SECOND = (*_GATHERS, "reduce_scatter", "reduce_scatter_tensor")
-_SELECTING = ("nonzero", "unique", "unique_consecutive", "masked_select", "nms", "batched_nms", "argwhere")
 _GRADIENT = re.compile(r"\.grad is (?:not )?None")
 _COUNTED = re.compile(r"^(?:(?:list|tuple|dict|set|str) of )?(\d+)$")
 _LEAST = 3  # smaller numbers are everywhere
@@ -130,11 +129,11 @@ def size_advice(first: _Side, second: _Side, names: Sequence[str], members: int)
 
 
 def source_of_size(first: _Side, second: _Side) -> SizeSource | None:
-    """The line by which the size of what the line passes depends on the rank."""
+    """The line by which the size of what the line passes depends on the rank, or on the data."""
     for view, call in (first, second):
         passed = _passed(view, call)
         if passed is not None:
-            return size_source(Slice(view.process.snapshot, way_to(view, call)[::-1]), *passed)
+            return size_source(Slice(view.process.snapshot, way_to(view, call)[::-1]), *passed, data=True)
     return None
 
 
@@ -152,6 +151,8 @@ def _from_words(first: _Side, second: _Side, source: SizeSource, members: int) -
     if whole is not None:
         return f"it comes from {_source_words(source)}, which splits {whole} among {members} ranks"
     comes = "comes" if source.gives(sizes) else "may come"
+    if source.selects is not None:
+        return f"it may come from {_source_words(source)}, whose size is by what is in the data"
     does = "gives each rank a part of its own" if source.split is not None else "depends on the rank"
     return f"it {comes} from {_source_words(source)}, which {does}"
 
@@ -177,6 +178,8 @@ def _source_advice(first: _Side, second: _Side, what: str, source: SizeSource, m
             f"{said}: the parts are alike only where the length is a multiple of the number of ranks. Pad it to one "
             "there and cut the result, or drop what is over."
         )
+    if source.selects == "bincount":
+        return f"{said}: bincount(minlength=...) with the number of classes makes it alike on all ranks."
     if first[1].op in _GATHERS:
         return f"{said}: {_PAD}"
     if first[1].op == "all_reduce":
@@ -262,7 +265,7 @@ def _chosen_by_data(view: ProcessView, call: Collective) -> str | None:
 def _selections(made: Made) -> Iterator[str]:
     """`keep` of `boxes[keep]`, where it is a comparison; `nonzero`."""
     for item in ast.walk(made.node):
-        if isinstance(item, ast.Call) and called_name(item) in _SELECTING:
+        if isinstance(item, ast.Call) and called_name(item) in SELECTING:
             yield called_name(item) or ""
         if isinstance(item, ast.Subscript) and isinstance(item.slice, ast.Name):
             bound = [value for line, value in lines_that_bind(made.spot.scope, item.slice.id) if line <= made.spot.line]

@@ -29,17 +29,24 @@ _EVEN = frozenset(
 )
 _SPLITS = frozenset({"chunk", "tensor_split", "array_split", "split"})
 _ITERATED = ("__iter__", "__len__")
+SELECTING = frozenset(
+    {"nonzero", "unique", "unique_consecutive", "masked_select", "nms", "batched_nms", "argwhere", "bincount"}
+)
 _GROWS = frozenset({"append", "extend", "add"})
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp)
 
 
 @dataclass(frozen=True)
 class SizeSource:
-    """The expression with the rank. `split`: it gives each rank a part of one whole, by that."""
+    """The expression with the rank. `split`: it gives each rank a part of one whole, by that.
+
+    `selects`: the function by which its size comes from what is in the data, and the rank has no part in it.
+    """
 
     node: ast.expr
     spot: Spot
     split: str | None = None
+    selects: str | None = None
 
     @property
     def line(self) -> int:
@@ -79,8 +86,11 @@ def _number(node: ast.expr, rank: int) -> int | None:
     return by.get(type(node.op))
 
 
-def size_source(slice_: Slice, node: ast.AST, spot: Spot) -> SizeSource | None:
-    """The nearest split by rank that a value can come from, else the nearest expression with the rank."""
+def size_source(slice_: Slice, node: ast.AST, spot: Spot, *, data: bool = False) -> SizeSource | None:
+    """The nearest split by rank that a value can come from; else what has the rank in it.
+
+    `data`: or the nearest selection by what is in the data.
+    """
     waiting: list[tuple[ast.AST, Spot]] = [(node, spot)]
     seen: set[tuple[str, int, int]] = set()
     other: SizeSource | None = None
@@ -91,8 +101,8 @@ def size_source(slice_: Slice, node: ast.AST, spot: Spot) -> SizeSource | None:
         if key in seen or not isinstance(made.node, ast.expr):
             continue
         seen.add(key)
-        found = _by_rank(slice_, made.node, made.spot)
-        if found is not None and found.split is not None:
+        found = _by_rank(slice_, made.node, made.spot) or (_selection(made.node, made.spot) if data else None)
+        if found is not None and (found.split is not None or found.selects is not None):
             return found
         other = other or found
         waiting += _before(slice_, made.node, made.spot)
@@ -116,6 +126,13 @@ def _by_rank(slice_: Slice, node: ast.expr, spot: Spot) -> SizeSource | None:
     if isinstance(node, (ast.Name, ast.Attribute, ast.Call, *_COMPREHENSIONS, ast.Tuple, ast.List)):
         return None
     return SizeSource(node, spot) if any(is_rank(item) for item in _parts(node)) else None
+
+
+def _selection(node: ast.expr, spot: Spot) -> SizeSource | None:
+    if not isinstance(node, ast.Call) or called_name(node) not in SELECTING:
+        return None
+    known = any(item.arg == "minlength" for item in node.keywords)
+    return None if known else SizeSource(node, spot, selects=called_name(node))
 
 
 def _branches(name: str, spot: Spot) -> Iterator[tuple[int, ast.expr]]:

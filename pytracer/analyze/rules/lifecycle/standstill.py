@@ -55,6 +55,7 @@ from pytracer.analyze.evidence.waits.wait_chain import (
     work_words,
 )
 from pytracer.analyze.evidence.waits.wait_words import wait_words
+from pytracer.analyze.evidence.waits.waited_object import waited_object
 from pytracer.analyze.evidence.waits.waits import (
     ProcessWait,
     WaitKind,
@@ -222,7 +223,8 @@ class Standstill:
         by = sender_words(job, found.ended)
         limit = " at a time limit" if from_time_limit(job, found.ended) else ""
         end = f"{name}{f', sent by {by},' if by else ''} ended {_ended_words(view, found.ended)}{limit}"
-        waited = f"{wait_words(view, found.wait)}{at_words(found.wait)}{_unread(found)}{_died(found)}"
+        why = _died(found) or _only_words(view, found)
+        waited = f"{wait_words(view, found.wait)}{at_words(found.wait)}{_unread(found)}{why}"
         return Description(
             f"{introduction(judgement.views)} {waited}; {end}.",
             [
@@ -349,6 +351,14 @@ def _died(found: _Standstill) -> str:
         return f"; {found.together} processes waited there"
     working = work_words(found.working)
     return f"; {working}" if working else ""
+
+
+def _only_words(view: ProcessView, found: _Standstill) -> str:
+    """The line that should have ended it, where the advice speaks of that."""
+    thing = waited_object(view, found.wait) if not found.wait.kind.startswith("forked") else None
+    words = thing.only_words if thing is not None and thing.advice is not None else None
+    said = words is not None and thing is not None and (thing.advice or "") in _advice(view, found)
+    return f"; {words}" if said else ""
 
 
 def _advice(view: ProcessView, found: _Standstill) -> str:

@@ -232,3 +232,21 @@ def test_number_of_rows_that_a_function_makes_of_the_rank(run: Path) -> None:
     assert "all_reduce() adds entry to entry" in said and "drop_last" not in said
     assert "It may come from line 4" in advised(run, OBJECTS.format("100 + 50 * rank"), way, sizes)
     assert "depends on the rank" not in advised(run, OBJECTS.format("count_of(step)"), way, sizes)
+
+
+COUNTED = """class Confusion:
+    def update(self, target):
+        found = torch.bincount(target{0})
+        self.counts = found if self.counts is None else self.counts + found
+    def compute(self):
+        dist.all_reduce(self.counts)
+"""
+
+
+def test_size_that_the_data_makes_is_named(run: Path) -> None:
+    """Through an attribute that another method sets; the look-alike has a size of its own."""
+    way, sizes = [("compute", 6)], ([[30]], [[24]])
+    said = advised(run, COUNTED.format(""), way, sizes)
+    assert "It may come from line 3 (`torch.bincount(target)`), whose size is by what is in the data" in said
+    assert "bincount(minlength=...)" in said
+    assert "bincount" not in advised(run, COUNTED.format(", minlength=30"), way, sizes)
