@@ -45,7 +45,7 @@ from pytracer.analyze.evidence.waits.lock_order import CrossedLocks, LockHolder,
 from pytracer.analyze.evidence.waits.lost_lock import LostLock, lost_lock
 from pytracer.analyze.evidence.waits.starved_pool import StarvedPool, starved_pool
 from pytracer.analyze.evidence.waits.unsent import Unsent, unsent_advice, unsent_of
-from pytracer.analyze.evidence.waits.wait_advice import ADVICE, wait_advice
+from pytracer.analyze.evidence.waits.wait_advice import ADVICE, read_later, wait_advice
 from pytracer.analyze.evidence.waits.wait_chain import (
     at_words,
     children_at_work,
@@ -379,7 +379,9 @@ def _advice(view: ProcessView, found: _Standstill) -> str:
         handled = f"Look at {found.handled.words} first: the program waits on its way out. " if found.handled else ""
         if work_words(found.working) and not found.handled:
             return f"{_WORKING} {wait_advice(view, found.wait)}"
-        return handled + (_NOT_PUT if found.gone else ADVICE[kind] if found.unread else wait_advice(view, found.wait))
+        if found.unread:
+            return f"{handled}{read_later(view, found.wait)}{ADVICE[kind]}"
+        return handled + (_NOT_PUT if found.gone else wait_advice(view, found.wait))
     return f"{found.thread.advice} {_LIMIT.get(kind, ADVICE[kind]) if found.thread.sure else ADVICE[kind]}"
 
 
