@@ -198,7 +198,7 @@ def size_cause(job: JobView, match: GroupMatch, found: Mismatch) -> str | None:
     """The line with the rank that the size comes from, where the advice says the same."""
     sides = two_sides(job, found)
     words = cause_words(*sides, len(match.ranks)) if sides is not None else None
-    said = words is not None and words[1:] in mismatch_advice(job, match, found)
+    said = words is not None and words.removeprefix("it ") in mismatch_advice(job, match, found)
     return words if said else None
 
 

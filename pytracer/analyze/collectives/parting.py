@@ -250,7 +250,9 @@ def _skipped(one: _Side, other: _Side, at: int) -> Parting | None:
             if text is None or same:
                 continue
             words = branch_words(frame, text, item.lineno, around)
-            return Parting(f"{words}, and {other.name} passed it by: {_what_to_do(item.test)}")
+            empty = _is_no_list(item.test, scope_of(tree, item.lineno), item.lineno)
+            what = _EMPTY if empty else _what_to_do(item.test)
+            return Parting(f"{words}, and {other.name} passed it by: {what}")
     return None
 
 

@@ -139,6 +139,10 @@ def source_of_size(first: _Side, second: _Side) -> SizeSource | None:
 
 def cause_words(first: _Side, second: _Side, members: int) -> str | None:
     """`it comes from line 26 (...), which splits 159 among 2 ranks`; None where no line with the rank was found."""
+    chosen = next((found for side in (first, second) if (found := _chosen(*side)) is not None), None)
+    if chosen is not None:
+        made, by = chosen
+        return f"it comes from line {made.line} (`{short(as_written(made))}`), which selects by the data (`{by}`)"
     source = source_of_size(first, second) if _dimension(first, second) is not None else None
     return _from_words(first, second, source, members) if source is not None else None
 
@@ -245,16 +249,22 @@ def _passed(view: ProcessView, call: Collective) -> tuple[ast.expr, Spot] | None
     return calls[0].args[place], spot
 
 
-def _chosen_by_data(view: ProcessView, call: Collective) -> str | None:
-    """A tensor of rows that were selected by what is in them."""
+def _chosen(view: ProcessView, call: Collective) -> tuple[Made, str] | None:
+    """The line that selects rows by what is in them, and that selection."""
     passed = _passed(view, call)
     if passed is None or call.op not in _GATHERS:
         return None
-    given, spot = passed
-    made = Slice(view.process.snapshot, way_to(view, call)[::-1]).made(given, spot, calls=True)
+    made = Slice(view.process.snapshot, way_to(view, call)[::-1]).made(*passed, calls=True)
     by = next(_selections(made), None)
-    if by is None:
+    return (made, by) if by is not None else None
+
+
+def _chosen_by_data(view: ProcessView, call: Collective) -> str | None:
+    """A tensor of rows that were selected by what is in them."""
+    passed, found = _passed(view, call), _chosen(view, call)
+    if passed is None or found is None:
         return None
+    (given, spot), (made, by) = passed, found
     line = f" comes from line {made.line} (`{short(as_written(made))}`), which" if made.line != spot.line else ""
     return (
         f"`{shortened(ast.unparse(given), _LONGEST)}`{line} selects by the data (`{by}`): its size differs by rank. "

@@ -94,6 +94,7 @@ def size_source(slice_: Slice, node: ast.AST, spot: Spot, *, data: bool = False)
     waiting: list[tuple[ast.AST, Spot]] = [(node, spot)]
     seen: set[tuple[str, int, int]] = set()
     other: SizeSource | None = None
+    given: SizeSource | None = None
     while waiting and len(seen) < _MOST:
         item, place = waiting.pop(0)
         made = slice_.made(item, place, calls=False)
@@ -105,8 +106,22 @@ def size_source(slice_: Slice, node: ast.AST, spot: Spot, *, data: bool = False)
         if found is not None and (found.split is not None or found.selects is not None):
             return found
         other = other or found
+        if given is None and isinstance(made.node, ast.Call) and _is_given_rank(slice_, made.node, made.spot):
+            given = SizeSource(made.node, made.spot)
         waiting += _before(slice_, made.node, made.spot)
-    return other
+    return other or given
+
+
+def _is_given_rank(slice_: Slice, call: ast.Call, spot: Spot) -> bool:
+    """Whether a call passes the rank itself; to a function of the program, one that does not only seed by it."""
+    if called_name(call) in _EVEN | _CREATED | {"randint"} or not any(is_rank(item) for item in _carriers(call)):
+        return False
+    function, made = slice_.function(call, spot), slice_.defined(call.func, spot)
+    if function is None:
+        return made is None  # of a class of the program, its methods are known
+    seeds = [item for item in own_nodes(function[0]) if isinstance(item, ast.Call) and called_name(item) in _EVEN]
+    seeding = {id(part) for item in seeds for part in ast.walk(item)}
+    return any(is_rank(item) and id(item) not in seeding for item in own_nodes(function[0]))
 
 
 def _by_rank(slice_: Slice, node: ast.expr, spot: Spot) -> SizeSource | None:

@@ -209,6 +209,10 @@ def test_size_that_no_line_makes_by_the_rank_is_not_said_to_be(run: Path) -> Non
     way, sizes = [("gather", 2), ("run", 14)], ([[16, 5]], [[15, 5]])
     said = advised(run, PARTS.format("torch.randn(31, 5, generator=seeded(rank))"), way, sizes, "allgather_")
     assert "line 4" not in said and "splits" not in said
+    known = PARTS.format("read(31)").replace("return", "torch.manual_seed(rank); return")
+    assert "depends on the rank" not in advised(run, known, way, sizes, "allgather_")
+    said = advised(run, PARTS.format("read(31, rank)"), way, sizes, "allgather_")
+    assert "It may come from line 4 (`read(31, rank)`), which depends on the rank" in said
 
 
 OBJECTS = """def average(center):

@@ -145,3 +145,23 @@ def test_mesh_and_start_method(tmp_path: Path) -> None:
     found = said(tmp_path, queue.format("multiprocessing.Queue"), message, [("<module>", 2)])
     assert 'make it by `torch.multiprocessing.get_context("spawn").Queue()`' in (found.words or "")
     assert "get_context" not in (said(tmp_path, queue.format("channel"), message, [("<module>", 2)]).words or "")
+
+
+def test_model_of_what_a_function_does_with_the_rank(tmp_path: Path) -> None:
+    """A folder that it fills; the look-alike only seeds by the rank."""
+    message = (
+        "[1]: params[0] in this process with sizes [9, 8] appears not to match sizes of the same param in process 0."
+    )
+    source = """def root(rank):
+    {0}
+    return folder
+def main():
+    known = Folder(root(dist.get_rank()))
+    net = Tagger(known.classes)
+    return DDP(net)
+main()
+"""
+    way = [("main", 7), ("<module>", 8)]
+    found = said(tmp_path, source.format("fill(folder, 5 if rank == 0 else 4)"), message, way)
+    assert "(line 5: `root(dist.get_rank())`)" in (found.words or "")
+    assert "may depend" not in (said(tmp_path, source.format("torch.manual_seed(rank)"), message, way).words or "")

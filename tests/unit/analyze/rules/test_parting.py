@@ -436,3 +436,12 @@ def test_rounds_that_depend_on_the_rank_are_named_with_the_line(run: Path) -> No
     source = LOOP.format("if bad(batch):", "print(batch)").replace("in batches", "in batches[rank::2]")
     said = parted(run, source, [("fit", 3)], [("fit", 6)])
     assert "Its number of rounds may depend on the rank (line 2: `batches[rank::2]`)" in said
+
+
+@pytest.mark.parametrize(("made", "empty"), [("[f(x) for x in own]", True), ("settings(own)", False)])
+def test_rank_without_anything_leaves_by_an_empty_list(made: str, empty: bool, run: Path) -> None:
+    """The look-alike's value may be anything."""
+    source = f"def fit(own):\n    found = {made}\n    if not found:\n        return\n    step(found)\ndef main(own):\n"
+    source += "    fit(own)\n    save()\n"
+    said = parted(run, source, [("fit", 5), ("main", 7)], [("main", 8)])
+    assert ("a rank with nothing in it leaves out what the others wait for" in said) == empty
