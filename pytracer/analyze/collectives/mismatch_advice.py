@@ -23,7 +23,7 @@ from pytracer.analyze.collectives.rounds import (
     site_words,
     skipped_words,
 )
-from pytracer.analyze.collectives.sizes import left_out_advice, size_advice
+from pytracer.analyze.collectives.sizes import cause_words, left_out_advice, size_advice
 from pytracer.analyze.deaths.attribution import views_of
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.view import JobView, ProcessView
@@ -191,7 +191,15 @@ def _of_size(job: JobView, match: GroupMatch, found: Mismatch) -> str | None:
         if last.sequence_nr == number and last.group == match.name and last.buffer is not None
         for name in last.buffer.names or ()
     ]
-    return left_out_advice(*sides) or size_advice(*sides, names)
+    return left_out_advice(*sides) or size_advice(*sides, names, len(match.ranks))
+
+
+def size_cause(job: JobView, match: GroupMatch, found: Mismatch) -> str | None:
+    """The line with the rank that the size comes from, where the advice says the same."""
+    sides = two_sides(job, found)
+    words = cause_words(*sides, len(match.ranks)) if sides is not None else None
+    said = words is not None and words.removeprefix("it ") in mismatch_advice(job, match, found)
+    return words if said else None
 
 
 def _of_objects(job: JobView, found: Mismatch) -> str | None:

@@ -16,6 +16,9 @@ from pytracer._text import capital, shortened
 from pytracer.analyze.collectives.call_sites import stacks_of
 from pytracer.analyze.collectives.description import place_of
 from pytracer.analyze.collectives.rank_branches import branch_words
+from pytracer.analyze.evidence.failing.expressions import short
+from pytracer.analyze.evidence.slicing.by_rank import SizeSource, size_source
+from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.syntax.bindings import bound_value
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import LOOPS, Loop, deciding_ifs, loops_around
@@ -211,8 +214,21 @@ def _behind(inside: _Side, outside: _Side, at: int, loop: Loop) -> Parting | Non
         return Parting(f"{capital(words)}. {said}")
     if skips is not None:
         return Parting(f"{capital(words)}. {skips}")
-    more = "may depend on the rank" if _RANK.search(text) else "may differ"
+    source = _rounds_source(inside, at, loop)
+    by = f" (line {source.line}: `{short(ast.unparse(source.node))}`)" if source is not None else ""
+    more = f"may depend on the rank{by}" if by or _RANK.search(text) else "may differ"
     return Parting(f"{capital(words)}. Its number of rounds {more}: {_ROUNDS}", inferred=True)
+
+
+def _rounds_source(inside: _Side, at: int, loop: Loop) -> SizeSource | None:
+    """Where what the loop goes through depends on the rank, in the same file."""
+    frames = inside.way[::-1]
+    slice_ = Slice(inside.view.process.snapshot, frames)
+    spot = slice_.spot(len(frames) - 1 - at)
+    if spot is None or isinstance(loop, ast.While):
+        return None
+    source = size_source(slice_, loop.iter, spot)
+    return source if source is not None and source.spot.file == spot.file else None
 
 
 def _skipped(one: _Side, other: _Side, at: int) -> Parting | None:
@@ -234,7 +250,9 @@ def _skipped(one: _Side, other: _Side, at: int) -> Parting | None:
             if text is None or same:
                 continue
             words = branch_words(frame, text, item.lineno, around)
-            return Parting(f"{words}, and {other.name} passed it by: {_what_to_do(item.test)}")
+            empty = _is_no_list(item.test, scope_of(tree, item.lineno), item.lineno)
+            what = _EMPTY if empty else _what_to_do(item.test)
+            return Parting(f"{words}, and {other.name} passed it by: {what}")
     return None
 
 

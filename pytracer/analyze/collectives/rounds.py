@@ -10,9 +10,12 @@ from collections.abc import Iterator, Sequence
 from pytracer._text import count_words, shortened
 from pytracer.analyze.collectives.call_sites import Site, site_of
 from pytracer.analyze.collectives.parting import goes_on, quoted
+from pytracer.analyze.evidence.failing.expressions import short
+from pytracer.analyze.evidence.slicing.by_rank import size_source
+from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.syntax.bindings import bound_value
 from pytracer.analyze.evidence.syntax.calls import called_name
-from pytracer.analyze.evidence.syntax.loops import loops_around
+from pytracer.analyze.evidence.syntax.loops import Loop, loops_around
 from pytracer.analyze.evidence.syntax.names import names_of, variable
 from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, scope_of
 from pytracer.analyze.naming import short_file
@@ -60,7 +63,9 @@ def rounds_words(snapshot: Snapshot, way: Sequence[PythonFrame], site: Site, ali
     left_out = next((words for frame in frames if (words := _without_sync(snapshot, frame)) is not None), None)
     if left_out is not None:
         return f": {left_out} leaves them out in some rounds. {_SAME_DECISION}"
-    loops = (item for any_ in (False, True) for frame in frames if (item := _loop(snapshot, frame, any_)) is not None)
+    loops = (
+        item for any_ in (False, True) for frame in frames if (item := _loop(snapshot, frame, any_, frames)) is not None
+    )
     found = next(loops, None)
     if found is None:
         return (
@@ -69,7 +74,7 @@ def rounds_words(snapshot: Snapshot, way: Sequence[PythonFrame], site: Site, ali
         )
     loop, made = found
     leaver = next((words for frame in frames if (words := leaver_words(snapshot, frame)) is not None), None)
-    if leaver is not None and all(_loop(snapshot, frame, False) is None for frame in frames):
+    if leaver is not None and all(_loop(snapshot, frame, False, frames) is None for frame in frames):
         return f": see whether {leaver} came out differently in some rounds. {_SAME_DECISION}"
     more = "" if alike else ", or called more"
     other = f", or {leaver} left it out in one" if leaver is not None else f", or one left it out{more}"
@@ -158,7 +163,7 @@ def _without_sync(snapshot: Snapshot, frame: PythonFrame) -> str | None:
     return None
 
 
-def _loop(snapshot: Snapshot, frame: PythonFrame, any_: bool) -> tuple[str, str] | None:
+def _loop(snapshot: Snapshot, frame: PythonFrame, any_: bool, frames: Sequence[PythonFrame]) -> tuple[str, str] | None:
     """The innermost one whose rounds may differ, or `any_`, and where what it goes through is made."""
     tree = syntax_tree(snapshot, frame)
     loops = loops_around(tree, frame.line) if tree is not None and frame.line is not None else []
@@ -172,12 +177,22 @@ def _loop(snapshot: Snapshot, frame: PythonFrame, any_: bool) -> tuple[str, str]
         return None
     name = None if isinstance(loop, ast.While) else variable(loop.iter)
     bound = bound_value(scope_of(tree, loop.lineno), name, loop.lineno) if name is not None else None
-    made = ""
-    if bound is not None and bound[1] is not None and bound[0] < loop.lineno:
+    made = _rounds_by_rank(snapshot, frames[frames.index(frame) :], loop)
+    if not made and bound is not None and bound[1] is not None and bound[0] < loop.lineno:
         by_rank = _by_rank(snapshot, frame, scope_of(tree, loop.lineno), bound[1], bound[0])
         made = f" `{name}` is made at line {bound[0]} ({quoted(snapshot, frame, bound[0])})."
         made = f" `{name}` (line {bound[0]}) is made{by_rank}." if by_rank else made
     return f"line {loop.lineno} ({text})", made
+
+
+def _rounds_by_rank(snapshot: Snapshot, frames: Sequence[PythonFrame], loop: Loop) -> str:
+    """Where what a loop of the first of the frames goes through may get another length by the rank."""
+    slice_ = Slice(snapshot, frames)
+    spot = slice_.spot(0)
+    source = size_source(slice_, loop.iter, spot) if spot is not None and not isinstance(loop, ast.While) else None
+    if spot is None or source is None or source.spot.file != spot.file:
+        return ""
+    return f" Its rounds may depend on the rank (line {source.line}: `{short(ast.unparse(source.node))}`)."
 
 
 def _is_fixed(loop: ast.For | ast.AsyncFor | ast.While) -> bool:

@@ -10,7 +10,7 @@ import itertools
 import re
 from collections.abc import Iterator, Sequence
 
-from pytracer._text import shortened
+from pytracer._text import capital, shortened
 from pytracer.analyze.collectives.call_sites import site_of
 from pytracer.analyze.collectives.description import place_of
 from pytracer.analyze.collectives.parting import quoted, way_to
@@ -19,6 +19,7 @@ from pytracer.analyze.collectives.rounds import calls_of_line, leaver_words
 from pytracer.analyze.evidence.failing.expressions import as_written, short
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
 from pytracer.analyze.evidence.failing.recorded import shape_of
+from pytracer.analyze.evidence.slicing.by_rank import SELECTING, SizeSource, size_source
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
@@ -31,7 +32,6 @@ from pytracer.decode.types.snapshot import Collective
 _Side = tuple[ProcessView, Collective]
 _GATHERS = ("all_gather", "all_gather_into_tensor")
 _SECOND = (*_GATHERS, "reduce_scatter", "reduce_scatter_tensor")
-_SELECTING = ("nonzero", "unique", "unique_consecutive", "masked_select", "nms", "batched_nms", "argwhere")
 _GRADIENT = re.compile(r"\.grad is (?:not )?None")
 _COUNTED = re.compile(r"^(?:(?:list|tuple|dict|set|str) of )?(\d+)$")
 _LEAST = 3  # smaller numbers are everywhere
@@ -95,31 +95,103 @@ def _why(side: _Side) -> str:
     return f"{said}Let every rank make each call, with zeros where it has nothing."
 
 
-def size_advice(first: _Side, second: _Side, names: Sequence[str]) -> str | None:
+def size_advice(first: _Side, second: _Side, names: Sequence[str], members: int) -> str | None:
     """What the size comes from, as far as the program shows it.
 
     Args:
         first: A rank and its call.
         second: Another one, which passed another size from the same line.
         names: What the tensor is, as recorded on either.
+        members: How many ranks the group has.
     """
     for view, call in (first, second):
         chosen = _chosen_by_data(view, call)
         if chosen is not None:
             return chosen
-    rows = [n for n, (a, b) in enumerate(zip(first[1].sizes, second[1].sizes, strict=False)) if a != b]
-    if len(rows) != 1 or len(first[1].sizes) != len(second[1].sizes):
+    dimension = _dimension(first, second)
+    if dimension is None:
         return None
-    what = names[0] if names else "the tensor"
+    passed = _passed(*first)
+    named = f"`{shortened(ast.unparse(passed[0]), _LONGEST)}`" if passed is not None else "the tensor"
+    what = names[0] if names else named
     for view, call in (first, second):
-        found = _counted(view, call.sizes[rows[0]])
+        found = _counted(view, call.sizes[dimension])
         if found is not None:
-            numbers = [f"{item.sizes[rows[0]]} on rank {other.process.rank}" for other, item in (first, second)]
+            numbers = [f"{item.sizes[dimension]} on rank {other.process.rank}" for other, item in (first, second)]
             return (
-                f"Dimension {rows[0]} of {what} is {' and '.join(numbers)}; {found}. Make it from the same data on all "
-                "ranks, or on one rank, and broadcast it (broadcast_object_list)."
+                f"Dimension {dimension} of {what} is {' and '.join(numbers)}; {found}. Make it from the same data on "
+                "all ranks, or on one rank, and broadcast it (broadcast_object_list)."
             )
-    return _made_advice(first, second, rows[0])
+    source = source_of_size(first, second)
+    if source is not None:
+        return _source_advice(first, second, what, source, members)
+    return _made_advice(first, second, dimension)
+
+
+def source_of_size(first: _Side, second: _Side) -> SizeSource | None:
+    """The line by which the size of what the line passes depends on the rank, or on the data."""
+    for view, call in (first, second):
+        passed = _passed(view, call)
+        if passed is not None:
+            return size_source(Slice(view.process.snapshot, way_to(view, call)[::-1]), *passed, data=True)
+    return None
+
+
+def cause_words(first: _Side, second: _Side, members: int) -> str | None:
+    """`it comes from line 26 (...), which splits 159 among 2 ranks`; None where no line with the rank was found."""
+    chosen = next((found for side in (first, second) if (found := _chosen(*side)) is not None), None)
+    if chosen is not None:
+        made, by = chosen
+        return f"it comes from line {made.line} (`{short(as_written(made))}`), which selects by the data (`{by}`)"
+    source = source_of_size(first, second) if _dimension(first, second) is not None else None
+    return _from_words(first, second, source, members) if source is not None else None
+
+
+def _from_words(first: _Side, second: _Side, source: SizeSource, members: int) -> str:
+    """That the size comes from it only where the line makes those very numbers."""
+    dimension = _dimension(first, second) or 0
+    sizes = {view.process.rank or 0: call.sizes[dimension] for view, call in (first, second)}
+    whole = source.whole(sizes) if len(sizes) == members else None
+    if whole is not None:
+        return f"it comes from {_source_words(source)}, which splits {whole} among {members} ranks"
+    comes = "comes" if source.gives(sizes) else "may come"
+    if source.selects is not None:
+        return f"it may come from {_source_words(source)}, whose size is by what is in the data"
+    does = "gives each rank a part of its own" if source.split is not None else "depends on the rank"
+    return f"it {comes} from {_source_words(source)}, which {does}"
+
+
+def _source_words(source: SizeSource) -> str:
+    """`` line 26 (`pair.chunk(world, dim=0)[rank]`) ``."""
+    return f"line {source.line} (`{short(ast.unparse(source.node))}`)"
+
+
+def _dimension(first: _Side, second: _Side) -> int | None:
+    """The one in which both differ."""
+    rows = [n for n, (a, b) in enumerate(zip(first[1].sizes, second[1].sizes, strict=False)) if a != b]
+    return rows[0] if len(rows) == 1 and len(first[1].sizes) == len(second[1].sizes) else None
+
+
+def _source_advice(first: _Side, second: _Side, what: str, source: SizeSource, members: int) -> str:
+    dimension = _dimension(first, second) or 0
+    sides = [f"{item.sizes[dimension]} on rank {other.process.rank}" for other, item in (first, second)]
+    origin = capital(_from_words(first, second, source, members))
+    said = f"Dimension {dimension} of {what} is {' and '.join(sides)}. {origin}"
+    if source.split is not None:
+        return (
+            f"{said}: the parts are alike only where the length is a multiple of the number of ranks. Pad it to one "
+            "there and cut the result, or drop what is over."
+        )
+    if source.selects == "bincount":
+        return f"{said}: bincount(minlength=...) with the number of classes makes it alike on all ranks."
+    if first[1].op in _GATHERS:
+        return f"{said}: {_PAD}"
+    if first[1].op == "all_reduce":
+        return (
+            f"{said}. all_reduce() adds entry to entry: reduce what has one shape on all ranks (the sum over these "
+            "rows, and their number), or pad to the largest."
+        )
+    return f"{said}: make it alike on all ranks, or pad to the largest."
 
 
 def _made_advice(first: _Side, second: _Side, dimension: int) -> str | None:
@@ -134,12 +206,17 @@ def _made_advice(first: _Side, second: _Side, dimension: int) -> str | None:
         if made.line == spot.line or isinstance(made.node, (ast.Name, ast.Attribute)):
             continue
         sides = [f"{item.sizes[dimension]} on rank {other.process.rank}" for other, item in (first, second)]
+        loader = " (drop_last=True)" if _makes_loader(spot) else ""
         return (
             f"Dimension {dimension} of `{shortened(ast.unparse(given), _LONGEST)}` is {' and '.join(sides)}. It comes "
             f"from line {made.line} (`{short(as_written(made))}`): make it alike on all ranks. Agree on the size first "
-            "(all_reduce() it with MAX) and pad to it, or drop what is over (drop_last=True)."
+            f"(all_reduce() it with MAX) and pad to it, or drop what is over{loader}."
         )
     return None
+
+
+def _makes_loader(spot: Spot) -> bool:
+    return any(isinstance(item, ast.Call) and called_name(item) == "DataLoader" for item in ast.walk(spot.tree))
 
 
 def _shaped(line: FailingLine, node: ast.AST, spot: Spot, number: int) -> Made:
@@ -172,16 +249,22 @@ def _passed(view: ProcessView, call: Collective) -> tuple[ast.expr, Spot] | None
     return calls[0].args[place], spot
 
 
-def _chosen_by_data(view: ProcessView, call: Collective) -> str | None:
-    """A tensor of rows that were selected by what is in them."""
+def _chosen(view: ProcessView, call: Collective) -> tuple[Made, str] | None:
+    """The line that selects rows by what is in them, and that selection."""
     passed = _passed(view, call)
     if passed is None or call.op not in _GATHERS:
         return None
-    given, spot = passed
-    made = Slice(view.process.snapshot, way_to(view, call)[::-1]).made(given, spot, calls=True)
+    made = Slice(view.process.snapshot, way_to(view, call)[::-1]).made(*passed, calls=True)
     by = next(_selections(made), None)
-    if by is None:
+    return (made, by) if by is not None else None
+
+
+def _chosen_by_data(view: ProcessView, call: Collective) -> str | None:
+    """A tensor of rows that were selected by what is in them."""
+    passed, found = _passed(view, call), _chosen(view, call)
+    if passed is None or found is None:
         return None
+    (given, spot), (made, by) = passed, found
     line = f" comes from line {made.line} (`{short(as_written(made))}`), which" if made.line != spot.line else ""
     return (
         f"`{shortened(ast.unparse(given), _LONGEST)}`{line} selects by the data (`{by}`): its size differs by rank. "
@@ -192,7 +275,7 @@ def _chosen_by_data(view: ProcessView, call: Collective) -> str | None:
 def _selections(made: Made) -> Iterator[str]:
     """`keep` of `boxes[keep]`, where it is a comparison; `nonzero`."""
     for item in ast.walk(made.node):
-        if isinstance(item, ast.Call) and called_name(item) in _SELECTING:
+        if isinstance(item, ast.Call) and called_name(item) in SELECTING:
             yield called_name(item) or ""
         if isinstance(item, ast.Subscript) and isinstance(item.slice, ast.Name):
             bound = [value for line, value in lines_that_bind(made.spot.scope, item.slice.id) if line <= made.spot.line]

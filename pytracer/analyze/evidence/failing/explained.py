@@ -9,6 +9,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pytracer.analyze.evidence.failing.asked import more_than_there_is, out_of_constraint
+from pytracer.analyze.evidence.failing.between_ranks import (
+    differing_model,
+    mesh_too_large,
+    model_subject,
+    no_object_list,
+    other_start_method,
+)
 from pytracer.analyze.evidence.failing.calls import (
     arguments_that_differ,
     endless_lookup,
@@ -77,6 +84,7 @@ from pytracer.analyze.evidence.failing.root_only import list_of_root, root_subje
 from pytracer.analyze.evidence.failing.samples import empty_sequence, not_json, unequal_samples, unequal_subject
 from pytracer.analyze.evidence.failing.settings import refused_setting, text_subject
 from pytracer.analyze.evidence.failing.shapes import sizes_that_differ
+from pytracer.analyze.evidence.failing.sharded import bypass_subject, bypassed_forward, whole_state
 from pytracer.analyze.evidence.failing.shared_files import shared_file
 from pytracer.analyze.evidence.failing.skipped import skipped_call, skipped_subject
 from pytracer.analyze.evidence.failing.states import (
@@ -98,6 +106,12 @@ from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import ExceptionReport, PythonFrame
 
 _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
+    bypassed_forward,
+    whole_state,
+    no_object_list,
+    mesh_too_large,
+    differing_model,
+    other_start_method,
     told_line,
     traced_container,
     of_function,
@@ -173,6 +187,8 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
 )
 
 _SUBJECTS = (
+    bypass_subject,
+    model_subject,
     text_subject,
     skipped_subject,
     copied_subject,

@@ -14,7 +14,8 @@ from pytracer.analyze.evidence.syntax.scopes import parameters
 _REFUSED = re.compile(
     r"Argument `*(gather_list|scatter_list)`* must NOT be specified on non-(?:destination|source) ranks"
 )
-_ROOTS = {"gather": "dst", "scatter": "src"}
+_ROOTS = {"gather": "dst", "scatter": "src", "gather_object": "dst"}
+_LIST_OF_OBJECTS = "object_gather_list"
 _PLACE_OF_LIST, _PLACE_OF_ROOT = 1, 2
 
 
@@ -25,8 +26,10 @@ def list_of_root(at: FailingLine) -> str | None:
         return None
     call, value, root, name = found
     rank = _rank(at)
-    others = "; if all ranks need it, call all_gather()" if name == "gather_list" else ""
-    use = " and use what it holds there only" if name == "gather_list" else ""
+    gathers = called_name(call) != "scatter"
+    every = "all_gather_object" if name == _LIST_OF_OBJECTS else "all_gather"
+    others = f"; if all ranks need it, call {every}()" if gathers else ""
+    use = " and use what it holds there only" if gathers else ""
     return (
         f"This rank passes `{source(value)}`{at.came(variable(value) or '')} to {source(call.func)}(), and only rank "
         f"{root} may: write `{name}={source(value)} if {rank} == {root} else None`{use}{others}."
@@ -46,14 +49,11 @@ def _found(at: FailingLine) -> tuple[ast.Call, ast.expr, str, str] | None:
     root = _ROOTS.get(called_name(call) or "") if call is not None else None
     if refused is None or call is None or root is None or any(isinstance(item, ast.Starred) for item in call.args):
         return None
-    value = _passed(call, refused[1], _PLACE_OF_LIST)
+    name = _LIST_OF_OBJECTS if called_name(call) == "gather_object" else refused[1]
+    value = _passed(call, name, _PLACE_OF_LIST)
     rank = _passed(call, root, _PLACE_OF_ROOT)
     named = any(item.arg in ("group_dst", "group_src", None) for item in call.keywords)
-    return (
-        (call, value, source(rank) if rank is not None else "0", refused[1])
-        if value is not None and not named
-        else None
-    )
+    return (call, value, source(rank) if rank is not None else "0", name) if value is not None and not named else None
 
 
 def _passed(call: ast.Call, name: str, place: int) -> ast.expr | None:

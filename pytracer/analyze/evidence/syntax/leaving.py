@@ -14,15 +14,21 @@ _LONGEST = 60
 
 @dataclass(frozen=True)
 class Obstacle:
-    """`line`: of the head. `around`: whether the line lies below it; else it leaves before the line."""
+    """`line`: of the head. `around`: whether the line lies below it; else it leaves before the line.
+
+    `caught`: an `except` of the `try` that the line is in, which goes on.
+    """
 
     text: str
     line: int
     around: bool
+    caught: bool = False
 
     @property
     def words(self) -> str:
         """After "that is": `not reached where `x is None` (line 8, which leaves)`."""
+        if self.caught:
+            return f"left out where `{self.text}` (line {self.line}) catches an error before"
         if self.around:
             return f"reached only where `{self.text}` (line {self.line})"
         return f"not reached after `{self.text}` (line {self.line}, which leaves)"
@@ -41,10 +47,16 @@ def obstacles(tree: ast.Module, line: int) -> list[Obstacle]:
 
 
 def _handlers(tree: ast.Module, line: int) -> list[Obstacle]:
-    """`except ... : continue` of a `try` that ends above the line, in the same function and loop."""
+    """`except ... : continue` of a `try` that ends above the line, in the same function and loop; or one around it."""
     scope, loop = scope_of(tree, line), loops_around(tree, line)
     found = []
     for item in own_nodes(scope):
+        if isinstance(item, ast.Try) and _can_fail_before(item, line):
+            found += [
+                Obstacle(_head(handler), handler.lineno, around=False, caught=True)
+                for handler in item.handlers
+                if not isinstance(handler.body[-1], (ast.Raise, ast.Return))
+            ]
         if not isinstance(item, ast.Try) or (item.end_lineno or 0) >= line or item.finalbody:
             continue
         same_loop = loops_around(tree, item.lineno) == loop
@@ -52,6 +64,16 @@ def _handlers(tree: ast.Module, line: int) -> list[Obstacle]:
             last = handler.body[-1]
             leaves = isinstance(last, (ast.Return, ast.Raise))
             if leaves or (isinstance(last, (ast.Continue, ast.Break)) and same_loop):
-                kind = f" {shortened(ast.unparse(handler.type), _LONGEST)}" if handler.type is not None else ""
-                found.append(Obstacle(f"except{kind}", handler.lineno, around=False))
+                found.append(Obstacle(_head(handler), handler.lineno, around=False))
     return found
+
+
+def _can_fail_before(item: ast.Try, line: int) -> bool:
+    """Whether the line is in its body, and something else is called up to there."""
+    upto = [part for part in item.body if part.lineno <= line]
+    calls = sum(isinstance(part, ast.Call) for one in upto for part in ast.walk(one))
+    return bool(upto) and line <= (item.body[-1].end_lineno or 0) and calls > 1
+
+
+def _head(handler: ast.ExceptHandler) -> str:
+    return f"except {shortened(ast.unparse(handler.type), _LONGEST)}" if handler.type is not None else "except"

@@ -6,6 +6,7 @@ import ast
 from dataclasses import dataclass
 
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.leaving import Obstacle, obstacles
 from pytracer.analyze.evidence.syntax.loops import loop_around
 from pytracer.analyze.evidence.syntax.scopes import class_around, scope_of
 from pytracer.analyze.evidence.waits.ended_threads import no_other_could
@@ -24,15 +25,22 @@ class Filler:
     line: int
     function: str
     loop: int | None
+    caught: Obstacle | None = None
+    """An `except` around it that goes on."""
 
     @property
     def advice(self) -> str:
         """What ended, and how the one who waits could learn of it."""
         rounds = f" (the loop of line {self.loop})" if self.loop is not None else ""
+        caught = (
+            f"See first whether `{self.caught.text}` (line {self.caught.line}) caught an error there. "
+            if self.caught is not None
+            else ""
+        )
         return (
             f"Line {self.line} in {self.function} fills `{self.queue}`, and no thread is left that does: it has ended, "
-            f"or was never started here. Compare how many it puts{rounds} with how many are taken here; let it put a "
-            "mark (None) at its end, or pass a timeout to get()."
+            f"or was never started here. {caught}Compare how many it puts{rounds} with how many are taken here; let it "
+            "put a mark (None) at its end, or pass a timeout to get()."
         )
 
 
@@ -54,7 +62,8 @@ def filler_of(view: ProcessView, wait: ProcessWait) -> Filler | None:
         return None
     owner = class_around(tree, scope)
     function = f"{owner.name}.{scope.name}" if owner is not None else scope.name
-    return Filler(ast.unparse(puts[0]), line, function, loop_around(tree, line))
+    caught = next((item for item in obstacles(tree, line) if item.caught), None)
+    return Filler(ast.unparse(puts[0]), line, function, loop_around(tree, line), caught)
 
 
 def _queues(tree: ast.Module, methods: tuple[str, ...], line: int | None = None) -> list[ast.expr]:

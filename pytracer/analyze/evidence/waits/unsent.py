@@ -46,7 +46,8 @@ class Unsent:
         who = "it" if self.own else name_words([self.view])
         part = f" ({self.item[0]} is {self.item[1]})" if self.item is not None and self.item[0] != "it" else ""
         error = error_words(self.report).partition(_MORE)[0]
-        return f"{who} could not send what it had put into a queue: {error}{part}"
+        why = ", since TMPDIR is too long for a socket" if _LONG_PATH in error else ""
+        return f"{who} could not send what it had put into a queue: {error}{why}{part}"
 
     @property
     def evidence(self) -> Evidence:

@@ -85,6 +85,24 @@ def wait_advice(view: ProcessView, wait: ProcessWait) -> str:
     return _unread_pipe(view, wait) or _own_input(view, wait) or ADVICE[wait.kind]
 
 
+def read_later(view: ProcessView, wait: ProcessWait) -> str:
+    """That the function which waits for a child reads a queue further below."""
+    tree = syntax_tree(view.process.snapshot, wait.at)
+    if tree is None or wait.at is None or wait.at.line is None:
+        return ""
+    line = wait.at.line
+    gets = [
+        item
+        for item in own_nodes(scope_of(tree, line))
+        if isinstance(item, ast.Call) and called_name(item) == "get" and isinstance(item.func, ast.Attribute)
+        if item.lineno > line and not item.args
+    ]
+    if not gets:
+        return ""
+    first = min(gets, key=lambda item: item.lineno)
+    return f"Line {first.lineno} (`{shortened(ast.unparse(first), _COMMAND)}`) comes after the join() of line {line}: "
+
+
 def _unread_pipe(view: ProcessView, wait: ProcessWait) -> str | None:
     for item in _starts(view, wait):
         if called_name(item) in _READERS:

@@ -61,6 +61,12 @@ class Provider:
     obstacles: tuple[Obstacle, ...]
 
     @property
+    def leading(self) -> tuple[Obstacle, ...]:
+        """Those to name: an `except` that may hide why the line was left out comes before the rest."""
+        caught = tuple(item for item in self.obstacles if item.caught)
+        return (caught or self.obstacles)[:_LISTED]
+
+    @property
     def place(self) -> str:
         """`line 22 in Prefetcher.fill`."""
         return f"line {self.line}{f' in {self.function}' if self.function else ''}"
@@ -89,6 +95,15 @@ class WaitedObject:
         return f"the {self.noun} `{self.name}`{until}"
 
     @property
+    def only_words(self) -> str | None:
+        """For the headline: the one line that ends such a wait."""
+        if self.noun == "Barrier" or len(self.providers) != 1:
+            return None
+        only = self.providers[0]
+        caught = next((f", which is {item.words}" for item in only.leading if item.caught), "")
+        return f"in this file only `{only.call}` at {only.place} ends that{caught}"
+
+    @property
     def limit(self) -> str:
         """How such a wait ends by itself."""
         if self.method == "join":
@@ -109,10 +124,11 @@ class WaitedObject:
         only = self.providers[0]
         if not only.obstacles:
             return f"In this file only `{only.call}` at {only.place} ends it: see why that was not reached (again). "
-        blocked = " and ".join(item.words for item in only.obstacles[:_LISTED])
+        shown = only.leading
+        blocked = " and ".join(item.words for item in shown)
         return (
             f"In this file only `{only.call}` at {only.place} ends it, and that is {blocked}. Call {only.method}() "
-            f"{'there, too' if any(not item.around for item in only.obstacles[:_LISTED]) else 'in the other case, too'}"
+            f"{'there, too' if any(not item.around for item in shown) else 'in the other case, too'}"
             f"{', such as in a `finally`' if only.method in ('task_done', 'release', 'set') else ''}. "
         )
 

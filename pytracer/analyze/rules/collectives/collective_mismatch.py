@@ -28,7 +28,7 @@ from pytracer.analyze.collectives.ddp_settings import DifferingOption, differing
 from pytracer.analyze.collectives.description import at_place, call_words, group_words, place_of, span_words, value_of
 from pytracer.analyze.collectives.library_calls import library_call
 from pytracer.analyze.collectives.matching import GroupMatch, Mismatch, Variant
-from pytracer.analyze.collectives.mismatch_advice import from_other_lines, mismatch_advice, two_sides
+from pytracer.analyze.collectives.mismatch_advice import from_other_lines, mismatch_advice, size_cause, two_sides
 from pytracer.analyze.collectives.pairing import pairing_evidence
 from pytracer.analyze.collectives.rounds import (
     site_words,
@@ -198,7 +198,7 @@ def _summary(job: JobView, match: GroupMatch, found: Mismatch) -> str:
     right, wrong = found.variants[0], found.variants[1]
     if found.odd is None:
         sides, line = _sides(job, match, found)
-        return f"Ranks disagree in {where}{line}: {sides}{end}."
+        return f"Ranks disagree in {where}{line}: {sides}{_cause(job, match, found)}{end}."
     if len(found.variants) > 2:
         return (
             f"{capital(span_words(found.odd))} disagree with {span_words(right.ranks)} in {where}: "
@@ -209,6 +209,12 @@ def _summary(job: JobView, match: GroupMatch, found: Mismatch) -> str:
     if found.field == "op":
         return f"{capital(wrong_words)}{place} where {right_words} ({where}){end}."
     return f"{capital(wrong_words)} in {where}{place}, where {right_words}{end}."
+
+
+def _cause(job: JobView, match: GroupMatch, found: Mismatch) -> str:
+    """What the next step says of the size."""
+    words = size_cause(job, match, found) if found.field == "size" else None
+    return f"; {words}" if words is not None else ""
 
 
 def _sides(job: JobView, match: GroupMatch, found: Mismatch) -> tuple[str, str]:

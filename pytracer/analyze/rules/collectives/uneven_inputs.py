@@ -17,6 +17,7 @@ from pytracer._text import capital, count_words
 from pytracer.analyze.collectives.absent_ranks import Absence, find_absences, last_seen, paired_before
 from pytracer.analyze.collectives.conditional import is_conditional
 from pytracer.analyze.collectives.description import at_place, span_words
+from pytracer.analyze.collectives.left_loops import LeftLoop, left_loop
 from pytracer.analyze.collectives.parting import passed_by_words
 from pytracer.analyze.deaths.attribution import symptom_evidence, views_of
 from pytracer.analyze.evidence.ends.exit_requests import left_at
@@ -65,18 +66,32 @@ class UnevenInputs:
         count = f" after {count_words(last, 'collective')}" if last is not None and len(ranks) == 1 else ""
         if early:
             count = " before its first collective" if len(ranks) == 1 else " before their first collective"
+        loop = _loop(job, item) if asked is None and not early else None
+        why = f": {loop.subject(span_words(ranks))}" if loop is not None else ""
         how = f"{_asked_words(job, item, asked)}{left_at(item.views)}"
         return Description(
             f"{capital(span_words(ranks))} finished{count} and left{how}, while "
-            f"{span_words(wait.waiters)} went on to {item.where}{at_place(wait.call)}.",
+            f"{span_words(wait.waiters)} went on to {item.where}{at_place(wait.call)}{why}.",
             [steps, *(last_seen(view) for view in item.views[:2]), paired_before(job, item), *symptom_evidence(job)],
             _ASKED_ADVICE.format(capital(span_words(ranks)), signal_name(asked.signal))
             if asked is not None
             else _early_advice(job, item)
             if early
+            else loop.advice(span_words(ranks))
+            if loop is not None
             else _ADVICE,
-            ["the number of batches that each rank has" if steps is None and not early else None],
+            [
+                "the number of batches that each rank has"
+                if steps is None and not early and (loop is None or not loop.ends)
+                else None
+            ],
         )
+
+
+def _loop(job: JobView, item: Absence) -> LeftLoop | None:
+    """Around the call of a rank that waited."""
+    waiter = next(iter(views_of(job, item.wait.waiters[:1])), None)
+    return left_loop(waiter, item.wait.call) if waiter is not None else None
 
 
 def _early_advice(job: JobView, item: Absence) -> str:

@@ -45,7 +45,7 @@ from pytracer.analyze.evidence.waits.lock_order import CrossedLocks, LockHolder,
 from pytracer.analyze.evidence.waits.lost_lock import LostLock, lost_lock
 from pytracer.analyze.evidence.waits.starved_pool import StarvedPool, starved_pool
 from pytracer.analyze.evidence.waits.unsent import Unsent, unsent_advice, unsent_of
-from pytracer.analyze.evidence.waits.wait_advice import ADVICE, wait_advice
+from pytracer.analyze.evidence.waits.wait_advice import ADVICE, read_later, wait_advice
 from pytracer.analyze.evidence.waits.wait_chain import (
     at_words,
     children_at_work,
@@ -55,6 +55,7 @@ from pytracer.analyze.evidence.waits.wait_chain import (
     work_words,
 )
 from pytracer.analyze.evidence.waits.wait_words import wait_words
+from pytracer.analyze.evidence.waits.waited_object import waited_object
 from pytracer.analyze.evidence.waits.waits import (
     ProcessWait,
     WaitKind,
@@ -222,7 +223,8 @@ class Standstill:
         by = sender_words(job, found.ended)
         limit = " at a time limit" if from_time_limit(job, found.ended) else ""
         end = f"{name}{f', sent by {by},' if by else ''} ended {_ended_words(view, found.ended)}{limit}"
-        waited = f"{wait_words(view, found.wait)}{at_words(found.wait)}{_unread(found)}{_died(found)}"
+        why = _died(found) or _only_words(view, found)
+        waited = f"{wait_words(view, found.wait)}{at_words(found.wait)}{_unread(found)}{why}"
         return Description(
             f"{introduction(judgement.views)} {waited}; {end}.",
             [
@@ -351,6 +353,14 @@ def _died(found: _Standstill) -> str:
     return f"; {working}" if working else ""
 
 
+def _only_words(view: ProcessView, found: _Standstill) -> str:
+    """The line that should have ended it, where the advice speaks of that."""
+    thing = waited_object(view, found.wait) if not found.wait.kind.startswith("forked") else None
+    words = thing.only_words if thing is not None and thing.advice is not None else None
+    said = words is not None and thing is not None and (thing.advice or "") in _advice(view, found)
+    return f"; {words}" if said else ""
+
+
 def _advice(view: ProcessView, found: _Standstill) -> str:
     if found.locks is not None:
         return found.locks.advice
@@ -369,7 +379,9 @@ def _advice(view: ProcessView, found: _Standstill) -> str:
         handled = f"Look at {found.handled.words} first: the program waits on its way out. " if found.handled else ""
         if work_words(found.working) and not found.handled:
             return f"{_WORKING} {wait_advice(view, found.wait)}"
-        return handled + (_NOT_PUT if found.gone else ADVICE[kind] if found.unread else wait_advice(view, found.wait))
+        if found.unread:
+            return f"{handled}{read_later(view, found.wait)}{ADVICE[kind]}"
+        return handled + (_NOT_PUT if found.gone else wait_advice(view, found.wait))
     return f"{found.thread.advice} {_LIMIT.get(kind, ADVICE[kind]) if found.thread.sure else ADVICE[kind]}"
 
 

@@ -110,7 +110,7 @@ def test_length_that_depends_on_the_rank_is_named(run: Path) -> None:
     """The one variable with that number, through the class that keeps it."""
     said = counted(run, BY_RANK, "list of 11")
     assert said.startswith(
-        "Dimension 0 of the tensor is 11 on rank 0 and 10 on rank 1; `vocab.words` is a list of 11 on "
+        "Dimension 0 of `p.grad` is 11 on rank 0 and 10 on rank 1; `vocab.words` is a list of 11 on "
     )
     assert "which depends on the rank (line 8: `mine = text[rank::2]`)" in said
 
@@ -173,3 +173,84 @@ def test_dict_in_the_order_of_its_keys_is_named(loop: str, named: bool, run: Pat
     """The look-alike is sorted."""
     said = advised(run, COUNTS.format(loop), [("reduce", 3)], ([[4]], [[6]]))
     assert ("goes through a dict in the order in which its keys came" in said) == named
+
+
+PARTS = """def gather(own):
+    dist.all_gather(parts, own)
+def mine(items):
+    return {0}
+class Evaluator:
+    def __init__(self, model, items):
+        self.model, self.items = model, mine(items)
+    def outputs(self):
+        return torch.cat([self.model(item) for item in self.items])
+    def run(self):
+        own = self.outputs()
+        for _ in range(2):
+            own = self.model(own)
+        gather(own)
+"""
+SPLIT = "items.chunk(dist.get_world_size())[dist.get_rank()]"
+
+
+@pytest.mark.parametrize("split", [SPLIT, "items[rank::world]"])
+def test_size_is_followed_through_calls_and_loops_to_the_split_by_rank(split: str, run: Path) -> None:
+    """With the whole that was split, where the two sizes are such parts."""
+    way = [("gather", 2), ("run", 14)]
+    said = advised(run, PARTS.format(split), way, ([[16, 5]], [[15, 5]]), "allgather_")
+    assert said.startswith("Dimension 0 of `own` is 16 on rank 0 and 15 on rank 1. It comes from line 4 (`items")
+    assert "which splits 31 among 2 ranks: the parts are alike only where the length is a multiple" in said
+    other = advised(run, PARTS.format(split), way, ([[16, 5]], [[9, 5]]), "allgather_")
+    assert "It may come from line 4 (`items" in other and "gives each rank a part of its own" in other
+
+
+def test_size_that_no_line_makes_by_the_rank_is_not_said_to_be(run: Path) -> None:
+    """The look-alike seeds by the rank, and has the same number on all."""
+    way, sizes = [("gather", 2), ("run", 14)], ([[16, 5]], [[15, 5]])
+    said = advised(run, PARTS.format("torch.randn(31, 5, generator=seeded(rank))"), way, sizes, "allgather_")
+    assert "line 4" not in said and "splits" not in said
+    known = PARTS.format("read(31)").replace("return", "torch.manual_seed(rank); return")
+    assert "depends on the rank" not in advised(run, known, way, sizes, "allgather_")
+    said = advised(run, PARTS.format("read(31, rank)"), way, sizes, "allgather_")
+    assert "It may come from line 4 (`read(31, rank)`), which depends on the rank" in said
+
+
+OBJECTS = """def average(center):
+    dist.all_reduce(center)
+def objects_of(rank, step):
+    count = 150 if step < 5 else {0}
+    return torch.randn(count, 8, generator=seeded(rank)), torch.zeros(count)
+def main(rank):
+    for step in range(9):
+        objects, labels = objects_of(rank, step)
+        center = net(objects)
+        average(center)
+"""
+
+
+def test_number_of_rows_that_a_function_makes_of_the_rank(run: Path) -> None:
+    """It comes from it where the numbers are those of the expression; it may where they are not."""
+    way, sizes = [("average", 2), ("main", 10)], ([[100, 8]], [[200, 8]])
+    said = advised(run, OBJECTS.format("100 + 100 * rank"), way, sizes)
+    assert "It comes from line 4 (`150 if step < 5 else 100 + 100 * rank`), which depends on the rank" in said
+    assert "all_reduce() adds entry to entry" in said and "drop_last" not in said
+    assert "It may come from line 4" in advised(run, OBJECTS.format("100 + 50 * rank"), way, sizes)
+    assert "depends on the rank" not in advised(run, OBJECTS.format("count_of(step)"), way, sizes)
+
+
+COUNTED = """class Confusion:
+    def update(self, target):
+        found = torch.bincount(target{0})
+        self.counts = found if self.counts is None else self.counts + found
+    def compute(self):
+        dist.all_reduce(self.counts)
+"""
+
+
+def test_size_that_the_data_makes_is_named(run: Path) -> None:
+    """Through an attribute that another method sets; the look-alike has a size of its own."""
+    way, sizes = [("compute", 6)], ([[30]], [[24]])
+    said = advised(run, COUNTED.format(""), way, sizes)
+    assert "It may come from line 3 (`torch.bincount(target)`), whose size is by what is in the data" in said
+    assert "bincount(minlength=...)" in said
+    assert "bincount" not in advised(run, COUNTED.format(", minlength=30"), way, sizes)

@@ -52,3 +52,10 @@ def test_root_is_rank_0_where_none_is_given(tmp_path: Path) -> None:
 def test_other_calls_are_left_alone(message: str, call: str, tmp_path: Path) -> None:
     """Another message, a rank of a group, and a function of the program's own."""
     assert said(tmp_path, message, call).subject is None
+
+
+def test_list_of_objects_is_passed_on_one_rank_only(tmp_path: Path) -> None:
+    """gather_object() calls its argument otherwise than its message does."""
+    found = said(tmp_path, MESSAGE.format("gather_list", "destination"), "dist.gather_object(x, parts, dst=0)")
+    assert "write `object_gather_list=parts if rank == 0 else None`" in (found.words or "")
+    assert "call all_gather_object()" in (found.words or "")

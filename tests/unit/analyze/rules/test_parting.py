@@ -13,7 +13,7 @@ import pytest
 from pytracer.analyze.engine import build_report
 from pytracer.report.job import PythonFrame, Report
 from tests.support.collectives import CLOSED, TIME_OUT, Ranks, call
-from tests.support.deaths import advice
+from tests.support.deaths import advice, summary
 from tests.support.scenarios import SCRIPT, TORCH, program_in
 from tests.support.synth import MS, Frame
 
@@ -380,3 +380,68 @@ def test_rank_that_left_before_its_first_collective_is_told_by_the_branch(run: P
             "program.py:5 in count comes after `if not mine:` (line 3, which leaves), and rank 1 never called" in said
         )
         assert words in said
+
+
+EARLY = """class Shards:
+    def __init__(self, files, rank):
+        self.files, self.rank = files, rank
+    def __iter__(self):
+        return iter({0})
+def fit(files, rank):
+    loader = DataLoader(Shards(files, rank))
+    for epoch in range(3):
+        for batch in loader:
+            step(batch)
+        {1}
+            {2}
+"""
+
+
+def left(run: Path, shard: str, test: str, way: str) -> Report:
+    """Rank 1 has ended well, and rank 0 is in the loop."""
+    program = program_in(run, EARLY.format(shard, test, way))
+    job = Ranks(2)
+    job.everybody(call(line=44))
+    job.calls(0, call(state="failed", line=44), first=2)
+    stack = [IN_TORCH, ("step", SCRIPT, 44), ("fit", str(program), 10)]
+    job.boxes[0].at(7000).exception("RuntimeError", CLOSED, stack).exit(1)
+    job.endings[0] = {"exit_code": 1}
+    job.done(1)
+    return build_report(job.job(run))
+
+
+def test_loop_that_a_finished_rank_may_have_left_is_named(run: Path) -> None:
+    """By what its rounds depend on."""
+    report = left(run, "self.files[self.rank :: 2]", "if epoch:", "print(epoch)")
+    assert "the rounds of the loop of line 9 may depend on the rank (line 5: `self.files[" in summary(report)
+    assert "Give all ranks as many rounds" in advice(report)
+
+
+def test_break_of_an_outer_loop_is_named_where_the_inner_one_is_even(run: Path) -> None:
+    """What ends it: each rank decides that for itself."""
+    report = left(run, "self.files", "if stop(epoch):", "break")
+    assert "rank 1 may have left the loop of line 8 by line 11 (`if stop(epoch):`)" in summary(report)
+    assert "all_reduce() the flag (MAX), so that all ranks stop in the same round" in advice(report)
+
+
+def test_loops_that_all_ranks_leave_alike_are_not(run: Path) -> None:
+    """The look-alike: what all advice says."""
+    report = left(run, "self.files", "if epoch:", "print(epoch)")
+    assert "loop of line" not in summary(report)
+    assert advice(report).startswith("Give all ranks the same number of batches")
+
+
+def test_rounds_that_depend_on_the_rank_are_named_with_the_line(run: Path) -> None:
+    """Of a loop that one rank is behind."""
+    source = LOOP.format("if bad(batch):", "print(batch)").replace("in batches", "in batches[rank::2]")
+    said = parted(run, source, [("fit", 3)], [("fit", 6)])
+    assert "Its number of rounds may depend on the rank (line 2: `batches[rank::2]`)" in said
+
+
+@pytest.mark.parametrize(("made", "empty"), [("[f(x) for x in own]", True), ("settings(own)", False)])
+def test_rank_without_anything_leaves_by_an_empty_list(made: str, empty: bool, run: Path) -> None:
+    """The look-alike's value may be anything."""
+    source = f"def fit(own):\n    found = {made}\n    if not found:\n        return\n    step(found)\ndef main(own):\n"
+    source += "    fit(own)\n    save()\n"
+    said = parted(run, source, [("fit", 5), ("main", 7)], [("main", 8)])
+    assert ("a rank with nothing in it leaves out what the others wait for" in said) == empty

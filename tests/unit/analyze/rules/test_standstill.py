@@ -288,6 +288,18 @@ def test_join_of_a_child_whose_queue_is_not_read_is_the_parents_line(run: Path) 
     assert report.verdict is not None and "before join()" in (report.verdict.advice or "")
 
 
+@pytest.mark.parametrize(("order", "named"), [(("join()", "get()"), True), (("get()", "join()"), False)])
+def test_read_that_comes_after_the_join_is_named(order: tuple[str, str], named: bool, run: Path) -> None:
+    """The look-alike reads above: not all, or another queue."""
+    lines = {"join()": "worker.join()", "get()": "found = results.get()"}
+    program = s.program_in(run, f"def main(worker, results):\n    {lines[order[0]]}\n    {lines[order[1]]}\n")
+    line = 2 + order.index("join()")
+    joins: list[Frame] = [*JOIN[:-1], ("main", str(program), line)]
+    report = ended(run, stopped(parent(), joins), stopped(forked(), FEEDER))
+    assert report.verdict is not None
+    assert ("Line 3 (`results.get()`) comes after the join() of line 2" in (report.verdict.advice or "")) == named
+
+
 def test_join_of_a_thread_is_no_unread_queue(run: Path) -> None:
     """The look-alike: the child joins a thread of its own."""
     report = ended(run, stopped(parent(), JOIN), stopped(forked(), [*FEEDER[:2], ("work", s.SCRIPT, 8)]))

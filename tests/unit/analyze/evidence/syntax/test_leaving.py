@@ -52,3 +52,27 @@ def test_words_tell_both_apart() -> None:
         "reached only where `batches` (line 18)",
         "not reached after `if not batches` (line 16, which leaves)",
     ]
+
+
+CAUGHT = """\
+def work(results):
+    for path in paths:
+        if path is None:
+            break
+        try:
+            results.put({0})
+        except ValueError:
+            {1}
+"""
+
+
+@pytest.mark.parametrize(
+    ("value", "handler", "caught"),
+    [("load(path)", "print(path)", True), ("path", "print(path)", False), ("load(path)", "raise", False)],
+)
+def test_error_that_is_caught_around_the_line(value: str, handler: str, caught: bool) -> None:
+    """Where something can fail before it; a handler that raises again leaves nothing out in silence."""
+    found = [item for item in obstacles(ast.parse(CAUGHT.format(value, handler)), 6) if item.caught]
+    assert bool(found) == caught
+    for item in found:
+        assert item.words == "left out where `except ValueError` (line 7) catches an error before"

@@ -1,0 +1,105 @@
+"""The loop that a rank can have left before the others did: by its own `break`, or because it had fewer rounds."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pytracer._text import capital
+from pytracer.analyze.collectives.parting import quoted, way_to
+from pytracer.analyze.evidence.failing.expressions import short
+from pytracer.analyze.evidence.slicing.by_rank import SizeSource, size_source
+from pytracer.analyze.evidence.slicing.slice import Slice
+from pytracer.analyze.evidence.syntax.loops import LOOPS, Loop, loops_around
+from pytracer.analyze.naming import short_file
+from pytracer.analyze.tensors.source_lines import syntax_tree
+from pytracer.analyze.view import ProcessView
+from pytracer.decode.types.snapshot import Collective
+from pytracer.report.job import PythonFrame
+
+_MOST = 2
+_AGREE = (
+    "Decide on one rank and broadcast that, or all_reduce() the flag (MAX), so that all ranks stop in the same round."
+)
+_SAME_ROUNDS = (
+    "Give all ranks as many rounds: pad the parts to one length or drop what is over (DistributedSampler does it), or "
+    "wrap the loop in the join() context manager of DistributedDataParallel."
+)
+
+
+@dataclass(frozen=True)
+class LeftLoop:
+    """A loop of the rank that is still in it. `ends`: statements that leave it; `source`: what its rounds depend on."""
+
+    line: int
+    text: str
+    ends: tuple[tuple[int, str], ...] = ()
+    source: SizeSource | None = None
+    place: str = ""
+
+    def subject(self, left: str) -> str:
+        """For the headline: what can have made the other rank leave."""
+        if self.source is not None:
+            return (
+                f"the rounds of the loop of line {self.line} may depend on the rank ({self.place}: "
+                f"`{short(ast.unparse(self.source.node))}`)"
+            )
+        return f"{left} may have left the loop of line {self.line} by {self._shown}"
+
+    def advice(self, left: str) -> str:
+        """What to do."""
+        if self.source is not None:
+            return f"{capital(self.subject(left))}. {_SAME_ROUNDS}"
+        several = len(self.ends) > 1
+        return (
+            f"See whether {self._shown} came out differently on {left}: {'they end' if several else 'it ends'} the "
+            f"loop of line {self.line} (`{self.text}`) on one rank alone. {_AGREE}"
+        )
+
+    @property
+    def _shown(self) -> str:
+        return " or ".join(f"line {line} ({text})" for line, text in self.ends)
+
+
+def left_loop(inside: ProcessView, call: Collective) -> LeftLoop | None:
+    """Of the loops around a rank's call, inside out, the first that can end on one rank alone."""
+    snapshot, frames = inside.process.snapshot, way_to(inside, call)[::-1]
+    slice_ = Slice(snapshot, frames)
+    for depth, frame in enumerate(frames):
+        tree, spot = syntax_tree(snapshot, frame), slice_.spot(depth)
+        if tree is None or frame.line is None or spot is None:
+            continue
+        for loop in reversed(loops_around(tree, frame.line)):
+            ends = tuple(
+                (item.lineno, text)
+                for item in _ends(loop)
+                if (text := quoted(snapshot, frame, item.lineno)) is not None
+            )
+            text = short(ast.unparse(loop).splitlines()[0])
+            if 0 < len(ends) <= _MOST:
+                return LeftLoop(loop.lineno, text, ends)
+            source = size_source(slice_, loop.iter, spot) if isinstance(loop, (ast.For, ast.AsyncFor)) else None
+            if source is not None and not ends:
+                return LeftLoop(loop.lineno, text, source=source, place=_place(frame, source))
+    return None
+
+
+def _place(frame: PythonFrame, source: SizeSource) -> str:
+    own = source.spot.file == frame.file
+    return f"line {source.line}" if own else f"{short_file(source.spot.file)}:{source.line}"
+
+
+def _ends(loop: Loop) -> Iterator[ast.If]:
+    """The `if` statements with a `break` of that loop, or a `return`."""
+    for item in _inside(loop):
+        if isinstance(item, ast.If) and isinstance(item.body[-1], (ast.Break, ast.Return)):
+            yield item
+
+
+def _inside(node: ast.AST) -> Iterator[ast.AST]:
+    for item in ast.iter_child_nodes(node):
+        if isinstance(item, (*LOOPS, ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
+            continue
+        yield item
+        yield from _inside(item)

@@ -1,0 +1,117 @@
+"""What ranks and processes are given wrongly: lists of objects, meshes, models, queues of another start method."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from pytracer.analyze.evidence.failing.expressions import short, source
+from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.slicing.bindings import bindings_of
+from pytracer.analyze.evidence.slicing.by_rank import size_source
+from pytracer.analyze.evidence.slicing.spots import Made
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.ranks import rank_branch
+
+_NONE = re.compile(r"'NoneType' has no len\(\)")
+_MESH = re.compile(r"Mesh should not be bigger than default world size (\d+), but found (\d+) ranks")
+_OTHER_MODEL = re.compile(
+    r"appears not to match (?:sizes|strides) of the same param in process 0|DDP expects same model across all ranks"
+)
+_CONTEXT = re.compile(r"SemLock created in a (\w+) context is being shared with a process in a (\w+) context")
+_SHARED = frozenset(
+    {"Queue", "SimpleQueue", "JoinableQueue", "Lock", "RLock", "Event", "Semaphore", "BoundedSemaphore", "Condition"}
+    | {"Barrier", "Value", "Array"}
+)
+_DDP = ("DistributedDataParallel", "DDP")
+_LISTS = ("broadcast_object_list",)
+
+
+def no_object_list(at: FailingLine) -> str | None:
+    """broadcast_object_list(None): each rank brings a list, and that of the receivers is filled."""
+    call = at.only(ast.Call)
+    if _NONE.search(at.message) is None or call is None or called_name(call) not in _LISTS or not call.args:
+        return None
+    name = variable(call.args[0])
+    if name is None or at.value(name) != "None":
+        return None
+    bound = [(line, value) for line, value, _ in bindings_of(at.scope, name) if line < at.line]
+    empty = [line for line, value in bound if isinstance(value, ast.Constant) and value.value is None]
+    filled = [line for line, value in bound if line not in empty and rank_branch(at.tree, line) is not None]
+    where = f" (line {empty[-1]})" if empty else ""
+    only = f", and only rank 0 makes a list (line {filled[-1]})" if filled else ""
+    return (
+        f"`{name}` is None on this rank{where}{only}: {called_name(call)}() fills the list that each rank passes. "
+        f"Begin with a list of as many places as the sender has objects, `{name} = [None]`, and fill it on the sender."
+    )
+
+
+def mesh_too_large(at: FailingLine) -> str | None:
+    """A mesh of more ranks than were started."""
+    found, call = _MESH.search(at.message), at.only(ast.Call)
+    if found is None:
+        return None
+    shape = next(iter(call.args[1:2]), None) if call is not None else None
+    named = f"`{source(shape)}`{at.came(variable(shape) or '')}" if shape is not None else f"The mesh of line {at.line}"
+    return (
+        f"{named} needs {found[2]} ranks, and {found[1]} were started: the product of its sizes must be the number of "
+        f"ranks. Start {found[2]} processes (torchrun --nproc-per-node), or compute one size from the others, "
+        "`dist.get_world_size() // other`."
+    )
+
+
+def differing_model(at: FailingLine) -> str | None:
+    """The line with the rank that the sizes of the model can come from."""
+    call = at.only(ast.Call)
+    if _OTHER_MODEL.search(at.message) is None or call is None or called_name(call) not in _DDP or not call.args:
+        return None
+    spot = at.slice.spot(0)
+    made = at.slice.made(call.args[0], spot, calls=False) if spot is not None else None
+    given = made.node if made is not None and isinstance(made.node, ast.Call) else None
+    if made is None or given is None:
+        return None
+    for item in (*given.args, *(part.value for part in given.keywords)):
+        found = size_source(at.slice, item, made.spot)
+        if found is not None:
+            return (
+                f"`{short(source(given))}` ({at.place(made.spot, made.line)}) makes the model with `{source(item)}`, "
+                f"which may depend on the rank ({at.place(found.spot, found.line)}: `{short(source(found.node))}`): "
+                "each rank then has a model of its own. Compute it from all the data, or on rank 0, and broadcast it "
+                "(broadcast_object_list) before the model is made."
+            )
+    return None
+
+
+def model_subject(at: FailingLine) -> str | None:
+    """For the headline."""
+    words = differing_model(at)
+    return f"the ranks built different models: {words.partition(': each')[0]}" if words is not None else None
+
+
+def other_start_method(at: FailingLine) -> str | None:
+    """A queue or lock of another start method than the process that gets it."""
+    found, call = _CONTEXT.search(at.message), at.only(ast.Call)
+    if found is None or call is None:
+        return None
+    made = [*_shared_objects(at, call)]
+    if len(made) != 1:
+        return None
+    name, item = made[0]
+    kind = called_name(item.node) if isinstance(item.node, ast.Call) else ""
+    return (
+        f"`{name}` is made at {at.place(item.spot, item.line)} (`{short(source(item.node))}`) for the start method "
+        f"{found[1]}, and line {at.line} starts its processes by {found[2]}: make it by "
+        f'`torch.multiprocessing.get_context("{found[2]}").{kind}()`.'
+    )
+
+
+def _shared_objects(at: FailingLine, call: ast.Call) -> Iterator[tuple[str, Made]]:
+    """What the call passes to the process that is such an object."""
+    given = [*call.args, *(item.value for item in call.keywords)]
+    parts = [part for item in given for part in (item.elts if isinstance(item, (ast.Tuple, ast.List)) else [item])]
+    for part in parts:
+        made = at.made(part, calls=False)
+        if made is not None and isinstance(made.node, ast.Call) and called_name(made.node) in _SHARED:
+            yield source(part), made

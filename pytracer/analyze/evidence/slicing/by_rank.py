@@ -1,0 +1,250 @@
+"""The line by which the size of a value depends on the rank: followed back over all that a size can come from.
+
+Other than a slice, which ends where two lines may have made a value, this goes on through each of them: what it finds
+is a line that the value depends on. Only what carries a size is followed: of `torch.randn(n, generator=g)` it is `n`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from pytracer.analyze.evidence.slicing.bindings import bindings_of
+from pytracer.analyze.evidence.slicing.calls import argument_of, method_of
+from pytracer.analyze.evidence.slicing.slice import Slice
+from pytracer.analyze.evidence.slicing.spots import Spot
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.loops import deciding_ifs
+from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.ranks import is_of_rank, is_rank
+from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, parameters, scope_of
+
+_MOST = 80
+_CREATED = frozenset({"randn", "rand", "zeros", "ones", "empty", "normal", "new_zeros", "new_ones", "new_empty"})
+_FIRST = frozenset({"full", "new_full"})
+_NOT_SIZES = frozenset({"generator", "dim", "axis", "dtype", "device", "seed", "group", "op", "key"})
+_EVEN = frozenset(
+    {"DistributedSampler", "manual_seed", "Generator", "default_rng", "device", "all_reduce", "broadcast"}
+)
+_SPLITS = frozenset({"chunk", "tensor_split", "array_split", "split"})
+_ITERATED = ("__iter__", "__len__")
+SELECTING = frozenset(
+    {"nonzero", "unique", "unique_consecutive", "masked_select", "nms", "batched_nms", "argwhere", "bincount"}
+)
+_GROWS = frozenset({"append", "extend", "add"})
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp)
+
+
+@dataclass(frozen=True)
+class SizeSource:
+    """The expression with the rank. `split`: it gives each rank a part of one whole, by that.
+
+    `selects`: the function by which its size comes from what is in the data, and the rank has no part in it.
+    """
+
+    node: ast.expr
+    spot: Spot
+    split: str | None = None
+    selects: str | None = None
+
+    @property
+    def line(self) -> int:
+        """Its line."""
+        return self.node.lineno
+
+    def whole(self, sizes: dict[int, int]) -> int | None:
+        """How many there are in all, where these are the parts that a split of so many gives to ranks 0, 1, ..."""
+        if self.split is None or sorted(sizes) != [*range(len(sizes))]:
+            return None
+        total, count = sum(sizes.values()), len(sizes)
+        least, more = divmod(total, count)
+        part = least + bool(more)
+        even = [least + (rank < more) for rank in range(count)]
+        chunks = [max(0, min(part, total - rank * part)) for rank in range(count)]
+        last = [least] * (count - 1) + [least + more]
+        return total if more and [sizes[rank] for rank in range(count)] in (even, chunks, last) else None
+
+    def gives(self, sizes: dict[int, int]) -> bool:
+        """Whether the expression is that number on each of the ranks, on one of its branches."""
+        branches = [self.node.body, self.node.orelse] if isinstance(self.node, ast.IfExp) else [self.node]
+        return any(all(_number(item, rank) == size for rank, size in sizes.items()) for item in branches)
+
+
+def _number(node: ast.expr, rank: int) -> int | None:
+    """Of a sum or product of numbers and the rank."""
+    if is_rank(node):
+        return rank
+    if isinstance(node, ast.Constant) and isinstance(node.value, int):
+        return node.value
+    if not isinstance(node, ast.BinOp):
+        return None
+    left, right = _number(node.left, rank), _number(node.right, rank)
+    if left is None or right is None:
+        return None
+    by = {ast.Add: left + right, ast.Sub: left - right, ast.Mult: left * right}
+    return by.get(type(node.op))
+
+
+def size_source(slice_: Slice, node: ast.AST, spot: Spot, *, data: bool = False) -> SizeSource | None:
+    """The nearest split by rank that a value can come from; else what has the rank in it.
+
+    `data`: or the nearest selection by what is in the data.
+    """
+    waiting: list[tuple[ast.AST, Spot]] = [(node, spot)]
+    seen: set[tuple[str, int, int]] = set()
+    other: SizeSource | None = None
+    given: SizeSource | None = None
+    while waiting and len(seen) < _MOST:
+        item, place = waiting.pop(0)
+        made = slice_.made(item, place, calls=False)
+        key = (ast.unparse(made.node), id(made.spot.scope), made.spot.line)
+        if key in seen or not isinstance(made.node, ast.expr):
+            continue
+        seen.add(key)
+        found = _by_rank(slice_, made.node, made.spot) or (_selection(made.node, made.spot) if data else None)
+        if found is not None and (found.split is not None or found.selects is not None):
+            return found
+        other = other or found
+        if given is None and isinstance(made.node, ast.Call) and _is_given_rank(slice_, made.node, made.spot):
+            given = SizeSource(made.node, made.spot)
+        waiting += _before(slice_, made.node, made.spot)
+    return other or given
+
+
+def _is_given_rank(slice_: Slice, call: ast.Call, spot: Spot) -> bool:
+    """Whether a call passes the rank itself; to a function of the program, one that does not only seed by it."""
+    if called_name(call) in _EVEN | _CREATED | {"randint"} or not any(is_rank(item) for item in _carriers(call)):
+        return False
+    function, made = slice_.function(call, spot), slice_.defined(call.func, spot)
+    if function is None:
+        return made is None  # of a class of the program, its methods are known
+    seeds = [item for item in own_nodes(function[0]) if isinstance(item, ast.Call) and called_name(item) in _EVEN]
+    seeding = {id(part) for item in seeds for part in ast.walk(item)}
+    return any(is_rank(item) and id(item) not in seeding for item in own_nodes(function[0]))
+
+
+def _by_rank(slice_: Slice, node: ast.expr, spot: Spot) -> SizeSource | None:
+    """Whether an expression depends on the rank itself, other than in what it passes to functions of the program."""
+    if isinstance(node, ast.Subscript) and is_of_rank(node.slice):
+        held = slice_.made(node.value, spot, calls=False).node
+        name = called_name(held) if isinstance(held, ast.Call) else None
+        steps = isinstance(node.slice, ast.Slice) and node.slice.step is not None
+        return SizeSource(node, spot, name if name in _SPLITS else "[rank::world]" if steps else None)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        sides = (node.left, node.right)
+        if any(is_of_rank(a) and not isinstance(b, ast.Constant) for a, b in (sides, sides[::-1])):
+            return SizeSource(node, spot, "start:end")
+    if isinstance(node, ast.Name):
+        for _, test in _branches(node.id, spot):
+            return SizeSource(test, spot)
+    if isinstance(node, (ast.Name, ast.Attribute, ast.Call, *_COMPREHENSIONS, ast.Tuple, ast.List)):
+        return None
+    return SizeSource(node, spot) if any(is_rank(item) for item in _parts(node)) else None
+
+
+def _selection(node: ast.expr, spot: Spot) -> SizeSource | None:
+    if not isinstance(node, ast.Call) or called_name(node) not in SELECTING:
+        return None
+    known = any(item.arg == "minlength" for item in node.keywords)
+    return None if known else SizeSource(node, spot, selects=called_name(node))
+
+
+def _branches(name: str, spot: Spot) -> Iterator[tuple[int, ast.expr]]:
+    """Lines below an `if` on the rank that bind a variable, and the condition."""
+    for line, value, _ in bindings_of(spot.scope, name):
+        for test, around in deciding_ifs(spot.tree, line) if value is not None and line < spot.line else ():
+            if around and spot.scope is scope_of(spot.tree, test.lineno) and is_of_rank(test.test):
+                yield line, test.test
+
+
+def _before(slice_: Slice, node: ast.expr, spot: Spot) -> Iterator[tuple[ast.AST, Spot]]:
+    """What the size of an expression can come from, a step back."""
+    if isinstance(node, ast.Name):
+        yield from _bound(node.id, spot)
+    elif isinstance(node, ast.Attribute):
+        owner = class_around(spot.tree, spot.scope) if variable(node) is not None else None
+        for method in owner.body if owner is not None else ():
+            if isinstance(method, ast.FunctionDef):
+                for line, value, _ in bindings_of(method, variable(node) or ""):
+                    if value is not None:
+                        yield value, replace(spot, scope=method, line=line, depth=None, call=None)
+        if owner is None:
+            yield node.value, spot
+    elif isinstance(node, ast.Call):
+        yield from _called(slice_, node, spot)
+    else:
+        yield from ((item, spot) for item in _parts(node) if isinstance(item, (ast.Name, ast.Attribute, ast.Call)))
+
+
+def _bound(name: str, spot: Spot) -> Iterator[tuple[ast.AST, Spot]]:
+    """Each value that a variable of the function can have, what its loop goes through, and what it is filled with."""
+    for item in own_nodes(spot.scope):
+        if isinstance(item, (ast.For, ast.AsyncFor, ast.comprehension)):
+            if any(variable(part) == name for part in ast.walk(item.target)):
+                yield item.iter, replace(spot, line=item.iter.lineno)
+        elif isinstance(item, ast.Call) and called_name(item) in _GROWS and isinstance(item.func, ast.Attribute):
+            for given in item.args[:1] if variable(item.func.value) == name else ():
+                yield given, replace(spot, line=item.lineno)
+                yield from _loops_around(item.lineno, spot)
+    for line, value, _ in bindings_of(spot.scope, name):
+        if value is not None:
+            yield value, replace(spot, line=line)
+    function = spot.scope
+    if isinstance(function, ast.FunctionDef) and name in parameters(function) and spot.call is None:
+        calls = [i for i in ast.walk(spot.tree) if isinstance(i, ast.Call) and called_name(i) == function.name]
+        value = argument_of(calls[0], function, name) if len(calls) == 1 else None
+        if value is not None:
+            yield value, Spot(spot.file, spot.tree, scope_of(spot.tree, calls[0].lineno), calls[0].lineno)
+
+
+def _loops_around(line: int, spot: Spot) -> Iterator[tuple[ast.AST, Spot]]:
+    for item in own_nodes(spot.scope):
+        if isinstance(item, ast.For) and item.lineno < line <= (item.end_lineno or 0):
+            yield item.iter, replace(spot, line=item.lineno)
+
+
+def _called(slice_: Slice, call: ast.Call, spot: Spot) -> Iterator[tuple[ast.AST, Spot]]:
+    """What a function of the program returns; else what carries the size of a call's result."""
+    function = slice_.function(call, spot)
+    if function is not None:
+        yield from _given_by(function[0], replace(function[1], call=(call, spot)))
+        return
+    made = slice_.defined(call.func, spot)
+    method = method_of(made[0], _ITERATED) if made is not None else None
+    if made is not None and method is not None:
+        yield from _given_by(method, replace(made[1], call=None))
+    yield from ((item, spot) for item in _carriers(call))
+
+
+def _given_by(function: ast.FunctionDef, spot: Spot) -> Iterator[tuple[ast.AST, Spot]]:
+    for item in own_nodes(function):
+        if isinstance(item, (ast.Return, ast.Yield)) and item.value is not None:
+            yield item.value, replace(spot, scope=function, line=item.lineno + 1, depth=None)
+            if isinstance(item, ast.Yield):
+                at = replace(spot, scope=function, line=item.lineno, depth=None)
+                yield from _loops_around(item.lineno, at)
+
+
+def _carriers(call: ast.Call) -> Iterator[ast.expr]:
+    name = called_name(call)
+    if name in _EVEN:
+        return
+    if name == "randint":
+        yield from (item for item in call.args if isinstance(item, (ast.Tuple, ast.List)))
+    else:
+        yield from call.args[:1] if name in _FIRST else call.args
+    for item in call.keywords:
+        if item.arg not in _NOT_SIZES and (name not in {*_CREATED, *_FIRST, "randint"} or item.arg == "size"):
+            yield item.value
+    if isinstance(call.func, ast.Attribute) and name not in {*_CREATED, *_FIRST}:
+        yield call.func.value
+
+
+def _parts(node: ast.AST) -> Iterator[ast.expr]:
+    """What an expression is made of, down to variables and calls."""
+    for item in ast.iter_child_nodes(node):
+        if isinstance(item, (ast.Name, ast.Attribute, ast.Call)):
+            yield item
+        else:
+            yield from _parts(item)

@@ -1,0 +1,167 @@
+"""Sharded modules and what ranks are given, by the lines of the program; and the near cases that are left alone."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pytracer.analyze.evidence.failing.explained import Explanation, explained
+from pytracer.report.job import ExceptionReport, PythonFrame, VariableReport
+
+LIBRARY = PythonFrame(function="embedding", file="/x/site-packages/torch/nn/functional.py", line=1)
+MIXED = "aten.embedding.default got mixed torch.Tensor and DTensor, need to convert all torch.Tensor to DTensor"
+VIEW = "Output 0 of View is a view and its base or another view of its base has been modified inplace."
+
+
+def said(folder: Path, source: str, message: str, way: list[tuple[str, int]], none: str | None = None) -> Explanation:
+    """`way`: functions and lines, innermost first, below a function of torch's."""
+    file = folder / "train.py"
+    file.write_text(source, encoding="utf-8")
+    snapshot: Any = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9)
+    frames = [LIBRARY, *(PythonFrame(function=name, file=str(file), line=line) for name, line in way)]
+    held = [VariableReport(name=none, value="None")] if none is not None else None
+    return explained(snapshot, ExceptionReport(type="RuntimeError", message=message, variables=held), frames)
+
+
+MODEL = """class Net(nn.Module):
+    def forward(self, x):
+        return self.encode(x)
+    def encode(self, x):
+        return self.embed(x)
+def main(x):
+    net = Net()
+    {0}
+    {1}
+    return net.{2}(x)
+main(1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("wrap", "message", "advice"),
+    [
+        ("fully_shard(net)", MIXED, "Call `register_fsdp_forward_method(net, 'encode')` (torch.distributed.fsdp)"),
+        ("net = FSDP(net)", VIEW, "Go through `net(...)` and let forward() return what encode() does"),
+    ],
+)
+def test_method_of_a_sharded_module_beside_forward(wrap: str, message: str, advice: str, tmp_path: Path) -> None:
+    """The call from outside is named."""
+    found = said(tmp_path, MODEL.format(wrap, "pass", "encode"), message, [("encode", 5), ("main", 10)])
+    assert found.words is not None and found.subject is not None
+    assert found.words.startswith("Line 10 calls `net.encode()`, and FSDP gathers the parameters of a module in its")
+    assert advice in found.words and "(line 8)" in found.words
+    assert "since line 10 calls `net.encode()` and not forward()" in found.subject
+
+
+@pytest.mark.parametrize(
+    ("wrap", "other", "message"),
+    [
+        ("pass", "pass", MIXED),
+        ("fully_shard(net)", "register_fsdp_forward_method(net, 'encode')", MIXED),
+        ("fully_shard(net)", "parallelize_module(net, mesh, plan)", MIXED),
+        ("net = FSDP(net)", "pass", VIEW.replace("View is", "UnbindBackward0 is")),
+    ],
+)
+def test_other_reasons_are_left_alone(wrap: str, other: str, message: str, tmp_path: Path) -> None:
+    """No sharding, a method that gathers, tensor parallelism, and a view that the program itself changed."""
+    found = said(tmp_path, MODEL.format(wrap, other, "encode"), message, [("encode", 5), ("main", 10)])
+    assert "gathers" not in (found.words or "")
+
+
+def test_method_that_forward_calls_is_no_bypass(tmp_path: Path) -> None:
+    """`self.encode()` inside of forward()."""
+    way = [("encode", 5), ("forward", 3), ("main", 10)]
+    found = said(tmp_path, MODEL.format("fully_shard(net)", "pass", "__call__"), MIXED, way)
+    assert "gathers" not in (found.words or "")
+
+
+def test_whole_state_of_a_sharded_module(tmp_path: Path) -> None:
+    """Where the copy itself met a DTensor; an error of keys has another reason."""
+    source = "saved = torch.load('x.pt')\nfully_shard(net)\nnet.load_state_dict(saved)\n"
+    message = f"Error(s): While copying the parameter named \"w\", an exception occurred : ('{MIXED}',)."
+    found = said(tmp_path, source, message, [("<module>", 3)])
+    assert found.words is not None
+    assert "the parameters of `net` are in parts since fully_shard() (line 2)" in found.words
+    assert "set_model_state_dict(net, saved, options=StateDictOptions(full_state_dict=True))" in found.words
+    other = said(tmp_path, source, 'Error(s): Missing key(s) in state_dict: "w".', [("<module>", 3)])
+    assert "set_model_state_dict" not in (other.words or "")
+
+
+SHARED = """def shared(rank):
+    config = None
+    if {0}:
+        config = [read()]
+    dist.broadcast_object_list(config, src=0)
+shared(1)
+"""
+
+
+def test_list_of_objects_that_only_one_rank_has(tmp_path: Path) -> None:
+    """With the two lines; the look-alike's condition is none of the rank."""
+    message, way = "object of type 'NoneType' has no len()", [("shared", 5), ("<module>", 6)]
+    found = said(tmp_path, SHARED.format("rank == 0"), message, way, "config")
+    assert (found.words or "").startswith(
+        "`config` is None on this rank (line 2), and only rank 0 makes a list (line 4): broadcast_object_list() fills"
+    )
+    other = said(tmp_path, SHARED.format("ready"), message, way, "config")
+    assert "only rank 0" not in (other.words or "") and "is None on this rank (line 2):" in (other.words or "")
+
+
+MODELS = """def words(rank):
+    return {0}
+def main():
+    known = words(dist.get_rank())
+    net = Tagger(len(known))
+    return DDP(net)
+main()
+"""
+
+
+def test_model_of_what_depends_on_the_rank(tmp_path: Path) -> None:
+    """Through the function that makes it; the look-alike takes all."""
+    message = (
+        "[1]: params[0] in this process with sizes [9, 8] appears not to match sizes of the same param in process 0."
+    )
+    way = [("main", 6), ("<module>", 7)]
+    found = said(tmp_path, MODELS.format("texts[rank::2]"), message, way)
+    assert "may depend on the rank (line 2: `texts[rank::2]`)" in (found.words or "")
+    assert (found.subject or "").startswith("the ranks built different models: `Tagger(len(known))` (line 5)")
+    assert "depend on the rank" not in (said(tmp_path, MODELS.format("texts"), message, way).words or "")
+
+
+def test_mesh_and_start_method(tmp_path: Path) -> None:
+    """By the argument."""
+    mesh = "shape = (2, 4)\ninit_device_mesh('cpu', shape)\n"
+    found = said(
+        tmp_path, mesh, "Mesh should not be bigger than default world size 2, but found 8 ranks!", [("<module>", 2)]
+    )
+    assert (found.words or "").startswith("`shape` (line 1: `shape = (2, 4)`) needs 8 ranks, and 2 were started")
+    queue = "queue = {0}()\nmp.spawn(train, args=(queue,), nprocs=2)\n"
+    message = "A SemLock created in a fork context is being shared with a process in a spawn context."
+    found = said(tmp_path, queue.format("multiprocessing.Queue"), message, [("<module>", 2)])
+    assert 'make it by `torch.multiprocessing.get_context("spawn").Queue()`' in (found.words or "")
+    assert "get_context" not in (said(tmp_path, queue.format("channel"), message, [("<module>", 2)]).words or "")
+
+
+def test_model_of_what_a_function_does_with_the_rank(tmp_path: Path) -> None:
+    """A folder that it fills; the look-alike only seeds by the rank."""
+    message = (
+        "[1]: params[0] in this process with sizes [9, 8] appears not to match sizes of the same param in process 0."
+    )
+    source = """def root(rank):
+    {0}
+    return folder
+def main():
+    known = Folder(root(dist.get_rank()))
+    net = Tagger(known.classes)
+    return DDP(net)
+main()
+"""
+    way = [("main", 7), ("<module>", 8)]
+    found = said(tmp_path, source.format("fill(folder, 5 if rank == 0 else 4)"), message, way)
+    assert "(line 5: `root(dist.get_rank())`)" in (found.words or "")
+    assert "may depend" not in (said(tmp_path, source.format("torch.manual_seed(rank)"), message, way).words or "")
