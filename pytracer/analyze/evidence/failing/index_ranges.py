@@ -11,6 +11,7 @@ from pytracer.analyze.evidence.failing.numbers import whole_number
 from pytracer.analyze.evidence.failing.settings import by_constants
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, second_parameter
 
 _VALUES = re.compile(r", (-?\d+)\.\.(-?\d+)$")
 _LAYERS = 4
@@ -103,10 +104,33 @@ def index_beyond(at: FailingLine, found: re.Match[str]) -> str | None:
     by = [name for name in names_in(node.slice) if re.search(rf"(?<!\d){index}(?!\d)", at.value(name) or "")]
     what = f"`{by[0]}`{at.came(by[0])} is" if len(by) == 1 else "the index is"
     table = f"`{source(node.value)}` {shape.words} has {size} in dimension {dimension}, 0 to {size - 1}"
+    window = _beyond_length(at, node)
+    if window is not None:
+        return f"{table}, and the index is {index}: {window}"
     if len(by) == 1 and _VALUES.search(at.values[by[0]]):
         what = f"`{by[0]}`{at.came(by[0])} holds"
     end = "one too many: numbers from 1, or a loop to its length" if index == size else "it was made for another array"
     return f"{table}, and {what} {index}: {end}."
+
+
+def _beyond_length(at: FailingLine, node: ast.Subscript) -> str | None:
+    """`series[i + window]` of a __getitem__(i), where __len__() counts all of the series."""
+    owner, given = class_around(at.tree, at.scope), second_parameter(at.scope)
+    index = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
+    if owner is None or given is None or not isinstance(index, ast.BinOp) or not isinstance(index.op, ast.Add):
+        return None
+    if not isinstance(at.scope, ast.FunctionDef) or at.scope.name != "__getitem__" or given not in names_in(index):
+        return None
+    added = [item for item in (index.left, index.right) if given not in names_in(item)]
+    methods = [item for item in owner.body if isinstance(item, ast.FunctionDef) and item.name == "__len__"]
+    returns = [item for method in methods for item in own_nodes(method) if isinstance(item, ast.Return) and item.value]
+    counted = f"len({source(node.value)})"
+    if len(added) != 1 or len(returns) != 1 or returns[0].value is None or source(returns[0].value) != counted:
+        return None
+    return (
+        f"`{source(index)}` of the last items goes beyond it, as __len__() (line {returns[0].lineno}) counts all of "
+        f"them: return `{counted} - {source(added[0])}` there."
+    )
 
 
 def _index_of_call(at: FailingLine, index: int, dimension: int, size: int) -> str | None:

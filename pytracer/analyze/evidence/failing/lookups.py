@@ -23,6 +23,7 @@ _NO_ITEM = re.compile(
 )
 _LOADED = re.compile(r"\bload\(|state_dict|checkpoint|ckpt")
 _OF_TEXT = re.compile(r"(?:json|yaml|toml|tomllib)\.(?:safe_)?loads?$")
+_WRAPPERS = {"DistributedDataParallel": "module", "DataParallel": "module", "OptimizedModule": "_orig_mod"}
 _LIKE = 0.6
 _MOST_NAMES = 8
 _FEW = 4
@@ -187,6 +188,13 @@ def key_subject(at: FailingLine) -> str | None:
     if file is None or not 0 < len(names) <= _FEW or known is None or (known.count or 0) > len(names):
         return f"`{table}`, loaded from {file}, has other keys" if file is not None else None
     return f"`{table}`, loaded from {file}, has only {', '.join(names)}"
+
+
+def wrapper_subject(at: FailingLine) -> str | None:
+    """An attribute of the model that a wrapper was asked for, in the headline."""
+    found = _ATTRIBUTE.search(at.message)
+    inner = _WRAPPERS.get(found["kind"]) if found is not None and at.kind == "AttributeError" else None
+    return f"the model inside has it, `.{inner}`" if inner is not None else None
 
 
 def missing_attribute(at: FailingLine) -> str | None:

@@ -20,14 +20,17 @@ _CHANGES = frozenset({"pop", "popitem", "update", "setdefault", "add", "remove",
                       "appendleft", "popleft", "extend"})  # fmt: skip
 _IMAGE = 3  # dimensions
 _VIEWS = ("items", "keys", "values")
+_THREADS = re.compile(r"\b(?:ThreadPoolExecutor|ThreadPool|Thread|Timer)\(")
 _STACK = re.compile(r"equal size, but got (\[[\d, ]*\]) at entry 0 and (\[[\d, ]*\]) at entry (\d+)")
 
 
 def changed_in_loop(at: FailingLine) -> str | None:
-    """`for key in table: table.pop(key)`."""
+    """`for key in table: table.pop(key)`; or by another thread."""
     loop = at.statement
-    if not _CHANGED.search(at.message) or not isinstance(loop, (ast.For, ast.AsyncFor)):
+    if not _CHANGED.search(at.message):
         return None
+    if not isinstance(loop, (ast.For, ast.AsyncFor)):
+        return _by_thread(at)
     over = loop.iter
     if isinstance(over, ast.Call) and isinstance(over.func, ast.Attribute) and over.func.attr in _VIEWS:
         over = over.func.value
@@ -40,13 +43,29 @@ def changed_in_loop(at: FailingLine) -> str | None:
     ]
     changes = changes or _in_called(at, loop, table)
     if not changes:
-        return None
+        return _by_thread(at)
     line, text, by = changes[0]
     kind = "dict" if "dict" in at.message.lower() else "container"
     copy = f"list({source(loop.iter)})"
     return (
         f"Line {line} (`{text}`){by} changes `{table}` while the loop of line {loop.lineno} runs over it. Loop over a "
         f"copy (`for ... in {copy}:`), or collect what is to change, and make a new {kind} after the loop."
+    )
+
+
+def _by_thread(at: FailingLine) -> str | None:
+    """Where the line runs on a thread: another one changed what it went through."""
+    own = any((frame.file or "").endswith(("concurrent/futures/thread.py", "/threading.py")) for frame in at.stack)
+    started = any(_THREADS.search(ast.unparse(tree)) for tree in at.files.values())
+    over = [
+        item.iter for item in ast.walk(at.statement or ast.Pass()) if isinstance(item, (ast.comprehension, ast.For))
+    ]
+    if not (own or started) or len(over) != 1:
+        return None
+    table = over[0].func.value if isinstance(over[0], ast.Call) and isinstance(over[0].func, ast.Attribute) else over[0]
+    return (
+        f"Another thread has likely changed `{source(table)}` while line {at.line} went through it: go through a copy "
+        f"that is made below a lock (`with lock: items = list({source(over[0])})`), and change it below the same lock."
     )
 
 
