@@ -8,7 +8,7 @@ import re
 _PLACE = re.compile(r" \((?:[\w.(),]+ )*(?:[\w./]*\.py:|line )\d+(?:: `[^`]*`|,[^()`]*)?\)")
 _CLAUSE = re.compile(r"(?:`[^`]*`|(?<!\w)'[^']*'|[^`])*?(?=[:;] |\. |\.$)")
 _LONGEST = 100
-_PLAIN = re.compile(r"(?:The|A|An|Entry|Line|Sample|Dimension|Gradients|No|None|Item|Each|What|Element)\b")
+_PLAIN = re.compile(r"(?:The|A|An|Another|Entry|Line|Sample|Dimension|Gradients|No|None|Item|Each|What|Element)\b")
 _OTHERS = re.compile(r"(?:In|If|Look|Print|Compare|Something)\b")
 
 

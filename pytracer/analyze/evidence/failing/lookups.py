@@ -190,19 +190,14 @@ def key_subject(at: FailingLine) -> str | None:
     return f"`{table}`, loaded from {file}, has only {', '.join(names)}"
 
 
-def wrapper_subject(at: FailingLine) -> str | None:
-    """An attribute of the model that a wrapper was asked for, in the headline."""
-    found = _ATTRIBUTE.search(at.message)
-    inner = _WRAPPERS.get(found["kind"]) if found is not None and at.kind == "AttributeError" else None
-    return f"the model inside has it, `.{inner}`" if inner is not None else None
-
-
 def missing_attribute(at: FailingLine) -> str | None:
     """Of a class of the program or of an object with a name like it."""
     found = _ATTRIBUTE.search(at.message)
     if at.kind != "AttributeError" or found is None or found["kind"] == "NoneType":
         return None
     kind, name = found["kind"], found["name"]
+    if kind in _WRAPPERS:
+        return _of_wrapper(at, kind, name)
     if kind in _SEVERAL:
         return _several(at, kind, name)
     if kind in ("Namespace", "argparse.Namespace"):
@@ -231,6 +226,20 @@ def missing_attribute(at: FailingLine) -> str | None:
         return None
     where = f" (line {settings[like][0]})" if like in settings else ""
     return f"{kind} has no `{name}`, but `{like}`{where}: line {at.line} or that one is misspelt."
+
+
+def _of_wrapper(at: FailingLine, kind: str, name: str) -> str | None:
+    """An attribute of the model inside."""
+    inside = [item for item in ast.walk(at.statement or ast.Pass()) if isinstance(item, ast.Attribute)]
+    owners = {source(item.value) for item in inside if item.attr == name}
+    if len(owners) != 1:
+        return None
+    owner = owners.pop()
+    loses = "; forward() past the wrapper reduces no gradients" if kind == "DistributedDataParallel" else ""
+    return (
+        f"{kind} hides what the model inside has: write `{owner}.{_WRAPPERS[kind]}.{name}` at line {at.line}, or keep "
+        f"a name for the unwrapped model (`{owner}`{at.came(owner)}){loses}."
+    )
 
 
 def _option(at: FailingLine, name: str) -> str | None:

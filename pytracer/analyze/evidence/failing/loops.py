@@ -57,12 +57,14 @@ def _by_thread(at: FailingLine) -> str | None:
     """Where the line runs on a thread: another one changed what it went through."""
     own = any((frame.file or "").endswith(("concurrent/futures/thread.py", "/threading.py")) for frame in at.stack)
     started = any(_THREADS.search(ast.unparse(tree)) for tree in at.files.values())
-    over = [
-        item.iter for item in ast.walk(at.statement or ast.Pass()) if isinstance(item, (ast.comprehension, ast.For))
-    ]
+    inside = [*ast.walk(at.statement or ast.Pass())]
+    over = [item.iter for item in inside if isinstance(item, (ast.comprehension, ast.For))]
     if not (own or started) or len(over) != 1:
         return None
     table = over[0].func.value if isinstance(over[0], ast.Call) and isinstance(over[0].func, ast.Attribute) else over[0]
+    calls = (item for item in inside if isinstance(item, (ast.Call, ast.Delete, ast.Assign)))
+    if any(_changes(item, source(table)) for item in calls):
+        return None
     return (
         f"Another thread has likely changed `{source(table)}` while line {at.line} went through it: go through a copy "
         f"that is made below a lock (`with lock: items = list({source(over[0])})`), and change it below the same lock."
