@@ -7,10 +7,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from pytracer._text import list_words
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.leaving import Obstacle, obstacles
+from pytracer.analyze.evidence.syntax.loops import loops_around
 from pytracer.analyze.evidence.syntax.scopes import scope_of
 from pytracer.blackbox.environment_names import ENVIRONMENT_NAMES
 
@@ -20,6 +22,9 @@ _NEEDS = (
     (re.compile(r"RPC has not been initialized|RPC agent is not (?:set|initialized)"), "init_rpc", "shutdown"),
 )
 _GUARDS = {"init_process_group": "`if dist.is_initialized():`", "init_rpc": "the same condition"}
+_OF_RPC = re.compile(r"(?:^|\.)rpc\.shutdown$|^shutdown$")
+# Other ways to set a variable of the environment than by an item of a known name.
+_SETS = re.compile(r"environ\.(?:update|setdefault)\(|putenv\(|load_dotenv\(|environ \|= |environ\[[^'\"]")
 _MOST = 3
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -81,14 +86,26 @@ def _found(at: FailingLine) -> _Skipped | None:
             if isinstance(item, ast.Call) and called_name(item) in (name, undone)
         ]
         gives = [(file, tree, item) for file, tree, item in calls if called_name(item) == name]
-        takes = [item.lineno for file, _, item in calls if called_name(item) == undone and file == at.frame.file]
-        if len(gives) != 1 or any(line < at.line for line in takes):
+        takes = [(file, tree, item) for file, tree, item in calls if called_name(item) == undone]
+        if len(gives) != 1 or not all(_comes_later(at, file, tree, item) for file, tree, item in takes):
             return None  # it may have run, and been undone
         file, tree, call = gives[0]
         scope = scope_of(tree, call.lineno)
         around = scope if isinstance(scope, _FUNCTIONS) else None
         return _Skipped(name, file, tree, call.lineno, around)
     return None
+
+
+def _comes_later(at: FailingLine, file: str, tree: ast.Module, call: ast.Call) -> bool:
+    """Whether a call stands below the line at which its function is on the stack, and no loop comes back to that."""
+    if called_name(call) == "shutdown" and not _OF_RPC.search(ast.unparse(call.func)):
+        return True  # an executor's, or a server's
+    scope = scope_of(tree, call.lineno)
+    return any(
+        frame.file == file and (line := frame.line or 0) < call.lineno
+        and scope_of(tree, line) is scope and not loops_around(tree, line)
+        for frame in at.frames
+    )  # fmt: skip
 
 
 def _callers(at: FailingLine, found: _Skipped) -> list[tuple[str, ast.Module, int]]:
@@ -122,11 +139,12 @@ def _words(at: FailingLine, file: str, tree: ast.Module, item: Obstacle) -> str:
     leaves = handler.body[-1]
     told = f"`{source(leaves)}` ({at.in_file(file, leaves.lineno)}) leaves before it, in `{item.text}`"
     read = [*dict.fromkeys(_of_environment(tree, handler, ast.Load))]
-    given = {*_of_environment(tree, handler, ast.Store)}
+    given = {name for other in at.files.values() for name in _of_environment(other, handler, ast.Store)}
     unset = [name for name in read if name in ENVIRONMENT_NAMES and name not in {*given, *at.snapshot.environment}]
-    if unset:
-        return f"{told}, as {' and '.join(unset[:_MOST])} {'is' if len(unset) == 1 else 'are'} not set"
-    known = f", where {' and '.join(read[:_MOST])} of the environment {'is' if len(read) == 1 else 'are'} read"
+    if unset and not any(_SETS.search(ast.unparse(other)) for other in at.files.values()):
+        were = "was" if len(unset) == 1 else "were"
+        return f"{told}, as {list_words(unset)} {were} not set when the process began"
+    known = f", where {list_words(read)} of the environment {'is' if len(read) == 1 else 'are'} read"
     return told + known if read else told
 
 
