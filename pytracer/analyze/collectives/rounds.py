@@ -179,9 +179,7 @@ def _loop(snapshot: Snapshot, frame: PythonFrame, any_: bool, frames: Sequence[P
     bound = bound_value(scope_of(tree, loop.lineno), name, loop.lineno) if name is not None else None
     made = _rounds_by_rank(snapshot, frames[frames.index(frame) :], loop)
     if not made and bound is not None and bound[1] is not None and bound[0] < loop.lineno:
-        by_rank = _by_rank(snapshot, frame, scope_of(tree, loop.lineno), bound[1], bound[0])
         made = f" `{name}` is made at line {bound[0]} ({quoted(snapshot, frame, bound[0])})."
-        made = f" `{name}` (line {bound[0]}) is made{by_rank}." if by_rank else made
     return f"line {loop.lineno} ({text})", made
 
 

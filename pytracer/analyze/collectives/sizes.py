@@ -138,7 +138,7 @@ def source_of_size(first: _Side, second: _Side) -> SizeSource | None:
 
 
 def cause_words(first: _Side, second: _Side, members: int) -> str | None:
-    """`it comes from line 26 (...), which splits 159 among 2 ranks`; None where no line with the rank was found."""
+    """`it comes from line 26 (...), which ...`; None where no line with the rank was found."""
     chosen = next((found for side in (first, second) if (found := _chosen(*side)) is not None), None)
     if chosen is not None:
         made, by = chosen
@@ -153,7 +153,9 @@ def _from_words(first: _Side, second: _Side, source: SizeSource, members: int) -
     sizes = {view.process.rank or 0: call.sizes[dimension] for view, call in (first, second)}
     whole = source.whole(sizes) if len(sizes) == members else None
     if whole is not None:
-        return f"it comes from {_source_words(source)}, which splits {whole} among {members} ranks"
+        parts = " and ".join(str(size) for size in sizes.values())
+        part = f"gives each rank a part of its own ({parts} are those of {whole})"
+        return f"it comes from {_source_words(source)}, which {part}"
     comes = "comes" if source.gives(sizes) else "may come"
     if source.selects is not None:
         return f"it may come from {_source_words(source)}, whose size is by what is in the data"

@@ -214,7 +214,7 @@ def _summary(job: JobView, match: GroupMatch, found: Mismatch) -> str:
 def _cause(job: JobView, match: GroupMatch, found: Mismatch) -> str:
     """What the next step says of the size."""
     words = size_cause(job, match, found) if found.field == "size" else None
-    return f"; {words}" if words is not None else ""
+    return f"; the size {words.removeprefix('it ')}" if words is not None else ""
 
 
 def _sides(job: JobView, match: GroupMatch, found: Mismatch) -> tuple[str, str]:

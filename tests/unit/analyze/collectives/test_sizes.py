@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from pytracer.analyze.engine import build_report
+from pytracer.report.job import Report
 from tests.support.collectives import TIME_OUT, Ranks
-from tests.support.deaths import advice
+from tests.support.deaths import advice, summary
 from tests.support.scenarios import TORCH, program_in
 from tests.support.synth import Frame
 
@@ -31,6 +32,17 @@ def advised(
     op: str = "allreduce_",
     held: Sequence[Mapping[str, str]] = (),
 ) -> str:
+    return advice(reported(run, source, way, sizes, op, held))
+
+
+def reported(
+    run: Path,
+    source: str,
+    way: Sequence[tuple[str, int]],
+    sizes: tuple[Sizes, Sizes],
+    op: str = "allreduce_",
+    held: Sequence[Mapping[str, str]] = (),
+) -> Report:
     """Both ranks call from the innermost line; the last call of each fails, with variables of rank 0's frames."""
     program = str(program_in(run, source))
     job = Ranks(2)
@@ -48,7 +60,7 @@ def advised(
         own = named[0] if rank == 0 and named else []
         box.at(7000).exception("RuntimeError", TIME_OUT, stack, variables=own, outer=outer).exit(1)
     job.endings = {0: {"exit_code": 1}, 1: {"exit_code": 1}}
-    return advice(build_report(job.job(run)))
+    return build_report(job.job(run))
 
 
 ROUND = [[24, 12], [3, 24], [7, 24]]
@@ -199,7 +211,9 @@ def test_size_is_followed_through_calls_and_loops_to_the_split_by_rank(split: st
     way = [("gather", 2), ("run", 14)]
     said = advised(run, PARTS.format(split), way, ([[16, 5]], [[15, 5]]), "allgather_")
     assert said.startswith("Dimension 0 of `own` is 16 on rank 0 and 15 on rank 1. It comes from line 4 (`items")
-    assert "which splits 31 among 2 ranks: the parts are alike only where the length is a multiple" in said
+    assert "which gives each rank a part of its own (16 and 15 are those of 31): the parts are alike only" in said
+    named = "; the size comes from line 4 (`items"
+    assert named in summary(reported(run, PARTS.format(split), way, ([[16, 5]], [[15, 5]]), "allgather_"))
     other = advised(run, PARTS.format(split), way, ([[16, 5]], [[9, 5]]), "allgather_")
     assert "It may come from line 4 (`items" in other and "gives each rank a part of its own" in other
 
@@ -208,7 +222,7 @@ def test_size_that_no_line_makes_by_the_rank_is_not_said_to_be(run: Path) -> Non
     """The look-alike seeds by the rank, and has the same number on all."""
     way, sizes = [("gather", 2), ("run", 14)], ([[16, 5]], [[15, 5]])
     said = advised(run, PARTS.format("torch.randn(31, 5, generator=seeded(rank))"), way, sizes, "allgather_")
-    assert "line 4" not in said and "splits" not in said
+    assert "line 4" not in said and "those of 31" not in said
     known = PARTS.format("read(31)").replace("return", "torch.manual_seed(rank); return")
     assert "depends on the rank" not in advised(run, known, way, sizes, "allgather_")
     said = advised(run, PARTS.format("read(31, rank)"), way, sizes, "allgather_")
