@@ -1,4 +1,7 @@
-"""The loop that a rank can have left before the others did: by its own `break`, or because it had fewer rounds."""
+"""The loop that a rank can have left before the others did: by its own `break`, or because it had fewer rounds.
+
+Or never before: a round in which it left the call out has the same look.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from dataclasses import dataclass
 
 from pytracer._text import capital
 from pytracer.analyze.collectives.parting import quoted, way_to
+from pytracer.analyze.collectives.rounds import is_fixed, leaver_words
 from pytracer.analyze.evidence.failing.expressions import short
 from pytracer.analyze.evidence.slicing.by_rank import SizeSource, size_source
 from pytracer.analyze.evidence.slicing.slice import Slice
@@ -30,32 +34,49 @@ _SAME_ROUNDS = (
 
 @dataclass(frozen=True)
 class LeftLoop:
-    """A loop of the rank that is still in it. `ends`: statements that leave it; `source`: what its rounds depend on."""
+    """A loop of the rank that is still in it. `ends`: statements that leave it; `source`: what its rounds depend on.
+
+    `skipped`: a line that may have left out a round of it; `even`: it has as many on all ranks.
+    """
 
     line: int
     text: str
     ends: tuple[tuple[int, str], ...] = ()
     source: SizeSource | None = None
     place: str = ""
+    skipped: str | None = None
+    even: bool = False
 
     def subject(self, left: str) -> str:
         """For the headline: what can have made the other rank leave."""
+        if self.skipped is not None:
+            other = "" if self.even else ", or had fewer rounds"
+            return f"{left} may have left out a round of the loop of line {self.line} by {self.skipped}{other}"
         if self.source is not None:
-            return (
-                f"the rounds of the loop of line {self.line} may depend on the rank ({self.place}: "
-                f"`{short(ast.unparse(self.source.node))}`)"
-            )
+            return self._by_rank
         return f"{left} may have left the loop of line {self.line} by {self._shown}"
 
     def advice(self, left: str) -> str:
         """What to do."""
+        rounds = f"{capital(self._by_rank)}. {_SAME_ROUNDS}" if self.source is not None else _SAME_ROUNDS
+        if self.skipped is not None:
+            other = "" if self.even else f" If not: {rounds[0].lower()}{rounds[1:]}"
+            return (
+                f"See whether {self.skipped} left out a round on {left}: then let all ranks skip it together "
+                f"(all_reduce() the flag).{other}"
+            )
         if self.source is not None:
-            return f"{capital(self.subject(left))}. {_SAME_ROUNDS}"
+            return rounds
         several = len(self.ends) > 1
         return (
             f"See whether {self._shown} came out differently on {left}: {'they end' if several else 'it ends'} the "
             f"loop of line {self.line} (`{self.text}`) on one rank alone. {_AGREE}"
         )
+
+    @property
+    def _by_rank(self) -> str:
+        source = short(ast.unparse(self.source.node)) if self.source is not None else ""
+        return f"the rounds of the loop of line {self.line} may depend on the rank ({self.place}: `{source}`)"
 
     @property
     def _shown(self) -> str:
@@ -66,6 +87,7 @@ def left_loop(inside: ProcessView, call: Collective) -> LeftLoop | None:
     """Of the loops around a rank's call, inside out, the first that can end on one rank alone."""
     snapshot, frames = inside.process.snapshot, way_to(inside, call)[::-1]
     slice_ = Slice(snapshot, frames)
+    skipping: LeftLoop | None = None
     for depth, frame in enumerate(frames):
         tree, spot = syntax_tree(snapshot, frame), slice_.spot(depth)
         if tree is None or frame.line is None or spot is None:
@@ -80,9 +102,13 @@ def left_loop(inside: ProcessView, call: Collective) -> LeftLoop | None:
             if 0 < len(ends) <= _MOST:
                 return LeftLoop(loop.lineno, text, ends)
             source = size_source(slice_, loop.iter, spot) if isinstance(loop, (ast.For, ast.AsyncFor)) else None
+            skipped = next((said for item in frames[: depth + 1] if (said := leaver_words(snapshot, item))), None)
             if source is not None and not ends:
-                return LeftLoop(loop.lineno, text, source=source, place=_place(frame, source))
-    return None
+                sure = None if source.split is not None else skipped
+                return LeftLoop(loop.lineno, text, source=source, place=_place(frame, source), skipped=sure)
+            if skipping is None and skipped is not None and not ends:
+                skipping = LeftLoop(loop.lineno, text, skipped=skipped, even=is_fixed(loop))
+    return skipping
 
 
 def _place(frame: PythonFrame, source: SizeSource) -> str:

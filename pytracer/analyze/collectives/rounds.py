@@ -169,7 +169,7 @@ def _loop(snapshot: Snapshot, frame: PythonFrame, any_: bool, frames: Sequence[P
     loops = loops_around(tree, frame.line) if tree is not None and frame.line is not None else []
     if tree is None or not loops:
         return None
-    loop = next((item for item in reversed(loops) if any_ or not _is_fixed(item)), None)
+    loop = next((item for item in reversed(loops) if any_ or not is_fixed(item)), None)
     if loop is None:
         return None
     text = quoted(snapshot, frame, loop.lineno)
@@ -193,7 +193,7 @@ def _rounds_by_rank(snapshot: Snapshot, frames: Sequence[PythonFrame], loop: Loo
     return f" Its rounds may depend on the rank (line {source.line}: `{short(ast.unparse(source.node))}`)."
 
 
-def _is_fixed(loop: ast.For | ast.AsyncFor | ast.While) -> bool:
+def is_fixed(loop: ast.For | ast.AsyncFor | ast.While) -> bool:
     """`for _ in range(4)`, or over the parameters of a model: with as many rounds on all ranks."""
     call = None if isinstance(loop, ast.While) else loop.iter
     if isinstance(call, ast.Call) and called_name(call) in _OF_MODELS:

@@ -31,7 +31,7 @@ def account(
 
     `why` is what the others died of, `did` what each culprit did, by rank; empty when all are alike. After an earlier
     cause, or beside a death of another nature, it only accompanies. `ends`: the culprits' own ends, whatever they were,
-    came after what they did. `absent`: ranks that exited normally and are not to blame.
+    came after what they did. `absent`: ranks that ended after it, or normally, and are not to blame.
     """
     was_told = any(launcher.killed_for is not None for launcher in job.job.launchers)
     stood = waited_ns >= (1 if was_told else STOOD_NS)

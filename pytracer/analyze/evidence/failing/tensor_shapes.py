@@ -11,6 +11,7 @@ from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.numbers import whole_number
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.tensors.source_lines import syntax_tree
 
 
 def unfit_values(at: FailingLine, found: re.Match[str]) -> str | None:
@@ -69,11 +70,27 @@ def unfit_view(at: FailingLine, found: re.Match[str]) -> str | None:
                 f"{text}: the first size is {shape.sizes[0]}, not {wanted[0]}, as in a last batch that is smaller. "
                 "Take it from the tensor (`x.size(0)`, or -1), or drop_last=True."
             )
+    shared = _shared_columns(at, product, size) if -1 not in wanted else None
+    if shared is not None:
+        return f"{text}, {shared}"
     fixed = _fixed_size(at, call, wanted, size) if call is not None and shape is not None else None
     if fixed is not None:
         return f"{has} has {size} elements, {fixed}"
     made = at.came(variable(owner) or "") if owner is not None else ""
     return f"{text}. Correct the size at line {at.line} that is not the input's{made}, or take it from x.shape."
+
+
+def _shared_columns(at: FailingLine, product: int, size: int) -> str | None:
+    """A layer that tensor parallelism cut by its columns, of which each rank computes its share."""
+    share = product // size if size and product % size == 0 else 1
+    trees = (tree for frame in at.frames if (tree := syntax_tree(at.snapshot, frame)) is not None)
+    cuts = (item for tree in trees for item in ast.walk(tree) if isinstance(item, ast.Call))
+    if share < 2 or not any(called_name(item) == "ColwiseParallel" for item in cuts):
+        return None
+    return (
+        f"{share} times as many. ColwiseParallel leaves each rank its share of a layer's columns, so of its heads: "
+        "write -1 for the size that is shared (the number of heads), or divide it by the size of the mesh."
+    )
 
 
 def _fixed_size(at: FailingLine, call: ast.Call, wanted: list[int], size: int) -> str | None:

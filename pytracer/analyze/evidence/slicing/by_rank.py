@@ -135,6 +135,10 @@ def _by_rank(slice_: Slice, node: ast.expr, spot: Spot) -> SizeSource | None:
         sides = (node.left, node.right)
         if any(is_of_rank(a) and not isinstance(b, ast.Constant) for a, b in (sides, sides[::-1])):
             return SizeSource(node, spot, "start:end")
+    if isinstance(node, ast.Call) and called_name(node) == "range" and len(node.args) == 3:
+        start, end, step = node.args
+        if is_of_rank(start) and not is_of_rank(end) and not isinstance(step, ast.Constant):
+            return SizeSource(node, spot, "[rank::world]")
     if isinstance(node, ast.Name):
         for _, test in _branches(node.id, spot):
             return SizeSource(test, spot)
@@ -173,8 +177,16 @@ def _before(slice_: Slice, node: ast.expr, spot: Spot) -> Iterator[tuple[ast.AST
             yield node.value, spot
     elif isinstance(node, ast.Call):
         yield from _called(slice_, node, spot)
+    elif isinstance(node, ast.List) and not node.elts:
+        names = {variable(part) for item in own_nodes(spot.scope) if _binds(item, node) for part in item.targets}  # type: ignore[attr-defined]
+        for name in names - {None}:
+            yield from _bound(name or "", spot)
     else:
         yield from ((item, spot) for item in _parts(node) if isinstance(item, (ast.Name, ast.Attribute, ast.Call)))
+
+
+def _binds(item: ast.AST, value: ast.AST) -> bool:
+    return isinstance(item, ast.Assign) and item.value is value
 
 
 def _bound(name: str, spot: Spot) -> Iterator[tuple[ast.AST, Spot]]:

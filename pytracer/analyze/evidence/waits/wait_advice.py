@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pytracer._text import shortened
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
+from pytracer.analyze.evidence.waits.forked_locks import held_by_thread
 from pytracer.analyze.evidence.waits.queue_fillers import filler_of
 from pytracer.analyze.evidence.waits.waited_object import waited_object
 from pytracer.analyze.evidence.waits.waits import LET_THREAD_END, ProcessWait, WaitKind, called_by_program
@@ -77,6 +78,8 @@ def wait_advice(view: ProcessView, wait: ProcessWait) -> str:
         return filler.advice
     if wait.kind == "notice" and (called_by_program(view) or "").endswith(_RESULTS):
         return _FUTURE
+    if wait.kind == "forked-lock":
+        return (held_by_thread(view, wait) or "") + ADVICE[wait.kind]
     thing = waited_object(view, wait) if not wait.kind.startswith("forked") else None
     if thing is not None and thing.advice is not None:
         return thing.advice + (_WITH if wait.kind == "lock" else thing.limit)

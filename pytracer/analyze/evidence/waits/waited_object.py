@@ -120,6 +120,12 @@ class WaitedObject:
             return None
         if len(self.providers) > 1:
             places = list_words([f"`{item.call}` at {item.place}" for item in self.providers])
+            last = max(self.providers, key=lambda item: item.line)
+            left = " and ".join(item.words for item in last.obstacles[:1] if not item.around and not item.caught)
+            if left:
+                return (
+                    f"It ends by {places}, of which the one at line {last.line} is {left}: see whether it left there. "
+                )
             return f"It ends by {places}: find out why none of them was reached (again). "
         only = self.providers[0]
         if not only.obstacles:

@@ -127,7 +127,26 @@ def _judge(job: JobView, item: _Found, *, first: bool) -> Judgement[_Found]:
     what = f"{found.variants[0].call.op} #{found.sequence_nr}"
     did = {} if tie else dict.fromkeys(culprits, _DID[found.field])
     waited = max((waited_ns(view, call) for view, call in _open_in(job, item)), default=0)
-    return account(job, judgement, f"the ranks disagree in {what}", did, waited_ns=waited)
+    why = f"the ranks disagree in {what}"
+    return account(job, judgement, why, did, waited_ns=waited, absent=_went_on(job, item))
+
+
+def _went_on(job: JobView, item: _Found) -> list[ProcessView]:
+    """Ranks whose own call had completed, with what is wrong in its result, where another rank aborted over it."""
+    number = item.mismatch.sequence_nr
+    aborted = any(abort_words(view) is not None for view, _ in _open_in(job, item))
+    return [
+        view
+        for side in item.mismatch.variants
+        for view in views_of(job, side.ranks)
+        if aborted and view.raised and _last_number(view, item.match.name) == number
+    ]
+
+
+def _last_number(view: ProcessView, group: str | None) -> int | None:
+    calls = [call for call in view.process.snapshot.collectives if call.group == group and not call.point_to_point]
+    last = max(calls, key=lambda call: call.sequence_nr, default=None)
+    return last.sequence_nr if last is not None and last.state == "completed" else None
 
 
 def _handled(job: JobView, found: Mismatch) -> Handled | None:

@@ -229,6 +229,27 @@ def test_size_that_no_line_makes_by_the_rank_is_not_said_to_be(run: Path) -> Non
     assert "It may come from line 4 (`read(31, rank)`), which depends on the rank" in said
 
 
+COLLECTED = """def loader_of(data):
+    mine = list(range({0}, len(data), world))
+    return DataLoader(Subset(data, mine))
+def embed_all(data):
+    model = DistributedDataParallel(nn.Linear(4, 8))
+    chunks = []
+    for x in loader_of(data):
+        chunks.append(model(x))
+    features = torch.cat(chunks)
+    dist.all_gather(everything, features)
+"""
+
+
+@pytest.mark.parametrize(("first", "named"), [("dist.get_rank()", True), ("start", False)])
+def test_size_of_what_a_loop_collects_is_followed_to_the_part_of_the_rank(first: str, named: bool, run: Path) -> None:
+    """Through the list, the loader and its dataset."""
+    sizes = ([[1024, 8]], [[1023, 8]])
+    said = advised(run, COLLECTED.format(first), [("embed_all", 10)], sizes, "allgather_")
+    assert ("line 2 (`range(dist.get_rank(), len(data), world)`), which splits 2047 among 2 ranks" in said) == named
+
+
 OBJECTS = """def average(center):
     dist.all_reduce(center)
 def objects_of(rank, step):

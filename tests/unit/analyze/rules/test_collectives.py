@@ -713,6 +713,37 @@ def test_own_fault_leads_although_ranks_were_not_recorded(run: Path) -> None:
     assert finding(report, "unrecorded-ranks") is None
 
 
+@pytest.mark.parametrize("later", [False, True])
+def test_rank_that_went_on_with_the_result_of_a_mismatch_is_its_consequence(later: bool, run: Path) -> None:
+    """gloo completed the call on one rank and aborted the other one; after a further call its error is its own."""
+    job = Ranks(2)
+    job.everybody(DONE)
+    job.calls(0, call("allgather_", sizes=[12], nbytes=48), first=2)
+    job.calls(1, call("allgather_", sizes=[10], nbytes=40, state="started"), first=2)
+    if later:
+        job.calls(0, DONE, first=3)
+    job.raised(0, "operands could not be broadcast together", at=5990, type_name="ValueError")
+    job.aborted(1)
+    assert verdict(build_report(job.job(run)))[0] == ("python-exception" if later else "collective-mismatch")
+
+
+COMPARED = "Detected mismatch between collectives on ranks. Rank 0 is running collective: CollectiveFingerPrint(...)"
+
+
+@pytest.mark.parametrize(
+    ("message", "first"),
+    [(COMPARED, "collective-mismatch"), (f"assertion failed; see: {COMPARED}", "python-exception")],
+)
+def test_comparison_by_torch_itself_is_a_symptom_of_the_mismatch(message: str, first: str, run: Path) -> None:
+    """TORCH_DISTRIBUTED_DEBUG=DETAIL raises on all ranks; the look-alike only quotes it."""
+    job = Ranks(2)
+    job.everybody(DONE)
+    for rank, size in ((0, 80), (1, 79)):
+        job.calls(rank, call("_allgather_base_", sizes=[size], nbytes=4 * size, state="failed"), first=2)
+        job.raised(rank, message)
+    assert verdict(build_report(job.job(run)))[0] == first
+
+
 # uneven-inputs
 
 

@@ -431,6 +431,59 @@ def test_loops_that_all_ranks_leave_alike_are_not(run: Path) -> None:
     assert advice(report).startswith("Give all ranks the same number of batches")
 
 
+BATCHES = """def fit(data):
+    for batch in {0}:
+        {1}
+            {2}
+        step(batch)
+"""
+
+
+@pytest.mark.parametrize(
+    ("batches", "test", "way", "headline", "next_"),
+    [
+        (
+            "read(data, rank)",
+            "if bad(batch):",
+            "continue",
+            "rank 1 may have left out a round of the loop of line 2 by line 3 (`if bad(batch):`), or had fewer rounds.",
+            "all_reduce() the flag). If not: the rounds of the loop of line 2 may depend on the rank",
+        ),
+        (
+            "data",
+            "if bad(batch):",
+            "continue",
+            "rank 1 may have left out a round of the loop of line 2 by line 3",
+            "all_reduce() the flag). If not: give all ranks as many rounds",
+        ),
+        ("data[rank::2]", "if bad(batch):", "continue", ": the rounds of the loop of line 2", "The rounds"),
+        ("data", "if bad(batch):", "print()", "Rank 1 finished", "Give all ranks the same number of batches"),
+        (
+            "range(9)",
+            "if bad(batch):",
+            "continue",
+            "by line 3 (`if bad(batch):`).",
+            "skip it together (all_reduce() the flag).",
+        ),
+    ],
+)
+def test_round_that_a_finished_rank_may_have_left_out_is_told(
+    batches: str, test: str, way: str, headline: str, next_: str, run: Path
+) -> None:
+    """Beside what its rounds depend on; not where that is a split, nor where nothing leaves it out."""
+    program = program_in(run, BATCHES.format(batches, test, way))
+    job = Ranks(2)
+    job.everybody(call(line=44))
+    job.calls(0, call(state="failed", line=44), first=2)
+    stack = [IN_TORCH, ("step", SCRIPT, 44), ("fit", str(program), 5)]
+    job.boxes[0].at(7000).exception("RuntimeError", CLOSED, stack).exit(1)
+    job.endings[0] = {"exit_code": 1}
+    job.done(1)
+    report = build_report(job.job(run))
+    assert headline in summary(report) and next_ in advice(report)
+    assert ("left out" in summary(report)) == (way == "continue" and batches != "data[rank::2]")
+
+
 def test_rounds_that_depend_on_the_rank_are_named_with_the_line(run: Path) -> None:
     """Of a loop that one rank is behind."""
     source = LOOP.format("if bad(batch):", "print(batch)").replace("in batches", "in batches[rank::2]")

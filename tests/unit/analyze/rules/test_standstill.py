@@ -300,6 +300,37 @@ def test_read_that_comes_after_the_join_is_named(order: tuple[str, str], named: 
     assert ("Line 3 (`results.get()`) comes after the join() of line 2" in (report.verdict.advice or "")) == named
 
 
+HELD = """def refresh():
+    with {0}:
+        load()
+def score():
+    with lock:
+        return 1
+def main():
+    {1}
+    threading.Thread(target=refresh).start()
+    {2}
+"""
+
+
+@pytest.mark.parametrize(
+    ("taken", "before", "after", "named"),
+    [
+        ("lock", "pass", "Pool(2)", True),
+        ("lock", "Pool(2)", "pass", False),  # no thread of the parent yet
+        ("other", "pass", "Pool(2)", False),
+    ],
+)
+def test_thread_that_takes_the_lock_of_a_forked_child_is_named(
+    taken: str, before: str, after: str, named: bool, run: Path
+) -> None:
+    script = str(s.program_in(run, HELD.format(taken, before, after)))
+    report = waiting(run, 102, LOCK, stopped(parent(), GET), stopped(forked(), [("score", script, 5)]))
+    words = "`lock` is also taken at line 2 in refresh(), which line 9 starts as a thread: it may have held it"
+    assert advice(report).startswith(words) == named
+    assert "at fork() stays locked" in advice(report)
+
+
 def test_join_of_a_thread_is_no_unread_queue(run: Path) -> None:
     """The look-alike: the child joins a thread of its own."""
     report = ended(run, stopped(parent(), JOIN), stopped(forked(), [*FEEDER[:2], ("work", s.SCRIPT, 8)]))

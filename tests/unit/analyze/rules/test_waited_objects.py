@@ -67,6 +67,15 @@ def test_the_only_line_that_sets_an_event_is_told_with_what_leaves_before(run: P
     ) in advice(report)
 
 
+def test_one_of_two_lines_that_a_branch_goes_by_is_told(run: Path) -> None:
+    """The last one of them; without such a branch both are only named."""
+    first = "        self.batches = [item for item in self.source if len(item) > self.limit]"
+    report = waits_for_event(run, EVENT.replace(first, "        self.ready.set()"))
+    assert "of which the one at line 6 is not reached after `if not self.batches` (line 4, which leaves)" in advice(
+        report
+    )
+
+
 def test_many_lines_that_set_it_are_not_listed(run: Path) -> None:
     """The look-alike: three ways to set it, none of which is known to be the one."""
     report = waits_for_event(run, EVENT + "    def stop(self):\n        self.ready.set(); self.ready.set()\n")
