@@ -107,6 +107,11 @@ _NOT_RETHROWN = _Way(
     "a catch (...) swallowed the unwinding by which pthread_exit() ends a thread",
     "Let the thread end by itself before the program ends: stop what it works for, and join it.",
 )
+_LOCK = _Way(
+    "the kernel refused the address of a lock or semaphore: the object that holds it was overwritten or freed",
+    "Who damaged it is not seen here: an index or size that native code does not check, in this call or long before, or "
+    "a thread that still uses an object which another one has freed. `pytracer run --guard` finds writes beside tensors.",
+)
 # Functions that show why abort() was called, anywhere on the stack.
 _CERTAIN_FUNCTIONS = (
     ("__cxa_pure_virtual", _PURE),
@@ -133,6 +138,7 @@ _BY_TEXT = (
     ("*** invalid %N$ use detected", _Way("printf() was given a wrong format")),
     ("*** longjmp causes uninitialized", _Way("longjmp() left for a function that had already returned")),
     ("FATAL: exception not rethrown", _NOT_RETHROWN),
+    ("The futex facility returned an unexpected error code", _LOCK),
     ("*** bit out of range", _Way("FD_SET() was given a descriptor of FD_SETSIZE (1024) or more")),
 )
 

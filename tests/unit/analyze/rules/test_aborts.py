@@ -113,6 +113,7 @@ def test_assertion_about_finite_numbers_sends_the_reader_to_the_data(asserted: s
         ("*** stack smashing detected ***: terminated\n", "a function found its stack frame overwritten"),
         ("*** buffer overflow detected ***: terminated\n", "given a buffer that is too small"),
         ("*** longjmp causes uninitialized stack frame ***: terminated\n", "longjmp()"),
+        ("The futex facility returned an unexpected error code.\n", "lock or semaphore"),
         ("something else\n", "it printed: something else"),
     ],
 )
