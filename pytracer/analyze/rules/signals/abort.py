@@ -109,8 +109,9 @@ _NOT_RETHROWN = _Way(
 )
 _LOCK = _Way(
     "the kernel refused the address of a lock or semaphore: the object that holds it was overwritten or freed",
-    "Who damaged it is not seen here: an index or size that native code does not check, in this call or long before, or "
-    "a thread that still uses an object which another one has freed. `pytracer run --guard` finds writes beside tensors.",
+    "Who damaged it is not seen here: an index or size that native code does not check, in this call or long before, "
+    "or a thread that still uses an object which another one has freed. `pytracer run --guard` finds writes beside "
+    "tensors.",
 )
 # Functions that show why abort() was called, anywhere on the stack.
 _CERTAIN_FUNCTIONS = (
