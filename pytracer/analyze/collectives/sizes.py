@@ -18,6 +18,7 @@ from pytracer.analyze.collectives.rank_values import RANK, variables_in
 from pytracer.analyze.collectives.rounds import calls_of_line, leaver_words
 from pytracer.analyze.evidence.failing.expressions import as_written, short
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
+from pytracer.analyze.evidence.failing.loaders import full_batch, last_batch
 from pytracer.analyze.evidence.failing.recorded import shape_of
 from pytracer.analyze.evidence.slicing.by_rank import SELECTING, SizeSource, size_source
 from pytracer.analyze.evidence.slicing.slice import Slice
@@ -123,9 +124,27 @@ def size_advice(first: _Side, second: _Side, names: Sequence[str], members: int)
                 "all ranks, or on one rank, and broadcast it (broadcast_object_list)."
             )
     source = source_of_size(first, second)
+    batch = _batch_words(first, second, dimension) if source is None or source.split is None else None
+    if batch is not None:
+        sides = [f"{item.sizes[dimension]} on rank {other.process.rank}" for other, item in (first, second)]
+        cause = f"{capital(_from_words(first, second, source, members))}. " if source is not None else ""
+        return f"Dimension {dimension} of {what} is {' and '.join(sides)}. {cause}{capital(batch)}."
     if source is not None:
         return _source_advice(first, second, what, source, members)
     return _made_advice(first, second, dimension)
+
+
+def _batch_words(first: _Side, second: _Side, dimension: int) -> str | None:
+    """Where one rank has a full batch of its loader, and the other one fewer rows; by the rank that raised."""
+    for (view, call), (_, other) in ((first, second), (second, first)):
+        line = failing_line(view.process.snapshot, view.exception, view.exception_stack) if view.raised else None
+        if line is None or dimension != 0 or call.state != "failed":
+            continue
+        mine, theirs = call.sizes[0], other.sizes[0]
+        found = last_batch(line, mine, theirs) if mine < theirs else full_batch(line, mine, theirs)
+        if found is not None:
+            return found
+    return None
 
 
 def source_of_size(first: _Side, second: _Side) -> SizeSource | None:

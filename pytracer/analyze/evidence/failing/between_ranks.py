@@ -16,6 +16,7 @@ from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.ranks import rank_branch
 
 _NONE = re.compile(r"'NoneType' has no len\(\)")
+_MOVES = frozenset({"to", "cuda", "cpu", "train", "eval", "half", "float", "bfloat16"})
 _MESH = re.compile(r"Mesh should not be bigger than default world size (\d+), but found (\d+) ranks")
 _OTHER_MODEL = re.compile(
     r"appears not to match (?:sizes|strides) of the same param in process 0|DDP expects same model across all ranks"
@@ -64,11 +65,14 @@ def mesh_too_large(at: FailingLine) -> str | None:
 
 def differing_model(at: FailingLine) -> str | None:
     """The line with the rank that the sizes of the model can come from."""
-    call = at.only(ast.Call)
-    if _OTHER_MODEL.search(at.message) is None or call is None or called_name(call) not in _DDP or not call.args:
+    on_line = [item for item in ast.walk(at.node) if isinstance(item, ast.Call)] if at.node is not None else []
+    call = next((item for item in on_line if called_name(item) in _DDP and item.args), None)
+    if _OTHER_MODEL.search(at.message) is None or call is None:
         return None
     spot = at.slice.spot(0)
     made = at.slice.made(call.args[0], spot, calls=False) if spot is not None else None
+    while made is not None and (moved := _moved(made.node)) is not None:
+        made = at.slice.made(moved, made.spot, calls=False)
     given = made.node if made is not None and isinstance(made.node, ast.Call) else None
     if made is None or given is None:
         return None
@@ -82,6 +86,12 @@ def differing_model(at: FailingLine) -> str | None:
                 "(broadcast_object_list) before the model is made."
             )
     return None
+
+
+def _moved(node: ast.AST) -> ast.expr | None:
+    """`model` of `model.to(rank)`."""
+    called = node.func if isinstance(node, ast.Call) else None
+    return called.value if isinstance(called, ast.Attribute) and called.attr in _MOVES else None
 
 
 def model_subject(at: FailingLine) -> str | None:

@@ -35,17 +35,34 @@ def last_batch(at: FailingLine, size: int, full: int | None = None) -> str | Non
         found = _LOADER.match(value)
         if found is None or size != int(found[2]) % int(found[1]) or full not in (None, int(found[1])):
             continue
-        spot = at.slice.spot(depth)
-        made = at.slice.made(ast.Name(name), spot, calls=True) if spot is not None else None
-        line = ""
-        if made is not None and isinstance(made.node, ast.Call) and made.through:
-            line = f" at {at.place(made.spot, made.line)} (`{source(made.node)}`)"
+        line = _made_at(at, name, depth)
         left = f"{size} sample{'s' * (size != 1)}"
         return (
             f"the last batch of `{name}` has {left}, as {found[2]} samples in batches of {found[1]} leave {size} over. "
             f"Set drop_last=True in the DataLoader{line}, or another batch_size"
         )
     return None
+
+
+def full_batch(at: FailingLine, full: int, size: int) -> str | None:
+    """Of a rank whose batch is a full one, where that of another rank has so many."""
+    for name, value, depth in _looped(at):
+        found = _LOADER.match(value)
+        if found is not None and int(found[1]) == full > size:
+            return (
+                f"`{name}` has batches of {full} (drop_last=False), and {size} may be a last one. Set drop_last=True "
+                f"in the DataLoader{_made_at(at, name, depth)}, and give all ranks as many batches"
+            )
+    return None
+
+
+def _made_at(at: FailingLine, name: str, depth: int) -> str:
+    """`` at line 9 (`DataLoader(data, batch_size=64)`) ``, if that is known."""
+    spot = at.slice.spot(depth)
+    made = at.slice.made(ast.Name(name), spot, calls=True) if spot is not None else None
+    if made is None or not isinstance(made.node, ast.Call) or not made.through:
+        return ""
+    return f" at {at.place(made.spot, made.line)} (`{source(made.node)}`)"
 
 
 def _looped(at: FailingLine) -> Iterator[tuple[str, str, int]]:

@@ -23,7 +23,11 @@ from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, par
 _MOST = 80
 _CREATED = frozenset({"randn", "rand", "zeros", "ones", "empty", "normal", "new_zeros", "new_ones", "new_empty"})
 _FIRST = frozenset({"full", "new_full"})
-_NOT_SIZES = frozenset({"generator", "dim", "axis", "dtype", "device", "seed", "group", "op", "key"})
+_NOT_SIZES = frozenset(
+    {"generator", "dim", "axis", "dtype", "device", "seed", "group", "op", "key"}
+    | {"disable", "desc", "position", "leave", "verbose", "num_workers"}
+)
+_PROGRESS = frozenset({"tqdm", "track"})
 _EVEN = frozenset(
     {"DistributedSampler", "manual_seed", "Generator", "default_rng", "device", "all_reduce", "broadcast"}
 )
@@ -157,7 +161,9 @@ def _selection(node: ast.expr, spot: Spot) -> SizeSource | None:
 def _branches(name: str, spot: Spot) -> Iterator[tuple[int, ast.expr]]:
     """Lines below an `if` on the rank that bind a variable, and the condition."""
     for line, value, _ in bindings_of(spot.scope, name):
-        for test, around in deciding_ifs(spot.tree, line) if value is not None and line < spot.line else ():
+        if value is None or line >= spot.line or (isinstance(value, ast.Call) and called_name(value) in _PROGRESS):
+            continue
+        for test, around in deciding_ifs(spot.tree, line):
             if around and spot.scope is scope_of(spot.tree, test.lineno) and is_of_rank(test.test):
                 yield line, test.test
 

@@ -133,6 +133,34 @@ def test_model_of_what_depends_on_the_rank(tmp_path: Path) -> None:
     assert "depend on the rank" not in (said(tmp_path, MODELS.format("texts"), message, way).words or "")
 
 
+FOLDERS = """def classes_of(root, rank):
+    files = sorted(glob(os.path.join(root, {0})))
+    return sorted(set(files))
+def main(rank):
+    classes = classes_of("data", rank)
+    model = DDP({1}, device_ids=[rank])
+main(0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("files", "model", "message", "named"),
+    [
+        ("f'part{rank}'", "build(classes).to(rank)", "params[2] in this process with sizes [2, 16] appears not", True),
+        ("'part'", "build(classes).to(rank)", "params[2] in this process with sizes [2, 16] appears not", False),
+        ("f'part{rank}'", "build(classes).to(rank)", "DDP: another error", False),
+    ],
+)
+def test_rank_that_is_only_a_device_makes_no_other_model(
+    files: str, model: str, message: str, named: bool, tmp_path: Path
+) -> None:
+    """`.to(rank)` and `device_ids=[rank]`; and another error of DDP's is told by itself."""
+    whole = f"[1]: {message} to match sizes of the same param in process 0."
+    found = said(tmp_path, FOLDERS.format(files, model), whole, [("main", 6), ("<module>", 7)])
+    assert ("may depend on the rank (line 2" in (found.words or "")) == named
+    assert ("depend on the rank" in (found.words or "")) == named
+
+
 def test_mesh_and_start_method(tmp_path: Path) -> None:
     """By the argument."""
     mesh = "shape = (2, 4)\ninit_device_mesh('cpu', shape)\n"

@@ -382,6 +382,36 @@ def test_rank_that_left_before_its_first_collective_is_told_by_the_branch(run: P
         assert words in said
 
 
+FILES = """def part(files):
+    return {0}
+def fit(files):
+    data = Shards(part(files))
+    loader = {1}
+    for batch in loader:
+        step(batch)
+    save()
+"""
+
+
+@pytest.mark.parametrize(
+    ("part", "loader", "named"),
+    [
+        ("files[dist.get_rank()::2]", "DataLoader(data, shuffle=True)", True),
+        ("files[::2]", "DataLoader(data, shuffle=True)", False),
+        ("files[::2]", "DataLoader(data, sampler=DistributedSampler(data, rank=rank))", False),
+        ("files[::2]", "tqdm(DataLoader(data), disable=rank != 0)", False),
+        ("files[::2]", "DataLoader(data)\n    if rank == 0:\n        loader = tqdm(loader)", False),
+    ],
+)
+def test_rounds_are_followed_to_the_part_of_the_rank(part: str, loader: str, named: bool, run: Path) -> None:
+    """Through a loader, its dataset and a function; a sampler for all ranks gives them as many."""
+    source = FILES.format(part, loader)
+    line = source.splitlines().index("        step(batch)") + 1
+    said = parted(run, source, [("fit", line)], [("fit", line + 1)])
+    assert ("may depend on the rank (line 2: `files[dist" in said) == named
+    assert ("depend on the rank" in said) == named
+
+
 EARLY = """class Shards:
     def __init__(self, files, rank):
         self.files, self.rank = files, rank
