@@ -250,6 +250,40 @@ def test_size_of_what_a_loop_collects_is_followed_to_the_part_of_the_rank(first:
     assert ("It comes from line 2 (`range(dist.get_rank(), len(data), world)`)" in said) == named
 
 
+BATCHES = """def train(data):
+    loader = DataLoader(data, batch_size=64)
+    for x in loader:
+        dist.all_gather_into_tensor(everything, x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("loader", "sizes", "words"),
+    [
+        (
+            "batch_size=64, drop_last=False, 537",
+            (64, 52),
+            "(drop_last=False), and 52 may be a last one. Set drop_last=Tr",
+        ),
+        (
+            "batch_size=64, drop_last=False, 500",
+            (52, 64),
+            "the last batch of `loader` has 52 samples, as 500 samples in",
+        ),
+        ("batch_size=64, drop_last=True, 537", (64, 52), None),
+        ("batch_size=32, drop_last=False, 537", (64, 52), None),  # other rows
+        ("batch_size=64, drop_last=False, 537", (64, 70), None),
+    ],
+)
+def test_last_batch_of_a_rank_is_told(loader: str, sizes: tuple[int, int], words: str | None, run: Path) -> None:
+    """By what the loader of the rank that raised is."""
+    shapes = ([[sizes[0], 8]], [[sizes[1], 8]])
+    held = [{"loader": f"DataLoader, {loader} samples"}]
+    said = advised(run, BATCHES, [("train", 4)], shapes, "_allgather_base_", held=held)
+    assert (words or "") in said.replace("The last", "the last")
+    assert ("in the DataLoader at line 2 (`DataLoader(data" in said) == (words is not None)
+
+
 OBJECTS = """def average(center):
     dist.all_reduce(center)
 def objects_of(rank, step):
