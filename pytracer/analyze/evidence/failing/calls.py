@@ -299,7 +299,8 @@ def repeated_calls(at: FailingLine) -> str | None:
     """Functions of the program that call each other without end."""
     if at.kind != "RecursionError":
         return None
-    places = list(dict.fromkeys((frame.function, frame.line) for frame in at.frames[:32]))
+    # Where the limit struck is any line of the innermost function: those behind it called.
+    places = list(dict.fromkeys((frame.function, frame.line) for frame in at.frames[1:32]))
     if not 0 < len(places) <= _MOST or len(at.frames) < 8:
         return None
     lines = " and ".join(f"line {line} in {function}" for function, line in places)

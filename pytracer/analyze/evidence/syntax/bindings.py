@@ -33,11 +33,22 @@ def binding(tree: ast.Module, scope: Scope, name: str, line: int) -> tuple[int, 
     if not bound:
         return None
     above = [item for item in bound if item[0] < line]
+    if not above and scope is not tree and not _comes_again(scope, bound, line):
+        return None  # a parameter, which only lines behind it change
     at, value = max(above or bound, key=lambda item: item[0])
     if isinstance(value, (ast.Import, ast.ImportFrom)):
         return None
     filled = _first_fill(scope, name) if is_empty_container(value) else None
     return at, _filled(filled if filled != line else None)
+
+
+def _comes_again(scope: Scope, bound: list[tuple[int, ast.AST | None]], line: int) -> bool:
+    """Whether a loop around a line has all that binds behind it."""
+    loops = [item for item in own_nodes(scope) if isinstance(item, (ast.For, ast.AsyncFor, ast.While))]
+    return any(
+        item.lineno < line <= (item.end_lineno or 0) and all(at <= (item.end_lineno or 0) for at, _ in bound)
+        for item in loops
+    )
 
 
 def _filled(line: int | None) -> str | None:

@@ -217,3 +217,27 @@ def test_a_source_that_changed_later_says_nothing(tmp_path: Path) -> None:
 def test_a_file_that_is_no_python_says_nothing(tmp_path: Path, source: str) -> None:
     """Such as a template, or a program of a newer Python."""
     assert Failed(tmp_path, source, "list index out of range", "<module>", x="list of 0").origin is None
+
+
+def test_line_behind_the_failing_one_made_no_value_of_it(tmp_path: Path) -> None:
+    """A parameter comes from the caller's line; within a loop a line below may have made it in the round before."""
+    source = """
+        def forward(x):
+            y = quantized(x)  # here
+            x = relu(y)
+            return x
+        images = load()
+        forward(images)  # caller
+        """
+    failed = Failed(tmp_path, source, "refused", "forward", "<module>", x="[16, 3] float32")
+    assert "relu" not in (failed.origin or "")
+    looped = """
+        def forward(x):
+            for layer in layers:
+                y = quantized(x)  # here
+                x = relu(y)
+            return x
+        forward(images)  # caller
+        """
+    failed = Failed(tmp_path, looped, "refused", "forward", "<module>", x="[16, 3] float32")
+    assert "relu" in (failed.origin or "")
