@@ -28,6 +28,7 @@ _NO_SYNC = "no_sync("
 _SET_METHODS = ("union", "difference", "intersection", "symmetric_difference")
 _LONGEST = 60
 _SAME_DECISION = "Decide that by what is the same on all ranks (the number of the round), or all_reduce() the decision."
+_FORWARDS = ("forward", "__call__")
 _SAME_NUMBER = "Give all ranks as many (drop or pad the rest, or use join() of DDP)."
 _OF_MODELS = ("parameters", "named_parameters", "buffers", "named_buffers", "modules", "named_modules", "children")
 _LEAVING = (ast.Continue, ast.Return)
@@ -78,7 +79,7 @@ def rounds_words(snapshot: Snapshot, way: Sequence[PythonFrame], site: Site, ali
         return f": see whether {leaver} came out differently in some rounds. {_SAME_DECISION}"
     more = "" if alike else ", or called more"
     other = f", or {leaver} left it out in one" if leaver is not None else f", or one left it out{more}"
-    return f": the loop of {loop} has more rounds there{other}. {_SAME_NUMBER}{made}"
+    return f": see whether the loop of {loop} has more rounds there{other}. {_SAME_NUMBER}{made}"
 
 
 def _inside_out(way: Sequence[PythonFrame], site: Site) -> list[PythonFrame]:
@@ -167,9 +168,13 @@ def _loop(snapshot: Snapshot, frame: PythonFrame, any_: bool, frames: Sequence[P
     """The innermost one whose rounds may differ, or `any_`, and where what it goes through is made."""
     tree = syntax_tree(snapshot, frame)
     loops = loops_around(tree, frame.line) if tree is not None and frame.line is not None else []
-    if tree is None or not loops:
+    if tree is None or frame.line is None:
         return None
-    loop = next((item for item in reversed(loops) if any_ or not is_fixed(item)), None)
+    if _has_comprehension(tree, frame.line):
+        return f"line {frame.line} ({quoted(snapshot, frame, frame.line)})", ""
+    layers = getattr(scope_of(tree, frame.line), "name", "") in _FORWARDS
+    varying = (item for item in reversed(loops) if any_ or not (is_fixed(item) or (layers and _is_over_own(item))))
+    loop = next(varying, None)
     if loop is None:
         return None
     text = quoted(snapshot, frame, loop.lineno)
@@ -181,6 +186,23 @@ def _loop(snapshot: Snapshot, frame: PythonFrame, any_: bool, frames: Sequence[P
     if not made and bound is not None and bound[1] is not None and bound[0] < loop.lineno:
         made = f" `{name}` is made at line {bound[0]} ({quoted(snapshot, frame, bound[0])})."
     return f"line {loop.lineno} ({text})", made
+
+
+def _has_comprehension(tree: ast.Module, line: int) -> bool:
+    """`[compute_loss(model, x, y) for x, y in loader]`, which calls something in each round."""
+    return any(
+        isinstance(item, (ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp))
+        and item.lineno <= line <= (item.end_lineno or 0)
+        and any(isinstance(part, ast.Call) for part in ast.walk(getattr(item, "elt", None) or item.value))  # type: ignore[union-attr]
+        for item in ast.walk(tree)
+    )
+
+
+def _is_over_own(loop: ast.For | ast.AsyncFor | ast.While) -> bool:
+    """`for layer in self.layers`: of a forward() those of the model, as many on all ranks."""
+    return not isinstance(loop, ast.While) and any(
+        isinstance(item, ast.Name) and item.id == "self" for item in ast.walk(loop.iter)
+    )
 
 
 def _rounds_by_rank(snapshot: Snapshot, frames: Sequence[PythonFrame], loop: Loop) -> str:

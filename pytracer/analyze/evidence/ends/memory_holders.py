@@ -26,6 +26,7 @@ NO_MEMORY = (
     "what is held."
 )
 _HEAVY_BYTES = 100 << 20
+_WORTH_A_LOOK = 16 << 20  # bytes: less does not bring a process to its limit
 _SEVERAL = 16  # storages of one line: they pile up
 _WORTH_SHARE = 0.05  # of what the process holds in all
 _ASKED = re.compile(r"you tried to allocate (\d{1,19}) bytes")
@@ -157,9 +158,9 @@ def _evidence(view: ProcessView, found: Sequence[Holding], most: int) -> Evidenc
 
 
 def holder_advice(view: ProcessView) -> str:
-    """The line that held the most, for the next step; nothing where it held no tensor."""
+    """The line that held the most, for the next step; nothing where it held no tensor, or too little to matter."""
     found = holdings(view)
-    if not found:
+    if not found or found[0].nbytes < _WORTH_A_LOOK:
         return ""
     kept = (
         ": a list or dict keeps what each step made there (results with their graphs: detach() or item() them)"

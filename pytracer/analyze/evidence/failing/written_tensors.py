@@ -45,19 +45,22 @@ def _target(at: FailingLine) -> ast.expr | None:
 def _expanded(at: FailingLine) -> str | None:
     target = _target(at)
     name = variable(target) if target is not None else None
-    made = _last_set(at.scope, name, at.line) if name is not None else None
-    if name is None or made is None:
+    last = _last_set(at.scope, name, at.line) if name is not None else None
+    made = at.made(target, calls=False) if target is not None and last is None else None
+    if name is None or (last is None and made is None):
         return None
-    node: ast.AST = made.value
+    node: ast.AST = last.value if last is not None else made.node if made is not None else ast.Pass()
+    where = f"line {last.lineno}" if last is not None else at.place(made.spot, made.line) if made is not None else ""
+    text = source(last if last is not None else node)
     while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _PASSES_ON:
         node = node.func.value
     how = node.func.attr if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
     if how not in _EXPANDS:
         return None
     return (
-        f"`{name}` (line {made.lineno}: `{source(made)}`) comes of {how}(), so that its rows are one memory, and line "
-        f"{at.line} writes into it: end line {made.lineno} with `.clone()`, or use repeat(), or make a new tensor at "
-        f"line {at.line} in place of changing it."
+        f"`{name}` ({where}: `{text}`) comes of {how}(), so that its rows are one memory, and line {at.line} writes "
+        f"into it: end {where} with `.clone()`, or use repeat(), or make a new tensor at line {at.line} in place of "
+        "changing it."
     )
 
 

@@ -336,9 +336,9 @@ def _by_message(
     known = hint = None
     if raised is not None:
         hint = own_advice(raised.message)
-        known = exception_advice(raised.type, raised.message, place, own, general=given is None and hint is None)
+        known = exception_advice(raised.type, raised.message, place, own, general=given is None)
     if known is None and hint is not None:
-        return f"The message itself advises: {hint}{f' {given}' if given is not None else ''}"
+        return f"{f'{given} ' if given is not None else ''}The message itself advises: {hint}"
     return (
         known
         or given

@@ -46,7 +46,7 @@ def test_another_with_leaves_nothing_out(run: Path) -> None:
     """The look-alike: then the rounds are more, or one differs in a way that the loop does not show."""
     said = rounds(run, SYNC.format("autocast()"), 5)
     assert (
-        "the loop of line 2 (`for batch in batches:`) has more rounds there, or one left it out, or called more."
+        "see whether the loop of line 2 (`for batch in batches:`) has more rounds there, or one left it out, or called more."
         in said
     )
 

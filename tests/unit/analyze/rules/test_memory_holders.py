@@ -47,6 +47,14 @@ def test_lines_that_held_the_memory_of_a_killed_rank_and_of_its_neighbour(run: P
     assert "Look first at train.py:31 in cache" in (report.verdict.advice or "")
 
 
+def test_line_that_held_too_little_to_matter_is_not_looked_at_first(run: Path) -> None:
+    """It is still among the evidence."""
+    box = Box(pid=101, ppid=99).at(100).alloc(BASE, MIB, CACHE).at(200)
+    box.exception("MemoryError", "", [("main", s.SCRIPT, 50)]).exit(1)
+    report = build_report(s.load(run, box))
+    assert "Look first at" not in ((report.verdict.advice if report.verdict else None) or "")
+
+
 @pytest.mark.parametrize(
     ("type_name", "message"),
     [
