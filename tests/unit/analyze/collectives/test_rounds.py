@@ -45,10 +45,8 @@ def test_with_that_does_not_synchronize_parts_the_ranks(head: str, run: Path) ->
 def test_another_with_leaves_nothing_out(run: Path) -> None:
     """The look-alike: then the rounds are more, or one differs in a way that the loop does not show."""
     said = rounds(run, SYNC.format("autocast()"), 5)
-    assert (
-        "see whether the loop of line 2 (`for batch in batches:`) has more rounds there, or one left it out, or called more."
-        in said
-    )
+    assert "see whether the loop of line 2 (`for batch in batches:`) has more rounds there, or one left it out" in said
+    assert "or called more." in said
 
 
 SKIPS = """def run(model, lines):
