@@ -28,7 +28,7 @@ from pytracer.report import job as r
 from pytracer.report.of_verdict import finding_of, subject_of
 
 _OTHER_FINDINGS = 3
-_ADVICE_ROOM = (4, DEFAULT_WIDTH - LABEL_WIDTH - 1)  # lines and columns
+_ADVICE_ROOM = (6, DEFAULT_WIDTH - LABEL_WIDTH - 1)  # lines and columns
 _MESSAGE_LINES = 3
 _NOTES = 2
 _POINTERS = 3
