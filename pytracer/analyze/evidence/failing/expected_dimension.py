@@ -31,20 +31,23 @@ def unexpected_dimension(at: FailingLine) -> str | None:
         return None
     name, place, wanted, got = found[1], int(found[2]), int(found[3]), int(found[4])
     given = [item.value for item in call.keywords if item.arg == name]
-    fits = [*given, *(item for item in (*call.args, *(item.value for item in call.keywords)) if item not in given)]
-    for item in given or fits:
-        shape = at.shape(item)
-        if shape is None or place >= len(shape.sizes) or shape.sizes[place] != got:
-            continue
-        turned = len(shape.sizes) == 2 and shape.sizes[1 - place] == wanted
-        how = (
-            f"its dimensions are exchanged: make it the other way round, or pass `{source(item)}.T`"
-            if turned
-            else "make it for the sizes of the other arguments"
-        )
-        came = at.came(variable(item) or "")
-        return f"`{source(item)}` {shape.words}{came} has {got} in dimension {place}, where {wanted} is needed: {how}."
-    return None
+    others = [*call.args, *(item.value for item in call.keywords)]
+    fits = [
+        (item, shape)
+        for item in given or others
+        if (shape := at.shape(item)) is not None and place < len(shape.sizes) and shape.sizes[place] == got
+    ]
+    if len(fits) != 1:
+        return None
+    item, shape = fits[0]
+    turned = len(shape.sizes) == 2 and shape.sizes[1 - place] == wanted
+    how = (
+        f"its dimensions are exchanged: make it the other way round, or pass `{source(item)}.T`"
+        if turned
+        else "make it for the sizes of the other arguments"
+    )
+    came = at.came(variable(item) or "")
+    return f"`{source(item)}` {shape.words}{came} has {got} in dimension {place}, where {wanted} is needed: {how}."
 
 
 def _classes(at: FailingLine) -> str | None:
