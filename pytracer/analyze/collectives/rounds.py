@@ -170,11 +170,11 @@ def _loop(snapshot: Snapshot, frame: PythonFrame, any_: bool, frames: Sequence[P
     loops = loops_around(tree, frame.line) if tree is not None and frame.line is not None else []
     if tree is None or frame.line is None:
         return None
-    if _has_comprehension(tree, frame.line):
-        return f"line {frame.line} ({quoted(snapshot, frame, frame.line)})", ""
     layers = getattr(scope_of(tree, frame.line), "name", "") in _FORWARDS
     varying = (item for item in reversed(loops) if any_ or not (is_fixed(item) or (layers and _is_over_own(item))))
     loop = next(varying, None)
+    if loop is None and _has_comprehension(tree, frame.line):
+        return f"line {frame.line} ({quoted(snapshot, frame, frame.line)})", ""
     if loop is None:
         return None
     text = quoted(snapshot, frame, loop.lineno)
