@@ -13,7 +13,7 @@ from pytracer._text import capital
 from pytracer.analyze.collectives.parting import quoted, way_to
 from pytracer.analyze.collectives.rounds import is_fixed, leaver_words
 from pytracer.analyze.evidence.failing.expressions import short
-from pytracer.analyze.evidence.slicing.by_rank import SizeSource, size_source
+from pytracer.analyze.evidence.slicing.by_rank import SizeSource, rounds_source
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.syntax.loops import LOOPS, Loop, loops_around
 from pytracer.analyze.naming import short_file
@@ -89,8 +89,8 @@ def left_loop(inside: ProcessView, call: Collective) -> LeftLoop | None:
     slice_ = Slice(snapshot, frames)
     skipping: LeftLoop | None = None
     for depth, frame in enumerate(frames):
-        tree, spot = syntax_tree(snapshot, frame), slice_.spot(depth)
-        if tree is None or frame.line is None or spot is None:
+        tree = syntax_tree(snapshot, frame)
+        if tree is None or frame.line is None:
             continue
         for loop in reversed(loops_around(tree, frame.line)):
             ends = tuple(
@@ -101,7 +101,7 @@ def left_loop(inside: ProcessView, call: Collective) -> LeftLoop | None:
             text = short(ast.unparse(loop).splitlines()[0])
             if 0 < len(ends) <= _MOST:
                 return LeftLoop(loop.lineno, text, ends)
-            source = size_source(slice_, loop.iter, spot) if isinstance(loop, (ast.For, ast.AsyncFor)) else None
+            source = rounds_source(slice_, depth, loop)
             skipped = next((said for item in frames[: depth + 1] if (said := leaver_words(snapshot, item))), None)
             if source is not None and not ends:
                 sure = None if source.split is not None else skipped

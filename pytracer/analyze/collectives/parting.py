@@ -17,7 +17,7 @@ from pytracer.analyze.collectives.call_sites import stacks_of
 from pytracer.analyze.collectives.description import place_of
 from pytracer.analyze.collectives.rank_branches import branch_words
 from pytracer.analyze.evidence.failing.expressions import short
-from pytracer.analyze.evidence.slicing.by_rank import SizeSource, size_source
+from pytracer.analyze.evidence.slicing.by_rank import SizeSource, rounds_source
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.syntax.bindings import bound_value
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -223,12 +223,9 @@ def _behind(inside: _Side, outside: _Side, at: int, loop: Loop) -> Parting | Non
 def _rounds_source(inside: _Side, at: int, loop: Loop) -> SizeSource | None:
     """Where what the loop goes through depends on the rank, in the same file."""
     frames = inside.way[::-1]
-    slice_ = Slice(inside.view.process.snapshot, frames)
-    spot = slice_.spot(len(frames) - 1 - at)
-    if spot is None or isinstance(loop, ast.While):
-        return None
-    source = size_source(slice_, loop.iter, spot)
-    return source if source is not None and source.spot.file == spot.file else None
+    depth = len(frames) - 1 - at
+    source = rounds_source(Slice(inside.view.process.snapshot, frames), depth, loop)
+    return source if source is not None and source.spot.file == frames[depth].file else None
 
 
 def _skipped(one: _Side, other: _Side, at: int) -> Parting | None:

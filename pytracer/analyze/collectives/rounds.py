@@ -11,7 +11,7 @@ from pytracer._text import count_words, shortened
 from pytracer.analyze.collectives.call_sites import Site, site_of
 from pytracer.analyze.collectives.parting import goes_on, quoted
 from pytracer.analyze.evidence.failing.expressions import short
-from pytracer.analyze.evidence.slicing.by_rank import size_source
+from pytracer.analyze.evidence.slicing.by_rank import rounds_source
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.syntax.bindings import bound_value
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -207,10 +207,8 @@ def _is_over_own(loop: ast.For | ast.AsyncFor | ast.While) -> bool:
 
 def _rounds_by_rank(snapshot: Snapshot, frames: Sequence[PythonFrame], loop: Loop) -> str:
     """Where what a loop of the first of the frames goes through may get another length by the rank."""
-    slice_ = Slice(snapshot, frames)
-    spot = slice_.spot(0)
-    source = size_source(slice_, loop.iter, spot) if spot is not None and not isinstance(loop, ast.While) else None
-    if spot is None or source is None or source.spot.file != spot.file:
+    source = rounds_source(Slice(snapshot, frames), 0, loop)
+    if source is None or source.spot.file != frames[0].file:
         return ""
     return f" Its rounds may depend on the rank (line {source.line}: `{short(ast.unparse(source.node))}`)."
 

@@ -65,6 +65,16 @@ def mesh_too_large(at: FailingLine) -> str | None:
 
 def differing_model(at: FailingLine) -> str | None:
     """The line with the rank that the sizes of the model can come from."""
+    cause = _cause_of_model(at)
+    if cause is None:
+        return None
+    return (
+        f"{cause}: each rank then has a model of its own. Compute it from all the data, or on rank 0, and broadcast it "
+        "(broadcast_object_list) before the model is made."
+    )
+
+
+def _cause_of_model(at: FailingLine) -> str | None:
     on_line = [item for item in ast.walk(at.node) if isinstance(item, ast.Call)] if at.node is not None else []
     call = next((item for item in on_line if called_name(item) in _DDP and item.args), None)
     if _OTHER_MODEL.search(at.message) is None or call is None:
@@ -81,9 +91,7 @@ def differing_model(at: FailingLine) -> str | None:
         if found is not None:
             return (
                 f"`{short(source(given))}` ({at.place(made.spot, made.line)}) makes the model with `{source(item)}`, "
-                f"which may depend on the rank ({at.place(found.spot, found.line)}: `{short(source(found.node))}`): "
-                "each rank then has a model of its own. Compute it from all the data, or on rank 0, and broadcast it "
-                "(broadcast_object_list) before the model is made."
+                f"which may depend on the rank ({at.place(found.spot, found.line)}: `{short(source(found.node))}`)"
             )
     return None
 
@@ -96,8 +104,8 @@ def _moved(node: ast.AST) -> ast.expr | None:
 
 def model_subject(at: FailingLine) -> str | None:
     """For the headline."""
-    words = differing_model(at)
-    return f"the ranks built different models: {words.partition(': each')[0]}" if words is not None else None
+    cause = _cause_of_model(at)
+    return f"the ranks built different models: {cause}" if cause is not None else None
 
 
 def other_start_method(at: FailingLine) -> str | None:

@@ -323,8 +323,7 @@ def _several(at: FailingLine, kind: str, name: str) -> str | None:
 def _item_of_dict(at: FailingLine, name: str) -> ast.expr | None:
     """`batch` of `for k, v in batch.items()`, also in a comprehension."""
     for item in ast.walk(at.statement or ast.Pass()):
-        loop = isinstance(item, (ast.comprehension, ast.For))
-        if loop and isinstance(item, (ast.comprehension, ast.For)) and isinstance(item.iter, ast.Call):
+        if isinstance(item, (ast.comprehension, ast.For)) and isinstance(item.iter, ast.Call):
             named = {part.id for part in ast.walk(item.target) if isinstance(part, ast.Name)}
             if name in named and called_name(item.iter) in ("items", "values"):
                 return item.iter.func.value if isinstance(item.iter.func, ast.Attribute) else None

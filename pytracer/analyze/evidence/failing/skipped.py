@@ -43,16 +43,31 @@ class _Skipped:
 def skipped_call(at: FailingLine) -> str | None:
     """What keeps it away: a branch, an early return, a handler; or that nothing calls its function."""
     found = _found(at)
-    if found is None:
+    reason = _reason(at, found) if found is not None else None
+    if found is None or reason is None:
         return None
+    why, then = reason
     where = at.in_file(found.file, found.line)
-    before = f"{found.name}() ({where}) had not run in this process when line {at.line} needed it"
+    return f"{found.name}() ({where}) had not run in this process when line {at.line} needed it: {why}. {then}"
+
+
+def skipped_subject(at: FailingLine) -> str | None:
+    """What the headline says of it."""
+    found = _found(at)
+    reason = _reason(at, found) if found is not None else None
+    if found is None or reason is None:
+        return None
+    return f"{found.name}() ({at.in_file(found.file, found.line)}) had not run: {reason[0]}"
+
+
+def _reason(at: FailingLine, found: _Skipped) -> tuple[str, str] | None:
+    """Why it did not run, and what to do."""
     guard = f"or leave out line {at.line} without it ({_GUARDS[found.name]})"
     if found.around is None and found.file == at.frame.file and found.line > at.line:
-        return f"{before}: it comes only after it. Call it first."
+        return "it comes only after it", "Call it first."
     callers = _callers(at, found) if found.around is not None else []
     if found.around is not None and not callers and not _is_running(at, found):
-        return f"{before}: no line of these files calls {found.around.name}(). Call it before line {at.line}, {guard}."
+        return f"no line of these files calls {found.around.name}()", f"Call it before line {at.line}, {guard}."
     reasons = [_words(at, found.file, found.tree, item) for item in obstacles(found.tree, found.line)]
     for file, tree, line in callers[:1]:
         reasons += [_words(at, file, tree, item) for item in obstacles(tree, line)]
@@ -61,18 +76,8 @@ def skipped_call(at: FailingLine) -> str | None:
     within = ""
     if found.around is not None and callers:
         called = " and ".join(at.in_file(file, line) for file, _, line in callers[:_MOST])
-        within = f" {found.around.name}() is called at {called}."
-    return f"{before}: {', or '.join(reasons)}.{within} See why it went that way, {guard}."
-
-
-def skipped_subject(at: FailingLine) -> str | None:
-    """What the headline says of it."""
-    found = _found(at)
-    words = skipped_call(at) if found is not None else None
-    if found is None or words is None:
-        return None
-    reason = words.partition(" needed it: ")[2].partition(". ")[0]
-    return f"{found.name}() ({at.in_file(found.file, found.line)}) had not run: {reason}"
+        within = f"{found.around.name}() is called at {called}. "
+    return ", or ".join(reasons), f"{within}See why it went that way, {guard}."
 
 
 def _found(at: FailingLine) -> _Skipped | None:

@@ -15,7 +15,7 @@ from pytracer.analyze.evidence.slicing.calls import argument_of, method_of
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
-from pytracer.analyze.evidence.syntax.loops import deciding_ifs
+from pytracer.analyze.evidence.syntax.loops import Loop, deciding_ifs
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.ranks import is_of_rank, is_rank
 from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, parameters, scope_of
@@ -88,6 +88,12 @@ def _number(node: ast.expr, rank: int) -> int | None:
         return None
     by = {ast.Add: left + right, ast.Sub: left - right, ast.Mult: left * right}
     return by.get(type(node.op))
+
+
+def rounds_source(slice_: Slice, depth: int, loop: Loop) -> SizeSource | None:
+    """That of what a loop around a frame's line goes through; None of a `while`."""
+    spot = slice_.spot(depth)
+    return size_source(slice_, loop.iter, spot) if spot is not None and not isinstance(loop, ast.While) else None
 
 
 def size_source(slice_: Slice, node: ast.AST, spot: Spot, *, data: bool = False) -> SizeSource | None:
