@@ -98,10 +98,10 @@ def count_words(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}{'es' if noun.endswith('s') else 's'}"
 
 
-def list_words(items: Sequence[str], limit: int = 3) -> str:
-    """`a, b, c and 4 more`."""
+def list_words(items: Sequence[str], limit: int = 3, conjunction: str = "and") -> str:
+    """`a, b, c and 4 more`. `conjunction`: of the last two, where all are shown."""
     if len(items) <= limit:
-        return items[0] if len(items) == 1 else ", ".join(items[:-1]) + (f" and {items[-1]}" if items else "")
+        return items[0] if len(items) == 1 else ", ".join(items[:-1]) + (f" {conjunction} {items[-1]}" if items else "")
     return f"{', '.join(items[:limit])} and {len(items) - limit} more"
 
 

@@ -8,7 +8,7 @@ namespace pytracer::blackbox {
 
 inline constexpr unsigned char kMagic[8] = {0x89, 0x70, 0x79, 0x74, 0x72, 0x63, 0x0d, 0x0a};
 inline constexpr uint32_t kMajor = 1;
-inline constexpr uint32_t kMinor = 8;
+inline constexpr uint32_t kMinor = 9;
 inline constexpr uint32_t kHeaderBytes = 0x2000;
 inline constexpr uint32_t kRegionLimit = 120;
 inline constexpr uint32_t kRecordBytes = 128;
@@ -103,6 +103,7 @@ enum class RecordKind : uint32_t {
   kRangeBegin = 17,
   kRangeEnd = 18,
   kOp = 19,
+  kDeviceOp = 20,
   kStream = 24,
 };
 
@@ -668,6 +669,21 @@ struct NodeRecord {
 static_assert(sizeof(NodeRecord) == 112);
 static_assert(std::is_standard_layout_v<NodeRecord> && std::is_trivially_copyable_v<NodeRecord>);
 static_assert(offsetof(NodeRecord, storages) == 72);
+
+/// DEVICE_OP: an operator of a thread that uses CUDA, in place of OP. Level ops.
+struct DeviceOpRecord {
+  char name[40];
+  uint32_t site_id;
+  uint32_t site_where;
+  int64_t sequence_nr;
+  uint32_t input_count;
+  uint32_t device;
+  uint64_t stream;
+  uint64_t storages[5];
+};
+static_assert(sizeof(DeviceOpRecord) == 112);
+static_assert(std::is_standard_layout_v<DeviceOpRecord> && std::is_trivially_copyable_v<DeviceOpRecord>);
+static_assert(offsetof(DeviceOpRecord, storages) == 72);
 
 /// One collective or point-to-point operation. The ring slot of number n is (n - 1) % COLLECTIVES; its state changes in place.
 struct CollectiveSlot {

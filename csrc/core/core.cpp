@@ -36,6 +36,7 @@ using namespace pytracer;
 namespace {
 
 std::atomic<int (*)(struct pytracer_stream*)> stream_probe{nullptr};  // set by libpytracer_cuda
+std::atomic<bool> device_operators{false};                            // the same
 
 // Whether there is a file for a record; created if need be.
 inline bool ready() { return core::recording() && core::create_black_box(); }
@@ -134,6 +135,8 @@ int pytracer_current_stream(struct pytracer_stream* out) {
   auto* probe = stream_probe.load(std::memory_order_acquire);
   return probe != nullptr ? probe(out) : 0;
 }
+void pytracer_follow_device_operators(int follow) { device_operators.store(follow != 0, std::memory_order_release); }
+int pytracer_device_operators_followed(void) { return device_operators.load(std::memory_order_acquire) ? 1 : 0; }
 uint32_t pytracer_scope(uint32_t id) { return core::enter_scope(id); }
 int pytracer_open_scoped_tensors(void) { return core::recording() && core::open_scoped_tensors(); }
 void pytracer_scoped_tensors(uint32_t role, const void* tensors, size_t count) {

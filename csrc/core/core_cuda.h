@@ -61,6 +61,10 @@ struct pytracer_stream {
 PYTRACER_API void pytracer_set_stream_probe(int (*probe)(struct pytracer_stream*));
 PYTRACER_API int pytracer_current_stream(struct pytracer_stream* out);
 
+/// The CUDA half records operators while `follow`, of threads that have a current CUDA stream: others need not.
+PYTRACER_API void pytracer_follow_device_operators(int follow);
+PYTRACER_API int pytracer_device_operators_followed(void);
+
 /// A CUDA stream, as the device answered; `state`: blackbox::StreamState. UNKNOWN only adds it.
 PYTRACER_API void pytracer_stream_state(uint32_t device, uint64_t stream, uint32_t state, int32_t error);
 

@@ -27,6 +27,11 @@ bool is_deaf();
 /// From now on records contain the current CUDA stream of their thread.
 void install_stream_probe();
 
+/// From now on every operator is recorded with its call site, CUDA stream and device memory (level ops), or no longer.
+void follow_operators(bool follow);
+/// The same for a kernel that Python launches without an operator, e.g. Triton's. `storages`: `count` device addresses that it is given.
+void record_launch(const char* name, const uint64_t* storages, uint32_t count) noexcept;
+
 /// Queries every known CUDA stream: idle, busy, or failed. Waits for nothing, and queries nothing while a CUDA graph is being captured,
 /// which a query could invalidate. Returns the cudaError_t of a stream that failed; 0: none did.
 int ask_streams();

@@ -40,6 +40,14 @@ void pytracer_cuda_install_stream_probe(void) {
   translated([] { pytracer::cuda::install_stream_probe(); });
 }
 
+void pytracer_cuda_follow_operators(int follow) {
+  translated([&] { pytracer::cuda::follow_operators(follow != 0); });
+}
+
+void pytracer_cuda_record_launch(const char* name, const uint64_t* storages, uint32_t count) {
+  pytracer::cuda::record_launch(name, storages, count);
+}
+
 int pytracer_cuda_ask_streams(void) {
   return translated([] {
     WithoutGil released;

@@ -17,6 +17,8 @@ PYTRACER_API PyObject* pytracer_cuda_attach(void);
 PYTRACER_API void pytracer_cuda_follow(int on);
 PYTRACER_API int pytracer_cuda_is_deaf(void);
 PYTRACER_API void pytracer_cuda_install_stream_probe(void);
+PYTRACER_API void pytracer_cuda_follow_operators(int follow);
+PYTRACER_API void pytracer_cuda_record_launch(const char* name, const uint64_t* storages, uint32_t count);
 PYTRACER_API int pytracer_cuda_ask_streams(void);
 PYTRACER_API void pytracer_cuda_lock_streams(int lock);
 PYTRACER_API uint32_t pytracer_cuda_begin_capture(uint64_t pool_graph, uint64_t pool_number);

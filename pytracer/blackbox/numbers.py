@@ -21,6 +21,7 @@ class Record:
     RANGE_BEGIN = 17
     RANGE_END = 18
     OP = 19
+    DEVICE_OP = 20
     STREAM = 24
 
 

@@ -17,8 +17,8 @@ MAGIC = b"\x89pytrc\r\n"
 MAJOR = 1
 # 1: notes have codes. 2: HOLDERS has tensors without memory, and elements. 3: notes of the core are CORE_NOTE. 4: ARGUMENTS, RENDEZVOUS
 # 5: SIGNAL_SENT, the process group. 6: CRASH, the call that unmapped the memory. 7: HOLDERS has whole numbers
-# 8: STORAGE_HITS has storages behind which the heap is overwritten
-MINOR = 8
+# 8: STORAGE_HITS has storages behind which the heap is overwritten. 9: DEVICE_OP, in place of OP in a process that uses CUDA
+MINOR = 9
 
 HEADER_BYTES = 8192
 REGION_LIMIT = 120
@@ -145,6 +145,7 @@ class Record(IntEnum):
     RANGE_BEGIN = 17
     RANGE_END = 18
     OP = 19
+    DEVICE_OP = 20
     STREAM = 24
 
 
@@ -810,6 +811,22 @@ NODE_RECORD = Struct(
     ),
 )
 
+DEVICE_OP_RECORD = Struct(
+    "DeviceOpRecord",
+    112,
+    "DEVICE_OP: an operator of a thread that uses CUDA, in place of OP. Level ops.",
+    (
+        _f("name", "char[40]", "cut to fit"),
+        _f("site_id", "u32", "call site"),
+        _f("site_where", "u32", "see LiveStorage.site_where"),
+        _f("sequence_nr", "i64", "autograd sequence number; -1: none"),
+        _f("input_count", "u32", "tensors among the inputs", "count"),
+        _f("device", "u32", "1 + index of the thread's CUDA device"),
+        _f("stream", "u64", "current cudaStream_t of the thread there; 0 is the default stream"),
+        _f("storages", "u64[5]", "storage addresses of the first inputs that are on a CUDA device"),
+    ),
+)
+
 COLLECTIVE_SLOT = Struct(
     "CollectiveSlot",
     256,
@@ -1388,6 +1405,7 @@ STRUCTS: tuple[Struct, ...] = (
     TEXT_RECORD,
     STEP_RECORD,
     NODE_RECORD,
+    DEVICE_OP_RECORD,
     COLLECTIVE_SLOT,
     SCOPED_TENSOR,
     ENTRY_HEADER,
@@ -1425,6 +1443,7 @@ RECORD_PAYLOAD: dict[int, Struct] = {
     Record.RANGE_BEGIN: NODE_RECORD,
     Record.RANGE_END: NODE_RECORD,
     Record.OP: NODE_RECORD,
+    Record.DEVICE_OP: DEVICE_OP_RECORD,
     Record.STREAM: STREAM_RECORD,
 }
 

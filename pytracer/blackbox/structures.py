@@ -326,6 +326,19 @@ class NodeRecord(msgspec.Struct, frozen=True, gc=False):
     storages: tuple[int, ...]
 
 
+class DeviceOpRecord(msgspec.Struct, frozen=True, gc=False):
+    """DEVICE_OP: an operator of a thread that uses CUDA, in place of OP. Level ops."""
+
+    name: str
+    site_id: int
+    site_where: int
+    sequence_nr: int
+    input_count: int
+    device: int
+    stream: int
+    storages: tuple[int, ...]
+
+
 class CollectiveSlot(msgspec.Struct, frozen=True, gc=False):
     """One collective or point-to-point operation. The ring slot of number n is (n - 1) % COLLECTIVES; its state changes in place."""
 

@@ -46,6 +46,7 @@ class Core:
         self.lib.pytracer_announce.argtypes = [ctypes.c_char_p]
         self.lib.pytracer_announce.restype = None
         self.lib.pytracer_check_python.argtypes = [ctypes.c_char_p]
+        self.lib.pytracer_device_events.restype = ctypes.c_uint32
         self.lib.pytracer_exception_recorded.argtypes = [ctypes.c_uint64]
         self.lib.pytracer_exception_recorded.restype = None
         self.lib.pytracer_check_objects.argtypes = [ctypes.c_uint64]

@@ -45,6 +45,12 @@ class Module(Protocol):
     def named_buffers(self) -> Iterable[tuple[str, Tensor]]: ...
 
 
+class Kernel(Protocol):
+    """triton.JITFunction, inductor's CachingAutotuner: `fn` is the function that the kernel was made from."""
+
+    fn: object
+
+
 class Optimizer(Protocol):
     """torch.optim.Optimizer."""
 

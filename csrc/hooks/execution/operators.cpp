@@ -17,6 +17,7 @@ std::unique_ptr<at::ObserverContext> on_operator(const at::RecordFunction& funct
     copy_name(record.name, function.name());
     record.sequence_nr = function.seqNr();
     note_stream(record);
+    if (record.device != 0 && pytracer_device_operators_followed() != 0) return nullptr;
     pytracer_record(static_cast<uint32_t>(blackbox::RecordKind::kOp), &record, sizeof record);
   } catch (...) {
     pytracer_count_hook_error();

@@ -32,11 +32,11 @@ _ADDRESS_END = 1 << 64
 
 
 class Devices:
-    """Decodes everything about devices. `crash_sequence`: number of the last event before the crash; None: no crash."""
+    """Decodes everything about devices. `last`: number of the last event before the process died; None: not known."""
 
-    def __init__(self, box: BoxFile, journal: Journal, clock: Clock, crash_sequence: int | None) -> None:
+    def __init__(self, box: BoxFile, journal: Journal, clock: Clock, last: int | None) -> None:
         self._box, self._journal, self._clock = box, journal, clock
-        self._last = crash_sequence
+        self._last = last
         self.torn = 0
 
     def blocks(self) -> tuple[Storage, ...]:

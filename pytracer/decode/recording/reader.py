@@ -24,7 +24,17 @@ from pytracer.decode.recording.rings import Rings
 from pytracer.decode.recording.scopes import scoped_tensors
 from pytracer.decode.recording.signal_sends import signal_sends
 from pytracer.decode.recording.storages import Clock, Storages
-from pytracer.decode.types.journal import AnyFact, ChildStatus, CommandLine, Environment, P, Rank, Versions, select
+from pytracer.decode.types.journal import (
+    AnyFact,
+    ChildStatus,
+    CommandLine,
+    Environment,
+    P,
+    Rank,
+    UncaughtException,
+    Versions,
+    select,
+)
 from pytracer.decode.types.snapshot import Collective, Crash, Damage, Snapshot
 from pytracer.decode.types.storage_table import Part, StorageTable
 
@@ -84,17 +94,18 @@ def read_box(
     if header.trimmed and header.state == State.CRASHED:
         box.note(0, "crashed after exit(0), when the tables of storages had been returned")
     journal = Journal(box)
-    rings = Rings(box)
+    rings = Rings(box, journal)
     clock = Clock(box, journal)
     storages = Storages(box, journal, clock, rings.threads)
     parts = storages.read()
     crash_reader = CrashReader(box, storages, journal)
     crash = crash_reader.read()
-    devices = Devices(box, journal, storages.clock, crash_reader.device_sequence)
+    facts = journal.facts(_HEAVY_ENTRIES if light else ())
+    ended_at = crash_reader.device_sequence
+    devices = Devices(box, journal, storages.clock, ended_at if ended_at is not None else _events_at_exception(facts))
     blocks = devices.blocks()
     table = StorageTable(*parts, Part.of(blocks, on_cpu=False))
     crash = _essence(crash) if light and crash is not None else crash
-    facts = journal.facts(_HEAVY_ENTRIES if light else ())
     collectives = Collectives(box, journal, facts, last_collectives if light else None, devices.streams())
     events = [] if light else sorted([*rings.events, *collectives.events()], key=lambda event: event.mono_ns)
     moments = rings.last_moments() if light else (event.mono_ns for event in events[-1:])
@@ -172,6 +183,12 @@ def read_box(
         guard=read_guard(box, journal, clock),
         light=light,
     )
+
+
+def _events_at_exception(facts: Sequence[AnyFact]) -> int | None:
+    """Number of the devices' last event before the exception that ended the process; None: none did."""
+    ended = _last([f for f in facts if not getattr(f.data, "on_its_way", None)], UncaughtException)
+    return ended.device_events or None if ended is not None else None
 
 
 def _last(facts: Sequence[AnyFact], kind: type[P]) -> P | None:

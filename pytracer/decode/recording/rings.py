@@ -10,6 +10,7 @@ from pytracer.blackbox import structures as raw
 from pytracer.blackbox.codec import decode
 from pytracer.blackbox.schema import RECORD_PAYLOAD, Record, Region
 from pytracer.decode.recording.file import BoxFile, Extent
+from pytracer.decode.recording.journal import Journal
 from pytracer.decode.recording.storages import Threads
 from pytracer.decode.types import records
 from pytracer.decode.types.snapshot import Event, ThreadInfo
@@ -22,8 +23,8 @@ _WRAP = 1 << 32
 class Rings:
     """Reads all thread contexts and records of a recording."""
 
-    def __init__(self, box: BoxFile) -> None:
-        self._box = box
+    def __init__(self, box: BoxFile, journal: Journal) -> None:
+        self._box, self._journal = box, journal
         self.threads = Threads()
         self.events: list[Event] = []
         self.torn_records = 0
@@ -87,13 +88,14 @@ class Rings:
                 self.unknown_records += 1
                 continue
             payload = self._box.data[at + _HEADER.size : at + nbytes].ljust(definition.nbytes, b"\0")
-            data = _record(kind, payload)
+            data = _record(kind, payload, self._journal)
             own = age == _WRAP - 1 or info.record_count - age > own_from
             tid, name = (info.tid, info.name) if own else (0, "an earlier thread")
-            self.events.append(Event(mono_ns, tid, name, Record(kind).name, data))
+            shown = Record.OP if kind == Record.DEVICE_OP else Record(kind)
+            self.events.append(Event(mono_ns, tid, name, shown.name, data))
 
 
-def _record(kind: int, payload: bytes) -> records.Record:
+def _record(kind: int, payload: bytes, journal: Journal) -> records.Record:
     """Without padding, "none" values as None, tuples cut to what is set."""
     if kind in (Record.MARK, Record.SAMPLE):
         return records.Text(decode(raw.TextRecord, payload).text)
@@ -103,12 +105,21 @@ def _record(kind: int, payload: bytes) -> records.Record:
     if kind == Record.STREAM:
         stream = decode(raw.StreamRecord, payload)
         return records.Stream(stream.action, stream.device, stream.stream, stream.event, stream.other_stream)
+    if kind == Record.DEVICE_OP:
+        op = decode(raw.DeviceOpRecord, payload)
+        storages = tuple(addr for addr in op.storages if addr)
+        site = journal.site(op.site_id, op.site_where) if op.site_id else None
+        return records.Node(op.name, _number(op.sequence_nr), op.input_count, op.stream, storages, op.device - 1, site)
     node = decode(raw.NodeRecord, payload)
     return records.Node(
         name=node.name,
-        sequence_nr=node.sequence_nr if node.sequence_nr >= 0 else None,
+        sequence_nr=_number(node.sequence_nr),
         input_count=node.input_count,
         stream=node.stream if node.device else None,
         storages=tuple(addr for addr in node.storages if addr),
         device=node.device - 1 if node.device else None,
     )
+
+
+def _number(sequence_nr: int) -> int | None:
+    return sequence_nr if sequence_nr >= 0 else None

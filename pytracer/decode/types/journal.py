@@ -203,7 +203,8 @@ class UncaughtException(msgspec.Struct, frozen=True):
     `remote_traceback`: of a pool's process, which sent the exception to this one.
     `variables`: of the innermost frame of the program; `columns`: the expression that failed there, as line,
     column, last line and end. `near`: names that there were in place of a missing one. `outer`: variables of the
-    program's frames around it, and what a function of torch's compared.
+    program's frames around it, and what a function of torch's compared. `device_events`: how many events the CUDA
+    devices' allocators had had; 0: none, or the program goes on after exceptions.
     """
 
     type: str
@@ -217,6 +218,7 @@ class UncaughtException(msgspec.Struct, frozen=True):
     columns: tuple[int, ...] = ()
     near: tuple[NearNames, ...] = ()
     outer: tuple[OuterFrame, ...] = ()
+    device_events: int = 0
 
 
 class ThreadException(msgspec.Struct, frozen=True):

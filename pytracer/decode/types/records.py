@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from pytracer.decode.types.storages import CallSite
+
 
 class Text(msgspec.Struct, frozen=True):
     """MARK: text of pytracer.mark(). SAMPLE: the batch of a DataLoader worker, empty when it is done."""
@@ -19,7 +21,10 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Node(msgspec.Struct, frozen=True):
-    """NODE, OP, RANGE_BEGIN, RANGE_END. `device` and `stream` are None in a process that does not use CUDA."""
+    """NODE, OP, RANGE_BEGIN, RANGE_END. `device` and `stream` are None in a process that does not use CUDA.
+
+    `site`: where an operator was called, in a process that uses CUDA; `storages` are then those of device memory.
+    """
 
     name: str
     sequence_nr: int | None
@@ -27,6 +32,7 @@ class Node(msgspec.Struct, frozen=True):
     stream: int | None
     storages: tuple[int, ...]
     device: int | None
+    site: CallSite | None = None
 
 
 class Stream(msgspec.Struct, frozen=True):

@@ -97,7 +97,8 @@ def _install(box: Core, level: str, late: bool) -> None:
         box.announce(f"tensors and collectives are not recorded: {error}")
         return
     hooks = _hooks
-    libraries = [path + os.sep for path in (os.path.dirname(torch.__file__), _RECORD)]
+    beside = os.path.dirname(torch.__file__)
+    libraries = [path + os.sep for path in (beside, os.path.join(os.path.dirname(beside), "triton"), _RECORD)]
     # Wrappers around torch's own functions are no call site of the user (typing_extensions.deprecated, torch 2.13).
     libraries += [
         sys.modules[name].__file__ or ""

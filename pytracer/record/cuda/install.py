@@ -32,27 +32,30 @@ def install(box: Core, hooks: TorchLibrary, libraries: Libraries, level: str) ->
         )
         return
     _hooks.set_call_site(hooks.call_site_function())
-    from pytracer.record.cuda import graphs, streams
+    from pytracer.record.cuda import graphs, launches, streams
 
     graphs.install(box, _hooks)
     if level == "ops":
         streams.install(box)
-    torch.cuda._lazy_call(functools.partial(_attach, box, _hooks))
+        launches.install(box, _hooks)
+    torch.cuda._lazy_call(functools.partial(_attach, box, _hooks, level))
 
 
 def uninstall() -> None:
     """Stops recording; the tracker itself cannot be detached and does nothing from now on."""
     if _hooks is None:
         return
-    from pytracer.record.cuda import graphs, poller, streams
+    from pytracer.record.cuda import graphs, launches, poller, streams
 
     graphs.uninstall()
     streams.uninstall()
+    launches.uninstall()
     poller.stop()
     _hooks.follow(False)
+    _hooks.follow_operators(False)
 
 
-def _attach(box: Core, hooks: CudaLibrary) -> None:
+def _attach(box: Core, hooks: CudaLibrary, level: str) -> None:
     """Runs inside torch's initialization of CUDA, which an exception would break."""
     try:
         refusal = hooks.attach()
@@ -60,6 +63,8 @@ def _attach(box: Core, hooks: CudaLibrary) -> None:
             box.note(NoteCode.CUDA, f"memory of CUDA devices is not followed: {refusal}")
         hooks.follow(True)
         hooks.install_stream_probe()
+        if level == "ops":
+            hooks.follow_operators(True)
         from pytracer.record.cuda import poller
 
         poller.start(box, hooks)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from pytracer._torch_libraries import Libraries
 from pytracer.record import c_interface
@@ -18,6 +18,8 @@ _FUNCTIONS = (
     Function("follow", None, (_INT,)),
     Function("is_deaf", _INT),
     Function("install_stream_probe", None),
+    Function("follow_operators", None, (_INT,)),
+    Function("record_launch", None, (_TEXT, ctypes.POINTER(_WIDE), _NUMBER)),
     Function("ask_streams", _INT),
     Function("lock_streams", None, (_INT,)),
     Function("begin_capture", _NUMBER, (_WIDE, _WIDE)),
@@ -76,6 +78,15 @@ class CudaLibrary:
     def install_stream_probe(self) -> None:
         """From now on records contain the current CUDA stream of their thread."""
         self._lib.pytracer_cuda_install_stream_probe()
+
+    def follow_operators(self, follow: bool) -> None:
+        """From now on every operator is recorded with its call site, CUDA stream and device memory, or no longer."""
+        self._lib.pytracer_cuda_follow_operators(follow)
+
+    def record_launch(self, name: str, storages: Sequence[int]) -> None:
+        """The same for one kernel that Python launches without an operator. `storages`: device addresses."""
+        addresses = (_WIDE * len(storages))(*storages)
+        self._lib.pytracer_cuda_record_launch(name.encode("utf-8", "replace"), addresses, len(storages))
 
     def ask_streams(self) -> int:
         """Queries all known CUDA streams, without the GIL. The cudaError_t of one that failed; 0: none did."""

@@ -148,6 +148,7 @@ def write(
                 **_near_names(error, trace),
                 **_remote_traceback(error),
                 **({"on_its_way": on_its_way} if on_its_way else {}),
+                **_device_events(box),
             },
         )
         if on_its_way not in (ON_PUT, ON_TASK):  # those may reach the top later, or their address be another one's
@@ -156,6 +157,12 @@ def write(
             )  # on its way to the default hook the core would record it, too
     except Exception:
         box.lib.pytracer_count_hook_error()
+
+
+def _device_events(box: Core) -> dict[str, int]:
+    """What the devices' allocators free from here on, they free because the process ends."""
+    events = 0 if hasattr(sys, "ps1") else box.lib.pytracer_device_events()
+    return {"device_events": events} if events else {}
 
 
 def _first_of_group(

@@ -76,6 +76,18 @@ def failed_kernel(job: JobView, view: ProcessView) -> str | None:
     return function_words(kernel) if kernel else None
 
 
+def parameter_storages(job: JobView, view: ProcessView) -> list[int]:
+    """Start addresses of the device memory that the failed kernel's parameters point to."""
+    core = core_of(job.job, view.process)
+    found = []
+    for item in core.exceptions[:1] if core is not None else ():
+        for _, addr in _parameter_words(item.parameters):
+            place = view.space.describe(addr)
+            if place.kind == "device-memory" and place.storage is not None:
+                found.append(place.storage.base)
+    return found
+
+
 def pointers(space: AddressSpace, item: GpuException) -> list[tuple[str, int, str]]:
     """What points into memory of the devices: "register R4" or "parameter at 0x10", address, what lies there."""
     return [*_targets(space, _register_pairs(item.registers)), *_targets(space, _parameter_words(item.parameters))]

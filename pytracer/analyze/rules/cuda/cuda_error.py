@@ -28,7 +28,8 @@ from pytracer._text import count_words, hex_addr, time_words
 from pytracer.analyze.evidence.cuda.cuda_errors import CudaError, cuda_error
 from pytracer.analyze.evidence.cuda.cuda_graphs import broken_graphs, graph_words
 from pytracer.analyze.evidence.cuda.cuda_streams import failed_stream, stream_words
-from pytracer.analyze.evidence.cuda.gpu_core import core_error, core_evidence, failed_kernel
+from pytracer.analyze.evidence.cuda.gpu_core import core_error, core_evidence, failed_kernel, parameter_storages
+from pytracer.analyze.evidence.cuda.launches import launch_evidence, probable_launches
 from pytracer.analyze.evidence.cuda.xid import Xid, xid_evidence, xids_of
 from pytracer.analyze.evidence.phrases import collective_evidence
 from pytracer.analyze.naming import introduction, place_words
@@ -63,11 +64,20 @@ class CudaErrorRule:
         if watchdog:
             at, told = "", "which a thread of the communication backend met first"
         by = f" by kernel {kernel}" if kernel else ""
+        late = error.sticky and not blocking
+        launches, why = probable_launches(view, error.text, kernel, parameter_storages(job, view)) if late else ([], "")
+        launched = launch_evidence(launches, why)
+        if len(launches) == 1 and launches[0].python is not None:
+            at, told = (
+                f", launched by {launches[0].words}",
+                f"and was met first at {place_words(frame)}" if frame else "",
+            )
         return Description(
             f"{introduction(judgement.views)} ended with a CUDA error: {error.text}{by}{at}, {told}.",
             [
+                launched,
                 None
-                if blocking or not error.sticky
+                if not late or len(launches) == 1
                 else Evidence(
                     "cuda-launch",
                     "kernels run later than they are launched: that line need not be the one whose kernel failed",
