@@ -15,10 +15,11 @@ from pytracer._text import count_words, function_words, hex_addr, list_words
 from pytracer.analyze.address_space.device_memory import device_words
 from pytracer.analyze.address_space.lookup import AddressSpace
 from pytracer.analyze.evidence.cuda.cuda_errors import CudaError
+from pytracer.analyze.naming import short_file
 from pytracer.analyze.platform.signals import SIGABRT
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.decode.types.devices import GpuCore, GpuException
-from pytracer.decode.types.snapshot import Job, Process
+from pytracer.decode.types.snapshot import Job, Process, Storage
 from pytracer.report import job as r
 
 _SHOWN = 4
@@ -90,7 +91,10 @@ def parameter_storages(job: JobView, view: ProcessView) -> list[int]:
 
 def pointers(space: AddressSpace, item: GpuException) -> list[tuple[str, int, str]]:
     """What points into memory of the devices: "register R4" or "parameter at 0x10", address, what lies there."""
-    return [*_targets(space, _register_pairs(item.registers)), *_targets(space, _parameter_words(item.parameters))]
+    parameters = _targets(space, _parameter_words(item.parameters))
+    known = {addr for _, addr, _ in parameters}
+    registers = _targets(space, _register_pairs(item.registers))
+    return [*parameters, *(target for target in registers if target[1] not in known)]
 
 
 def _targets(space: AddressSpace, values: Iterator[tuple[str, int]]) -> list[tuple[str, int, str]]:
@@ -99,9 +103,14 @@ def _targets(space: AddressSpace, values: Iterator[tuple[str, int]]) -> list[tup
     for how, addr in values:
         place = space.describe(addr)
         words = device_words(place) if place.kind == "device-memory" and place.storage is not None else None
-        if words is not None:
-            found.setdefault(addr, (how, addr, f"points {words}"))
+        if words is not None and place.storage is not None:
+            found.setdefault(addr, (how, addr, f"points {words}{_made(place.storage)}"))
     return list(found.values())
+
+
+def _made(storage: Storage) -> str:
+    frame = storage.allocated_by.caller or storage.allocated_by.python
+    return f", allocated at {short_file(frame.file)}:{frame.line}" if frame is not None else ""
 
 
 def _register_pairs(registers: tuple[int, ...]) -> Iterator[tuple[str, int]]:

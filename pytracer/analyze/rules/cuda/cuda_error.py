@@ -29,8 +29,8 @@ from pytracer.analyze.evidence.cuda.cuda_errors import CudaError, cuda_error
 from pytracer.analyze.evidence.cuda.cuda_graphs import broken_graphs, graph_words
 from pytracer.analyze.evidence.cuda.cuda_streams import failed_stream, stream_words
 from pytracer.analyze.evidence.cuda.gpu_core import core_error, core_evidence, failed_kernel, parameter_storages
-from pytracer.analyze.evidence.cuda.launches import launch_evidence, probable_launches
-from pytracer.analyze.evidence.cuda.xid import Xid, xid_evidence, xids_of
+from pytracer.analyze.evidence.cuda.launches import Suspects, launch_evidence, suspects
+from pytracer.analyze.evidence.cuda.xid import Xid, distinct_xids, xid_evidence, xids_of
 from pytracer.analyze.evidence.phrases import collective_evidence
 from pytracer.analyze.naming import introduction, place_words
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
@@ -55,7 +55,7 @@ class CudaErrorRule:
     def describe(self, job: JobView, judgement: Judgement[CudaError]) -> Description:
         """See Rule; the first process represents all."""
         view, error = judgement.views[0], judgement.found
-        xids, frame = xids_of(job, view), view.python_frame
+        xids, frame = distinct_xids(xids_of(job, view)), view.python_frame
         kernel, core = failed_kernel(job, view), core_evidence(job, view)
         blocking = view.process.snapshot.environment.get(_BLOCKING) == "1"
         at = f" at {place_words(frame)}" if frame else ""
@@ -65,19 +65,17 @@ class CudaErrorRule:
             at, told = "", "which a thread of the communication backend met first"
         by = f" by kernel {kernel}" if kernel else ""
         late = error.sticky and not blocking
-        launches, why = probable_launches(view, error.text, kernel, parameter_storages(job, view)) if late else ([], "")
-        launched = launch_evidence(launches, why)
-        if len(launches) == 1 and launches[0].python is not None:
-            at, told = (
-                f", launched by {launches[0].words}",
-                f"and was met first at {place_words(frame)}" if frame else "",
-            )
+        storages = parameter_storages(job, view)
+        suspected = suspects(view, error.text, kernel, storages) if late else Suspects()
+        culprit = suspected.culprit
+        if culprit is not None and culprit.python is not None:
+            at, told = f", launched by {culprit.words}", f"met first at {place_words(frame)}" if frame else "met later"
         return Description(
             f"{introduction(judgement.views)} ended with a CUDA error: {error.text}{by}{at}, {told}.",
             [
-                launched,
+                launch_evidence(suspected),
                 None
-                if not late or len(launches) == 1
+                if not late or culprit is not None
                 else Evidence(
                     "cuda-launch",
                     "kernels run later than they are launched: that line need not be the one whose kernel failed",
