@@ -35,7 +35,7 @@ _STATUS = {
 _MACHINE = {"MemTotal": "machine memory", "MemAvailable": "machine memory left"}
 _DEEPEST = 65536
 _BLOCK = 1 << 16
-_DIGITS = re.compile(r"\d+")
+_DIGITS, _NUMBERS = re.compile(r"\d+"), re.compile(r"(?<![^\W_])\d+(?![^\W_])")
 _KILO = 1024
 
 
@@ -140,7 +140,10 @@ def _kind(target: str) -> str:
     """`socket`, `pipe`, `/data/tile_#.raw`."""
     if not target.startswith("/"):
         return target.partition(":[")[0]
-    return _DIGITS.sub("#", target) if not target.startswith("/torch_") else "/torch_#"
+    if target.startswith("/torch_"):
+        return "/torch_#"
+    folder, name = os.path.split(target)
+    return os.path.join(_NUMBERS.sub("#", folder), _DIGITS.sub("#", name))
 
 
 def _threads() -> dict[str, str]:
