@@ -130,9 +130,9 @@ def _open_files() -> dict[str, str]:
         except OSError:
             continue
     facts = {"used open files": str(kinds.total())}
-    most = kinds.most_common(1)
-    if most and not redact_text(most[0][0].encode("utf-8", "replace"))[1]:
-        facts["open files like"] = f"{most[0][1]} {most[0][0]}"
+    most = _commonest(kinds)
+    if most is not None and not redact_text(most[0].encode("utf-8", "replace"))[1]:
+        facts["open files like"] = f"{most[1]} {most[0]}"
     return facts
 
 
@@ -150,5 +150,10 @@ def _threads() -> dict[str, str]:
     """Those of Python, by what their names have in common: `Thread-# (copy)`."""
     held = list(getattr(threading, "_active", {}).values())
     names = collections.Counter(_DIGITS.sub("#", name) for item in held if type(name := vars(item).get("_name")) is str)
-    most = names.most_common(1)
-    return {"threads like": f"{most[0][1]} {most[0][0]}"} if most else {}
+    most = _commonest(names)
+    return {"threads like": f"{most[1]} {most[0]}"} if most is not None else {}
+
+
+def _commonest(kinds: collections.Counter[str]) -> tuple[str, int] | None:
+    """most_common() imports a module, which needs a descriptor."""
+    return max(kinds.items(), key=lambda item: item[1], default=None)

@@ -11,6 +11,7 @@ from pytracer._library_files import is_library_file
 from pytracer._text import capital, size_words
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
+from pytracer.analyze.evidence.failing.numbers import number_at
 from pytracer.analyze.evidence.failing.opened import keeper
 from pytracer.analyze.evidence.limits.numbers import (
     ADDRESS_SPACE,
@@ -225,8 +226,8 @@ def _of_mmap(told: ExceptionReport, numbers: Numbers, at: FailingLine | None) ->
         return None
     if left is None or limit is None or left < _PLENTY or numbers.limit(ADDRESS_SPACE) or numbers.limit(DATA):
         return None
-    asked = [item.value for item in call.args[1:2] if isinstance(item, ast.Constant)]
-    if len(call.args) < 2 or not all(isinstance(item, int) and item < _PLENTY for item in asked):
+    asked = number_at(at, call.args[1]) if at is not None and len(call.args) > 1 else None
+    if not isinstance(asked, int) or asked >= _PLENTY:
         return None
     return LimitReason(
         f"most likely it had as many mappings of memory as vm.max_map_count ({limit}) allows: memory was not short "
