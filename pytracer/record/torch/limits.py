@@ -72,8 +72,7 @@ def _status() -> dict[str, str]:
 
 
 def _machine() -> dict[str, str]:
-    overcommit = _first_line("/proc/sys/vm/overcommit_memory")
-    return {**_fields("/proc/meminfo", _MACHINE), "overcommit": overcommit}
+    return _fields("/proc/meminfo", _MACHINE)
 
 
 def _fields(path: str, names: dict[str, str]) -> dict[str, str]:

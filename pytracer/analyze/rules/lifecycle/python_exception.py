@@ -275,6 +275,7 @@ def _variables_evidence(view: ProcessView) -> Evidence | None:
     frame, exception = view.python_frame, view.exception
     found = (exception.variables or []) if exception is not None else []
     text = line_text(view.process.snapshot, frame)
+    found = [item for item in found if " " not in (item.name or "")]  # the recorder's own: limits, the file
     if text is not None:
         found = [item for item in found if _uses(text, (item.name or "").removesuffix(".weight"))]
     if not found or frame is None:
