@@ -17,7 +17,7 @@ INFINITE = ctypes.c_ulong(-1).value
 _MESSAGES = ("Too many open files", "too many open files", "0 items of ancdata")
 _CHAIN = 4
 _MORE = 64
-_FEW = 65536
+_FEW = 4096  # below many limits of containers: each process that imports torch pays for those imports
 
 _alone = threading.Lock()
 
