@@ -30,6 +30,7 @@ from pytracer.analyze.evidence.ends.memory_holders import (
     accumulated,
     address_as_size,
     failed_allocation,
+    holder_advice,
     holder_evidence,
     no_memory_advice,
 )
@@ -46,6 +47,7 @@ from pytracer.analyze.evidence.heap.overwritten import (
     overwritten_advice,
 )
 from pytracer.analyze.evidence.lifetime.file_writers import file_writer
+from pytracer.analyze.evidence.limits.words import limit_reason
 from pytracer.analyze.evidence.phrases import collective_evidence, error_at_words, torchscript_error
 from pytracer.analyze.evidence.waits.ended_threads import ended_thread_evidence, thread_behind_exception
 from pytracer.analyze.evidence.waits.other_end import other_end_words
@@ -94,7 +96,9 @@ class PythonException:
         frame, first = view.python_frame, reraised(view.exception)
         again = f" by {name_words([view])}" if view.index != judgement.views[0].index else ""
         waited = f"{_thread(view)}{other_end_words(job, view)}{_kept_words(view)}"
-        explanation = Explanation() if failed_allocation(view) else _explained(job, view, first)
+        explanation = _explained(job, view, first)
+        if failed_allocation(view) and not explanation.of_limit:
+            explanation = Explanation()
         meant = f": {explanation.subject}" if explanation.subject is not None else _meant(job, view, first)
         circumstances = f"{meant}{_piled(view)}{waited}"
         if memory_may_be_overwritten(view):
@@ -106,11 +110,12 @@ class PythonException:
             words = re.split(r"(?<=[a-z]{2})\. (?=[A-Z])", words, maxsplit=1)[0]
         raised = f"{words}{_at(frame, first, again)}{circumstances}"
         before = _original(view) if first is None else None
-        if before is not None and not _deliberate(view) and _ended_by(view, before):
+        led = before is not None and not _deliberate(view) and _ended_by(view, before)
+        if before is not None and led:
             raised = f"{error_at_words(before)}, and while that was on its way, {raised}"
         fact = explanation.words
         others = _of_others(job) if not lost else ""
-        repeated = _sample(job, view, first) if not explanation.together else ""
+        repeated = "" if explanation.together or explanation.of_limit else _sample(job, view, first)
         own_frames = [frame for frame in view.exception_stack if not is_library_file(frame.file)]
         return Description(
             f"{introduction(judgement.views)} raised {raised}.",
@@ -130,7 +135,7 @@ class PythonException:
                 collective_evidence(judgement.views),
                 _left_early(job, judgement.views) if lost else None,
             ],
-            f"{fact}{_written(view, explanation)}{_handling(view, first)}{repeated}{others}"
+            f"{fact}{_written(view, explanation)}{'' if led else _handling(view, first)}{repeated}{others}{_held(view)}"
             if fact is not None
             else "Look at the other end of the connection: this rank only noticed that a peer was gone or silent."
             if lost
@@ -151,6 +156,11 @@ def _meant(job: JobView, view: ProcessView, first: Reraised | None) -> str:
     raised = raiser(job, view, first)
     words = meant_words(raised.snapshot, raised.exception, raised.stack) if raised is not None else None
     return f": {words}" if words is not None else ""
+
+
+def _held(view: ProcessView) -> str:
+    """Where memory ran out: the line that held the most."""
+    return holder_advice(view) if failed_allocation(view) else ""
 
 
 def _piled(view: ProcessView) -> str:
@@ -243,7 +253,11 @@ def _explained(job: JobView, view: ProcessView, first: Reraised | None) -> Expla
     """By the facts of the line; of an exception of a DataLoader worker, by those that the worker recorded."""
     snapshot, own = view.process.snapshot, view.exception
     before = _original(view) if first is None else None
-    if own is None or (before is not None and (_deliberate(view) or _ended_by(view, before))):
+    if own is not None and before is not None and (_deliberate(view) or _ended_by(view, before)):
+        told = ExceptionReport(type=before.type, message=before.message, python_stack=before.python_stack)
+        limit = limit_reason(snapshot, own, before.python_stack or [], told)
+        return Explanation(limit.advice, limit.subject, of_limit=True) if limit is not None else Explanation()
+    if own is None:
         return Explanation()
     if first is None:
         return explained(snapshot, reason_within(own), view.exception_stack)
@@ -261,6 +275,7 @@ def _variables_evidence(view: ProcessView) -> Evidence | None:
     frame, exception = view.python_frame, view.exception
     found = (exception.variables or []) if exception is not None else []
     text = line_text(view.process.snapshot, frame)
+    found = [item for item in found if " " not in (item.name or "")]  # the recorder's own: limits, the file
     if text is not None:
         found = [item for item in found if _uses(text, (item.name or "").removesuffix(".weight"))]
     if not found or frame is None:
