@@ -50,7 +50,7 @@ def main() -> int:
         return 0
     options.directory.mkdir(parents=True, exist_ok=True)
     if not options.again:
-        for dumping in (True, False):
+        for dumping in (False, True):
             share = [fault for fault in chosen if takes_turns(fault) == dumping]
             with ThreadPoolExecutor(options.jobs) as pool:
                 ends = pool.map(lambda item: record(item, options.directory), share)

@@ -45,9 +45,8 @@ def uninstall() -> None:
     """Stops recording; the tracker itself cannot be detached and does nothing from now on."""
     if _hooks is None:
         return
-    from pytracer.record.cuda import gpu_core, graphs, launches, poller, streams
+    from pytracer.record.cuda import graphs, launches, poller, streams
 
-    gpu_core.uninstall()
     graphs.uninstall()
     streams.uninstall()
     launches.uninstall()
@@ -66,10 +65,9 @@ def _attach(box: Core, hooks: CudaLibrary, level: str) -> None:
         hooks.install_stream_probe()
         if level == "ops":
             hooks.follow_operators(True)
-        from pytracer.record.cuda import gpu_core, poller
+        from pytracer.record.cuda import poller
 
         poller.start(box, hooks)
-        gpu_core.install(box, hooks)
     except Exception as error:
         box.lib.pytracer_count_hook_error()
         box.note(NoteCode.CUDA, f"CUDA devices are not followed: {type(error).__name__}: {error}")

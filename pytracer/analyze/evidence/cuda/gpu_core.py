@@ -12,14 +12,13 @@ import struct
 from collections.abc import Iterator
 
 from pytracer._text import count_words, function_words, hex_addr, list_words
-from pytracer.analyze.address_space.device_memory import device_words
+from pytracer.analyze.address_space.device_memory import device_words, made_words
 from pytracer.analyze.address_space.lookup import AddressSpace
 from pytracer.analyze.evidence.cuda.cuda_errors import CudaError
-from pytracer.analyze.naming import short_file
 from pytracer.analyze.platform.signals import SIGABRT
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.decode.types.devices import GpuCore, GpuException
-from pytracer.decode.types.snapshot import Job, Process, Storage
+from pytracer.decode.types.snapshot import Job, Process
 from pytracer.report import job as r
 
 _SHOWN = 4
@@ -104,13 +103,8 @@ def _targets(space: AddressSpace, values: Iterator[tuple[str, int]]) -> list[tup
         place = space.describe(addr)
         words = device_words(place) if place.kind == "device-memory" and place.storage is not None else None
         if words is not None and place.storage is not None:
-            found.setdefault(addr, (how, addr, f"points {words}{_made(place.storage)}"))
+            found.setdefault(addr, (how, addr, f"points {words}{made_words(place.storage)}"))
     return list(found.values())
-
-
-def _made(storage: Storage) -> str:
-    frame = storage.allocated_by.caller or storage.allocated_by.python
-    return f", allocated at {short_file(frame.file)}:{frame.line}" if frame is not None else ""
 
 
 def _register_pairs(registers: tuple[int, ...]) -> Iterator[tuple[str, int]]:

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from pytracer._library_files import is_library_file
-from pytracer._text import list_words
+from pytracer._text import list_words, size_words
+from pytracer.analyze.address_space.device_memory import made_words
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.view import ProcessView
 from pytracer.blackbox.numbers import StreamAction
@@ -159,6 +160,21 @@ def launch_evidence(found: Suspects) -> Evidence | None:
         python=found.launches[0].python,
         count=len(found.launches),
     )
+
+
+def given_evidence(view: ProcessView, found: Suspects) -> Evidence | None:
+    """Which memory the one was given."""
+    culprit = found.culprit
+    places = [view.space.describe(addr) for addr in sorted(culprit.storages)] if culprit is not None else []
+    given = [
+        (place.names[0] if place.names else f"a block of {size_words(place.storage.nbytes)}")
+        + made_words(place.storage)
+        for place in places
+        if place.storage is not None
+    ]
+    if culprit is None or not given:
+        return None
+    return Evidence("device-memory", f"{culprit.name} was given {list_words(given, _SHOWN)}", count=len(given))
 
 
 def _of_kernel(pending: Sequence[Launch], kernel: str, given: frozenset[int]) -> list[Launch]:

@@ -29,7 +29,7 @@ from pytracer.analyze.evidence.cuda.cuda_errors import CudaError, cuda_error
 from pytracer.analyze.evidence.cuda.cuda_graphs import broken_graphs, graph_words
 from pytracer.analyze.evidence.cuda.cuda_streams import failed_stream, stream_words
 from pytracer.analyze.evidence.cuda.gpu_core import core_error, core_evidence, failed_kernel, parameter_storages
-from pytracer.analyze.evidence.cuda.launches import Suspects, launch_evidence, suspects
+from pytracer.analyze.evidence.cuda.launches import Suspects, given_evidence, launch_evidence, suspects
 from pytracer.analyze.evidence.cuda.xid import Xid, distinct_xids, xid_evidence, xids_of
 from pytracer.analyze.evidence.phrases import collective_evidence
 from pytracer.analyze.naming import introduction, place_words
@@ -74,6 +74,7 @@ class CudaErrorRule:
             f"{introduction(judgement.views)} ended with a CUDA error: {error.text}{by}{at}, {told}.",
             [
                 launch_evidence(suspected),
+                given_evidence(view, suspected),
                 None
                 if not late or culprit is not None
                 else Evidence(
@@ -90,10 +91,16 @@ class CudaErrorRule:
                 _waiting(view),
             ],
             _advice(view, error, blocking, xids, kernel),
-            []
-            if blocking or kernel or not error.sticky
-            else ["which kernel failed: `pytracer run --gpu-core` shows it"],
+            _missing(error, blocking, kernel),
         )
+
+
+def _missing(error: CudaError, blocking: bool, kernel: str | None) -> list[str]:
+    if blocking or kernel or not error.sticky:
+        return []
+    if "assert" in error.text:  # of these, drivers write no whole core dump
+        return ["which kernel failed: the line that it printed names it"]
+    return ["which kernel failed: `pytracer run --gpu-core` shows it"]
 
 
 def _judge(job: JobView, view: ProcessView) -> Judgement[CudaError] | None:
@@ -181,7 +188,7 @@ def _advice(view: ProcessView, error: CudaError, blocking: bool, xids: Sequence[
         )
     if error.sticky:
         return (
-            "Run again with `pytracer run --gpu-core`, which names the kernel, or with CUDA_LAUNCH_BLOCKING=1: then "
-            "the line that raises is the one whose kernel failed."
+            "Run again with `pytracer run --level ops --gpu-core`, which names the kernel and the lines that may have "
+            "launched it, or with CUDA_LAUNCH_BLOCKING=1: then the line that raises is the one whose kernel failed."
         )
     return "Read CUDA's message: the call of that line was refused."
