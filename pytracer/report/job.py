@@ -24,6 +24,7 @@ from pytracer.report.process import DataLoaderWorker as DataLoaderWorker
 from pytracer.report.process import Doing as Doing
 from pytracer.report.process import Fault as Fault
 from pytracer.report.process import Fsdp as Fsdp
+from pytracer.report.process import GpuAccess as GpuAccess
 from pytracer.report.process import GpuCoreReport as GpuCoreReport
 from pytracer.report.process import GpuExceptionReport as GpuExceptionReport
 from pytracer.report.process import GpuPointer as GpuPointer

@@ -186,22 +186,38 @@ class GpuPointer(Part, frozen=True):
     says: str | None = None
 
 
+class GpuAccess(Part, frozen=True):
+    """The memory access of a thread of a device that explains an exception."""
+
+    kind: str | None = None  #: "read", "write" or "update" (atomic)
+    nbytes: int | None = None
+    addr: str | None = None
+    last_addr: str | None = None  #: set if it is only known that a thread accessed an address from `addr` to this one
+    block: list[int] | None = None
+    thread: list[int] | None = None
+    found: str | None = None
+    says: str | None = None
+
+
 class GpuExceptionReport(Part, frozen=True):
     """Warps of a device that met the same exception at the same place."""
 
     code: int | None = None
     name: str | None = None
     pc: str | None = None
-    pc_exact: bool | None = None  #: the device reported the place itself; otherwise the thread was there later
+    pc_exact: bool | None = None  #: the place is that of the instruction; otherwise the thread was there later
     kernel: str | None = None  #: what was launched
     function: str | None = None  #: the function at `pc`
     offset: int | None = None  #: of `pc` in `function`
+    source: str | None = None  #: file of the kernel's source, if it was compiled with lines
+    line: int | None = None
     sm: int | None = None
     block: list[int] | None = None
     thread: list[int] | None = None
     grid: list[int] | None = None
     block_size: list[int] | None = None
     warps: int | None = None
+    access: GpuAccess | None = None  #: null if it cannot be computed
     pointers: list[GpuPointer] | None = None
 
 

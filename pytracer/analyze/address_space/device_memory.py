@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from pytracer._text import size_words
 from pytracer.analyze.address_space.address_info import Place
@@ -41,8 +42,7 @@ def device_words(place: Place) -> str | None:
     """`128 bytes into DDP bucket 0 of Net (generation 1) on cuda:0`; None for memory that torch's allocator has not."""
     storage, segment = place.storage, place.segment
     if storage is not None:
-        name = place.names[0] if place.names else f"a {_state(storage)} block of {size_words(storage.nbytes)}"
-        return f"{place.offset_bytes} bytes into {name} on {storage.device}"
+        return f"{place.offset_bytes} bytes into {block_words(storage, place.names)}"
     if segment is None:
         return None
     what = "memory of torch's allocator in which no tensor lies"
@@ -53,6 +53,12 @@ def made_words(storage: Storage) -> str:
     """`, allocated at train.py:12`; empty if that was not recorded."""
     frame = storage.allocated_by.caller or storage.allocated_by.python
     return f", allocated at {short_file(frame.file)}:{frame.line}" if frame is not None else ""
+
+
+def block_words(storage: Storage, names: Sequence[str] = ()) -> str:
+    """`DDP bucket 0 of Net (generation 1) on cuda:0`, `a live block of 4.0 MiB on cuda:0`."""
+    name = names[0] if names else f"a {_state(storage)} block of {size_words(storage.nbytes)}"
+    return f"{name} on {storage.device}"
 
 
 def _state(storage: Storage) -> str:

@@ -122,8 +122,10 @@ class OutOfMemory:
     users: tuple[OutOfMemoryUser, ...]
 
 
+TRAP = 0  # CUDBG_EXCEPTION_NONE: the device has no exception for it
 # cudadebugger.h, CUDBGException_t
 EXCEPTIONS = {
+    TRAP: "trap",
     1: "lane illegal address",
     2: "lane user stack overflow",
     3: "device hardware stack overflow",
@@ -150,11 +152,36 @@ EXCEPTIONS = {
 
 
 @dataclass(frozen=True)
+class GpuThread:
+    """A thread of a device, and the address that it accessed."""
+
+    block: tuple[int, int, int]
+    thread: tuple[int, int, int]
+    addr: int
+
+
+@dataclass(frozen=True)
+class GpuAccess:
+    """What the instruction of an exception did: "read", "write" or "update" (atomic) `nbytes` at an address per thread.
+
+    Computed from the instruction and the registers of some warps. Which of the threads the device objected to is not
+    recorded. `guarded`: nor which of them made the access at all, as their predicates have changed since.
+    """
+
+    kind: str
+    nbytes: int
+    threads: tuple[GpuThread, ...]
+    guarded: bool = False
+
+
+@dataclass(frozen=True)
 class GpuException:
     """Warps that met the same exception at the same place; the first of their threads that did.
 
-    `pc_exact`: the device itself reported the place; otherwise the thread was there when it was stopped. `kernel` is
-    None if the file has no image around it; `offset` is that of the pc in `function`.
+    `code` is TRAP for `__trap()` and failed assertions. `pc_exact`: the place is that of the instruction; otherwise the
+    thread was there when it was stopped. `kernel` is None if the file has no image around it; `offset` is that of the
+    pc in `function`; `file` and `line` are in the source. `block` and `thread` are None, and there are no `warps`, if
+    these had ended.
     """
 
     code: int
@@ -164,13 +191,16 @@ class GpuException:
     function: str | None
     offset: int | None
     sm: int
-    block: tuple[int, int, int]
-    thread: tuple[int, int, int]
+    block: tuple[int, int, int] | None
+    thread: tuple[int, int, int] | None
     grid: tuple[int, int, int] | None
     block_size: tuple[int, int, int] | None
     warps: int
     registers: tuple[int, ...]
     parameters: bytes
+    file: str | None = None
+    line: int | None = None
+    access: GpuAccess | None = None
 
     @property
     def name(self) -> str:

@@ -1,8 +1,8 @@
 """Core dumps of devices: the process of each, and what its registers and parameters point at.
 
-No core dump contains the accessed address. It is in a pair of registers of the thread, or was computed from one; the
-parameters of the kernel are the tensors that it worked on. Pointers into memory of torch's allocator are reported, with
-the place where they were found.
+No core dump contains the accessed address. `gpu_access` has it if it can be computed. The parameters of the kernel are
+the tensors that it worked on: pointers into memory of torch's allocator are reported, with the place where they were
+found.
 """
 
 from __future__ import annotations
@@ -15,9 +15,17 @@ from pytracer._text import count_words, function_words, hex_addr, list_words
 from pytracer.analyze.address_space.device_memory import device_words, made_words
 from pytracer.analyze.address_space.lookup import AddressSpace
 from pytracer.analyze.evidence.cuda.cuda_errors import CudaError
+from pytracer.analyze.evidence.cuda.gpu_access import (
+    FOUND,
+    DeviceAccess,
+    access_words,
+    explaining_access,
+    headline_words,
+)
+from pytracer.analyze.evidence.phrases import allocation_evidence, free_evidence
 from pytracer.analyze.platform.signals import SIGABRT
 from pytracer.analyze.view import JobView, ProcessView
-from pytracer.decode.types.devices import GpuCore, GpuException
+from pytracer.decode.types.devices import TRAP, GpuCore, GpuException
 from pytracer.decode.types.snapshot import Job, Process
 from pytracer.report import job as r
 
@@ -51,6 +59,7 @@ def core_evidence(job: JobView, view: ProcessView) -> list[r.Evidence]:
         return []
     said = [_evidence(core, item) for item in core.exceptions[:2]]
     for item in core.exceptions[:1]:
+        said += _access_evidence(view, core, item)
         pointed = [f"{how} {words}" for how, _, words in pointers(view.space, item)]
         if pointed:
             words = f"of that thread and kernel, {list_words(pointed, _SHOWN)}"
@@ -74,6 +83,34 @@ def failed_kernel(job: JobView, view: ProcessView) -> str | None:
     core = core_of(job.job, view.process)
     kernel = core.exceptions[0].kernel if core is not None and core.exceptions else None
     return function_words(kernel) if kernel else None
+
+
+def failed_access(job: JobView, view: ProcessView) -> DeviceAccess | None:
+    """The access that it failed with, if that could be computed."""
+    core = core_of(job.job, view.process)
+    return explaining_access(view.space, core.exceptions[0]) if core is not None and core.exceptions else None
+
+
+def failure_words(job: JobView, view: ProcessView) -> str:
+    """` by kernel gather4, which read 16 bytes at an address that is not a multiple of 16`; "" without a kernel."""
+    kernel, access = failed_kernel(job, view), failed_access(job, view)
+    if kernel is None:
+        return ""
+    if ended_itself(job, view):
+        return f" by kernel {kernel}, which ended itself by a trap"
+    return f" by kernel {kernel}, {headline_words(access)}" if access else f" by kernel {kernel}"
+
+
+def ended_itself(job: JobView, view: ProcessView) -> bool:
+    """Whether the kernel ran into a trap: `__trap()`, or a failed assertion."""
+    core = core_of(job.job, view.process)
+    return core is not None and bool(core.exceptions) and core.exceptions[0].code == TRAP
+
+
+def failed_line(job: JobView, view: ProcessView) -> str | None:
+    """`scale.py:8`, the line of the kernel's source, if it was compiled with lines."""
+    core = core_of(job.job, view.process)
+    return _line_words(core.exceptions[0]) if core is not None and core.exceptions else None
 
 
 def parameter_storages(job: JobView, view: ProcessView) -> list[int]:
@@ -124,12 +161,43 @@ def _sentence(item: GpuException) -> str:
     inside = (
         f" in {function_words(item.function)}{offset}" if item.function and item.function != item.kernel else offset
     )
-    where = f"at {hex_addr(item.pc)}" if item.pc_exact else f"before {hex_addr(item.pc)}, where the thread was stopped"
-    warps = count_words(item.warps, "warp")
-    return (
-        f'the device\'s core dump: kernel {kernel}{inside} met "{item.name}" {where}, in {warps}; '
-        f"first block {item.block}, thread {item.thread}"
-    )
+    line = _line_words(item)
+    at = f"at {line} ({hex_addr(item.pc)})" if line else f"at {hex_addr(item.pc)}"
+    where = at if item.pc_exact else f"before {hex_addr(item.pc)}, where the thread was stopped"
+    met = "ended itself by a trap (`__trap()` or a failed assertion)" if item.code == TRAP else f'met "{item.name}"'
+    threads = "whose warps had ended"
+    if item.block is not None:
+        threads = f"in {count_words(item.warps, 'warp')}; first block {item.block}, thread {item.thread}"
+    return f"the device's core dump: kernel {kernel}{inside} {met} {where}, {threads}"
+
+
+def _line_words(item: GpuException) -> str | None:
+    return f"{os.path.basename(item.file)}:{item.line}" if item.file and item.line else None
+
+
+def _access_evidence(view: ProcessView, core: GpuCore, item: GpuException) -> list[r.Evidence]:
+    access = explaining_access(view.space, item)
+    if access is None:
+        return []
+    who = "a thread of that warp"
+    if access.last_addr is None:
+        who = f"thread {access.thread.thread} of block {access.thread.block}"
+    storage = view.storages.of_place(access.place) if access.place.storage is not None else None
+    made = [item for item in (allocation_evidence(storage), free_evidence(storage)) if item is not None]
+    return [
+        r.Evidence(
+            "access",
+            f"{who} {access_words(access)} ({FOUND})",
+            path=core.path,
+            device=core.device,
+            function=item.kernel,
+            access=access.kind,
+            nbytes=access.nbytes,
+            addr=hex_addr(access.addr),
+            base=hex_addr(access.place.storage.base) if access.place.storage else None,
+        ),
+        *made,
+    ]
 
 
 def _evidence(core: GpuCore, item: GpuException) -> r.Evidence:
@@ -154,13 +222,32 @@ def _exception(space: AddressSpace, item: GpuException) -> r.GpuExceptionReport:
         kernel=item.kernel,
         function=item.function,
         offset=item.offset,
+        source=item.file,
+        line=item.line,
         sm=item.sm,
-        block=list(item.block),
-        thread=list(item.thread),
+        block=list(item.block) if item.block else None,
+        thread=list(item.thread) if item.thread else None,
         grid=list(item.grid) if item.grid else None,
         block_size=list(item.block_size) if item.block_size else None,
         warps=item.warps,
+        access=_access(space, item),
         pointers=[
             r.GpuPointer(found=how, addr=hex_addr(addr), says=words) for how, addr, words in pointers(space, item)
         ],
+    )
+
+
+def _access(space: AddressSpace, item: GpuException) -> r.GpuAccess | None:
+    access = explaining_access(space, item)
+    if access is None:
+        return None
+    return r.GpuAccess(
+        kind=access.kind,
+        nbytes=access.nbytes,
+        addr=hex_addr(access.addr),
+        last_addr=hex_addr(access.last_addr) if access.last_addr is not None else None,
+        block=list(access.thread.block),
+        thread=list(access.thread.thread),
+        found=FOUND,
+        says=access_words(access),
     )

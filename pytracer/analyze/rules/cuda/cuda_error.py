@@ -28,7 +28,16 @@ from pytracer._text import count_words, hex_addr, time_words
 from pytracer.analyze.evidence.cuda.cuda_errors import CudaError, cuda_error
 from pytracer.analyze.evidence.cuda.cuda_graphs import broken_graphs, graph_words
 from pytracer.analyze.evidence.cuda.cuda_streams import failed_stream, stream_words
-from pytracer.analyze.evidence.cuda.gpu_core import core_error, core_evidence, failed_kernel, parameter_storages
+from pytracer.analyze.evidence.cuda.gpu_core import (
+    core_error,
+    core_evidence,
+    ended_itself,
+    failed_access,
+    failed_kernel,
+    failed_line,
+    failure_words,
+    parameter_storages,
+)
 from pytracer.analyze.evidence.cuda.launches import Suspects, given_evidence, launch_evidence, suspects
 from pytracer.analyze.evidence.cuda.xid import Xid, distinct_xids, xid_evidence, xids_of
 from pytracer.analyze.evidence.phrases import collective_evidence
@@ -63,7 +72,7 @@ class CudaErrorRule:
         told = "which launched the kernel that failed" if blocking else "the first call that met it"
         if watchdog:
             at, told = "", "which a thread of the communication backend met first"
-        by = f" by kernel {kernel}" if kernel else ""
+        by = failure_words(job, view)
         late = error.sticky and not blocking
         storages = parameter_storages(job, view)
         suspected = suspects(view, error.text, kernel, storages) if late else Suspects()
@@ -90,7 +99,7 @@ class CudaErrorRule:
                 collective_evidence(judgement.views),
                 _waiting(view),
             ],
-            _advice(view, error, blocking, xids, kernel),
+            _advice(job, view, error, blocking, xids),
             _missing(error, blocking, kernel),
         )
 
@@ -169,17 +178,32 @@ def _waiting(view: ProcessView) -> Evidence | None:
     return Evidence("device-memory", words, count=len(awaited), nbytes=sum(item.nbytes for item in awaited))
 
 
-def _advice(view: ProcessView, error: CudaError, blocking: bool, xids: Sequence[Xid], kernel: str | None) -> str:
+def _advice(job: JobView, view: ProcessView, error: CudaError, blocking: bool, xids: Sequence[Xid]) -> str:
     broken = next((item.meaning for item in xids if item.meaning and item.meaning.kind in ("hardware", "driver")), None)
     if broken is not None:
         return f"Suspect the device before the program: {broken.what}. {broken.step}"
     if broken_graphs(view.process.snapshot.cuda_graphs):
         return "Keep a reference to every tensor that a CUDA graph uses for as long as the graph is replayed."
+    kernel, access = failed_kernel(job, view), failed_access(job, view)
+    if kernel and ended_itself(job, view) and "assert" not in error.text:
+        line = failed_line(job, view)
+        at = f"at {line}" if line else f"of {kernel}"
+        return f"Read what an assertion printed, if one did; otherwise look for the condition of `__trap()` {at}."
     if "assert" in error.text:
         return (
             "Read what the kernel's assertion printed; most often an index or a label is out of range. "
             "The same code on the CPU names it."
         )
+    if kernel and access and access.misaligned:
+        return (
+            f"Pass {kernel} addresses that are multiples of {access.nbytes}: it accesses {access.nbytes} bytes at "
+            "once. A slice that begins elsewhere, such as x[1:], is not aligned; its .clone() is."
+        )
+    if kernel and access and access.place.storage is not None and access.place.storage.state == "freed":
+        storage = view.storages.of_place(access.place)
+        made = storage.allocated.caller or storage.allocated.python if storage and storage.allocated else None
+        what = f"the tensor that {place_words(made)} allocates" if made else "the tensor"
+        return f"Keep a reference to {what} until {kernel} has run: its memory had been freed."
     if kernel:
         return f"Look at what is passed to {kernel}: shapes, indices, and whether its tensors still lived when it ran."
     if blocking:

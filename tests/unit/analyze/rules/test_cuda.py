@@ -341,7 +341,7 @@ def test_a_core_dump_names_the_kernel_and_what_it_worked_on(run: Path) -> None:
     assert "what is passed to scatter_add" in advice(report)
     assert not missing(report)
     core = next(p for p in report.processes if p.pid == 101).gpu_core
-    assert [item.found for item in core.exceptions[0].pointers] == ["register R2", "parameter at 0x8"]
+    assert [item.found for item in core.exceptions[0].pointers] == ["parameter at 0x8", "register R2"]
 
 
 def test_a_core_dump_that_cannot_be_read_is_told(run: Path) -> None:
