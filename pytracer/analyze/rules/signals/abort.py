@@ -24,6 +24,7 @@ from pytracer._text import function_words, message_words
 from pytracer.analyze.collectives.in_flight import bad_address
 from pytracer.analyze.evidence.ends.memory_holders import failed_allocation, holder_evidence, no_memory_advice
 from pytracer.analyze.evidence.exceptions.name_origins import passed_words
+from pytracer.analyze.evidence.exceptions.telling import torchscript_error
 from pytracer.analyze.evidence.heap.heap import heap_damage
 from pytracer.analyze.evidence.heap.smashed_stack import smashed_advice
 from pytracer.analyze.evidence.indices.index_check import failed_check
@@ -48,7 +49,6 @@ from pytracer.analyze.evidence.phrases import (
     collective_evidence,
     printed_evidence,
     python_evidence,
-    torchscript_error,
 )
 from pytracer.analyze.naming import introduction, place_words
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
