@@ -30,6 +30,8 @@ from pytracer.decode.types.snapshot import Job, Process
 from pytracer.report import job as r
 
 _SHOWN = 4
+_TRAP_ERROR = "unspecified launch failure"  # as CUDA calls it where no dump is written
+_DRIVER_THREAD = "cuda-EvtHandlr"
 
 
 def core_of(job: Job, process: Process) -> GpuCore | None:
@@ -71,11 +73,17 @@ def core_evidence(job: JobView, view: ProcessView) -> list[r.Evidence]:
 
 
 def core_error(job: JobView, view: ProcessView) -> CudaError | None:
-    """The driver ends a process by abort() after the dump, unless configured otherwise, without another reason."""
-    core = core_of(job.job, view.process)
-    if core is None or not core.exceptions or view.crash is None or view.crash.signal != SIGABRT:
+    """The driver ends a process by abort() after the dump, on a thread of its own and without another reason."""
+    core, crash = core_of(job.job, view.process), view.crash
+    if crash is None or crash.signal != SIGABRT:
         return None
-    return CudaError(core.exceptions[0].name, sticky=True)
+    if core is not None and core.exceptions:
+        first = core.exceptions[0]
+        return CudaError(_TRAP_ERROR if first.code == TRAP else first.name, sticky=True)
+    wanted = any(launcher.gpu_core is not None for launcher in job.job.launchers)
+    if wanted and crash.thread_name.startswith(_DRIVER_THREAD):  # the dump is not there, or damaged
+        return CudaError("a kernel failed", sticky=True)
+    return None
 
 
 def failed_kernel(job: JobView, view: ProcessView) -> str | None:

@@ -23,6 +23,7 @@ from pytracer.report.job import Evidence, PythonFrame
 
 _SHOWN = 4
 _AUTOGRAD = "autograd::"
+_ATEN = "at::native"
 _WAITS = "aten::_local_scalar_dense"  # of item(): the host has the value, so the stream's work before it is over
 # Operators that launch nothing: they make views, look at properties, or only call others.
 _NO_KERNEL = frozenset({
@@ -180,6 +181,8 @@ def given_evidence(view: ProcessView, found: Suspects) -> Evidence | None:
 def _of_kernel(pending: Sequence[Launch], kernel: str, given: frozenset[int]) -> list[Launch]:
     """The likeliest: with the kernel's name if any has it, and with most of its memory."""
     named = [item for item in pending if _names(item, kernel)]
+    if not named and _ATEN not in kernel:  # of another library, whose launches no record has
+        return []
     best: list[Launch] = []
     most = 0
     for item in named or pending:

@@ -78,9 +78,13 @@ class CudaErrorRule:
         suspected = suspects(view, error.text, kernel, storages) if late else Suspects()
         culprit = suspected.culprit
         if culprit is not None and culprit.python is not None:
-            at, told = f", launched by {culprit.words}", f"met first at {place_words(frame)}" if frame else "met later"
+            at, told = f", launched by {culprit.words}", f"met first at {place_words(frame)}" if frame else ""
+        elif "," in by and at:
+            at = f",{at}"
+        if frame is None and culprit is None and not watchdog:
+            told = ""
         return Description(
-            f"{introduction(judgement.views)} ended with a CUDA error: {error.text}{by}{at}, {told}.",
+            f"{introduction(judgement.views)} ended with a CUDA error: {error.text}{by}{at}{told and f', {told}'}.",
             [
                 launch_evidence(suspected),
                 given_evidence(view, suspected),

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pytracer._library_files import is_library_file
-from pytracer._text import capital, message_words
+from pytracer._text import capital
 from pytracer.analyze.collectives.in_flight import bad_address
 from pytracer.analyze.deaths.order import is_interrupt, mentions_lost_peer
 from pytracer.analyze.evidence.cuda.cuda_errors import cuda_error, out_of_memory
@@ -38,6 +38,7 @@ from pytracer.analyze.evidence.exceptions.loaders import loader_timeout
 from pytracer.analyze.evidence.exceptions.name_origins import meant_words, origin_words
 from pytracer.analyze.evidence.exceptions.raisers import failed_sample, raiser
 from pytracer.analyze.evidence.exceptions.reraised import Reraised, reason_within, reraised
+from pytracer.analyze.evidence.exceptions.telling import telling_words
 from pytracer.analyze.evidence.failing.explained import Explanation, explained, involved
 from pytracer.analyze.evidence.failing.handlers import ended_by_first
 from pytracer.analyze.evidence.failing.own_advice import own_advice
@@ -48,7 +49,7 @@ from pytracer.analyze.evidence.heap.overwritten import (
 )
 from pytracer.analyze.evidence.lifetime.file_writers import file_writer
 from pytracer.analyze.evidence.limits.words import limit_reason
-from pytracer.analyze.evidence.phrases import collective_evidence, error_at_words, torchscript_error
+from pytracer.analyze.evidence.phrases import collective_evidence, error_at_words
 from pytracer.analyze.evidence.waits.ended_threads import ended_thread_evidence, thread_behind_exception
 from pytracer.analyze.evidence.waits.other_end import other_end_words
 from pytracer.analyze.evidence.waits.waits import LET_THREAD_END, ProcessWait, kept_by_thread
@@ -60,15 +61,10 @@ from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Evidence, ExceptionReport, HandledExceptionReport, PythonFrame
 
 _VARIABLES = 6
-_WRAPPED = 4  # lines of a sentence
 _SAMPLE = "and at the sample that it was given: num_workers=0 under a debugger stops there."
 _BATCH = "and at the batch that it was given: num_workers=0 under a debugger stops there."
 _NUMBER = "with sample {0}: `dataset[{0}]` in one process should repeat it."
 _QUOTED = 80  # characters of a line of the program
-_NOISE = re.compile(
-    r"^\[enforce fail at [\w./]+:\d+\] [^.]{0,40}\. "  # of torch's allocator
-    r"|^Consider annotating your code using torch\._check\*\(\)\. | \(unhinted: [^\n]*$"  # of torch.compile
-)
 
 
 @dataclass(frozen=True)
@@ -413,26 +409,10 @@ def _words(view: ProcessView, first: Reraised | None) -> str:
     if exception is None or not exception.type:
         return "an exception"
     reason = reason_within(exception)
-    message = message_words(_NOISE.sub("", _first_sentence((reason.message or "").strip())))
+    message = telling_words(reason.message)
     if reason is not exception and reason.type is not None:
         message = f"{reason.type}: {message}" if message else reason.type
     return f"{exception.type}: {message}" if message else exception.type
-
-
-def _first_sentence(message: str) -> str:
-    """The first line, with those of an indented text that end its sentence; of TorchScript, the error inside."""
-    message = torchscript_error(message) or message
-    lines = message.splitlines()
-    kept = lines[:1]
-    for line in lines[1:_WRAPPED]:
-        if kept[-1].rstrip().endswith(":"):
-            kept.append(line)
-            continue
-        ends = kept[-1].rstrip().endswith((".", "!", "?"))
-        if ends or not line[:1].isspace() or not line.strip()[:1].islower():
-            break
-        kept.append(line)
-    return " ".join(item.strip() for item in kept)
 
 
 def _signal_later(view: ProcessView) -> Evidence | None:

@@ -30,6 +30,7 @@ from pytracer.analyze.evidence.ends.memory_holders import (
     no_memory_advice,
 )
 from pytracer.analyze.evidence.exceptions.name_origins import passed_words
+from pytracer.analyze.evidence.exceptions.telling import torchscript_error
 from pytracer.analyze.evidence.heap.heap import heap_damage
 from pytracer.analyze.evidence.heap.smashed_stack import smashed_advice
 from pytracer.analyze.evidence.indices.index_check import failed_check
@@ -55,7 +56,6 @@ from pytracer.analyze.evidence.phrases import (
     collective_evidence,
     printed_evidence,
     python_evidence,
-    torchscript_error,
 )
 from pytracer.analyze.naming import introduction, place_words
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
