@@ -43,7 +43,8 @@ _MARKED = re.compile(
 _OPPOSED = re.compile(
     r"\b(?:expected|got|but|instead|requires?|required|actual|mismatch(?:ed)?|differs?|must|specialized|not found"
     r"|no such|missing|unexpected|undefined|unable|cannot|can't|not allowed|(?:is|are|was|were) not|not in|has no"
-    r"|no module|unsupported|not supported|undeclared|refused|denied|invalid|exceed(?:s|ed|ing)|(?:do|does|did)(?: not|n't))\b",
+    r"|no module|unsupported|not supported|undeclared|refused|denied|invalid|exceed(?:s|ed|ing)"
+    r"|(?:do|does|did)(?: not|n't))\b",
     re.IGNORECASE,
 )
 _FACT = re.compile(r"\d|['\"`][^'\"`]+['\"`]|\w\.\w|\w_\w|\[[^\]]*\]")
@@ -75,12 +76,6 @@ def telling_words(message: str | None) -> str:
         short = message_words(head.rstrip(" :."), _HEAD)
         return message_words(f"{short}{'' if short.endswith(('!', '...')) else ':'} {_reason(best)}")
     return message_words(_first_line(text))
-
-
-def is_telling(message: str | None) -> bool:
-    """Whether the message has a fact at all."""
-    statements = _statements(without_styling(message or ""))
-    return any(_weight(item) > 0 for item in statements)
 
 
 def torchscript_error(message: str) -> str | None:
