@@ -78,12 +78,6 @@ def telling_words(message: str | None) -> str:
     return message_words(_first_line(text))
 
 
-def is_telling(message: str | None) -> bool:
-    """Whether the message has a fact at all."""
-    statements = _statements(without_styling(message or ""))
-    return any(_weight(item) > 0 for item in statements)
-
-
 def torchscript_error(message: str) -> str | None:
     """The error inside a message of TorchScript's interpreter, which comes last, below its own traceback."""
     if not message.startswith(_TORCHSCRIPT):

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from pytracer.analyze.evidence.exceptions.telling import is_telling, telling_words
+from pytracer.analyze.evidence.exceptions.telling import telling_words
 
 MESSAGES = msgspec.toml.decode((Path(__file__).parent / "messages.toml").read_bytes())["message"]
 
@@ -22,18 +22,3 @@ def test_the_statement_with_the_reason_follows_the_first(case: dict[str, str]) -
 def test_no_message_has_no_words(message: str | None) -> None:
     """The type stands alone then."""
     assert telling_words(message) == ""
-
-
-@pytest.mark.parametrize(
-    ("message", "telling"),
-    [
-        ("Hard failure due to fullgraph=True", False),
-        ("An error occurred while generating the dataset", False),
-        ("Dynamo recompile limit exceeded", True),
-        ("'cat'", True),
-        ("", False),
-    ],
-)
-def test_what_only_announces_has_no_fact(message: str, telling: bool) -> None:
-    """Then what it was raised for may say more."""
-    assert is_telling(message) is telling
