@@ -7,7 +7,9 @@ address; the others of its file have the address 0.
 from __future__ import annotations
 
 import struct
+from bisect import bisect_right
 from functools import cached_property
+from itertools import islice
 from typing import NamedTuple
 
 from pytracer.decode.formats.sass import INSTRUCTION_BYTES
@@ -20,7 +22,9 @@ _TEXT = ".text."
 _SYMBOLS, _FUNCTION = 2, 2  # SHT_SYMTAB, STT_FUNC
 _SYMBOL = struct.Struct("<IBBHQQ")
 _MOST_IMAGE_SECTIONS = 1 << 20
-_MOST_SYMBOLS = 1 << 16
+_MOST_SYMBOLS = 1 << 14
+_MOST_ADDRESSES = 256  # whose function is looked for
+_MOST_NAMED, _MOST_LINES = 1 << 14, 4
 _LONGEST_FUNCTION = 1 << 20
 
 
@@ -46,18 +50,27 @@ class Code:
     def __init__(self, elf: Elf) -> None:
         self._elf = elf
         self.broken = 0
+        self._known: dict[int, Function | None] = {}
+        self._lines_left = _MOST_LINES
 
     def function(self, addr: int) -> Function | None:
         """The innermost function around an address."""
-        for image, section in self._sections:
-            if section.addr and section.addr <= addr < section.addr + section.nbytes:
-                return _function(image, section, addr)
-        return None
+        if addr not in self._known and len(self._known) < _MOST_ADDRESSES:
+            self._known[addr] = self._look_for(addr)
+        return self._known.get(addr)
+
+    def _look_for(self, addr: int) -> Function | None:
+        at = bisect_right(self._starts, addr) - 1
+        if at < 0:
+            return None
+        image, section = self._sections[at]
+        return _function(image, section, addr) if addr < section.addr + section.nbytes else None
 
     def line(self, function: Function, addr: int) -> tuple[str, int] | None:
         """File and line, for code that was compiled with them (Triton; nvcc's -lineinfo)."""
         image = function.image
-        for section in image.sections():
+        self._lines_left -= 1
+        for section in islice(image.sections(), _MOST_NAMED if self._lines_left >= 0 else 0):
             if section.nbytes and image.named(section, b".debug_line\0"):
                 return source_line(image.content(section).read(0, LONGEST_TABLE), addr)
         return None
@@ -92,8 +105,12 @@ class Code:
             if left < 0:
                 self.broken += 1
                 break
-            found += [(image, part) for part in image.sections() if image.named(part, _TEXT.encode())]
-        return found
+            found += [(image, part) for part in image.sections() if part.addr and image.named(part, _TEXT.encode())]
+        return sorted(found, key=lambda item: item[1].addr)
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return [section.addr for _, section in self._sections]
 
 
 def _function(image: Elf, section: Section, addr: int) -> Function:
@@ -101,7 +118,7 @@ def _function(image: Elf, section: Section, addr: int) -> Function:
     kernel = demangle(image.name(section)[len(_TEXT) :])
     start, end, name = section.addr, section.addr + section.nbytes, kernel
     first, last = end, end  # of the functions inside, and the end of all
-    for table in image.of_type(_SYMBOLS):
+    for table in islice(image.of_type(_SYMBOLS), 1):
         data = image.content(table).read(0, _MOST_SYMBOLS * _SYMBOL.size)
         data = data[: len(data) // _SYMBOL.size * _SYMBOL.size]
         for name_at, info, _, place, value, nbytes in _SYMBOL.iter_unpack(data):

@@ -28,6 +28,7 @@ from pytracer.decode.symbols.elf_sections import Elf, Section
 from pytracer.decode.types.devices import TRAP, GpuAccess, GpuException, GpuThread
 
 _FIRST_TYPE = 0x80000000
+_CALLERS = _FIRST_TYPE + 8
 _REGISTERS, _DEVICES, _SMS, _GRIDS = _FIRST_TYPE + 5, _FIRST_TYPE + 9, _FIRST_TYPE + 11, _FIRST_TYPE + 12
 _CTAS, _WARPS, _LANES, _PREDICATES = _FIRST_TYPE + 13, _FIRST_TYPE + 14, _FIRST_TYPE + 15, _FIRST_TYPE + 17
 _PARAMETERS, _UNIFORM_REGISTERS = _FIRST_TYPE + 18, _FIRST_TYPE + 19
@@ -40,6 +41,7 @@ _SM = struct.Struct("<IIIIQ")  # id, -; since driver 555: exception, whether its
 _CTA = struct.Struct("<QIII")  # grid, index
 _WARP = struct.Struct("<QIIIII")  # pc of the error, id, valid lanes, active lanes, broken, whether that pc is valid
 _LANE = struct.Struct("<QQIIIII")  # pc, physical pc, number, index, exception
+_CALLER = struct.Struct("<8xQ")  # return address: offset, address
 # All warps of a GPU have a million threads; tables of a hostile file may overlap, and so have any number of rows.
 _MOST_ROWS = 2_000_000
 _MOST_TABLES, _MOST_BROKEN = 1 << 16, 1000  # of lanes: a GPU has 10,000 warps
@@ -49,6 +51,7 @@ _MOST_EXCEPTIONS = 16
 _MOST_REGISTERS = 256
 _MOST_PARAMETER_BYTES = 8192
 _LANES_OF_A_WARP = 32
+_MOST_CALLERS = 64
 _MOST_ACCESS_WARPS = 4
 
 
@@ -122,9 +125,21 @@ class Tables:
         if told:
             code = self._of_sm(lanes)
             return (_Found(code, pc, True), 0) if code else (None, 0)
-        if broken and first is not None and is_trap(self.code.instruction(first[0] - INSTRUCTION_BYTES)):
-            return _Found(TRAP, first[0] - INSTRUCTION_BYTES, True), first[1]
-        return None, 0
+        trap = self._trap(lanes, *first) if broken and first is not None else None
+        return (trap, first[1]) if trap is not None and first is not None else (None, 0)
+
+    def _trap(self, lanes: Section, pc: int, row: int) -> _Found | None:
+        """What a warp that "has hit a breakpoint" ran into; the driver's own code for assertions is in no image."""
+        at = pc - INSTRUCTION_BYTES
+        if self.code.function(at) is not None:
+            return _Found(TRAP, at, True) if is_trap(self.code.instruction(at)) else None
+        number = self._value_sections(_CALLERS).get((lanes.number, row))
+        if number is not None:
+            for caller in islice(self._rows(self.elf.section(number)), _MOST_CALLERS):
+                (back,) = _CALLER.unpack_from(caller)
+                if self.code.function(back) is not None:
+                    return _Found(TRAP, back, False)
+        return None
 
     def _of_sm(self, lanes: Section) -> int:
         """Drivers since 555 report it once for the SM."""

@@ -21,27 +21,29 @@ NO_REGISTER, ALWAYS = 255, 7  # RZ, PT
 _NO_BARRIER = 7
 _READ, _WRITE, _UPDATE = "read", "write", "update"
 _PLAIN, _ATOMIC, _COMPARE = (1, 1, 2, 2, 4, 8, 16), (4, 4, 8, 4, 4, 8, 8), (4, 4, 8)
+_FLOATS = (4, 8, 16, 4, 8, 16, 0, 0, 0, 4, 8, 16, 4, 8, 16, 8)  # since sm_90; 0 is none
 # Operation and form: what it does to memory, and the bytes of each of its types.
 _OPERATIONS: dict[int, tuple[str, tuple[int, ...]]] = {
     **dict.fromkeys((0x980, 0x981, 0x381), (_READ, _PLAIN)),  # LD, LDG
     **dict.fromkeys((0x985, 0x986, 0x385, 0x386), (_WRITE, _PLAIN)),  # ST, STG
     **dict.fromkeys((0x98A, 0x98E, 0x9A8, 0x38A, 0x3A8), (_UPDATE, _ATOMIC)),  # ATOM, RED, ATOMG
     **dict.fromkeys((0x38B, 0x3A9), (_UPDATE, _COMPARE)),  # ATOM.CAS, ATOMG.CAS
+    **dict.fromkeys((0x9A3, 0x9A6), (_UPDATE, _FLOATS)),  # ATOMG, REDG of floating-point numbers
 }
-_RED = 0x98E
-_UNIFORM_FORMS = frozenset({0x980, 0x981, 0x985, 0x986, 0x98A, 0x98E, 0x9A8})
-_ALWAYS_WHOLE = frozenset({0x98A, 0x9A8})  # with a descriptor; another meaning of bit 90
+_REDS = frozenset({0x98E, 0x9A6})
+_UNIFORM_FORMS = frozenset({0x980, 0x981, 0x985, 0x986, 0x98A, 0x98E, 0x9A3, 0x9A6, 0x9A8})
+_ALWAYS_WHOLE = frozenset({0x98A, 0x9A3, 0x9A8})  # with a descriptor; another meaning of bit 90
 _LONG_OFFSET = frozenset({0x980, 0x385})  # 32 bits, if there is no uniform register
 _BPT, _BPT_TRAP = 0x95C, 0x3
 # The lowest 9 bits of operations that continue with the next instruction, and how many registers each writes from its
 # destination on, at most. An operation that is not here may write any, or continue elsewhere.
 _WRITES = {
-    **dict.fromkeys((0x0B, 0x0C, 0x1C, 0x2A, 0x11D, 0x118, 0x14D, 0x185, 0x186, 0x187, 0x188, 0x18E), 0),
+    **dict.fromkeys((0x0B, 0x0C, 0x1C, 0x2A, 0x11D, 0x118, 0x14D, 0x185, 0x186, 0x187, 0x188, 0x18E, 0x1A6), 0),
     **dict.fromkeys((0x02, 0x07, 0x08, 0x09, 0x10, 0x11, 0x12, 0x13, 0x16, 0x17, 0x19, 0x1A, 0x1B), 1),
     **dict.fromkeys((0x20, 0x21, 0x23, 0x24, 0x27, 0x30, 0x31, 0x32, 0x35, 0x36, 0x3E, 0x40, 0x45, 0x48), 1),
     **dict.fromkeys((0x05, 0x25, 0x28, 0x29, 0x2B), 2),
     **dict.fromkeys((0x100, 0x105, 0x106, 0x108, 0x109, 0x110, 0x111, 0x112, 0x119), 2),
-    **dict.fromkeys((0x180, 0x181, 0x182, 0x183, 0x184, 0x18A, 0x18B, 0x1A8, 0x1A9), 4),
+    **dict.fromkeys((0x180, 0x181, 0x182, 0x183, 0x184, 0x18A, 0x18B, 0x1A3, 0x1A8, 0x1A9), 4),
     **dict.fromkeys((0x37, 0x3C), 8),
 }
 # Operations on uniform registers: they write no others.
@@ -133,13 +135,18 @@ def access_of(code: bytes, architecture: int) -> Access | None:
     atomic = kind == _UPDATE
     width = high >> 9 & (15 if atomic else 7)
     beside = operation in _UNIFORM_FORMS and bool(high >> 27 & 1)
-    if width >= len(widths) or (beside and architecture < 80) or (atomic and architecture >= 90 and width > 2):
+    if width >= len(widths) or not widths[width] or (beside and architecture < 80):
         return None
-    if atomic and architecture >= 100:
+    # Types were moved to other operations in sm_90, and to other bits in sm_100.
+    if atomic and (architecture >= 100 or (architecture >= 90 and widths is _ATOMIC and width > 2)):
+        return None
+    if widths is _FLOATS and architecture < 90:
         return None
     described = bool(high >> (7 if atomic else 12) & 1)
     whole = not beside or bool(high >> 26 & 1) or (described and operation in _ALWAYS_WHOLE)
     if (whole and base % 2) or (described and not whole) or (operation in _ALWAYS_WHOLE and beside and not described):
+        return None
+    if beside and not described and architecture >= 100:  # there are more uniform registers
         return None
     if operation in _LONG_OFFSET and not beside:
         offset, bits = low >> 32, 32
@@ -156,7 +163,7 @@ def access_of(code: bytes, architecture: int) -> Access | None:
         offset - (1 << bits) if offset >> bits - 1 else offset,
         low >> 12 & 7,
         bool(low >> 15 & 1),
-        None if kind == _WRITE or operation == _RED or barrier == _NO_BARRIER else barrier,
+        None if kind == _WRITE or operation in _REDS or barrier == _NO_BARRIER else barrier,
     )
 
 

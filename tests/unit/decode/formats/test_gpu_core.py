@@ -13,7 +13,24 @@ import pytest
 
 from pytracer.decode.formats.gpu_core import read_gpu_core, read_gpu_cores
 from pytracer.decode.formats.name_pattern import NamePattern
-from tests.support.gpu_cores import KERNEL_ADDR, Core, Lane, Warp, faulting
+from pytracer.decode.types.devices import GpuException
+from tests.support.gpu_cores import (
+    COMPARE,
+    EXIT,
+    KERNEL_ADDR,
+    LOAD_16,
+    MASKED_4,
+    MOVE,
+    STORE_4,
+    TRAP,
+    WAIT,
+    Core,
+    Lane,
+    Warp,
+    accessing,
+    faulting,
+    instructions,
+)
 
 PC = KERNEL_ADDR + 0x1A0
 
@@ -62,6 +79,109 @@ def test_without_an_image_the_kernel_has_no_name(tmp_path: Path) -> None:
     """Images may be left out of a dump."""
     (item,) = read_gpu_core(faulting(kernel=None).write(tmp_path / "core")).exceptions
     assert (item.kernel, item.function, item.offset, item.pc) == (None, None, None, PC)
+
+
+def only(core: Core, tmp_path: Path) -> GpuException:
+    """The one exception of a dump."""
+    (item,) = read_gpu_core(core.write(tmp_path / "core")).exceptions
+    return item
+
+
+def trapped(broken: bool = True, active: int = 2, pc: int = KERNEL_ADDR + 0x50, **more: object) -> Core:
+    """Two threads behind a BPT.TRAP at 0x40, the second of them active."""
+    lanes = [Lane(pc, thread=(0, 0, 0)), Lane(pc, thread=(1, 0, 0), **more)]  # type: ignore[arg-type]
+    return Core([Warp(lanes, active=active, broken=broken)], code=bytes(0x40) + instructions(TRAP, EXIT))
+
+
+def test_a_trap_has_no_exception_of_the_device(tmp_path: Path) -> None:
+    """The warp is at a breakpoint, behind BPT.TRAP; the thread is an active one."""
+    item = only(trapped(), tmp_path)
+    assert (item.code, item.name, item.pc, item.pc_exact) == (0, "trap", KERNEL_ADDR + 0x40, True)
+    assert (item.thread, item.warps, item.offset) == ((1, 0, 0), 1, 0x40)
+
+
+@pytest.mark.parametrize(
+    "core",
+    [trapped(broken=False), trapped(active=0), trapped(pc=KERNEL_ADDR + 0x40), trapped(pc=KERNEL_ADDR + 0x60)],
+)
+def test_what_only_looks_like_a_trap_is_none(tmp_path: Path, core: Core) -> None:
+    """Other warps wait behind the same instruction, or at another one."""
+    found = read_gpu_core(core.write(tmp_path / "core"))
+    assert (found.exceptions, found.problem) == ((), "it holds no exception")
+
+
+def test_a_trap_in_the_drivers_code_has_its_caller(tmp_path: Path) -> None:
+    """__assertfail() is in no image: the place is where it returns to."""
+    item = only(trapped(pc=0x1000, return_addrs=(0x2000, KERNEL_ADDR + 0x30)), tmp_path)
+    assert (item.code, item.pc, item.pc_exact, item.offset) == (0, KERNEL_ADDR + 0x30, False, 0x30)
+    assert read_gpu_core(trapped(pc=0x1000).write(tmp_path / "core")).exceptions == ()
+
+
+def test_a_function_inside_of_a_kernel_is_named(tmp_path: Path) -> None:
+    """The innermost symbol around the place; the kernel stays."""
+    kernel = "_Z11scatter_addPfPKlPKfi"
+    functions = ((kernel, 0, 0x400), (f"${kernel}$_Z4deepPKfi", 0x100, 0x200), ("$x$_Z5otherv", 0x300, 0x10))
+    item = only(faulting(functions=functions), tmp_path)
+    assert (item.kernel, item.function, item.offset) == (
+        "scatter_add(float*, long const*, float const*, int)", "deep(float const*, int)", 0xA0
+    )  # fmt: skip
+    item = only(faulting(functions=functions[:1]), tmp_path)
+    assert item.function == item.kernel and item.offset == 0x1A0
+
+
+def test_exceptions_whose_warps_had_ended(tmp_path: Path) -> None:
+    """Only the SM has them: no thread, but kernel and parameters if the kernel ran once."""
+    item = only(Core([Warp([Lane(PC)])], b"12345678", sm_exception=14, sm_pc=PC), tmp_path)
+    assert (item.code, item.pc, item.pc_exact, item.offset, item.parameters) == (14, PC, True, 0x1A0, b"12345678")
+    assert item.kernel == "scatter_add(float*, long const*, float const*, int)" and item.grid == (40, 1, 1)
+    assert (item.block, item.thread, item.warps, item.registers, item.access) == (None, None, 0, (), None)
+
+
+ADDRS = tuple(0x7F87_CBE0_0804 + 16 * lane for lane in range(4))
+
+
+def test_addresses_are_computed_from_the_registers(tmp_path: Path) -> None:
+    """One for each active thread."""
+    access = only(accessing(6, ADDRS, LOAD_16, WAIT), tmp_path).access
+    assert access is not None and (access.kind, access.nbytes, access.guarded) == ("read", 16, False)
+    assert [(t.block, t.thread, t.addr) for t in access.threads] == [
+        ((2, 0, 0), (lane, 0, 0), addr) for lane, addr in enumerate(ADDRS)
+    ]
+
+
+@pytest.mark.parametrize(
+    "core",
+    [
+        accessing(6, ADDRS, LOAD_16, MOVE, WAIT),
+        accessing(6, ADDRS, WAIT, WAIT),
+        accessing(6, ADDRS, LOAD_16, WAIT, capability=(6, 0)),
+        accessing(6, ADDRS, LOAD_16, WAIT, capability=(13, 0)),
+        accessing(6, ADDRS, LOAD_16, WAIT, kernel=None),
+        faulting(*range(16)),
+    ],
+)
+def test_addresses_that_are_not_certain_are_not_given(tmp_path: Path, core: Core) -> None:
+    """Registers that changed, other instructions, unknown devices, no code."""
+    assert only(core, tmp_path).access is None
+
+
+def test_predicates_select_the_threads(tmp_path: Path) -> None:
+    """Those that the mask left out did not read; if it has changed, all are given, marked."""
+    core = accessing(14, ADDRS, MASKED_4, WAIT)
+    for lane in core.warps[0].lanes[:3]:
+        lane.predicates = (0, 0, 0, 0, 0, 0, 1, 0)
+    access = only(core, tmp_path).access
+    assert access is not None and [t.addr for t in access.threads] == [ADDRS[3]] and not access.guarded
+    access = only(accessing(14, ADDRS, MASKED_4, COMPARE, WAIT), tmp_path).access
+    assert access is not None and len(access.threads) == 4 and access.guarded
+
+
+def test_threads_elsewhere_have_no_address(tmp_path: Path) -> None:
+    """Only those that are active, and met it."""
+    core = accessing(14, ADDRS, STORE_4, EXIT)
+    core.warps[0].active = 0b0110
+    access = only(core, tmp_path).access
+    assert access is not None and [t.thread[0] for t in access.threads] == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -167,6 +287,18 @@ def _many(sections: list[bytes], tail: bytes) -> bytes:
     head = b"\x7fELF\x02\x01\x01\x33\x07".ljust(16, b"\0") + struct.pack("<HHIQQQIHHHHHH", *numbers)
     first = struct.pack("<IIQQQQIIQQ", 0, 0, 0, 0, 0, len(sections) + 1, len(sections), 0, 0, 0)
     return head + first + b"".join(sections) + tail
+
+
+def test_hostile_code_costs_little(tmp_path: Path) -> None:
+    """Thousands of broken warps at places of their own, in a function with thousands of others inside."""
+    functions = tuple((f"f{number}", number % 0x3F0 + 1, 0x400) for number in range(20_000))
+    warps = [
+        Warp([Lane(KERNEL_ADDR + number % 0x400 + 16)], None, (number, 0, 0), broken=True) for number in range(1000)
+    ]
+    path = Core(warps, functions=functions, code=bytes(0x400)).write(tmp_path / "core")
+    began = time.process_time()
+    assert read_gpu_core(path).exceptions == ()
+    assert time.process_time() - began < 20
 
 
 @pytest.mark.parametrize("kind", ["long names", "overlapping tables", "overlapping images"])
