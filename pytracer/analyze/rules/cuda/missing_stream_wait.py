@@ -19,6 +19,7 @@ from __future__ import annotations
 from pytracer._text import hex_addr
 from pytracer.analyze.address_space.device_memory import made_words
 from pytracer.analyze.evidence.cuda.cuda_streams import name_of_stream
+from pytracer.analyze.evidence.cuda.launches import Launch
 from pytracer.analyze.evidence.cuda.stream_races import Race, stream_races
 from pytracer.analyze.naming import introduction, place_words
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
@@ -61,9 +62,8 @@ class MissingStreamWait:
         )
 
 
-def _at(launch: object) -> str:
-    frame = getattr(launch, "python", None)
-    return place_words(frame) if frame is not None else "an unrecorded place"
+def _at(launch: Launch) -> str:
+    return place_words(launch.python) if launch.python is not None else "an unrecorded place"
 
 
 def _use(race: Race, when: str) -> Evidence:
