@@ -31,7 +31,7 @@ BUILD_TOOLS := "setuptools>=77" "cmake>=3.21" "ninja>=1.11" wheel
 FORMATTED_CPP := $(filter-out csrc/blackbox/layout.h,$(filter %.cpp %.h,$(SOURCES) $(shell find tests/fakecuda -type f)))
 FORMATTED_PY := pytracer scripts benchmarks examples tests setup.py
 
-.PHONY: demo test test-slow test-all test-crash test-corpus test-generated test-harm test-peers test-homes test-distributed test-integrations test-browser test-cuda build-cuda build-aarch64 test-aarch64 test-asan test-tsan fuzz build wheel test-wheel test-corners matrix lint format docs bench soak instructions clean help tools
+.PHONY: demo test test-slow test-all test-crash test-corpus test-generated test-harm test-peers test-homes test-distributed test-integrations test-browser test-cuda test-gpu build-cuda build-aarch64 test-aarch64 test-asan test-tsan fuzz build wheel test-wheel test-corners matrix lint format docs bench soak instructions clean help tools
 .DEFAULT_GOAL := help
 
 help:
@@ -48,6 +48,7 @@ help:
 	@echo "make test-integrations  Perfetto, MLflow, W&B, Sentry, OpenTelemetry and others, the real ones, in $(INTEGRATIONS_VENV)  (ARGS='-k name')"
 	@echo "make test-browser  the page of inspect --html in chromium, in $(BROWSER_VENV)  (ARGS='-k name')"
 	@echo "make test-cuda  real torch CUDA code on a fake CUDA runtime, in $(CUDA_VENV)  (ARGS='-k name')"
+	@echo "make test-gpu   the same and 60 known faults on a real GPU    (PYTHON=python3 with torch for CUDA, in a tree built there)"
 	@echo "make test-tsan  the lock-free structures with real threads, with ThreadSanitizer"
 	@echo "make test-asan  the same with AddressSanitizer and UBSan; tests/native with a core that traps  (ARGS='-k name')"
 	@echo "make fuzz    damaged and hostile recordings for the reader  (ARGS='--guided --minutes 60')"
@@ -143,6 +144,12 @@ $(BROWSER_VENV)/.installed: tests/browser/requirements.txt | tools
 test-cuda: build-cuda
 	cd $(CUDA_TREE) && PYTHONPATH="$$PWD" PYTRACER_FAKECUDA="$$PWD/build/native/fakecuda" \
 	    $(abspath $(CUDA_VENV))/bin/python -m pytest tests/cuda -n $(JOBS) $(ARGS)
+
+# On a real GPU, with the python that has a torch for CUDA, in a tree that was built for it: 10 minutes.
+test-gpu:
+	$(PYTHON) scripts/gpu_check.py
+	PYTRACER_REAL_CUDA=1 $(PYTHON) -m pytest tests/cuda $(ARGS)
+	$(PYTHON) scripts/gpu_faults.py
 
 build-cuda: $(CUDA_STAMP)
 	$(CUDA_VENV)/bin/python scripts/second_tree.py $(CUDA_TREE)

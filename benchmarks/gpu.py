@@ -186,6 +186,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Ratios of traced to untraced time on a GPU.")
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--quick", action="store_true", help="8 rounds")
+    parser.add_argument("--no-start-up", action="store_true", help="leave the start of processes out")
     output.add_arguments(parser)
     given = parser.parse_args()
     import torch
@@ -195,7 +196,8 @@ def main() -> int:
         return 0
     rounds = 8 if given.quick else given.rounds
     with tempfile.TemporaryDirectory(prefix="pytracer-bench-") as directory:
-        rows = start_up(max(3, rounds // 4), directory) + in_turns(rounds, directory)
+        rows = [] if given.no_start_up else start_up(max(3, rounds // 4), directory)
+        rows += in_turns(rounds, directory)
         switch("default", directory)
         rows += poll(rounds)
         switch(OFF, directory)

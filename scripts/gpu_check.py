@@ -26,14 +26,17 @@ PROGRAMS = ROOT / "tests" / "cuda" / "programs"
 BUDGET_SECONDS = 8 * 60
 PROGRAM_SECONDS = 90
 
-_ILLEGAL = """
+_ILLEGAL = '''
 import torch
+source = """extern "C" __global__ void far(const float* x, float* out) {
+  out[threadIdx.x] = x[(1ull << 34) + threadIdx.x];
+}"""
+far = torch.cuda._compile_kernel(source, "far")
 x = torch.ones(1 << 20, device="cuda")
-index = torch.full((4,), 1 << 40, dtype=torch.int64, device="cuda")
+out = torch.empty(256, device="cuda")
+far(grid=(1, 1, 1), block=(256, 1, 1), args=[x, out])
 torch.cuda.synchronize()
-torch.as_strided(x, (1 << 20,), (1 << 30,)).add_(1)
-torch.cuda.synchronize()
-"""
+'''
 _COMPILED = """
 import torch
 @torch.compile(mode="reduce-overhead")
@@ -208,7 +211,7 @@ def healthy_replay(run: Path) -> dict[str, Any]:
 
 
 def illegal_access(run: Path, fake: bool) -> dict[str, Any]:
-    """A kernel touches memory that is not there; the device's core dump is read."""
+    """A kernel touches memory that is not there: the device's core dump has it, and the address."""
     if fake:
         raise Skipped("kernels do not run on the fake runtime")
     done = plain("-m", "pytracer", "run", "--gpu-core", "-o", str(run), "--", sys.executable, "-c", _ILLEGAL)
@@ -219,6 +222,7 @@ def illegal_access(run: Path, fake: bool) -> dict[str, Any]:
     dumps = [path.stat().st_size for path in (run / "gpu-cores").glob("*")]
     found = {"says": report.verdict.summary, "evidence": report.verdict.evidence, "core_dump_bytes": dumps}
     assert cores and cores[0].exceptions, {**found, "problem": [core.problem for core in cores]}
+    assert cores[0].exceptions[0].kernel == "far", found
     return {**found, "kernel": cores[0].exceptions[0].kernel, "problem": cores[0].problem}
 
 

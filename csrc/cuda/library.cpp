@@ -44,9 +44,7 @@ void pytracer_cuda_follow_operators(int follow) {
   translated([&] { pytracer::cuda::follow_operators(follow != 0); });
 }
 
-void pytracer_cuda_record_launch(const char* name, const uint64_t* storages, uint32_t count) {
-  pytracer::cuda::record_launch(name, storages, count);
-}
+void pytracer_cuda_record_launch(const char* name, const uint64_t* storages, uint32_t count) { pytracer::cuda::record_launch(name, storages, count); }
 
 int pytracer_cuda_ask_streams(void) {
   return translated([] {

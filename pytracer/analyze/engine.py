@@ -22,11 +22,13 @@ from pytracer.analyze.deaths.order import find_deaths
 from pytracer.analyze.evidence.cuda.gpu_core import gpu_core_report
 from pytracer.analyze.evidence.heap.beyond_storage import beyond_advice, beyond_storage
 from pytracer.analyze.evidence.known_crashes import known_crash
+from pytracer.analyze.evidence.native.loading import loading, ran_past_end
 from pytracer.analyze.evidence.operators.state_sizes import state_advice, state_size
 from pytracer.analyze.evidence.own_code.native_line import with_native_line
 from pytracer.analyze.evidence.own_code.sort_order import sort_order
 from pytracer.analyze.evidence.own_code.two_threads import at_once
 from pytracer.analyze.headline import with_line
+from pytracer.analyze.naming import introduction
 from pytracer.analyze.no_cause import no_cause
 from pytracer.analyze.rules import RULES
 from pytracer.analyze.rules.base import AnyJudgement, AnyRule, Description, NoFinding, finding
@@ -42,6 +44,7 @@ CLOSELY = 16  # suspects of a large job that are read in full
 ORDER_RULE = "first-death"
 # Whose advice is about what a line passes to native code, where it begins so.
 _OF_ARGUMENTS = ("wild-pointer", "null-dereference", "arithmetic", "out-of-bounds", "runaway-access", "wrong-index")
+_OF_CODE = (*_OF_ARGUMENTS, "illegal-instruction", "read-only-memory", "misaligned-access", "other-death")
 _BY_POINTERS = ("wild-pointer", "null-dereference", "out-of-bounds", "runaway-access")
 _ABOUT_ARGUMENTS = ("Check ", "Compare ")
 
@@ -262,6 +265,7 @@ def _finding(job: JobView, item: Conclusion) -> r.Finding:
     rule, judgement = item
     words = rule.describe(job, judgement)
     if _is_cause(item):
+        words = _while_loading(rule.id, judgement, words)
         # where somebody else ended it, the line is where the process was, not what went wrong
         if judgement.verdict_class != "external-kill" and not words.has_place:
             words = replace(words, summary=with_line(words.summary, judgement.views))
@@ -280,6 +284,21 @@ def _finding(job: JobView, item: Conclusion) -> r.Finding:
         if rule.id in _OF_ARGUMENTS and about_arguments:
             words = replace(words, advice=with_native_line(judgement.views[0], words.advice))
     return finding(rule.id, judgement, words)
+
+
+def _while_loading(rule: str, judgement: AnyJudgement, words: Description) -> Description:
+    """Of a fault: that a function without a return ran on, or that the library was only being loaded."""
+    view = judgement.views[0]
+    if not view.is_fault or rule not in _OF_CODE:
+        return words
+    ran_on, load = ran_past_end(view), loading(view)
+    if ran_on is not None:
+        summary = f"{introduction(judgement.views)} {ran_on.words}{load.when(view) if load is not None else ''}."
+        return replace(words, summary=summary, advice=ran_on.advice, explained=True, has_place=load is not None)
+    if load is None or words.explained or not words.advice.startswith(_ABOUT_ARGUMENTS):
+        return words
+    summary = f"{words.summary.removesuffix('.')}{load.when(view)}, by {load.step}."
+    return replace(words, summary=summary, advice=load.advice(view), explained=True, has_place=True)
 
 
 def _of_a_sort(rule: str, view: ProcessView, words: Description) -> Description:

@@ -20,9 +20,10 @@ _FLAGS, _LIGHT, _HOST = (
     "CUDA_ENABLE_LIGHTWEIGHT_COREDUMP",
     "CUDA_ENABLE_CPU_COREDUMP_ON_EXCEPTION",
 )
-# Without memory a dump is small. Without skip_abort the driver ends the process by abort() after the dump, and the
-# program never gets the exception.
-_LIGHT_FLAGS = "skip_nonrelocated_elf_images,skip_global_memory,skip_shared_memory,skip_local_memory,skip_abort"
+# Without memory a dump is small. The driver ends the process by abort() after the dump. With skip_abort it would not,
+# but then the wait during which the kernel failed returns success (driver 580): a program that waits once and ends has
+# exit status 0.
+_LIGHT_FLAGS = "skip_nonrelocated_elf_images,skip_global_memory,skip_shared_memory,skip_local_memory"
 
 
 def gpu_core_variables(directory: Path | None, base: Mapping[str, str]) -> tuple[dict[str, str], JsonObject, list[str]]:
@@ -38,8 +39,8 @@ def gpu_core_variables(directory: Path | None, base: Mapping[str, str]) -> tuple
     notes = []
     if kept.get(_ENABLE, "1") != "1":
         notes.append(f"{_ENABLE}={kept[_ENABLE]} is set: devices write no core dump")
-    if "skip_abort" not in kept.get(_FLAGS, "skip_abort"):
-        notes.append(f"{_FLAGS} is set without skip_abort: the driver calls abort() after a core dump")
+    if "skip_abort" in kept.get(_FLAGS, ""):
+        notes.append(f"{_FLAGS} is set with skip_abort: a failed kernel can go unnoticed, the call after it succeeds")
     if _FILE not in kept and "%" in str(directory):
         notes.append(f"devices write no core dump: the driver would misread the % in {directory}; use another -o DIR")
         return {}, {"file": None, "set": {}, "kept": kept}, notes

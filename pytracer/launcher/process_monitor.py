@@ -45,6 +45,11 @@ _DEEPEST = 64  # processes below each other
 _DYING_SECONDS = 2.0  # 100 GB take longer to free, and are then seen alive
 _PATIENCE = 2  # looks that an ended process may take until its parent reaps it, and its recording is seen
 
+_LIMITS = {
+    "Max cpu time": "cpu seconds", "Max file size": "file size", "Max data size": "data",
+    "Max address space": "address space",
+}  # fmt: skip
+
 _Groups = dict[tuple[int, str], Path]
 Identity = tuple[int, int]  # pid, start time in ticks
 
@@ -61,6 +66,9 @@ class Seen:
     rss: int | None = None
     rss_peak: int | None = None
     swap: int | None = None
+    address_space: int | None = None
+    cpu_seconds: float | None = None
+    limits: dict[str, list[int | None]] | None = None  # soft and hard; of those that end or refuse at once
     cgroup: str | None = None
     gone_mono_ns: int | None = None
     exit_code: int | None = None
@@ -354,6 +362,7 @@ def _look_at(seen: Seen) -> None:
     if seen.gone_mono_ns is None and not _has_ended(seen.descriptor):
         seen.alive_mono_ns = now
         _note_memory(seen)
+        _note_limits(seen)
         return
     if seen.gone_mono_ns is None:
         seen.gone_mono_ns = now
@@ -393,7 +402,10 @@ def zombie_status(seen: Seen) -> int | None:
     try:
         text = Path(f"/proc/{seen.pid}/stat").read_text(encoding="utf-8", errors="replace")
         words = text.rpartition(")")[2].split()
-        return int(words[49]) or None if words[0] == "Z" else None
+        if words[0] != "Z":
+            return None
+        seen.cpu_seconds = _cpu_seconds(words)
+        return int(words[49]) or None
     except (OSError, ValueError, IndexError):
         return None
 
@@ -407,8 +419,30 @@ def _note_memory(seen: Seen) -> None:
     for line in text.splitlines():
         name, _, rest = line.partition(":")
         words = rest.split()
-        if name in ("VmRSS", "VmHWM", "VmSwap") and words and words[0].isdigit():
+        if name in ("VmRSS", "VmHWM", "VmSwap", "VmSize") and words and words[0].isdigit():
             values[name] = int(words[0]) * 1024
+    seen.address_space = values.get("VmSize", seen.address_space)
     if "VmRSS" in values:
         seen.rss, seen.swap = values["VmRSS"], values.get("VmSwap")
         seen.rss_peak = max(seen.rss_peak or 0, values.get("VmHWM", 0), values["VmRSS"])
+
+
+def _note_limits(seen: Seen) -> None:
+    """And the CPU time that it had used."""
+    try:
+        rows = Path(f"/proc/{seen.pid}/limits").read_text(encoding="ascii", errors="replace").splitlines()
+        words = Path(f"/proc/{seen.pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        seen.cpu_seconds = _cpu_seconds(words)
+        found = {}
+        for title, name in _LIMITS.items():
+            row = next((row[len(title) :].split() for row in rows if row.startswith(title)), ["unlimited"] * 2)
+            if row[:2] != ["unlimited"] * 2:
+                found[name] = [None if word == "unlimited" else int(word) for word in row[:2]]
+        seen.limits = found or None
+    except (OSError, ValueError, IndexError):
+        return
+
+
+def _cpu_seconds(words: list[str]) -> float:
+    """Fields 14 and 15 of /proc/PID/stat (proc(5)); `words` begin with the third."""
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")

@@ -60,6 +60,7 @@ FactKind = Literal[
     "exit-status",  #: how a process ended
     # The machine
     "kernel-log",  #: a line of the kernel's log, or that it has none
+    "limit",  #: a limit of the process (getrlimit), and how much of it was used
     "memory-limit",  #: OOM kills, limit and use of a memory cgroup
     "oom-count",  #: OOM kills of the whole machine
     "memory-pressure",  #: time that processes waited for memory

@@ -29,6 +29,18 @@ def test_an_error_is_raised_later_than_its_cause(run: Path) -> None:
     assert only_victim(report).gpu_core is None
 
 
+def test_level_ops_names_the_lines_that_may_have_launched_the_kernel(run: Path) -> None:
+    """Nothing has waited for either."""
+    done = program("late_error", run=run, options=("--level", "ops"))
+    found = finding(done.report, "cuda-error")
+    assert found is not None and found.evidence is not None
+    lines = [line_of("late_error", text) for text in ("weight.mul_(2)", "weight.add_(1)")]
+    first, second = f"aten::mul_ at late_error.py:{lines[0]}", f"aten::add_ at late_error.py:{lines[1]}"
+    assert any(f"may have been launched by {first} in main, {second} in main" in item for item in found.evidence), (
+        found.evidence
+    )
+
+
 def test_the_core_dump_of_a_device_is_read_and_mapped(run: Path) -> None:
     """`--gpu-core` sets the driver's path; kernel, place and tensors are in the finding."""
     done = program("late_error", "core", run=run, options=("--gpu-core",))

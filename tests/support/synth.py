@@ -37,6 +37,7 @@ EVENTS = {
     "RANGE_BEGIN": 17,
     "RANGE_END": 18,
     "OP": 19,
+    "DEVICE_OP": 20,
 }
 REGISTERS = (
     *(f"r{n}" for n in range(8, 16)),
@@ -521,6 +522,16 @@ class Box:
         device, handle = (stream[0] + 1, stream[1]) if stream else (0, 0)
         payload = struct.pack("<48sqIIQ5Q", name.encode()[:48], sequence_nr, len(storages), device, handle, *some)
         return self.record(EVENTS[kind], payload, tid)
+
+    def device_op(
+        self, name: str, by: By, storages: Sequence[int] = (), *, sequence_nr: int = -1, stream: int = 0
+    ) -> Box:
+        """DEVICE_OP on cuda:0."""
+        some = (list(storages) + [0] * 5)[:5]
+        payload = struct.pack(
+            "<40sIIqIIQ5Q", name.encode()[:40], by.id, by.where, sequence_nr, len(storages), 1, stream, *some
+        )
+        return self.record(EVENTS["DEVICE_OP"], payload)
 
     def group_seen(
         self, name: str = "0", *, size: int = 2, rank: int = 0, backend: str = "gloo", about: str = ""

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pytracer._text import size_words
 from pytracer.analyze.address_space.address_info import Place
 from pytracer.analyze.evidence.native.native_stack import image_name
+from pytracer.analyze.naming import short_file
 from pytracer.analyze.platform.signals import SIGBUS, SIGSEGV
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Storage
@@ -46,6 +47,12 @@ def device_words(place: Place) -> str | None:
         return None
     what = "memory of torch's allocator in which no tensor lies"
     return f"{what if segment.live else 'memory that torch has given back to the driver'}, on cuda:{segment.device}"
+
+
+def made_words(storage: Storage) -> str:
+    """`, allocated at train.py:12`; empty if that was not recorded."""
+    frame = storage.allocated_by.caller or storage.allocated_by.python
+    return f", allocated at {short_file(frame.file)}:{frame.line}" if frame is not None else ""
 
 
 def block_words(storage: Storage, names: Sequence[str] = ()) -> str:

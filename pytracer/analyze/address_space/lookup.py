@@ -25,6 +25,7 @@ STACK_GUARD_BYTES = 64 * 1024
 SEGV_MAPERR = 1
 GUESSED = "guessed"  # Place.found: the nearest one, or what the tables have now
 ONE_ACCESS_BYTES = 64  # the widest load
+_SHARED_ANONYMOUS = "/dev/zero"  # how Linux names memory without a file that a child may share: CUDA pins such
 
 
 class AddressSpace:
@@ -77,7 +78,7 @@ class AddressSpace:
             return self._in_storage(addr, "in-storage", live, mapping)
         if crash is not None and _is_stack_guard(crash, addr, mapping):
             return Place(addr, "stack-guard", mapping=mapping)
-        named = mapping is not None and mapping.path != ""
+        named = mapping is not None and mapping.path != "" and not mapping.path.startswith(_SHARED_ANONYMOUS)
         if freed is not None and mapping is not None and is_borrowed(freed[0]):
             freed = None  # the memory is there: its owner has kept it, and may use it
         if freed is None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Literal
 
-from pytracer._text import hex_addr, list_words, message_words, origin_phrase, size_words, time_words
+from pytracer._text import hex_addr, list_words, origin_phrase, size_words, time_words
 from pytracer.analyze.address_space.description import offset_words
+from pytracer.analyze.evidence.exceptions.telling import telling_words
 from pytracer.analyze.evidence.native.fault_function import fault_function
 from pytracer.analyze.naming import name_words, place_words
 from pytracer.analyze.parts import innermost_of_program
@@ -27,18 +27,6 @@ from pytracer.report.job import (
 
 ACCESS_PAST = {"read": "read", "write": "wrote", "execute": "jumped to", None: "touched"}
 _OPERANDS = "the operands of the faulting instruction (pip install 'pytracer[disasm]')"
-
-
-_TORCHSCRIPT = "The following operation failed in the TorchScript interpreter"
-_INNER = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception): (?!The following operation failed)(.+)", re.MULTILINE)
-
-
-def torchscript_error(message: str) -> str | None:
-    """The error inside a message of TorchScript's interpreter, which comes last, below its own traceback."""
-    if not message.startswith(_TORCHSCRIPT):
-        return None
-    found = list(_INNER.finditer(message))
-    return found[-1][0].strip() if found else None
 
 
 def missing_operands(view: ProcessView) -> str | None:
@@ -261,7 +249,6 @@ def error_at_words(report: ThreadExceptionReport | HandledExceptionReport | Exce
 
 
 def error_words(report: ThreadExceptionReport | HandledExceptionReport | ExceptionReport) -> str:
-    """`KeyError: 2`: the type, and the first line of the message."""
-    lines = (report.message or "").strip().splitlines()
-    message = message_words(lines[0]) if lines else ""
+    """`KeyError: 2`: the type, and what the message says."""
+    message = telling_words(report.message)
     return f"{report.type}: {message}" if message else f"{report.type}"

@@ -16,6 +16,7 @@ from pytracer.decode.symbols.symbolize import DYNAMIC_SYMBOLS, SYMBOLS, symbol_t
 
 _SYMBOL = struct.Struct("<IBBHQQ")  # Elf64_Sym
 _NAMED = (1, 2, 10)  # STT_OBJECT, STT_FUNC, STT_GNU_IFUNC
+_FUNCTION = 2
 _IN_MEMORY = 2  # SHF_ALLOC
 _LARGEST_TABLE = 96 * MIB
 _AT_ONCE = 24 << 16
@@ -40,6 +41,33 @@ def place_in_image(path: str, build_id: str | None, addr: int) -> ImagePlace:
     except (OSError, NotElf, struct.error, IndexError, ValueError):
         # The address then has no name, as on a machine without the image.
         return ImagePlace()
+
+
+def function_before(path: str, build_id: str | None, addr: int) -> tuple[str, int] | None:
+    """The function that ends last before an address in none, and the bytes between; None without a full table."""
+    if build_id is None or not path.startswith("/"):
+        return None
+    try:
+        with regular_file(path, follow=True) as file:
+            elf = Elf(Window(file))
+            table = symbol_table(elf, SYMBOLS)
+            if elf.build_id() != build_id or table is None or table.nbytes > _LARGEST_TABLE:
+                return None
+            content = elf.content(table)
+            if any(True for _ in _around(content, addr)):
+                return None
+            end, name = max(_ends_before(content, addr), default=(0, 0))
+            return (demangle(elf.string_of(table, name)) or "", addr - end) if end else None
+    except (OSError, NotElf, struct.error, IndexError, ValueError):
+        return None  # as above
+
+
+def _ends_before(table: Window, addr: int) -> Iterator[tuple[int, int]]:
+    for start in range(0, table.nbytes, _AT_ONCE):
+        part = table.read(start, _AT_ONCE)
+        for name, info, _, index, value, size in _SYMBOL.iter_unpack(part[: len(part) // 24 * 24]):
+            if info & 15 == _FUNCTION and index and size and value + size <= addr:
+                yield value + size, name
 
 
 def _section(elf: Elf, addr: int) -> str | None:

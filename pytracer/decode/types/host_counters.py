@@ -77,7 +77,11 @@ class MemorySample:
 
 @dataclass(frozen=True)
 class SeenProcess:
-    """A traced process, and the moments between which it ended. `how`: "pidfd", "zombie" or "reaped"."""
+    """A traced process, and the moments between which it ended. `how`: "pidfd", "zombie" or "reaped".
+
+    `address_space`, `cpu_seconds`: when it was last seen alive. `limits`: soft and hard, None for none, of "cpu
+    seconds", "file size", "data" and "address space"; only those that are set.
+    """
 
     pid: int
     start_ticks: int
@@ -87,6 +91,9 @@ class SeenProcess:
     rss: int | None = None
     rss_peak: int | None = None
     swap: int | None = None
+    address_space: Amount | None = None
+    cpu_seconds: Amount | None = None
+    limits: dict[str, tuple[Amount | None, Amount | None]] | None = None
     cgroup: str | None = None
     exit_code: int | None = None
     signal: int | None = None

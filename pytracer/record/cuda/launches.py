@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import weakref
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 _MOST_STORAGES = 5  # DeviceOpRecord.storages
 _patches = Patches()
+_compiled: weakref.WeakKeyDictionary[Kernel, str] = weakref.WeakKeyDictionary()
 
 
 def install(box: Core, hooks: CudaLibrary) -> None:
@@ -31,6 +33,8 @@ def install(box: Core, hooks: CudaLibrary) -> None:
         ("torch.cuda._utils", "_CudaKernel", "__call__", _name_of_kernel),
     ):
         when_imported(module, functools.partial(_wrap, box, hooks, module, owner, method, name))
+
+    when_imported("torch.cuda", functools.partial(_note_names, box))
 
 
 def uninstall() -> None:
@@ -84,4 +88,23 @@ def _name_of_function(kernel: Kernel) -> str:
 
 
 def _name_of_kernel(kernel: Kernel) -> str:
-    return "torch.cuda kernel"
+    return f"torch.cuda::{_compiled.get(kernel, 'kernel')}"
+
+
+def _note_names(box: Core) -> None:
+    """A kernel of torch.cuda._compile_kernel does not know its name."""
+    owner = importlib.import_module("torch.cuda")
+    original = getattr(owner, "_compile_kernel", None)
+    if original is None:
+        return
+
+    @functools.wraps(original)
+    def compile_kernel(kernel_source: str, kernel_name: str, *args: object, **kwargs: object) -> object:
+        kernel = original(kernel_source, kernel_name, *args, **kwargs)
+        try:
+            _compiled[kernel] = kernel_name
+        except Exception:
+            box.lib.pytracer_count_hook_error()
+        return kernel
+
+    _patches.replace(owner, "_compile_kernel", compile_kernel)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 import functools
+import importlib
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -15,6 +17,7 @@ from pytracer.record.bootstrap.dynamo import unseen
 from pytracer.record.bootstrap.import_hook import when_imported
 from pytracer.record.bootstrap.patches import Patches
 from pytracer.record.core import Core
+from pytracer.record.torch.descriptors import may_lack_room, room_for_files
 
 if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
@@ -24,6 +27,8 @@ _END_CHARACTERS = 1400
 FRAMES = 64
 CONTEXTS = 4
 
+_LATER = ("frame_variables", "near_names", "gradient_state", "changed_parameter", "refused_item", "batch_indices",
+          "opened_file", "limits")  # fmt: skip
 _MOST_OF_POOLS = 4  # exceptions of one process
 _HANDED_OVER = (
     ("multiprocessing.pool", "ExceptionWithTraceback"),
@@ -49,9 +54,18 @@ def install(box: Core) -> None:
         _tell_of_other_death(box, value)
 
     _installed = sys.excepthook = excepthook
+    if may_lack_room():
+        _import_now()
     when_imported("multiprocessing.process", lambda: _wrap_processes(box, excepthook))
     for module, name in _HANDED_OVER:
         when_imported(module, functools.partial(_wrap_pool, box, excepthook, module, name))
+
+
+def _import_now() -> None:
+    """What `write` imports when it is needed: importing takes a file descriptor."""
+    with contextlib.suppress(Exception):
+        for name in _LATER:
+            importlib.import_module(f"pytracer.record.torch.{name}")
 
 
 def _tell_of_other_death(box: Core, error: BaseException) -> None:
@@ -135,28 +149,39 @@ def write(
     """
     recorded = id(error)
     try:
-        error, trace, around = _first_of_group(error, trace)
-        box.journal(
-            Entry.EXCEPTION,
-            {
-                "type": _name(type(error)),
-                "message": _begin_and_end(_message(error)),
-                "thread": threading.current_thread().name,
-                "python_stack": [*_stack(trace), *around][:FRAMES],
-                "context": [_handled(item) for item in _contexts(error)],
-                "variables": [*_variables(trace), *_gradients(error, trace), *_of_input(error, trace), *seen],
-                **_near_names(error, trace),
-                **_remote_traceback(error),
-                **({"on_its_way": on_its_way} if on_its_way else {}),
-                **_device_events(box),
-            },
-        )
+        with room_for_files(error):
+            _write(box, error, trace, on_its_way, seen)
         if on_its_way not in (ON_PUT, ON_TASK):  # those may reach the top later, or their address be another one's
             box.lib.pytracer_exception_recorded(
                 recorded
             )  # on its way to the default hook the core would record it, too
     except Exception:
         box.lib.pytracer_count_hook_error()
+
+
+def _write(
+    box: Core,
+    error: BaseException,
+    trace: TracebackType | None,
+    on_its_way: str | None,
+    seen: Sequence[dict[str, str]],
+) -> None:
+    error, trace, around = _first_of_group(error, trace)
+    box.journal(
+        Entry.EXCEPTION,
+        {
+            "type": _name(type(error)),
+            "message": _begin_and_end(_message(error)),
+            "thread": threading.current_thread().name,
+            "python_stack": [*_stack(trace), *around][:FRAMES],
+            "context": [_handled(item) for item in _contexts(error)],
+            "variables": [*_variables(trace), *_gradients(error, trace), *_of_input(error, trace), *seen],
+            **_near_names(error, trace),
+            **_remote_traceback(error),
+            **({"on_its_way": on_its_way} if on_its_way else {}),
+            **_device_events(box),
+        },
+    )
 
 
 def _device_events(box: Core) -> dict[str, int]:
@@ -200,12 +225,13 @@ def _gradients(error: BaseException, trace: TracebackType | None) -> list[dict[s
 
 
 def _of_input(error: BaseException, trace: TracebackType | None) -> list[dict[str, str]]:
-    """The samples of the batch, and the file."""
+    """The samples of the batch, the file, and the limits of the process."""
     try:
         from pytracer.record.torch.batch_indices import batch_indices
+        from pytracer.record.torch.limits import limits_at
         from pytracer.record.torch.opened_file import opened_file
 
-        return [*batch_indices(trace), *opened_file(error, trace)]
+        return [*batch_indices(trace), *opened_file(error, trace), *limits_at(error)]
     except Exception:
         return []
 

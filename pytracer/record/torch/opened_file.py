@@ -36,7 +36,7 @@ _OF_FILES = re.compile(
     r"|PytorchStream|[Pp]arent directory|[Ww]eights only load failed|zip archive|unexpected EOF|[Ii]nvalid magic"
     r"|allow_pickle|pickled data|No data left in file|as a pickle|magic string|cannot reshape array|corrupt|truncated"
     r"|ParserError|ScannerError|state_dict|read all data|fully written"
-    r"|Can't get attribute|ended before the end|not a gzip|mmap length|[Uu]nable to (?:open|read)"
+    r"|Can't get attribute|ended before the end|not a gzip|mmap length|unexpected pos \d|[Uu]nable to (?:open|read)"
 )
 _LFS = b"version https://git-lfs"
 _KINDS = (

@@ -19,7 +19,7 @@ from tests.support.gpu_cores import faulting, halves
 def dump(tensor: torch.Tensor) -> None:
     """Writes what the driver would, to the path in the launcher's variables."""
     assert os.environ["CUDA_ENABLE_COREDUMP_ON_EXCEPTION"] == "1"
-    assert "skip_abort" in os.environ["CUDA_COREDUMP_GENERATION_FLAGS"]
+    assert "skip_abort" not in os.environ["CUDA_COREDUMP_GENERATION_FLAGS"]
     path = os.environ["CUDA_COREDUMP_FILE"].replace("%h", socket.gethostname()).replace("%p", str(os.getpid()))
     addr = tensor.data_ptr()
     faulting(*halves(addr + 4096), parameters=struct.pack("<QQ", 7, addr)).write(path)

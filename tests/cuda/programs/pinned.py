@@ -41,7 +41,7 @@ def freed() -> tuple[int, int]:
     tensor = empty()
     addr = tensor.data_ptr()
     del tensor  # freed
-    torch.accelerator.empty_host_cache()
+    getattr(torch.accelerator, "empty_host_cache", torch._C._host_emptyCache)()
     return addr, SMALL
 
 

@@ -40,4 +40,4 @@ class _AfterImport:
 
 
 if "PYTRACER_GPU_LOCK" in os.environ:
-    sys.meta_path.insert(0, _AfterImport())  # type: ignore[arg-type]
+    sys.meta_path.insert(0, _AfterImport())

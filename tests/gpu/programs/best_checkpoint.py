@@ -30,7 +30,7 @@ def main() -> None:
     torch.manual_seed(0)
     model = nn.Linear(64, 1).cuda()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-    for step in range(6):
+    for _ in range(6):
         inputs = torch.randn(32, 64, device="cuda")
         loss = model(inputs).square().mean()
         optimizer.zero_grad()

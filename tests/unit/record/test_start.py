@@ -69,5 +69,5 @@ def test_importing_torch_loads_what_every_process_needs(tmp_path: Path) -> None:
     assert {name.removeprefix("pytracer.record.") for name in done.stdout.split()} == {
         *("c_interface", "config", "core", "bootstrap", "torch"),
         *(f"bootstrap.{name}" for name in ("dynamo", "import_hook", "lazy", "patches", "python_half", "torch_half")),
-        *(f"torch.{name}" for name in ("exceptions", "layout_probe", "library", "names", "optimizer")),
+        *(f"torch.{name}" for name in ("descriptors", "exceptions", "layout_probe", "library", "names", "optimizer")),
     }

@@ -33,6 +33,10 @@ _STICKY = (
     "the launch timed out and was terminated",
     "uncorrectable ECC error encountered",
     "uncorrectable NVLink error detected",
+    # Of libraries, whose calls return their own errors once a kernel has failed.
+    "CUBLAS_STATUS_EXECUTION_FAILED",
+    "CUBLAS_STATUS_INTERNAL_ERROR",
+    "CUBLAS_STATUS_NOT_INITIALIZED",
 )
 
 

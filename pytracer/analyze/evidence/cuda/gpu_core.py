@@ -12,7 +12,7 @@ import struct
 from collections.abc import Iterator
 
 from pytracer._text import count_words, function_words, hex_addr, list_words
-from pytracer.analyze.address_space.device_memory import device_words
+from pytracer.analyze.address_space.device_memory import device_words, made_words
 from pytracer.analyze.address_space.lookup import AddressSpace
 from pytracer.analyze.evidence.cuda.cuda_errors import CudaError
 from pytracer.analyze.evidence.cuda.gpu_access import (
@@ -30,6 +30,8 @@ from pytracer.decode.types.snapshot import Job, Process
 from pytracer.report import job as r
 
 _SHOWN = 4
+_TRAP_ERROR = "unspecified launch failure"  # as CUDA calls it where no dump is written
+_DRIVER_THREAD = "cuda-EvtHandlr"
 
 
 def core_of(job: Job, process: Process) -> GpuCore | None:
@@ -71,11 +73,17 @@ def core_evidence(job: JobView, view: ProcessView) -> list[r.Evidence]:
 
 
 def core_error(job: JobView, view: ProcessView) -> CudaError | None:
-    """The driver ends a process by abort() after the dump, unless configured otherwise, without another reason."""
-    core = core_of(job.job, view.process)
-    if core is None or not core.exceptions or view.crash is None or view.crash.signal != SIGABRT:
+    """The driver ends a process by abort() after the dump, on a thread of its own and without another reason."""
+    core, crash = core_of(job.job, view.process), view.crash
+    if crash is None or crash.signal != SIGABRT:
         return None
-    return CudaError(core.exceptions[0].name, sticky=True)
+    if core is not None and core.exceptions:
+        first = core.exceptions[0]
+        return CudaError(_TRAP_ERROR if first.code == TRAP else first.name, sticky=True)
+    wanted = any(launcher.gpu_core is not None for launcher in job.job.launchers)
+    if wanted and crash.thread_name.startswith(_DRIVER_THREAD):  # the dump is not there, or damaged
+        return CudaError("a kernel failed", sticky=True)
+    return None
 
 
 def failed_kernel(job: JobView, view: ProcessView) -> str | None:
@@ -127,7 +135,10 @@ def parameter_storages(job: JobView, view: ProcessView) -> list[int]:
 
 def pointers(space: AddressSpace, item: GpuException) -> list[tuple[str, int, str]]:
     """What points into memory of the devices: "register R4" or "parameter at 0x10", address, what lies there."""
-    return [*_targets(space, _register_pairs(item.registers)), *_targets(space, _parameter_words(item.parameters))]
+    parameters = _targets(space, _parameter_words(item.parameters))
+    known = {addr for _, addr, _ in parameters}
+    registers = _targets(space, _register_pairs(item.registers))
+    return [*parameters, *(target for target in registers if target[1] not in known)]
 
 
 def _targets(space: AddressSpace, values: Iterator[tuple[str, int]]) -> list[tuple[str, int, str]]:
@@ -136,8 +147,8 @@ def _targets(space: AddressSpace, values: Iterator[tuple[str, int]]) -> list[tup
     for how, addr in values:
         place = space.describe(addr)
         words = device_words(place) if place.kind == "device-memory" and place.storage is not None else None
-        if words is not None:
-            found.setdefault(addr, (how, addr, f"points {words}"))
+        if words is not None and place.storage is not None:
+            found.setdefault(addr, (how, addr, f"points {words}{made_words(place.storage)}"))
     return list(found.values())
 
 

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from pytracer._library_files import is_library_file
-from pytracer._text import list_words
+from pytracer._text import list_words, size_words
+from pytracer.analyze.address_space.device_memory import made_words
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.view import ProcessView
 from pytracer.blackbox.numbers import StreamAction
@@ -22,6 +23,7 @@ from pytracer.report.job import Evidence, PythonFrame
 
 _SHOWN = 4
 _AUTOGRAD = "autograd::"
+_ATEN = "at::native"
 _WAITS = "aten::_local_scalar_dense"  # of item(): the host has the value, so the stream's work before it is over
 # Operators that launch nothing: they make views, look at properties, or only call others.
 _NO_KERNEL = frozenset({
@@ -71,78 +73,127 @@ class Launch:
         return f"{self.name} at {place_words(self.python)}" if self.python else self.name
 
 
-def pending_launches(view: ProcessView) -> list[Launch]:
-    """Those that are not known to be over when the process ended, oldest first; [] below level ops."""
+@dataclass(frozen=True)
+class Pending:
+    """Launches that are not known to be over, oldest first. `waited`: streams whose earlier work is over."""
+
+    launches: tuple[Launch, ...]
+    waited: frozenset[int]
+    overwritten: bool
+
+    def is_complete(self, launch: Launch) -> bool:
+        """Whether all that may still run on its stream was recorded: a ring has the last few hundred records only."""
+        return not self.overwritten or launch.stream in self.waited
+
+
+@dataclass(frozen=True)
+class Suspects:
+    """What may have launched the work that failed: one of each line, newest first. `why`: how they were found."""
+
+    launches: tuple[Launch, ...] = ()
+    why: str = ""
+    sure: bool = False
+
+    @property
+    def culprit(self) -> Launch | None:
+        """The one that it was."""
+        return self.launches[0] if self.sure and len(self.launches) == 1 else None
+
+
+def pending_launches(view: ProcessView) -> Pending:
+    """Those of a process when it ended; none below level ops."""
     forward: dict[int, PythonFrame] = {}
     waiting: dict[int, int] = {}  # thread -> stream that it waits for
+    waited: set[int] = set()
     pending: list[Launch] = []
     until = view.process.exception_mono_ns
     for event in view.process.snapshot.events:
         if until is not None and event.mono_ns > until:
             break
-        if event.tid in waiting:
-            over = waiting.pop(event.tid)
-            pending = [item for item in pending if item.stream != over]
+        over = {waiting.pop(event.tid)} if event.tid in waiting else set()
         if isinstance(event.data, Stream) and event.data.action == StreamAction.HOST_WAITED:
-            pending = [item for item in pending if item.stream != event.data.stream]
+            over.add(event.data.stream)
+        if over:
+            waited |= over
+            pending = [item for item in pending if item.stream not in over]
         if event.kind != "OP" or not isinstance(event.data, Node) or event.data.site is None:
             continue
         launch = _launch(event, event.data, event.data.site, forward)
-        if launch.name == _WAITS:
+        if launch.name == _WAITS and launch.storages:  # of a tensor on the CPU it waits for nothing
             waiting[event.tid] = launch.stream
         elif _has_kernel(launch):
             pending.append(launch)
-    return pending
+    overwritten = view.process.snapshot.counts.get("overwritten_records", 0) > 0
+    return Pending(tuple(pending), frozenset(waited), overwritten)
 
 
-def launch_of_kernel(view: ProcessView, kernel: str, bases: Iterable[int]) -> list[Launch]:
-    """What may have launched a kernel of a core dump, the likeliest: one of each line, newest first; [] if nothing fits.
+def suspects(view: ProcessView, error: str, kernel: str | None, bases: Iterable[int]) -> Suspects:
+    """What may have launched the work that failed.
 
-    `bases`: storages of the device memory that the kernel's parameters point to.
+    Args:
+        view: the process.
+        error: CUDA's words.
+        kernel: of the device's core dump, if there is one.
+        bases: storages of the device memory that its parameters point to.
     """
-    given, pending = frozenset(bases), pending_launches(view)
+    pending = pending_launches(view)
+    if kernel is not None:
+        found = _of_kernel(pending.launches, kernel, frozenset(bases))
+        why = "it has the kernel's name, or the memory that its parameters point to, and was not known to be over"
+    elif "assert" in error:
+        found = [item for item in pending.launches if item.operator.startswith(_ASSERTING)]
+        why = "its kernels check indices or values, and it was not known to be over"
+    else:
+        found, why = list(pending.launches), "it was not known to be over"
+    lines = _by_line(found)
+    return Suspects(tuple(lines), why, all(pending.is_complete(item) for item in lines))
+
+
+def launch_evidence(found: Suspects) -> Evidence | None:
+    """Which lines."""
+    if not found.launches:
+        return None
+    words = list_words([item.words for item in found.launches], _SHOWN, "or")
+    verb = "was launched by" if found.culprit is not None else "may have been launched by"
+    return Evidence(
+        "cuda-launch",
+        f"the kernel {verb} {words}: {found.why}",
+        python=found.launches[0].python,
+        count=len(found.launches),
+    )
+
+
+def given_evidence(view: ProcessView, found: Suspects) -> Evidence | None:
+    """Which memory the one was given."""
+    culprit = found.culprit
+    places = [view.space.describe(addr) for addr in sorted(culprit.storages)] if culprit is not None else []
+    given = [
+        (place.names[0] if place.names else f"a block of {size_words(place.storage.nbytes)}")
+        + made_words(place.storage)
+        for place in places
+        if place.storage is not None
+    ]
+    if culprit is None or not given:
+        return None
+    return Evidence("device-memory", f"{culprit.name} was given {list_words(given, _SHOWN)}", count=len(given))
+
+
+def _of_kernel(pending: Sequence[Launch], kernel: str, given: frozenset[int]) -> list[Launch]:
+    """The likeliest: with the kernel's name if any has it, and with most of its memory."""
     named = [item for item in pending if _names(item, kernel)]
+    if not named and _ATEN not in kernel:  # of another library, whose launches no record has
+        return []
     best: list[Launch] = []
     most = 0
     for item in named or pending:
         shared = len(item.storages & given)
         whole = bool(item.storages) and item.storages <= given
-        score = 2 * shared + whole + (1 if named else 0)
+        score = 2 * shared + whole + bool(named)
         if score > most:
             best, most = [], score
         if score == most and score:
             best.append(item)
-    return _by_line(best)
-
-
-def asserting_launches(view: ProcessView) -> list[Launch]:
-    """Those whose kernels check indices or values, one of each line, newest first."""
-    return _by_line([item for item in pending_launches(view) if item.operator.startswith(_ASSERTING)])
-
-
-def probable_launches(
-    view: ProcessView, error: str, kernel: str | None, bases: Iterable[int]
-) -> tuple[list[Launch], str]:
-    """What may have launched the work that failed, and how that was found, a clause.
-
-    `kernel` and `bases`: of the device's core dump, if there is one. `error`: CUDA's words.
-    """
-    if kernel is not None:
-        return launch_of_kernel(view, kernel, bases), (
-            "it was not known to be over, and has the kernel's name, or the memory that the kernel's parameters point to"
-        )
-    if "assert" in error:
-        return asserting_launches(view), "its kernel checks indices or values, and it was not known to be over"
-    return _by_line(pending_launches(view)), "it was not known to be over"
-
-
-def launch_evidence(launches: Sequence[Launch], why: str) -> Evidence | None:
-    """`launches` as _by_line() sorts them; `why`: how they were found, a clause."""
-    if not launches:
-        return None
-    words = list_words([item.words for item in launches], _SHOWN, "or")
-    verb = "was launched by" if len(launches) == 1 else "may have been launched by"
-    return Evidence("cuda-launch", f"the kernel {verb} {words}: {why}", python=launches[0].python, count=len(launches))
+    return best
 
 
 def _names(launch: Launch, kernel: str) -> bool:

@@ -10,6 +10,7 @@ it was. Some lines have none, e.g. those about a device as a whole.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pytracer._text import hex_addr, time_words
@@ -21,6 +22,7 @@ from pytracer.decode.types.host_counters import KernelLine
 from pytracer.report.job import Evidence
 
 _LINE = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+)(.*)")
+_WARP = re.compile(r"SM Warp Exception on \([^)]*\): ([\w /-]+)")
 _PID = re.compile(r"pid='?(\d+)")
 _ADDRESS = re.compile(r"faulted @ 0x([0-9a-fA-F_]+)")
 _ACCESS = re.compile(r"ACCESS_TYPE_\w*?(READ|WRITE|ATOMIC)")
@@ -111,6 +113,12 @@ def xids_of(job: JobView, view: ProcessView) -> tuple[Xid, ...]:
     return tuple(sorted(found, key=lambda item: not item.own))
 
 
+def distinct_xids(xids: Sequence[Xid]) -> tuple[Xid, ...]:
+    """One of each number and address: a kernel that fails on many multiprocessors leaves three lines for each."""
+    found = {(item.number, item.own, item.address): item for item in reversed(xids)}
+    return tuple(reversed(found.values()))
+
+
 def _parse(match: re.Match[str], line: KernelLine, own: bool) -> Xid:
     address, access = _ADDRESS.search(match[3]), _ACCESS.search(match[3])
     return Xid(
@@ -144,6 +152,9 @@ def xid_words(view: ProcessView, xid: Xid) -> str:
     if xid.address is not None:
         verb = {"read": "reading", "write": "writing", "atomic": "changing"}.get(xid.access or "", "using")
         said += f", {verb} {_address_words(view.space, xid.address) if xid.own else hex_addr(xid.address)}"
+    detail = _WARP.search(xid.text)
+    if detail is not None:
+        said += f' ("{detail[1]}")'
     raised = view.process.exception_mono_ns
     if xid.own and xid.log_ns is not None and raised is not None and 0 < raised - xid.log_ns < _BEFORE_NS:
         said += f"; {time_words(raised - xid.log_ns)} before the exception"

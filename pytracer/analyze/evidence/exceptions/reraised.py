@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
 
 from pytracer._library_files import is_library_file
-from pytracer._text import message_words
+from pytracer.analyze.evidence.exceptions.telling import telling_words
 from pytracer.report.job import ExceptionReport, PythonFrame
 
 # torch._utils.ExceptionWrapper and torch.multiprocessing.spawn, and what Python prints of a traceback.
@@ -26,7 +26,6 @@ _RAY = re.compile(r"^(ray::[^\n]{1,200}?\(\)) \(pid=(\d{1,9}), ", re.MULTILINE)
 # Any other text with a traceback; torch.distributed.checkpoint's CheckpointException has one of each rank that failed.
 _WITHIN = re.compile(r"^Traceback \(most recent call last\):(?: \(RANK (\d{1,9})\))?[ ]*$", re.MULTILINE)
 _NEXT = re.compile(r"^(?:Traceback \(most recent call last\)|The above exception was|During handling of the above)")
-_FRAME_LINE = re.compile(r"^\s|^[~^ ]+$")
 
 # ray.train.WorkerGroupError (2.60, train/v2/_internal/execution/worker_group/poll.py), of each rank, or of all alike.
 _RAY_TRAIN = re.compile(r"^\[Rank ([\d,]{1,200}) Error Snippet\]:\n", re.MULTILINE)
@@ -53,7 +52,8 @@ class Reraised:
     @property
     def words(self) -> str:
         """`KeyError: 'cat'`."""
-        return f"{self.type}: {self.message}" if self.message else self.type
+        words = telling_words(self.message)
+        return f"{self.type}: {words}" if words else self.type
 
 
 def reraised(exception: ExceptionReport | None) -> Reraised | None:
@@ -72,7 +72,7 @@ def reraised(exception: ExceptionReport | None) -> Reraised | None:
         own = (
             own and inner is not None and inner.where.startswith("in rank")
         )  # else the program may print what it caught
-        return dataclasses.replace(inner, message=message_words(inner.message)) if inner is not None and own else None
+        return inner if own else None
     if _HEAD not in text:
         return None
     return _first(text.rpartition(_HEAD)[2], told[1] or f"in {told[2][0].lower()}{told[2][1:]}")
@@ -98,14 +98,13 @@ def _within(exception: ExceptionReport) -> Reraised | None:
     own = heads if rank is None else [*itertools.takewhile(lambda head: head[1] in (rank, None), heads)]
     begin = own[-1].end()
     after = next((head.start() for head in heads if head.start() > begin), len(text))
-    told = _first(text[begin:after], f"in rank {rank}" if rank is not None else "before")
-    if told is None:
-        return None
-    lines = text[begin:after].splitlines()
-    at = next((n for n, line in enumerate(lines) if line and not _FRAME_LINE.match(line)), len(lines) - 1)
-    rest = list(itertools.takewhile(lambda line: not _NEXT.match(line), lines[at + 1 :]))
-    first = lines[at].partition(": ")[2]
-    return dataclasses.replace(told, message="\n".join([first, *rest]).strip())
+    return _first(text[begin:after], f"in rank {rank}" if rank is not None else "before")
+
+
+def _message(lines: Sequence[str]) -> str:
+    """Behind the type, to the end of the text or the next traceback."""
+    rest = itertools.takewhile(lambda line: not _NEXT.match(line), lines[1:])
+    return "\n".join([lines[0].partition(": ")[2], *rest]).strip()
 
 
 def _by_ray(text: str) -> Reraised | None:
@@ -122,11 +121,12 @@ def _by_ray(text: str) -> Reraised | None:
 def _first(traceback: str, where: str, pid: int | None = None, rank: int | None = None) -> Reraised | None:
     frames = list(_FRAME.finditer(traceback))
     lines = traceback[frames[-1].end() :].splitlines() if frames else []
-    last = next((found for line in lines if not line.startswith(" ") and (found := _RAISED.match(line))), None)
+    at = next((n for n, line in enumerate(lines) if not line.startswith(" ") and _RAISED.match(line)), None)
+    last = _RAISED.match(lines[at]) if at is not None else None
     if last is None:
         return None
     own = [item for item in frames if not (is_library_file(item[1]) or item[1].startswith("<"))] or frames
     frame, innermost = (
         PythonFrame(function=item[3], file=item[1], line=int(item[2])) for item in (own[-1], frames[-1])
     )
-    return Reraised(last[1], message_words(last[2] or ""), where, frame, pid, rank, innermost)
+    return Reraised(last[1], _message(lines[at:]), where, frame, pid, rank, innermost)

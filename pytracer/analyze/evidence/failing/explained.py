@@ -102,6 +102,7 @@ from pytracer.analyze.evidence.failing.states import (
 from pytracer.analyze.evidence.failing.told_lines import told_line, told_subject, traced_container
 from pytracer.analyze.evidence.failing.training_calls import training_call
 from pytracer.analyze.evidence.failing.written_tensors import written_tensor
+from pytracer.analyze.evidence.limits.words import limit_reason
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import ExceptionReport, PythonFrame
 
@@ -223,7 +224,7 @@ class Explanation:
     `subject`: what it is about in a few words, for the headline; only with `words`.
     `file`: what the words are about, where its writer is of interest.
     `together`: whether it takes several workers at once, so that one process does not repeat it.
-    `failure`: an error of our own, which must not cost the report.
+    `failure`: an error of our own, which must not cost the report. `of_limit`: a limit of the process was reached.
     """
 
     words: str | None = None
@@ -231,6 +232,7 @@ class Explanation:
     file: str | None = None
     together: bool = False
     failure: str | None = None
+    of_limit: bool = False
 
 
 def explained(
@@ -244,6 +246,9 @@ def explained(
         stack: Its frames, innermost first.
         dataset: The class of a DataLoader worker's dataset.
     """
+    limit = limit_reason(snapshot, exception, stack)
+    if limit is not None:
+        return Explanation(limit.advice, limit.subject, of_limit=True)
     at = failing_line(snapshot, exception, stack, dataset)
     if at is None:
         return Explanation()

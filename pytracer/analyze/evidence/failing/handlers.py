@@ -12,18 +12,24 @@ from pytracer.report.job import HandledExceptionReport, PythonFrame
 
 
 def ended_by_first(snapshot: Snapshot, stack: Sequence[PythonFrame], first: HandledExceptionReport) -> bool:
-    """Whether a `finally`, or an `except` that ends with `raise`, failed on the way of the first exception."""
+    """Whether a `finally`, an `except` that ends with `raise`, or the end of a `with` failed on its way."""
     lines = {(frame.file, frame.line) for frame in first.python_stack or ()}
     for frame in stack:
         if is_library_file(frame.file) or frame.line is None:
             continue
         tree = syntax_tree(snapshot, frame)
         for item in ast.walk(tree) if tree is not None else ():
-            if isinstance(item, ast.Try) and _passes_on(item, frame.line):
-                tried = [*item.body, *item.orelse]
-                if any(file == frame.file and line is not None and _within(tried, line) for file, line in lines):
-                    return True
+            tried = _left_by(item, frame.line)
+            if any(file == frame.file and line is not None and _within(tried, line) for file, line in lines):
+                return True
     return False
+
+
+def _left_by(item: ast.AST, line: int) -> Sequence[ast.stmt]:
+    """What an exception leaves by way of that line, and goes on; of a `with`, `__exit__` is called at its head."""
+    if isinstance(item, (ast.With, ast.AsyncWith)):
+        return item.body if item.lineno <= line < item.body[0].lineno else ()
+    return [*item.body, *item.orelse] if isinstance(item, ast.Try) and _passes_on(item, line) else ()
 
 
 def _passes_on(item: ast.Try, line: int) -> bool:

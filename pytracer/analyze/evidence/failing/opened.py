@@ -237,17 +237,8 @@ def text_file_subject(at: FailingLine) -> str | None:
 
 def kept_open(at: FailingLine) -> str | None:
     """Too many open files, by a line that keeps each."""
-    if not at.message.startswith("[Errno 24]") or not isinstance(at.statement, (ast.Assign, ast.Expr)):
-        return None
-    holder: ast.expr | None = None
-    statement = at.statement
-    if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Subscript):
-        holder = statement.targets[0].value
-    elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
-        function = statement.value.func
-        holder = function.value if isinstance(function, ast.Attribute) and function.attr == "append" else None
-    opens = [item for item in ast.walk(statement) if isinstance(item, ast.Call) and called_name(item) in _OPENERS]
-    if holder is None or not opens:
+    holder = keeper(at) if at.message.startswith("[Errno 24]") else None
+    if holder is None:
         return None
     value = at.value(holder)
     held = f" ({value} by now)" if value is not None and " of " in value else ""
@@ -256,6 +247,23 @@ def kept_open(at: FailingLine) -> str | None:
         "than `ulimit -n` allows. Open each by `with` where it is read, close the oldest when there are many, or raise "
         "the limit."
     )
+
+
+def keeper(at: FailingLine) -> ast.expr | None:
+    """What the line puts the file into that it opens: `self.files` of `self.files[path] = open(path)`."""
+    holder: ast.expr | None = None
+    statement = at.statement
+    if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Subscript):
+        holder = statement.targets[0].value
+    elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        function = statement.value.func
+        holder = function.value if isinstance(function, ast.Attribute) and function.attr == "append" else None
+    opens = [
+        item
+        for item in (ast.walk(statement) if holder is not None and statement is not None else ())
+        if isinstance(item, ast.Call) and called_name(item) in _OPENERS
+    ]
+    return holder if opens else None
 
 
 def _names(at: FailingLine, path: str) -> str:

@@ -26,3 +26,8 @@ def own_advice(message: str | None) -> str | None:
     if not found:
         return None
     return " ".join(f"{shortened(item, _LONGEST).rstrip('.')}." for item in dict.fromkeys(found[:_MOST]))
+
+
+def advises(sentence: str) -> bool:
+    """Whether it says what to do."""
+    return _ADVISES.match(sentence) is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pytracer._text import function_words
+from pytracer.analyze.evidence.exceptions.telling import torchscript_error
 from pytracer.analyze.evidence.lifetime.variables import line_words, program_frames
 from pytracer.analyze.evidence.native.aborts import cpp_exception
 from pytracer.analyze.evidence.native.fault_function import is_own_frame, own_function
@@ -10,7 +11,6 @@ from pytracer.analyze.evidence.native.native_stack import own_frames
 from pytracer.analyze.evidence.own_code.own_libraries import is_own_path
 from pytracer.analyze.evidence.own_code.own_place import own_place
 from pytracer.analyze.evidence.own_code.passed_memory import called_by_ctypes
-from pytracer.analyze.evidence.phrases import torchscript_error
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.view import ProcessView
 

@@ -40,8 +40,8 @@ from pytracer.analyze.evidence.cuda.gpu_core import (
     failure_words,
     parameter_storages,
 )
-from pytracer.analyze.evidence.cuda.launches import launch_evidence, probable_launches
-from pytracer.analyze.evidence.cuda.xid import Xid, xid_evidence, xids_of
+from pytracer.analyze.evidence.cuda.launches import Suspects, given_evidence, launch_evidence, suspects
+from pytracer.analyze.evidence.cuda.xid import Xid, distinct_xids, xid_evidence, xids_of
 from pytracer.analyze.evidence.phrases import collective_evidence
 from pytracer.analyze.naming import introduction, place_words
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
@@ -66,7 +66,7 @@ class CudaErrorRule:
     def describe(self, job: JobView, judgement: Judgement[CudaError]) -> Description:
         """See Rule; the first process represents all."""
         view, error = judgement.views[0], judgement.found
-        xids, frame = xids_of(job, view), view.python_frame
+        xids, frame = distinct_xids(xids_of(job, view)), view.python_frame
         kernel, core = failed_kernel(job, view), core_evidence(job, view)
         blocking = view.process.snapshot.environment.get(_BLOCKING) == "1"
         at = f" at {place_words(frame)}" if frame else ""
@@ -76,19 +76,22 @@ class CudaErrorRule:
             at, told = "", "which a thread of the communication backend met first"
         by = failure_words(job, view)
         late = error.sticky and not blocking
-        launches, why = probable_launches(view, error.text, kernel, parameter_storages(job, view)) if late else ([], "")
-        launched = launch_evidence(launches, why)
-        if len(launches) == 1 and launches[0].python is not None:
-            at, told = (
-                f", launched by {launches[0].words}",
-                f"and was met first at {place_words(frame)}" if frame else "",
-            )
+        storages = parameter_storages(job, view)
+        suspected = suspects(view, error.text, kernel, storages) if late else Suspects()
+        culprit = suspected.culprit
+        if culprit is not None and culprit.python is not None:
+            at, told = f", launched by {culprit.words}", f"met first at {place_words(frame)}" if frame else ""
+        elif "," in by and at:
+            at = f",{at}"
+        if frame is None and culprit is None and not watchdog:
+            told = ""
         return Description(
-            f"{introduction(judgement.views)} ended with a CUDA error: {error.text}{by}{at}, {told}.",
+            f"{introduction(judgement.views)} ended with a CUDA error: {error.text}{by}{at}{told and f', {told}'}.",
             [
-                launched,
+                launch_evidence(suspected),
+                given_evidence(view, suspected),
                 None
-                if not late or len(launches) == 1
+                if not late or culprit is not None
                 else Evidence(
                     "cuda-launch",
                     "kernels run later than they are launched: that line need not be the one whose kernel failed",
@@ -103,10 +106,16 @@ class CudaErrorRule:
                 _waiting(view),
             ],
             _advice(job, view, error, blocking, xids),
-            []
-            if blocking or kernel or not error.sticky
-            else ["which kernel failed: `pytracer run --gpu-core` shows it"],
+            _missing(error, blocking, kernel),
         )
+
+
+def _missing(error: CudaError, blocking: bool, kernel: str | None) -> list[str]:
+    if blocking or kernel or not error.sticky:
+        return []
+    if "assert" in error.text:  # of these, drivers write no whole core dump
+        return ["which kernel failed: the line that it printed names it"]
+    return ["which kernel failed: `pytracer run --gpu-core` shows it"]
 
 
 def _judge(job: JobView, view: ProcessView) -> Judgement[CudaError] | None:
@@ -209,7 +218,7 @@ def _advice(job: JobView, view: ProcessView, error: CudaError, blocking: bool, x
         )
     if error.sticky:
         return (
-            "Run again with `pytracer run --gpu-core`, which names the kernel, or with CUDA_LAUNCH_BLOCKING=1: then "
-            "the line that raises is the one whose kernel failed."
+            "Run again with `pytracer run --level ops --gpu-core`, which names the kernel and the lines that may have "
+            "launched it, or with CUDA_LAUNCH_BLOCKING=1: then the line that raises is the one whose kernel failed."
         )
     return "Read CUDA's message: the call of that line was refused."

@@ -40,6 +40,7 @@ from pytracer.analyze.evidence.ends.signal_senders import (
     slurm_time_limit,
 )
 from pytracer.analyze.evidence.ends.timers import TIMERS, timer_advice, timer_words, was_sent_by_timer
+from pytracer.analyze.evidence.limits.ended import limit_of_signal
 from pytracer.analyze.evidence.phrases import (
     access_verb,
     bucket_evidence,
@@ -262,7 +263,7 @@ def _words(job: JobView, view: ProcessView, how: _How) -> _Words:
             f"Find out who sent {name}: a scheduler's time limit, a launcher, or a person.",
             "the sender of the signal",
         ),
-        "by-default": _by_default(view, number or 0, name),
+        "by-default": _by_default(job, view, number or 0, name),
         "unseen": (
             f"died of {name}",
             "Run it again under `pytracer run`; see `pytracer doctor`.",
@@ -284,10 +285,12 @@ def _words(job: JobView, view: ProcessView, how: _How) -> _Words:
     return words[how]
 
 
-def _by_default(view: ProcessView, number: int, name: str) -> _Words:
+def _by_default(job: JobView, view: ProcessView, number: int, name: str) -> _Words:
     _, why, advice = _BY_DEFAULT.get(number, ("unknown", "", ""))
     if number in TIMERS:
         why, advice = timer_words(view, number), timer_advice(view)
+    limit = limit_of_signal(job, view, number)
+    why += f" ({limit})" if limit is not None else ""
     missing = None if _by_kernel(view) else "who sent it: this signal is not recorded"
     at = f" at {place_words(view.python_frame)}" if number in TIMERS and view.python_frame is not None else ""
     return f"was ended by {name}{at}, {why}", advice, missing

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pytracer._library_files import is_library_file
-from pytracer._text import capital, message_words
+from pytracer._text import capital
 from pytracer.analyze.collectives.in_flight import bad_address
 from pytracer.analyze.deaths.order import is_interrupt, mentions_lost_peer
 from pytracer.analyze.evidence.cuda.cuda_errors import cuda_error, out_of_memory
@@ -30,6 +30,7 @@ from pytracer.analyze.evidence.ends.memory_holders import (
     accumulated,
     address_as_size,
     failed_allocation,
+    holder_advice,
     holder_evidence,
     no_memory_advice,
 )
@@ -37,6 +38,7 @@ from pytracer.analyze.evidence.exceptions.loaders import loader_timeout
 from pytracer.analyze.evidence.exceptions.name_origins import meant_words, origin_words
 from pytracer.analyze.evidence.exceptions.raisers import failed_sample, raiser
 from pytracer.analyze.evidence.exceptions.reraised import Reraised, reason_within, reraised
+from pytracer.analyze.evidence.exceptions.telling import telling_words
 from pytracer.analyze.evidence.failing.explained import Explanation, explained, involved
 from pytracer.analyze.evidence.failing.handlers import ended_by_first
 from pytracer.analyze.evidence.failing.own_advice import own_advice
@@ -46,7 +48,8 @@ from pytracer.analyze.evidence.heap.overwritten import (
     overwritten_advice,
 )
 from pytracer.analyze.evidence.lifetime.file_writers import file_writer
-from pytracer.analyze.evidence.phrases import collective_evidence, error_at_words, torchscript_error
+from pytracer.analyze.evidence.limits.words import limit_reason
+from pytracer.analyze.evidence.phrases import collective_evidence, error_at_words
 from pytracer.analyze.evidence.waits.ended_threads import ended_thread_evidence, thread_behind_exception
 from pytracer.analyze.evidence.waits.other_end import other_end_words
 from pytracer.analyze.evidence.waits.waits import LET_THREAD_END, ProcessWait, kept_by_thread
@@ -58,15 +61,10 @@ from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Evidence, ExceptionReport, HandledExceptionReport, PythonFrame
 
 _VARIABLES = 6
-_WRAPPED = 4  # lines of a sentence
 _SAMPLE = "and at the sample that it was given: num_workers=0 under a debugger stops there."
 _BATCH = "and at the batch that it was given: num_workers=0 under a debugger stops there."
 _NUMBER = "with sample {0}: `dataset[{0}]` in one process should repeat it."
 _QUOTED = 80  # characters of a line of the program
-_NOISE = re.compile(
-    r"^\[enforce fail at [\w./]+:\d+\] [^.]{0,40}\. "  # of torch's allocator
-    r"|^Consider annotating your code using torch\._check\*\(\)\. | \(unhinted: [^\n]*$"  # of torch.compile
-)
 
 
 @dataclass(frozen=True)
@@ -94,7 +92,9 @@ class PythonException:
         frame, first = view.python_frame, reraised(view.exception)
         again = f" by {name_words([view])}" if view.index != judgement.views[0].index else ""
         waited = f"{_thread(view)}{other_end_words(job, view)}{_kept_words(view)}"
-        explanation = Explanation() if failed_allocation(view) else _explained(job, view, first)
+        explanation = _explained(job, view, first)
+        if failed_allocation(view) and not explanation.of_limit:
+            explanation = Explanation()
         meant = f": {explanation.subject}" if explanation.subject is not None else _meant(job, view, first)
         circumstances = f"{meant}{_piled(view)}{waited}"
         if memory_may_be_overwritten(view):
@@ -106,11 +106,12 @@ class PythonException:
             words = re.split(r"(?<=[a-z]{2})\. (?=[A-Z])", words, maxsplit=1)[0]
         raised = f"{words}{_at(frame, first, again)}{circumstances}"
         before = _original(view) if first is None else None
-        if before is not None and not _deliberate(view) and _ended_by(view, before):
+        led = before is not None and not _deliberate(view) and _ended_by(view, before)
+        if before is not None and led:
             raised = f"{error_at_words(before)}, and while that was on its way, {raised}"
         fact = explanation.words
         others = _of_others(job) if not lost else ""
-        repeated = _sample(job, view, first) if not explanation.together else ""
+        repeated = "" if explanation.together or explanation.of_limit else _sample(job, view, first)
         own_frames = [frame for frame in view.exception_stack if not is_library_file(frame.file)]
         return Description(
             f"{introduction(judgement.views)} raised {raised}.",
@@ -130,7 +131,7 @@ class PythonException:
                 collective_evidence(judgement.views),
                 _left_early(job, judgement.views) if lost else None,
             ],
-            f"{fact}{_written(view, explanation)}{_handling(view, first)}{repeated}{others}"
+            f"{fact}{_written(view, explanation)}{'' if led else _handling(view, first)}{repeated}{others}{_held(view)}"
             if fact is not None
             else "Look at the other end of the connection: this rank only noticed that a peer was gone or silent."
             if lost
@@ -151,6 +152,11 @@ def _meant(job: JobView, view: ProcessView, first: Reraised | None) -> str:
     raised = raiser(job, view, first)
     words = meant_words(raised.snapshot, raised.exception, raised.stack) if raised is not None else None
     return f": {words}" if words is not None else ""
+
+
+def _held(view: ProcessView) -> str:
+    """Where memory ran out: the line that held the most."""
+    return holder_advice(view) if failed_allocation(view) else ""
 
 
 def _piled(view: ProcessView) -> str:
@@ -243,7 +249,11 @@ def _explained(job: JobView, view: ProcessView, first: Reraised | None) -> Expla
     """By the facts of the line; of an exception of a DataLoader worker, by those that the worker recorded."""
     snapshot, own = view.process.snapshot, view.exception
     before = _original(view) if first is None else None
-    if own is None or (before is not None and (_deliberate(view) or _ended_by(view, before))):
+    if own is not None and before is not None and (_deliberate(view) or _ended_by(view, before)):
+        told = ExceptionReport(type=before.type, message=before.message, python_stack=before.python_stack)
+        limit = limit_reason(snapshot, own, before.python_stack or [], told)
+        return Explanation(limit.advice, limit.subject, of_limit=True) if limit is not None else Explanation()
+    if own is None:
         return Explanation()
     if first is None:
         return explained(snapshot, reason_within(own), view.exception_stack)
@@ -261,6 +271,7 @@ def _variables_evidence(view: ProcessView) -> Evidence | None:
     frame, exception = view.python_frame, view.exception
     found = (exception.variables or []) if exception is not None else []
     text = line_text(view.process.snapshot, frame)
+    found = [item for item in found if " " not in (item.name or "")]  # the recorder's own: limits, the file
     if text is not None:
         found = [item for item in found if _uses(text, (item.name or "").removesuffix(".weight"))]
     if not found or frame is None:
@@ -398,26 +409,10 @@ def _words(view: ProcessView, first: Reraised | None) -> str:
     if exception is None or not exception.type:
         return "an exception"
     reason = reason_within(exception)
-    message = message_words(_NOISE.sub("", _first_sentence((reason.message or "").strip())))
+    message = telling_words(reason.message)
     if reason is not exception and reason.type is not None:
         message = f"{reason.type}: {message}" if message else reason.type
     return f"{exception.type}: {message}" if message else exception.type
-
-
-def _first_sentence(message: str) -> str:
-    """The first line, with those of an indented text that end its sentence; of TorchScript, the error inside."""
-    message = torchscript_error(message) or message
-    lines = message.splitlines()
-    kept = lines[:1]
-    for line in lines[1:_WRAPPED]:
-        if kept[-1].rstrip().endswith(":"):
-            kept.append(line)
-            continue
-        ends = kept[-1].rstrip().endswith((".", "!", "?"))
-        if ends or not line[:1].isspace() or not line.strip()[:1].islower():
-            break
-        kept.append(line)
-    return " ".join(item.strip() for item in kept)
 
 
 def _signal_later(view: ProcessView) -> Evidence | None:

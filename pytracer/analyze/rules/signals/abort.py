@@ -22,13 +22,21 @@ from dataclasses import dataclass
 
 from pytracer._text import function_words, message_words
 from pytracer.analyze.collectives.in_flight import bad_address
-from pytracer.analyze.evidence.ends.memory_holders import failed_allocation, holder_evidence, no_memory_advice
+from pytracer.analyze.evidence.ends.memory_holders import (
+    address_as_size,
+    failed_allocation,
+    holder_advice,
+    holder_evidence,
+    no_memory_advice,
+)
 from pytracer.analyze.evidence.exceptions.name_origins import passed_words
+from pytracer.analyze.evidence.exceptions.telling import torchscript_error
 from pytracer.analyze.evidence.heap.heap import heap_damage
 from pytracer.analyze.evidence.heap.smashed_stack import smashed_advice
 from pytracer.analyze.evidence.indices.index_check import failed_check
 from pytracer.analyze.evidence.indices.range_check import range_advice
 from pytracer.analyze.evidence.known_crashes import known_crash
+from pytracer.analyze.evidence.limits.ended import memory_limit_words
 from pytracer.analyze.evidence.native.aborts import (
     abort_caller,
     cpp_exception,
@@ -48,7 +56,6 @@ from pytracer.analyze.evidence.phrases import (
     collective_evidence,
     printed_evidence,
     python_evidence,
-    torchscript_error,
 )
 from pytracer.analyze.naming import introduction, place_words
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
@@ -175,6 +182,8 @@ class Abort:
             below = f": {borrowed.summary}"
         elif thrown is not None and in_region(view):
             below += ", in a parallel region, which no exception may leave"
+        limit = memory_limit_words(job, view) if failed_allocation(view) and address_as_size(view) is None else None
+        below += f"; {limit[0]}" if limit is not None else ""
         summary = f"{introduction(judgement.views)} aborted: {way.what}{below}."
         return Description(
             summary,
@@ -185,7 +194,13 @@ class Abort:
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],
-            borrowed.advice if borrowed is not None else no_memory_advice(view) if failed_allocation(view) else general,
+            borrowed.advice
+            if borrowed is not None
+            else f"{limit[1]}{holder_advice(view)}"
+            if limit is not None
+            else no_memory_advice(view)
+            if failed_allocation(view)
+            else general,
             [
                 None if view.crash else "the native stack: the black box has no crash section",
                 "what() of the exception" if way is _EXCEPTION and cpp_exception(view) is None else None,

@@ -9,6 +9,8 @@ Why it happens: `kill -9`, a container runtime or scheduler at a time limit, a l
 A recorded process notes each signal that it sends, with its line: by kill(), killpg(), pidfd_send_signal() or
 sigqueue(), so also by Process.kill() and os.kill(). Such a sender is named.
 
+The kernel itself kills a process whose CPU time reaches its hard limit (RLIMIT_CPU, `ulimit -t`).
+
 A parent that raised subprocess.TimeoutExpired has killed the child that it waited for.
 
 What to do: look at the line that sent it. Without one, check the candidates that are named, by the given commands. To
@@ -28,6 +30,7 @@ from pytracer.analyze.evidence.ends.oom import OomTrace, killed_by_sigkill, oom_
 from pytracer.analyze.evidence.ends.sent_signals import deadly_signal
 from pytracer.analyze.evidence.ends.sigkill import elimination, other_candidates, time_limit_of_parent
 from pytracer.analyze.evidence.ends.signal_senders import chain_words, noted_evidence, sender_is_sure, senders_words
+from pytracer.analyze.evidence.limits.ended import CpuLimit, LostTask, cpu_limit, lost_task
 from pytracer.analyze.evidence.phrases import collective_evidence, python_evidence
 from pytracer.analyze.evidence.waits.lost_lock import lost_lock
 from pytracer.analyze.naming import introduction, name_words, place_words
@@ -85,23 +88,58 @@ class Sigkill:
             return _describe_limit(job, judgement, limit)
         if view.senders:
             return _describe_sender(job, judgement)
+        cpu = cpu_limit(job, view)
+        if cpu is not None:
+            return _describe_cpu(job, judgement, cpu)
         held = heavy_holding(view)
+        lost = lost_task(job, view)
         refuted = trace is not None and trace.excluded
         but = ", and not by the kernel's OOM killer" if refuted else ""
         return Description(
-            f"{introduction(judgement.views)} was ended by SIGKILL{but}{_held_words(held)}.",
+            f"{introduction(judgement.views)} was ended by SIGKILL{but}{_held_words(held)}{_lost_words(lost)}.",
             [
                 *elimination(job, view, trace),
                 *(holder_evidence(job, view) if held else ()),
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],
-            (_ask(job, view) if refuted else _CHECK) + (_MEMORY if held else ""),
+            (_ask(job, view) if refuted else _CHECK)
+            + (_MEMORY if held else "")
+            + (f" {lost.advice}" if lost is not None else ""),
             [
                 "who sent SIGKILL: it leaves no trace in the process and carries no sender",
                 None if refuted else "proof for or against the OOM killer: see what was not readable",
             ],
         )
+
+
+def _describe_cpu(job: JobView, judgement: Judgement[OomTrace | None], cpu: CpuLimit) -> Description:
+    view = judgement.views[0]
+    lost = lost_task(job, view)
+    of = f" in `{lost.function[0]}` ({lost.function[1]})" if lost is not None and lost.function is not None else ""
+    found = f"{cpu.used:.1f} s of CPU time when it was last seen; the kernel kills a process at {cpu.words}"
+    return Description(
+        f"{introduction(judgement.views)} was ended by SIGKILL, most likely by the kernel at {cpu.words}"
+        f"{_lost_words(lost)}.",
+        [
+            Evidence(
+                "limit",
+                f"it had used {found}",
+                pid=view.process.snapshot.pid,
+                limit=cpu.limit,
+                duration_ns=int((cpu.used or 0) * 1e9),
+            ),
+            python_evidence(view),
+            collective_evidence(judgement.views),
+        ],
+        f"Find out what took so much CPU time{of} (an endless loop, or an input for which it takes for ever), or "
+        f"{cpu.change}." + (f" {lost.advice}" if lost is not None else ""),
+        ["who sent SIGKILL: it leaves no trace in the process and carries no sender"],
+    )
+
+
+def _lost_words(lost: LostTask | None) -> str:
+    return f"; {lost.words}" if lost is not None else ""
 
 
 def _describe_limit(job: JobView, judgement: Judgement[OomTrace | None], parent: ProcessView) -> Description:

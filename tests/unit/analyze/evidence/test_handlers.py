@@ -18,6 +18,9 @@ FORMS = [
     ("try:\n    work()\nexcept KeyError:\n    flush()\n", 4, False),  # it goes on after that
     ("try:\n    work()\nfinally:\n    pass\nflush()\n", 5, False),
     ("try:\n    work()\nexcept KeyError:\n    flush()\n    raise ValueError() from None\n", 4, False),
+    ("with folder():\n    work()\n", 1, True),
+    ("with folder():\n    pass\nwork()\n", 1, False),
+    ("with folder():\n    work()\nflush()\n", 3, False),
     ("try:\n    pass\nexcept KeyError:\n    flush()\n    raise\nwork()\n", 4, False),
 ]
 

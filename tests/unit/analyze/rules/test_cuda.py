@@ -357,7 +357,7 @@ def test_a_core_dump_names_the_kernel_and_what_it_worked_on(run: Path) -> None:
     assert "what is passed to scatter_add" in advice(report)
     assert not missing(report)
     core = next(p for p in report.processes if p.pid == 101).gpu_core
-    assert [item.found for item in core.exceptions[0].pointers] == ["register R2", "parameter at 0x8"]
+    assert [item.found for item in core.exceptions[0].pointers] == ["parameter at 0x8", "register R2"]
 
 
 def test_a_core_dump_that_cannot_be_read_is_told(run: Path) -> None:
@@ -406,7 +406,7 @@ def addrs(first: int, step: int = 16) -> tuple[int, ...]:
 def test_a_misaligned_access_names_the_address(run: Path) -> None:
     """A slice that begins in the middle."""
     report = with_core(run, with_segment(), accessing(6, addrs(DEVICE + 4), LOAD_16, WAIT))
-    assert "kernel scatter_add, which read 16 bytes at an address that is not a multiple of 16 at" in summary(report)
+    assert "kernel scatter_add, which read 16 bytes at an address that is not a multiple of 16, at" in summary(report)
     told = evidence(report)
     assert (
         "thread (0, 0, 0) of block (2, 0, 0) read 16 bytes at 0x7f6000000004, which is not a multiple of 16; it is "
@@ -494,3 +494,82 @@ def test_a_core_dump_that_was_cut_off(run: Path) -> None:
     core.content = lambda: path.read_bytes()[:600]  # type: ignore[method-assign]
     told = evidence(with_core(run, with_segment(), core))
     assert "it is cut off: the process ended before the driver had written all of it, or the disk was full" in told
+
+
+# Who launched it: level ops
+
+
+ASSERT = "CUDA error: device-side assert triggered"
+
+
+def at(box: Box, line: int) -> Any:
+    return box.code("step", s.SCRIPT, line)
+
+
+def test_the_only_launch_that_was_not_over_is_named_with_its_memory(run: Path) -> None:
+    """item() has waited for what was before it."""
+    box = with_block()
+    box.device_op("aten::mul", at(box, 20), [DEVICE]).device_op("aten::_local_scalar_dense", at(box, 21), [DEVICE])
+    report = raised(run, box.device_op("aten::index_select", at(box, 30), [DEVICE]), ILLEGAL)
+    assert "launched by aten::index_select at train.py:30 in step, met first at train.py:40 in step" in summary(report)
+    assert "aten::index_select was given a block of 4.0 MiB, allocated at train.py:12" in evidence(report)
+    assert "train.py:20" not in evidence(report)
+
+
+def test_two_launches_that_were_not_over_are_both_suspects(run: Path) -> None:
+    """Neither is said to be the one; what makes a view launches nothing."""
+    box = with_block()
+    box.device_op("aten::mul", at(box, 20), [DEVICE]).device_op("aten::view", at(box, 22), [DEVICE])
+    report = raised(run, box.device_op("aten::add", at(box, 30), [DEVICE]), ILLEGAL)
+    assert "launched by" not in summary(report)
+    assert "may have been launched by aten::add at train.py:30 in step or aten::mul at train.py:20" in evidence(report)
+    assert "train.py:22" not in evidence(report)
+
+
+def test_a_value_of_the_cpu_is_waited_for_by_nobody(run: Path) -> None:
+    """item() of a tensor on the CPU, as optimizers call it for their steps."""
+    box = with_block()
+    box.device_op("aten::mul", at(box, 20), [DEVICE]).device_op("aten::_local_scalar_dense", at(box, 21))
+    report = raised(run, box.device_op("aten::add", at(box, 30), [DEVICE]), ILLEGAL)
+    assert "launched by" not in summary(report) and "train.py:20" in evidence(report)
+
+
+def test_where_older_records_are_lost_no_launch_is_called_the_one(run: Path) -> None:
+    """A ring keeps the last few hundred."""
+    box = with_block()
+    for _ in range(300):
+        box.device_op("aten::mul", at(box, 20), [DEVICE])
+    report = raised(run, box, ILLEGAL)
+    assert "launched by" not in summary(report)
+    assert "may have been launched by aten::mul at train.py:20" in evidence(report)
+
+
+def test_an_assertion_fails_in_an_operator_that_checks(run: Path) -> None:
+    """Of two that were not over."""
+    box = with_block()
+    box.device_op("aten::nll_loss_forward", at(box, 20), [DEVICE]).device_op("aten::mul", at(box, 30), [DEVICE])
+    report = raised(run, box, ASSERT)
+    assert "launched by aten::nll_loss_forward at train.py:20 in step" in summary(report)
+
+
+def test_a_launch_of_the_backward_pass_has_the_line_of_its_forward_pass(run: Path) -> None:
+    """By the sequence number of autograd."""
+    box = with_block()
+    box.device_op("aten::embedding", at(box, 20), [DEVICE], sequence_nr=7)
+    box.device_op("aten::_local_scalar_dense", at(box, 21), [DEVICE])
+    box.device_op("aten::embedding_dense_backward", box.node("EmbeddingBackward0", 7), [DEVICE])
+    report = raised(run, box, ASSERT)
+    said = "aten::embedding_dense_backward in EmbeddingBackward0, of train.py:20 in step"
+    assert said in summary(report)
+
+
+@pytest.mark.parametrize(("freed_before", "state"), [(False, "live"), (True, "freed")])
+def test_memory_is_shown_as_of_the_exception(run: Path, freed_before: bool, state: str) -> None:
+    """What is freed while the process ends was there; what was gone before stays freed."""
+    box = with_block()
+    events = box.devices.order + freed_before
+    box.devices.free(DEVICE, at(box, 60), box.epoch)
+    box.exception(ERROR, ILLEGAL, [("step", s.SCRIPT, 40)], device_events=events).exit(1)
+    launcher = {"child_pid": 101, "exit_code": 1, "ended_mono_ns": box.now}
+    (process,) = s.load(run, box, launcher=launcher).processes
+    assert [item.state for item in process.snapshot.storages.on_devices()] == [state]

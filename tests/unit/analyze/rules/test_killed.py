@@ -218,3 +218,29 @@ def test_broken_witness_is_damage_and_the_rest_is_read(run: Path) -> None:
     assert job.launcher is not None and job.launcher.witness is None
     assert job.launcher.usage is not None and job.launcher.usage.maxrss == 1
     assert any("witness cannot be understood" in item.what for item in job.damage)
+
+
+@pytest.mark.parametrize(
+    ("limits", "used", "reached"),
+    [
+        ({"cpu seconds": [3, 3]}, 2.9, True),
+        ({"cpu seconds": [2, 3]}, 2.9, True),
+        ({"cpu seconds": [3, None]}, 2.9, False),  # only SIGXCPU comes at a soft limit
+        ({"cpu seconds": [3600, 3600]}, 2.9, False),  # far from it
+        ({"data": [3, 3]}, 2.9, False),
+        (None, 2.9, False),
+    ],
+)
+def test_kernel_kills_at_the_hard_limit_of_cpu_time(
+    limits: dict[str, list[int | None]] | None, used: float, reached: bool, run: Path
+) -> None:
+    """By the limits and the CPU time that the launcher saw; the look-alikes had time left, or no such limit."""
+    rank = s.rank(1)
+    item = {"pid": rank.pid, "start_ticks": rank.start_ticks, "first_mono_ns": 1, "cgroup": OWN}
+    item |= {"alive_mono_ns": rank.created_ns + 800 * MS, "gone_mono_ns": rank.created_ns + 900 * MS}
+    item |= {"cpu_seconds": used, "limits": limits}
+    report = killed(run, **witness(processes=[item]))
+    assert report.verdict is not None
+    assert ("limit of CPU time (RLIMIT_CPU, 3 s)" in (report.verdict.summary or "")) is reached
+    assert ("ulimit -t" in (report.verdict.advice or "")) is reached
+    assert verdict(report) == ("external-kill", "likely")

@@ -1,0 +1,190 @@
+"""Deaths at a limit: CPU time that was used up, and the address space of a process that C++ found too small.
+
+The launcher notes limits and CPU time of each process every two seconds. The kernel kills a process at its hard
+limit of CPU time.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pytracer._library_files import is_library_file
+from pytracer._text import size_words
+from pytracer.analyze.evidence.ends.oom import killed_by_sigkill, witness_of
+from pytracer.analyze.evidence.limits.numbers import ADDRESS_SPACE, CPU, FILE_SIZE, seen_numbers
+from pytracer.analyze.evidence.limits.setters import RESOURCES, Setter, setter_of
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.waits.waits import wait_of
+from pytracer.analyze.naming import place_words
+from pytracer.analyze.platform.signals import SIGXCPU, SIGXFSZ
+from pytracer.analyze.tensors.source_lines import syntax_tree
+from pytracer.analyze.view import JobView, ProcessView
+from pytracer.decode.types.host_counters import SeenProcess
+from pytracer.report.job import PythonFrame
+
+_CORES = 64  # of the time since it was last seen
+_LEAST = 0.2  # of its limit, that it had used when it was last seen
+_MISSED = 0.3  # seconds, where the last count is exact
+_SCRIPT = re.compile(r"\.py$")
+_POOL_CALLS = (
+    "map", "imap", "imap_unordered", "starmap", "apply", "map_async", "starmap_async", "apply_async", "submit",
+)  # fmt: skip
+_POOL = re.compile(r"/multiprocessing/pool\.py$")
+
+
+@dataclass(frozen=True)
+class CpuLimit:
+    """`used`: seconds, when it was last seen; None where it is not known."""
+
+    limit: int
+    used: float | None
+    setter: Setter | None
+
+    @property
+    def words(self) -> str:
+        """`its limit of CPU time (RLIMIT_CPU, 3 s, line 15)`."""
+        set_by = f", {self.setter.place}" if self.setter is not None else ""
+        return f"its limit of CPU time (RLIMIT_CPU, {self.limit} s{set_by})"
+
+    @property
+    def change(self) -> str:
+        """How to raise it."""
+        if self.setter is not None:
+            return f"raise that limit at {self.setter.place} (`{self.setter.text}`)"
+        return "raise that limit where the job is started (`ulimit -t` in its shell, the batch system's limit)"
+
+
+def cpu_limit(job: JobView, view: ProcessView) -> CpuLimit | None:
+    """Of a process that SIGKILL ended when its CPU time may have reached the hard limit."""
+    seen = seen_of(job, view)
+    numbers = seen_numbers(seen)
+    hard = numbers.hard(CPU)
+    if hard is None and seen is not None and ((seen.limits or {}).get(CPU) or (None, None))[1] is not None:
+        hard = numbers.limit(CPU)
+    if seen is None or hard is None or seen.cpu_seconds is None or not killed_by_sigkill(view) or view.senders:
+        return None
+    since = ((seen.gone_mono_ns or seen.alive_mono_ns) - seen.alive_mono_ns) / 1e9
+    if seen.cpu_seconds < hard * _LEAST or seen.cpu_seconds + _CORES * since < hard:
+        return None
+    if seen.how == "zombie" and seen.cpu_seconds < hard - _MISSED:
+        return None
+    return CpuLimit(hard, seen.cpu_seconds, setter_of(view.process.snapshot, _frames(job, view), CPU, hard))
+
+
+def limit_of_signal(job: JobView, view: ProcessView, signal: int) -> str | None:
+    """`RLIMIT_CPU, 5 s, line 9`, of SIGXCPU and SIGXFSZ."""
+    name = {SIGXCPU: CPU, SIGXFSZ: FILE_SIZE}.get(signal)
+    limit = seen_numbers(seen_of(job, view)).limit(name) if name is not None else None
+    if name is None or limit is None:
+        return None
+    setter = setter_of(view.process.snapshot, _frames(job, view), name, limit)
+    amount = f"{limit} s" if name == CPU else size_words(limit)
+    return f"{RESOURCES[name]}, {amount}{f', {setter.place}' if setter is not None else ''}"
+
+
+def memory_limit_words(job: JobView, view: ProcessView) -> tuple[str, str] | None:
+    """For the headline and the next step, of an allocation of native code that failed below a limit."""
+    numbers = seen_numbers(seen_of(job, view))
+    limit, used = numbers.limit(ADDRESS_SPACE), numbers.used(ADDRESS_SPACE)
+    if limit is None:
+        return None
+    setter = setter_of(view.process.snapshot, _frames(job, view), ADDRESS_SPACE, limit)
+    set_by = f", {setter.place}" if setter is not None else ""
+    held = f", {size_words(used)} of which it had when it was last seen" if used is not None and used <= limit else ""
+    how = f"at {setter.place} (`{setter.text}`)" if setter is not None else "where the job is started (`ulimit -v`)"
+    return (
+        f"its address space is limited to {size_words(limit)} (RLIMIT_AS{set_by}){held}",
+        (
+            f"What native code asked for did not fit into that limit: raise it {how}, or let it ask for less; look at "
+            "what it sizes by a file, an option or an argument."
+        ),
+    )
+
+
+@dataclass(frozen=True)
+class LostTask:
+    """What a multiprocessing.Pool waits for that lost a worker. `function`: what it runs, with its line."""
+
+    at: PythonFrame
+    function: tuple[str, str] | None
+
+    @property
+    def words(self) -> str:
+        """For the headline."""
+        return f"its parent waits for its result at {place_words(self.at)}, which never comes"
+
+    @property
+    def advice(self) -> str:
+        """How to notice it."""
+        return (
+            "multiprocessing.Pool replaces a worker that was killed, but not its task: "
+            "concurrent.futures.ProcessPoolExecutor raises BrokenProcessPool instead, and map_async(...).get(timeout) "
+            "ends the wait."
+        )
+
+
+def lost_task(job: JobView, view: ProcessView) -> LostTask | None:
+    """Of a killed worker whose parent stood in a pool's call until the end."""
+    parent = _parent(job, view)
+    wait = wait_of(parent) if parent is not None else None
+    if parent is None or wait is None or wait.kind != "pool" or wait.at is None:
+        return None
+    if not any(_POOL.search(frame.file or "") for frame in parent.python_stack or ()):
+        return None
+    return LostTask(wait.at, _function(parent, wait.at))
+
+
+def seen_of(job: JobView, view: ProcessView) -> SeenProcess | None:
+    """What the launcher saw of it; of one without a recording, by its pid and how it ended."""
+    witness, own = witness_of(job, view), view.process.snapshot
+    if witness is None:
+        return None
+    exact = witness.process(own.pid, own.start_ticks)
+    if exact is not None:
+        return exact
+    found = [item for item in witness.processes if item.pid == own.pid and item.signal == view.process.signal]
+    return found[0] if len(found) == 1 and found[0].signal is not None else None
+
+
+def _parent(job: JobView, view: ProcessView) -> ProcessView | None:
+    own = view.process.snapshot
+    found = [
+        item
+        for item in job.views
+        if (item.process.snapshot.boot_id, item.process.snapshot.pid) == (own.boot_id, own.ppid)
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def _frames(job: JobView, view: ProcessView) -> Sequence[PythonFrame]:
+    """The program's, of the process or its parent; else the script that it was started with."""
+    for item in (view, _parent(job, view)):
+        stack = (item.python_stack or item.exception_stack) if item is not None else []
+        own = [frame for frame in stack if not is_library_file(frame.file)]
+        if own:
+            return own
+    launcher = job.job.launcher_of(view.process.snapshot)
+    scripts = [word for word in view.process.snapshot.argv if _SCRIPT.search(word)]
+    if not scripts or launcher is None:
+        return []
+    return [PythonFrame(file=os.path.join(launcher.cwd, scripts[0]), line=1)]
+
+
+def _function(parent: ProcessView, at: PythonFrame) -> tuple[str, str] | None:
+    """Its name and `line 18`."""
+    tree = syntax_tree(parent.process.snapshot, at)
+    calls = [
+        item
+        for item in (ast.walk(tree) if tree is not None else ())
+        if isinstance(item, ast.Call) and item.lineno <= (at.line or 0) <= (item.end_lineno or 0)
+        if called_name(item) in _POOL_CALLS and item.args and isinstance(item.args[0], ast.Name)
+    ]
+    if len(calls) != 1 or tree is None or not isinstance(calls[0].args[0], ast.Name):
+        return None
+    name = calls[0].args[0].id
+    made = [item for item in ast.walk(tree) if isinstance(item, ast.FunctionDef) and item.name == name]
+    return (name, f"line {made[0].lineno}") if len(made) == 1 else None

@@ -1,0 +1,142 @@
+"""Which limit an exception came of: the one whose number in use leaves no room for what was asked for."""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pytracer.analyze.evidence.limits.numbers import (
+    ADDRESS_SPACE,
+    DATA,
+    FILE_SIZE,
+    FILES,
+    MAPPINGS,
+    PIDS,
+    STACK,
+    USER_THREADS,
+    Numbers,
+)
+from pytracer.report.job import ExceptionReport, PythonFrame
+
+MACHINE = "machine"
+_ERRNO = re.compile(r"^\[Errno (\d{1,3})\]")
+_ASKED = re.compile(r"tried to allocate (\d{1,19}) bytes|[Uu]nable to mmap (\d{1,19}) bytes")
+_ASKED_WORDS = re.compile(r"Unable to allocate ([\d.]{1,12}) ?(bytes|KiB|MiB|GiB|TiB|PiB)\b")
+_UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40, "PiB": 1 << 50}
+_MEMORY = re.compile(
+    r"[Cc]an(?:no|')t allocate memory|[Nn]ot enough memory|[Uu]nable to (?:allocate|mmap)|bad_alloc"
+    r"|failed to map segment"
+)
+_OF_FILES = re.compile(r"[Tt]oo many open files|0 items of ancdata")
+_OF_THREADS = re.compile(r"start new thread|pthread_create")
+_OF_SIZE = re.compile(r"PytorchStreamWriter failed writing|unexpected pos \d+ vs \d+")
+_FORKS = ("multiprocessing/popen_fork.py", "subprocess.py", "multiprocessing/popen_spawn_posix.py", "pty.py")
+_STACK_BYTES = 8 << 20  # where the stack has no limit, glibc takes 2 MiB on x86-64; more is no claim
+_NEARLY = 0.98
+_MOSTLY = 0.9
+_SPARE_FILES = 3
+_SPARE_MAPPINGS = 64
+
+
+@dataclass(frozen=True)
+class Reached:
+    """`asked`: the bytes of the failed request, where the message has them. `matter`: what was asked for."""
+
+    name: str
+    limit: int
+    used: int | None
+    matter: str
+    asked: int | None = None
+
+
+def reached_limit(exception: ExceptionReport, stack: Sequence[PythonFrame], numbers: Numbers) -> Reached | None:
+    """None where what is in use leaves room, or nothing is known of it."""
+    message = exception.message or ""
+    found = _ERRNO.match(message)
+    number = int(found[1]) if found is not None else None
+    kind = (exception.type or "").rpartition(".")[2]
+    if number == errno.EMFILE or _OF_FILES.search(message):
+        return _files(numbers)
+    if number == errno.EFBIG or _OF_SIZE.search(message):
+        return _size(numbers, sure=number == errno.EFBIG)
+    if _OF_THREADS.search(message) or (number == errno.EAGAIN and _forked(stack)):
+        return _threads(numbers, "thread" if number is None else "process")
+    if number == errno.ENOMEM or kind in ("MemoryError", "_ArrayMemoryError") or _MEMORY.search(message):
+        return _memory(numbers, asked_bytes(message))
+    return None
+
+
+def asked_bytes(message: str) -> int | None:
+    """How much an allocation asked for; at least, where the message rounds."""
+    exact = _ASKED.search(message)
+    if exact is not None:
+        return int(exact[1] or exact[2])
+    words = _ASKED_WORDS.search(message)
+    try:
+        return int(float(words[1]) * _UNITS[words[2]]) if words is not None else None
+    except ValueError:
+        return None
+
+
+def _forked(stack: Sequence[PythonFrame]) -> bool:
+    """A socket that has nothing to read gives the same error number."""
+    return bool(stack) and (stack[0].file or "").endswith(_FORKS)
+
+
+def _files(numbers: Numbers) -> Reached | None:
+    limit, used = numbers.limit(FILES), numbers.used(FILES)
+    if limit is None or used is None or used < limit - max(_SPARE_FILES, limit - int(limit * _NEARLY)):
+        return None
+    return Reached(FILES, limit, used, "descriptor")
+
+
+def _size(numbers: Numbers, *, sure: bool) -> Reached | None:
+    """Only where the file, if it is known, is as large as the limit allows; other messages need to know it."""
+    limit, size = numbers.limit(FILE_SIZE), numbers.values.get("file size")
+    if limit is None or (size is None and not sure) or (size is not None and size < limit * _NEARLY):
+        return None
+    return Reached(FILE_SIZE, limit, size, "file")
+
+
+def _threads(numbers: Numbers, matter: str) -> Reached | None:
+    pids, used = numbers.limit(PIDS), numbers.used(PIDS)
+    if pids is not None and used is not None and used >= pids * _NEARLY - 1:
+        return Reached(PIDS, pids, used, matter)
+    if matter == "thread":
+        stack = numbers.limit(STACK) or _STACK_BYTES
+        space, held = numbers.limit(ADDRESS_SPACE), numbers.used(ADDRESS_SPACE)
+        if space is not None and held is not None and held + stack > space:
+            return Reached(ADDRESS_SPACE, space, held, matter, stack)
+        mapped = _mappings(numbers, matter, None)
+        if mapped is not None:
+            return mapped
+    most, own = numbers.limit(USER_THREADS), numbers.used("threads")
+    if most is not None and own is not None and own >= most * _MOSTLY:
+        return Reached(USER_THREADS, most, own, matter)
+    return None
+
+
+def _memory(numbers: Numbers, asked: int | None) -> Reached | None:
+    peaks = {ADDRESS_SPACE: numbers.values.get("peak address space")}
+    for name in (ADDRESS_SPACE, DATA):
+        limit, used = numbers.limit(name), numbers.used(name)
+        if limit is None or used is None:
+            continue
+        if asked is not None and used + asked > limit:
+            return Reached(name, limit, used, "memory", asked)
+        if asked is None and max(used, peaks.get(name) or 0) >= limit * _MOSTLY:
+            return Reached(name, limit, max(used, peaks.get(name) or 0), "memory")
+    total = numbers.values.get("machine memory")
+    return _mappings(numbers, "memory", asked) or (
+        Reached(MACHINE, total, None, "memory", asked) if total is not None and asked is not None and asked > total
+        else None
+    )  # fmt: skip
+
+
+def _mappings(numbers: Numbers, matter: str, asked: int | None) -> Reached | None:
+    limit, used = numbers.limit(MAPPINGS), numbers.used(MAPPINGS)
+    if limit is None or used is None or used < limit - _SPARE_MAPPINGS:
+        return None
+    return Reached(MAPPINGS, limit, used, matter, asked)

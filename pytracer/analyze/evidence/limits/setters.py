@@ -1,0 +1,86 @@
+"""The line of the program that sets a limit: its only `resource.setrlimit(resource.RLIMIT_AS, ...)`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pytracer._text import shortened
+from pytracer.analyze.evidence.limits.numbers import ADDRESS_SPACE, CPU, DATA, FILE_SIZE, FILES, STACK, USER_THREADS
+from pytracer.analyze.evidence.slicing.files import program_files
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.waits.waited_object import last_name
+from pytracer.analyze.naming import short_file
+from pytracer.decode.types.snapshot import Snapshot
+from pytracer.report.job import PythonFrame
+
+RESOURCES = {
+    ADDRESS_SPACE: "RLIMIT_AS", DATA: "RLIMIT_DATA", FILES: "RLIMIT_NOFILE", FILE_SIZE: "RLIMIT_FSIZE",
+    CPU: "RLIMIT_CPU", USER_THREADS: "RLIMIT_NPROC", STACK: "RLIMIT_STACK",
+}  # fmt: skip
+_QUOTED = 90
+_DEEPEST = 8
+_MOST_SHIFT = 62
+
+
+@dataclass(frozen=True)
+class Setter:
+    """`place`: `line 50`, or `worker.py:12` in another file than that of the stack's innermost frame."""
+
+    place: str
+    text: str
+
+
+def setter_of(snapshot: Snapshot, frames: Sequence[PythonFrame], name: str, limit: int) -> Setter | None:
+    """None where the program sets that limit at several lines, or to another number than was in force."""
+    resource = RESOURCES.get(name)
+    found: list[tuple[str, ast.Call, ast.Module]] = []
+    for file, tree in program_files(snapshot, frames).items() if resource is not None else ():
+        for item in ast.walk(tree):
+            if not isinstance(item, ast.Call) or called_name(item) not in ("setrlimit", "prlimit"):
+                continue
+            if any(last_name(part) == resource for part in item.args):
+                found.append((file, item, tree))
+    if len(found) != 1:
+        return None
+    file, call, tree = found[0]
+    numbers = [_number(part, tree) for part in _parts(call.args[-1])]
+    if numbers and None not in numbers and limit not in numbers:
+        return None
+    own = frames[0].file if frames else None
+    place = f"line {call.lineno}" if file == own else f"{short_file(file)}:{call.lineno}"
+    return Setter(place, shortened(ast.unparse(call), _QUOTED))
+
+
+def _parts(node: ast.expr) -> list[ast.expr]:
+    return node.elts if isinstance(node, (ast.Tuple, ast.List)) else [node]
+
+
+def _number(node: ast.expr, tree: ast.Module, depth: int = _DEEPEST) -> int | None:
+    """Of constants, and names that the module binds once."""
+    if depth == 0:
+        return None
+    if isinstance(node, ast.Constant):
+        return node.value if type(node.value) is int else None
+    if isinstance(node, ast.Name):
+        bound = [
+            item for item in ast.walk(tree)
+            if isinstance(item, ast.Name) and item.id == node.id and isinstance(item.ctx, ast.Store)
+        ]  # fmt: skip
+        parameters = any(isinstance(item, ast.arg) and item.arg == node.id for item in ast.walk(tree))
+        made = [
+            item.value for item in tree.body
+            if isinstance(item, ast.Assign) and any(part is name for part in item.targets for name in bound)
+        ]  # fmt: skip
+        return _number(made[0], tree, depth - 1) if len(bound) == len(made) == 1 and not parameters else None
+    if not isinstance(node, ast.BinOp):
+        return None
+    left, right = _number(node.left, tree, depth - 1), _number(node.right, tree, depth - 1)
+    if left is None or right is None:
+        return None
+    if isinstance(node.op, ast.LShift) and 0 <= right <= _MOST_SHIFT:
+        return left << right
+    if isinstance(node.op, ast.Pow) and 0 <= right <= _MOST_SHIFT and abs(left) <= 1024:
+        return int(left**right)
+    return left * right if isinstance(node.op, ast.Mult) else None
