@@ -310,6 +310,7 @@ enum class StreamAction : uint32_t {
   kWaitsForStream = 3,
   kHostWaits = 4,
   kHostWaited = 5,
+  kHostWaitedForDevice = 6,
 };
 
 /// First bytes of the file. Identity is written once; the counters at the end change.

@@ -24,7 +24,7 @@ BUGS = frozenset(
         *("null-dereference", "wild-pointer", "stack-overflow", "read-only-memory", "device-pointer-on-host"),
         "misaligned-access",
         "unfit-arguments",
-        *("arithmetic", "forbidden-system-call", "cuda-graph-input-freed"),
+        *("arithmetic", "forbidden-system-call", "cuda-graph-input-freed", "missing-stream-wait"),
         *("collective-mismatch", "group-mismatch", "conditional-collective", "point-to-point-unmatched"),
         "split-sizes",
         *("collective-wait", "sampler-before-process-group", "unused-parameters"),

@@ -95,3 +95,4 @@ class StreamAction:
     WAITS_FOR_STREAM = 3
     HOST_WAITS = 4
     HOST_WAITED = 5
+    HOST_WAITED_FOR_DEVICE = 6

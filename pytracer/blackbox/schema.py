@@ -17,7 +17,8 @@ MAGIC = b"\x89pytrc\r\n"
 MAJOR = 1
 # 1: notes have codes. 2: HOLDERS has tensors without memory, and elements. 3: notes of the core are CORE_NOTE. 4: ARGUMENTS, RENDEZVOUS
 # 5: SIGNAL_SENT, the process group. 6: CRASH, the call that unmapped the memory. 7: HOLDERS has whole numbers
-# 8: STORAGE_HITS has storages behind which the heap is overwritten. 9: DEVICE_OP, in place of OP in a process that uses CUDA
+# 8: STORAGE_HITS has storages behind which the heap is overwritten. 9: DEVICE_OP, in place of OP in a process that uses CUDA; waits of
+# the host for a device
 MINOR = 9
 
 HEADER_BYTES = 8192
@@ -329,6 +330,7 @@ class StreamAction(IntEnum):
     WAITS_FOR_STREAM = 3
     HOST_WAITS = 4
     HOST_WAITED = 5
+    HOST_WAITED_FOR_DEVICE = 6
 
 
 class TensorRole(IntEnum):

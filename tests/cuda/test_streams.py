@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytracer.decode.types.records import Node
-from tests.cuda.jobs import only_victim, program
+from tests.cuda.jobs import finding, line_of, only_victim, program
 from tests.support.records import data_of
 
 pytestmark = pytest.mark.fake_cuda
@@ -34,3 +34,17 @@ def test_records_carry_the_current_stream_of_their_thread(run: Path, level: str)
     assert f"on stream {handle} of cuda:1" in " ".join(done.stderr.split())  # lines are broken anywhere
     others = [box for box in done.boxes if box.ppid == parent.pid and box.events]
     assert others and all(box.counts["hook_errors"] == 0 for box in others)
+
+
+@pytest.mark.parametrize("between", ["nothing", "stream", "event", "device"])
+def test_a_missing_wait_between_two_streams_is_told_with_both_lines(run: Path, between: str) -> None:
+    """And none where the program waits."""
+    done = program("side_stream", between, run=run, options=("--level", "ops"))
+    assert done.status == 1, done.stderr
+    found = finding(done.report, "missing-stream-wait")
+    if between != "nothing":
+        assert found is None
+        return
+    assert found is not None and found.confidence == "possible" and found.summary is not None
+    for text in ("weight.copy_(fresh)", "weight @ weight"):
+        assert f"side_stream.py:{line_of('side_stream', text)} in <module>" in found.summary

@@ -38,6 +38,14 @@ EVENTS = {
     "RANGE_END": 18,
     "OP": 19,
     "DEVICE_OP": 20,
+    "STREAM": 24,
+}
+STREAM_ACTIONS = {
+    "recorded": 1,
+    "waits for event": 2,
+    "waits for stream": 3,
+    "host waited": 5,
+    "host waited for device": 6,
 }
 REGISTERS = (
     *(f"r{n}" for n in range(8, 16)),
@@ -532,6 +540,10 @@ class Box:
             "<40sIIqIIQ5Q", name.encode()[:40], by.id, by.where, sequence_nr, len(storages), 1, stream, *some
         )
         return self.record(EVENTS["DEVICE_OP"], payload)
+
+    def stream(self, action: str, stream: int = 0, *, event: int = 0, other: int = 0) -> Box:
+        """STREAM on cuda:0; see STREAM_ACTIONS."""
+        return self.record(EVENTS["STREAM"], struct.pack("<IIQQQQ", STREAM_ACTIONS[action], 0, stream, event, other, 0))
 
     def group_seen(
         self, name: str = "0", *, size: int = 2, rank: int = 0, backend: str = "gloo", about: str = ""

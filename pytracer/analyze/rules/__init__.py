@@ -26,6 +26,7 @@ from pytracer.analyze.rules.cuda.cuda_error import CudaErrorRule
 from pytracer.analyze.rules.cuda.cuda_graph_input_freed import CudaGraphInputFreed
 from pytracer.analyze.rules.cuda.cuda_out_of_memory import CudaOutOfMemory
 from pytracer.analyze.rules.cuda.device_pointer_on_host import DevicePointerOnHost
+from pytracer.analyze.rules.cuda.missing_stream_wait import MissingStreamWait
 from pytracer.analyze.rules.environment.file_system_full import FileSystemFull
 from pytracer.analyze.rules.environment.shm_exhausted import ShmExhausted
 from pytracer.analyze.rules.environment.two_openmp_runtimes import TwoOpenmpRuntimes
@@ -128,6 +129,7 @@ RULES: tuple[AnyRule, ...] = (
     EndedItself(),
     OtherDeath(),
     CudaGraphInputFreed(),
+    MissingStreamWait(),
     TwoOpenmpRuntimes(),
     WrongLibraryLoaded(),
     FlippedBit(),

@@ -39,6 +39,7 @@ def install(box: Core) -> None:
     _before(box, event, "wait", lambda self, on=None: write(StreamAction.WAITS_FOR_EVENT, on, self))
     _around(box, event, lambda self, action: write(action, None, self))
     _around(box, stream, lambda self, action: write(action, self))
+    _after_device(box, lambda: write(StreamAction.HOST_WAITED_FOR_DEVICE))
     _before(box, stream, "wait_event", lambda self, which: write(StreamAction.WAITS_FOR_EVENT, self, which))
     _before(box, stream, "wait_stream", lambda self, other: write(StreamAction.WAITS_FOR_STREAM, self, None, other))
 
@@ -76,6 +77,20 @@ def _before(box: Core, owner: object, name: str, note: Callable[..., None]) -> N
         return original(self, *args, **kwargs)
 
     _patches.replace(owner, name, noted)
+
+
+def _after_device(box: Core, note: Callable[..., None]) -> None:
+    """torch.cuda.synchronize()."""
+    import torch
+
+    original = torch.cuda.synchronize
+
+    @functools.wraps(original)
+    def synchronize(*args: object, **kwargs: object) -> None:
+        original(*args, **kwargs)
+        _guarded(box, note)
+
+    _patches.replace(torch.cuda, "synchronize", synchronize)
 
 
 def _around(box: Core, owner: type[Waiting], note: Callable[..., None]) -> None:

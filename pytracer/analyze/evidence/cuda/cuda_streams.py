@@ -55,6 +55,11 @@ def stream_words(current: r.CurrentStream) -> str:
     return f"{'the default stream' if current.stream == '0x0' else f'stream {current.stream}'} of {current.device}"
 
 
+def name_of_stream(device: int, stream: int) -> str:
+    """The same of numbers."""
+    return f"{f'stream {hex_addr(stream)}' if stream else 'the default stream'} of cuda:{device}"
+
+
 def failed_stream(streams: Sequence[CudaStream]) -> CudaStream | None:
     """The stream at which a device was first seen to have failed."""
     failed = [item for item in streams if item.state == "failed"]

@@ -66,6 +66,11 @@ class Launch:
         return self.name.rpartition("::")[2]
 
     @property
+    def has_kernel(self) -> bool:
+        """False for views, and for what only calls other operators."""
+        return not self.name.startswith(_AUTOGRAD) and self.operator not in _NO_KERNEL
+
+    @property
     def words(self) -> str:
         """`aten::index at train.py:12 in step`, `aten::mm in the backward of train.py:12 in step`."""
         if self.node is not None:
@@ -111,17 +116,19 @@ def pending_launches(view: ProcessView) -> Pending:
         if until is not None and event.mono_ns > until:
             break
         over = {waiting.pop(event.tid)} if event.tid in waiting else set()
-        if isinstance(event.data, Stream) and event.data.action == StreamAction.HOST_WAITED:
+        if isinstance(event.data, Stream) and event.data.action == StreamAction.HOST_WAITED_FOR_DEVICE:
+            over |= {item.stream for item in pending}
+        elif isinstance(event.data, Stream) and event.data.action == StreamAction.HOST_WAITED and not event.data.event:
             over.add(event.data.stream)
         if over:
             waited |= over
             pending = [item for item in pending if item.stream not in over]
         if event.kind != "OP" or not isinstance(event.data, Node) or event.data.site is None:
             continue
-        launch = _launch(event, event.data, event.data.site, forward)
+        launch = launch_of(event, event.data, event.data.site, forward)
         if launch.name == _WAITS and launch.storages:  # of a tensor on the CPU it waits for nothing
             waiting[event.tid] = launch.stream
-        elif _has_kernel(launch):
+        elif launch.has_kernel:
             pending.append(launch)
     overwritten = view.process.snapshot.counts.get("overwritten_records", 0) > 0
     return Pending(tuple(pending), frozenset(waited), overwritten)
@@ -210,7 +217,8 @@ def _by_line(launches: Sequence[Launch]) -> list[Launch]:
     return own or lines
 
 
-def _launch(event: Event, node: Node, site: decoded.CallSite, forward: dict[int, PythonFrame]) -> Launch:
+def launch_of(event: Event, node: Node, site: decoded.CallSite, forward: dict[int, PythonFrame]) -> Launch:
+    """A record. `forward`: lines by sequence numbers of autograd, to which it adds."""
     own = site.caller or site.python
     frame = PythonFrame(function=own.function, file=own.file, line=own.line) if own is not None else None
     if site.node is not None and site.node_sequence_nr is not None:
@@ -220,7 +228,3 @@ def _launch(event: Event, node: Node, site: decoded.CallSite, forward: dict[int,
     return Launch(
         node.name, frame, site.node, frozenset(node.storages), node.device or 0, node.stream or 0, event.mono_ns
     )
-
-
-def _has_kernel(launch: Launch) -> bool:
-    return not launch.name.startswith(_AUTOGRAD) and launch.operator not in _NO_KERNEL

@@ -573,3 +573,81 @@ def test_memory_is_shown_as_of_the_exception(run: Path, freed_before: bool, stat
     launcher = {"child_pid": 101, "exit_code": 1, "ended_mono_ns": box.now}
     (process,) = s.load(run, box, launcher=launcher).processes
     assert [item.state for item in process.snapshot.storages.on_devices()] == [state]
+
+
+# missing-stream-wait
+
+
+SIDE = 0x55D0
+RACE = "missing-stream-wait"
+
+
+def written_on_the_side(box: Box) -> Box:
+    """A copy on another stream, which the default stream has not waited for."""
+    return box.device_op("aten::copy_", at(box, 20), [DEVICE, DEVICE + 8 * MIB], stream=SIDE)
+
+
+def test_memory_that_another_stream_may_still_write_is_told_with_both_lines(run: Path) -> None:
+    """No wait lies between them."""
+    box = written_on_the_side(with_block())
+    report = raised(run, box.device_op("aten::mm", at(box, 30), [DEVICE]), "the loss is NaN", "ValueError")
+    found = finding(report, RACE)
+    assert found is not None and found.confidence == "possible"
+    assert found.summary is not None
+    assert (
+        "on the default stream of cuda:0 at train.py:30 in step that stream 0x55d0 of cuda:0 may still" in found.summary
+    )
+    assert "have written, at train.py:20 in step" in found.summary
+    assert verdict(report) == ("python-exception", "certain")
+
+
+def test_memory_that_another_stream_may_still_read_is_not_to_be_written(run: Path) -> None:
+    """The reverse."""
+    box = with_block()
+    box.device_op("aten::mm", at(box, 20), [DEVICE], stream=SIDE)
+    report = raised(run, box.device_op("aten::zero_", at(box, 30), [DEVICE]), "the loss is NaN", "ValueError")
+    found = finding(report, RACE)
+    assert found is not None and "may still have read, at train.py:20" in (found.summary or "")
+
+
+@pytest.mark.parametrize("how", ["stream", "event", "host", "device", "value", "copy"])
+def test_a_wait_between_two_streams_puts_them_in_order(run: Path, how: str) -> None:
+    """By whatever means; of a value and a copy to the host it is the host that waits."""
+    box = written_on_the_side(with_block())
+    if how == "stream":
+        box.stream("waits for stream", 0, other=SIDE)
+    elif how == "event":
+        box.stream("recorded", SIDE, event=0x77).stream("waits for event", 0, event=0x77)
+    elif how == "host":
+        box.stream("host waited", SIDE)
+    elif how == "device":
+        box.stream("host waited for device")
+    else:
+        name = "aten::_local_scalar_dense" if how == "value" else "aten::copy_"
+        box.device_op(name, at(box, 25), [DEVICE + 8 * MIB], stream=SIDE)
+    report = raised(run, box.device_op("aten::mm", at(box, 30), [DEVICE]), "the loss is NaN", "ValueError")
+    assert finding(report, RACE) is None
+
+
+def test_an_event_that_was_recorded_before_the_write_orders_nothing(run: Path) -> None:
+    """Recorded too early."""
+    box = with_block().stream("recorded", SIDE, event=0x77)
+    written_on_the_side(box).stream("waits for event", 0, event=0x77)
+    report = raised(run, box.device_op("aten::mm", at(box, 30), [DEVICE]), "the loss is NaN", "ValueError")
+    assert finding(report, RACE) is not None
+
+
+def test_two_streams_may_read_the_same_memory(run: Path) -> None:
+    """Neither writes; and a backward pass waits in C++."""
+    box = with_block()
+    box.device_op("aten::mm", at(box, 20), [DEVICE], stream=SIDE).device_op("aten::mul", at(box, 30), [DEVICE])
+    box.device_op("aten::add_", box.node("AccumulateGrad"), [DEVICE])
+    assert finding(raised(run, box, "the loss is NaN", "ValueError"), RACE) is None
+
+
+def test_a_wait_of_the_host_for_an_event_is_no_wait_for_a_stream(run: Path) -> None:
+    """Which work was before that event is not followed: what ran stays suspected."""
+    box = with_block()
+    box.device_op("aten::mul", at(box, 20), [DEVICE]).stream("host waited", 0, event=0x77)
+    report = raised(run, box.device_op("aten::add", at(box, 30), [DEVICE]), ILLEGAL)
+    assert "launched by" not in summary(report) and "train.py:20" in evidence(report)
