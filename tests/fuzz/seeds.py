@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.support import elf
-from tests.support.gpu_cores import Lane, Warp, faulting
+from tests.support.gpu_cores import EXIT, FAULT, KERNEL_ADDR, MASKED_4, TRAP, WAIT, Lane, Warp, accessing, instructions
 from tests.support.synth import MS, WALL, Box
 from tests.support.synth_names import LOCAL, MODULE, PARAMETER, SAVED, STATE, NameTree, add_arguments, add_holders
 from tests.support.synth_threads import OtherThread
@@ -116,8 +116,11 @@ def run_file() -> dict[str, Any]:
 
 
 def gpu_core() -> bytes:
-    """Two blocks, one exception, registers and parameters."""
-    core = faulting(1, 2, 3, 4, parameters=b"12345678")
+    """Two blocks, an access with its code, another exception, a trap, registers, parameters and a device function."""
+    core = accessing(14, (0x7F87_CBE0_0804, 0x7F87_CBE0_0814), MASKED_4, WAIT, parameters=b"12345678")
+    core.code += instructions(TRAP, EXIT)
+    core.functions = (("$k$_Z4deepPKfi", 0x100, 0x200),)
+    core.warps.append(Warp([Lane(KERNEL_ADDR + FAULT + 48)], None, (4, 0, 0), broken=True))
     core.warps.append(Warp([Lane(core.warps[0].lanes[0].pc, 6, registers=(5, 6))], None, (3, 0, 0)))
     return core.content()
 

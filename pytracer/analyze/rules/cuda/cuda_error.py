@@ -10,13 +10,15 @@ stream after its memory went to another one, end in this way, too.
 
 Under `pytracer run`, Xid lines of the kernel's log about the process are reported, with the address and what was there,
 if the log can be read. Some of them mean that the device is broken, not the program. With `--gpu-core`, the device's
-core dump has the kernel, the place in it, and which tensors its parameters and registers point to.
+core dump has the kernel, the place in it, and which tensors its parameters and registers point to; the address that a
+thread accessed is computed from the instruction and the registers, where nothing can have changed them since.
 
 What to do: run again with `pytracer run --gpu-core`, or with CUDA_LAUNCH_BLOCKING=1: then the call that raises is the
 one that launched. compute-sanitizer names the kernel, the thread and the address.
 
 How it can be wrong: without a core dump the failed kernel is unknown; what was launched before the call is a
-suspicion only. A core dump does not have the accessed address: a tensor that a register points to need not be the one.
+suspicion only. Where the accessed address cannot be computed, a tensor that a register of the core dump points to need
+not be the one. Of several threads with an address outside of torch's memory, the first is told; others own memory, too.
 Of an Xid line without a pid, or in a container, only the time matches.
 """
 

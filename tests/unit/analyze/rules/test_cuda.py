@@ -12,7 +12,23 @@ from pytracer.analyze.engine import build_report
 from pytracer.report import job as r
 from tests.support import scenarios as s
 from tests.support.deaths import PROGRAM, advice, died, evidence, finding, summary, verdict
-from tests.support.gpu_cores import Core, faulting, halves
+from tests.support.gpu_cores import (
+    COMPARE,
+    EXIT,
+    KERNEL_ADDR,
+    LOAD_16,
+    MASKED_4,
+    STORE_4,
+    TRAP,
+    WAIT,
+    Core,
+    Lane,
+    Warp,
+    accessing,
+    faulting,
+    halves,
+    instructions,
+)
 from tests.support.synth import Box
 
 DEVICE = 0x7F60_0000_0000
@@ -370,6 +386,114 @@ def missing(report: r.Report) -> list[str]:
     found = finding(report, "cuda-error")
     assert found is not None
     return found.missing or []
+
+
+def with_segment(freed: bool = False, live: bool = True) -> Box:
+    """A segment of 4 MiB that one block fills, which may have been freed, and the segment given back."""
+    box = Box(pid=101, ppid=99)
+    box.devices.segment(DEVICE, 4 * MIB, gone=not live)
+    box.devices.alloc(DEVICE, 4 * MIB, box.code("make", s.SCRIPT, 12), box.epoch)
+    if freed:
+        box.devices.free(DEVICE, box.code("drop", s.SCRIPT, 20), box.epoch)
+    return box
+
+
+def addrs(first: int, step: int = 16) -> tuple[int, ...]:
+    """Of four threads."""
+    return tuple(first + step * lane for lane in range(4))
+
+
+def test_a_misaligned_access_names_the_address(run: Path) -> None:
+    """A slice that begins in the middle."""
+    report = with_core(run, with_segment(), accessing(6, addrs(DEVICE + 4), LOAD_16, WAIT))
+    assert "kernel scatter_add, which read 16 bytes at an address that is not a multiple of 16, at" in summary(report)
+    told = evidence(report)
+    assert (
+        "thread (0, 0, 0) of block (2, 0, 0) read 16 bytes at 0x7f6000000004, which is not a multiple of 16; it is "
+        "4 bytes into a live block of 4.0 MiB on cuda:0 (computed from the instruction and the registers)" in told
+    )
+    assert "allocated at train.py:12 in make" in told
+    assert "multiples of 16" in advice(report) and ".clone()" in advice(report)
+    access = next(p for p in report.processes if p.pid == 101).gpu_core.exceptions[0].access
+    assert (access.kind, access.nbytes, access.addr, access.last_addr) == ("read", 16, "0x7f6000000004", None)
+
+
+def test_an_aligned_address_explains_no_misalignment(run: Path) -> None:
+    """Then another thread, or another instruction, did it."""
+    report = with_core(run, with_segment(), accessing(6, addrs(DEVICE), LOAD_16, WAIT))
+    assert "by kernel scatter_add at train.py:40" in summary(report) and "computed from" not in evidence(report)
+
+
+def test_an_access_behind_a_block_names_the_distance(run: Path) -> None:
+    """The first thread that left torch's memory."""
+    core = accessing(14, addrs(DEVICE + 4 * MIB - 8, 4), STORE_4, EXIT)
+    report = with_core(run, with_segment(), core)
+    assert (
+        "kernel scatter_add, which wrote 4 bytes right behind the end of a live block of 4.0 MiB on cuda:0"
+        in summary(report)
+    )
+    assert "thread (2, 0, 0) of block (2, 0, 0) wrote 4 bytes at 0x7f6000400000" in evidence(report)
+
+
+def test_an_access_inside_of_torchs_memory_explains_nothing(run: Path) -> None:
+    """The driver has all of the segment: neither a live nor a freed block of it is an illegal address."""
+    for freed in (False, True):
+        core = accessing(14, addrs(DEVICE), STORE_4, EXIT)
+        report = with_core(run / str(freed), with_segment(freed), core)
+        assert "by kernel scatter_add at train.py:40" in summary(report) and "computed from" not in evidence(report)
+
+
+def test_an_access_to_memory_that_was_given_back_names_who_freed_it(run: Path) -> None:
+    """empty_cache() after the last reference."""
+    core = accessing(14, addrs(DEVICE + 256), MASKED_4, COMPARE, WAIT)
+    report = with_core(run, with_segment(freed=True, live=False), core)
+    assert "kernel scatter_add, which read 4 bytes of a freed block of 4.0 MiB on cuda:0" in summary(report)
+    told = evidence(report)
+    assert "a thread of that warp read 4 bytes at an address from 0x7f6000000100 to 0x7f6000000130" in told
+    assert "freed at train.py:20 in drop" in told
+    assert "Keep a reference to the tensor that train.py:12 in make allocates" in advice(report)
+
+
+def test_a_masked_access_of_which_only_some_threads_are_wrong_is_not_told(run: Path) -> None:
+    """Those may be the ones that the mask left out."""
+    core = accessing(14, addrs(DEVICE + 4 * MIB - 8, 4), MASKED_4, COMPARE, WAIT)
+    assert "computed from" not in evidence(with_core(run, with_segment(), core))
+
+
+def test_an_access_is_not_judged_without_the_devices_memory(run: Path) -> None:
+    """Nothing is known to be torch's."""
+    core = accessing(14, addrs(DEVICE), STORE_4, EXIT)
+    assert "computed from" not in evidence(with_core(run, Box(pid=101, ppid=99), core))
+
+
+def test_a_trap_is_no_exception_of_the_device(run: Path) -> None:
+    """__trap() and assertions; the advice does not guess which."""
+    warp = Warp([Lane(KERNEL_ADDR + 0x50)], active=1, broken=True)
+    core = Core([warp], code=bytes(0x40) + instructions(TRAP, EXIT))
+    report = with_core(run, with_segment(), core)
+    assert "by kernel scatter_add, which ended itself by a trap" in summary(report)
+    assert (
+        "kernel scatter_add+0x40 ended itself by a trap (`__trap()` or a failed assertion) at 0x7f49c2e9c040, in 1 warp"
+        in evidence(report)
+    )
+    assert "Read what an assertion printed, if one did" in advice(report)
+
+
+def test_a_kernel_whose_warps_had_ended(run: Path) -> None:
+    """No thread."""
+    core = Core([Warp([Lane(KERNEL_ADDR)])], sm_exception=14, sm_pc=KERNEL_ADDR + 0xA0)
+    told = evidence(with_core(run, with_segment(), core))
+    assert 'kernel scatter_add+0xa0 met "warp illegal address" at 0x7f49c2e9c0a0, whose warps had ended' in told
+    assert "first block" not in told
+
+
+def test_a_core_dump_that_was_cut_off(run: Path) -> None:
+    """The process did not wait for the driver."""
+    path = faulting().write(run / "gpu-cores" / "node0.101.nvcudmp")
+    core = faulting()
+    core.content = lambda: path.read_bytes()[:600]  # type: ignore[method-assign]
+    told = evidence(with_core(run, with_segment(), core))
+    assert "it is cut off: the process ended before the driver had written all of it, or the disk was full" in told
 
 
 # Who launched it: level ops
