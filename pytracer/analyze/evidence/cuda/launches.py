@@ -7,7 +7,7 @@ operators check anything in their kernels, if an assertion failed; and from whic
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from pytracer._library_files import is_library_file
@@ -24,7 +24,7 @@ from pytracer.report.job import Evidence, PythonFrame
 _SHOWN = 4
 _AUTOGRAD = "autograd::"
 _ATEN = "at::native"
-_WAITS = "aten::_local_scalar_dense"  # of item(): the host has the value, so the stream's work before it is over
+_VALUE = "aten::_local_scalar_dense"  # of item(): the host has the value, so the stream's work before it is over
 # Operators that launch nothing: they make views, look at properties, or only call others.
 _NO_KERNEL = frozenset({
     "alias", "as_strided", "broadcast_to", "chunk", "contiguous", "detach", "detach_", "empty", "empty_like",
@@ -55,7 +55,7 @@ class Launch:
     name: str
     python: PythonFrame | None
     node: str | None
-    storages: frozenset[int]
+    storages: tuple[int, ...]
     device: int
     stream: int
     mono_ns: int
@@ -69,6 +69,11 @@ class Launch:
     def has_kernel(self) -> bool:
         """False for views, and for what only calls other operators."""
         return not self.name.startswith(_AUTOGRAD) and self.operator not in _NO_KERNEL
+
+    @property
+    def waits(self) -> bool:
+        """Whether the host waits for its stream; of a tensor on the CPU it waits for nothing."""
+        return self.name == _VALUE and bool(self.storages)
 
     @property
     def words(self) -> str:
@@ -107,12 +112,11 @@ class Suspects:
 
 def pending_launches(view: ProcessView) -> Pending:
     """Those of a process when it ended; none below level ops."""
-    forward: dict[int, PythonFrame] = {}
     waiting: dict[int, int] = {}  # thread -> stream that it waits for
     waited: set[int] = set()
     pending: list[Launch] = []
     until = view.process.exception_mono_ns
-    for event in view.process.snapshot.events:
+    for event, launch in with_launches(view.process.snapshot.events):
         if until is not None and event.mono_ns > until:
             break
         over = {waiting.pop(event.tid)} if event.tid in waiting else set()
@@ -123,12 +127,9 @@ def pending_launches(view: ProcessView) -> Pending:
         if over:
             waited |= over
             pending = [item for item in pending if item.stream not in over]
-        if event.kind != "OP" or not isinstance(event.data, Node) or event.data.site is None:
-            continue
-        launch = launch_of(event, event.data, event.data.site, forward)
-        if launch.name == _WAITS and launch.storages:  # of a tensor on the CPU it waits for nothing
+        if launch is not None and launch.waits:
             waiting[event.tid] = launch.stream
-        elif launch.has_kernel:
+        elif launch is not None and launch.has_kernel:
             pending.append(launch)
     overwritten = view.process.snapshot.counts.get("overwritten_records", 0) > 0
     return Pending(tuple(pending), frozenset(waited), overwritten)
@@ -173,7 +174,7 @@ def launch_evidence(found: Suspects) -> Evidence | None:
 def given_evidence(view: ProcessView, found: Suspects) -> Evidence | None:
     """Which memory the one was given."""
     culprit = found.culprit
-    places = [view.space.describe(addr) for addr in sorted(culprit.storages)] if culprit is not None else []
+    places = [view.space.describe(addr) for addr in sorted(set(culprit.storages))] if culprit is not None else []
     given = [
         (place.names[0] if place.names else f"a block of {size_words(place.storage.nbytes)}")
         + made_words(place.storage)
@@ -193,8 +194,9 @@ def _of_kernel(pending: Sequence[Launch], kernel: str, given: frozenset[int]) ->
     best: list[Launch] = []
     most = 0
     for item in named or pending:
-        shared = len(item.storages & given)
-        whole = bool(item.storages) and item.storages <= given
+        storages = frozenset(item.storages)
+        shared = len(storages & given)
+        whole = bool(storages) and storages <= given
         score = 2 * shared + whole + bool(named)
         if score > most:
             best, most = [], score
@@ -217,14 +219,22 @@ def _by_line(launches: Sequence[Launch]) -> list[Launch]:
     return own or lines
 
 
-def launch_of(event: Event, node: Node, site: decoded.CallSite, forward: dict[int, PythonFrame]) -> Launch:
-    """A record. `forward`: lines by sequence numbers of autograd, to which it adds."""
+def with_launches(events: Iterable[Event]) -> Iterator[tuple[Event, Launch | None]]:
+    """Each record, and what it launched; None for records of other kinds, and for all below level ops."""
+    forward: dict[int, PythonFrame] = {}
+    for event in events:
+        launch = None
+        if event.kind == "OP" and isinstance(event.data, Node) and event.data.site is not None:
+            launch = _launch(event.mono_ns, event.data, event.data.site, forward)
+        yield event, launch
+
+
+def _launch(mono_ns: int, node: Node, site: decoded.CallSite, forward: dict[int, PythonFrame]) -> Launch:
+    """`forward`: lines by sequence numbers of autograd, to which it adds."""
     own = site.caller or site.python
     frame = PythonFrame(function=own.function, file=own.file, line=own.line) if own is not None else None
     if site.node is not None and site.node_sequence_nr is not None:
         frame = forward.get(site.node_sequence_nr)
     elif frame is not None and node.sequence_nr is not None:
         forward[node.sequence_nr] = frame
-    return Launch(
-        node.name, frame, site.node, frozenset(node.storages), node.device or 0, node.stream or 0, event.mono_ns
-    )
+    return Launch(node.name, frame, site.node, node.storages, node.device or 0, node.stream or 0, mono_ns)

@@ -10,13 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from pytracer._library_files import is_library_file
-from pytracer.analyze.evidence.cuda.launches import Launch, launch_of
+from pytracer.analyze.evidence.cuda.launches import Launch, with_launches
 from pytracer.analyze.view import ProcessView
 from pytracer.blackbox.numbers import StreamAction
-from pytracer.decode.types.records import Node, Stream
-from pytracer.report.job import PythonFrame
+from pytracer.decode.types.records import Stream
 
-_VALUE = "aten::_local_scalar_dense"  # the host waits for a value
 _COPY = "aten::copy_"
 
 Clock = dict[int, int]
@@ -89,23 +87,21 @@ def stream_races(view: ProcessView) -> list[Race]:
     """The last one of each pair of lines of the program, newest first; [] below level ops."""
     order, uses = _Order(), dict[int, _Uses]()
     waiting: dict[int, int] = {}
-    forward: dict[int, PythonFrame] = {}
     found: dict[object, Race] = {}
-    for event in view.process.snapshot.events:
+    for event, launch in with_launches(view.process.snapshot.events):
         if event.tid in waiting:
             order.host_waited(waiting.pop(event.tid))
         if isinstance(event.data, Stream):
             order.note(event.data)
-        if event.kind != "OP" or not isinstance(event.data, Node) or event.data.site is None:
+        if launch is None:
             continue
-        launch = launch_of(event, event.data, event.data.site, forward)
         # A copy between host and device has one device address: the host may wait for it.
-        if launch.name == _VALUE or (launch.name == _COPY and len(launch.storages) == 1):
+        if launch.waits or (launch.name == _COPY and len(launch.storages) == 1):
             waiting[event.tid] = launch.stream
         if not launch.has_kernel:
             continue
         number = order.launched(launch.stream)
-        for at, addr in enumerate(event.data.storages):
+        for at, addr in enumerate(launch.storages):
             writes = at == 0 and launch.operator.endswith("_")
             for race in _against(order, uses.setdefault(addr, _Uses()), launch, addr, writes):
                 found[_line(race.earlier), _line(race.later)] = race

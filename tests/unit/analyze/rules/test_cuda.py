@@ -629,6 +629,14 @@ def test_a_wait_between_two_streams_puts_them_in_order(run: Path, how: str) -> N
     assert finding(report, RACE) is None
 
 
+def test_the_value_of_a_tensor_on_the_cpu_puts_no_streams_in_order(run: Path) -> None:
+    """Nothing of the device was waited for."""
+    box = written_on_the_side(with_block())
+    box.device_op("aten::_local_scalar_dense", at(box, 25), stream=SIDE)
+    report = raised(run, box.device_op("aten::mm", at(box, 30), [DEVICE]), "the loss is NaN", "ValueError")
+    assert finding(report, RACE) is not None
+
+
 def test_an_event_that_was_recorded_before_the_write_orders_nothing(run: Path) -> None:
     """Recorded too early."""
     box = with_block().stream("recorded", SIDE, event=0x77)
