@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from pytracer._text import count_words, function_words, hex_addr, list_words
 from pytracer.analyze.address_space.device_memory import device_words, made_words
@@ -34,6 +35,42 @@ _TRAP_ERROR = "unspecified launch failure"  # as CUDA calls it where no dump is 
 _DRIVER_THREAD = "cuda-EvtHandlr"
 
 
+@dataclass(frozen=True)
+class FailedLaunch:
+    """What a kernel died of. `access`: the one that explains it, if that could be computed.
+
+    `storages`: start addresses of the device memory that its parameters point to.
+    """
+
+    exception: GpuException
+    access: DeviceAccess | None
+    storages: tuple[int, ...]
+
+    @property
+    def kernel(self) -> str | None:
+        """As a short text; None if the dump has no image around it."""
+        return function_words(self.exception.kernel) if self.exception.kernel else None
+
+    @property
+    def is_trap(self) -> bool:
+        """Whether the kernel ended itself: `__trap()`, or a failed assertion."""
+        return self.exception.code == TRAP
+
+    @property
+    def line(self) -> str | None:
+        """`scale.py:8`, the line of the kernel's source, if it was compiled with lines."""
+        return _line_words(self.exception)
+
+    @property
+    def words(self) -> str:
+        """` by kernel gather4, which read 16 bytes at an address that is not a multiple of 16`; "" without a kernel."""
+        if self.kernel is None:
+            return ""
+        if self.is_trap:
+            return f" by kernel {self.kernel}, which ended itself by a trap"
+        return f" by kernel {self.kernel}" + (f", {headline_words(self.access)}" if self.access else "")
+
+
 def core_of(job: Job, process: Process) -> GpuCore | None:
     """The dump that carries the pid and host of a process; the newest exec of a pid wrote it last."""
     box = process.snapshot
@@ -54,14 +91,15 @@ def gpu_core_report(job: Job, view: ProcessView) -> r.GpuCoreReport | None:
     )
 
 
-def core_evidence(job: JobView, view: ProcessView) -> list[r.Evidence]:
-    """What the dump has, for a finding."""
+def core_evidence(job: JobView, view: ProcessView, failed: FailedLaunch | None) -> list[r.Evidence]:
+    """What the dump has, for a finding. `failed`: see failed_launch()."""
     core = core_of(job.job, view.process)
     if core is None:
         return []
     said = [_evidence(core, item) for item in core.exceptions[:2]]
-    for item in core.exceptions[:1]:
-        said += _access_evidence(view, core, item)
+    if failed is not None:
+        item = failed.exception
+        said += _access_evidence(view, core, failed)
         pointed = [f"{how} {words}" for how, _, words in pointers(view.space, item)]
         if pointed:
             words = f"of that thread and kernel, {list_words(pointed, _SHOWN)}"
@@ -86,51 +124,18 @@ def core_error(job: JobView, view: ProcessView) -> CudaError | None:
     return None
 
 
-def failed_kernel(job: JobView, view: ProcessView) -> str | None:
-    """The kernel that met the exception, as a short text; None if no dump has it."""
+def failed_launch(job: JobView, view: ProcessView) -> FailedLaunch | None:
+    """The first exception of the process's dump; None if no dump has one."""
     core = core_of(job.job, view.process)
-    kernel = core.exceptions[0].kernel if core is not None and core.exceptions else None
-    return function_words(kernel) if kernel else None
+    if core is None or not core.exceptions:
+        return None
+    first = core.exceptions[0]
+    return FailedLaunch(first, explaining_access(view.space, first), _parameter_storages(view.space, first))
 
 
-def failed_access(job: JobView, view: ProcessView) -> DeviceAccess | None:
-    """The access that it failed with, if that could be computed."""
-    core = core_of(job.job, view.process)
-    return explaining_access(view.space, core.exceptions[0]) if core is not None and core.exceptions else None
-
-
-def failure_words(job: JobView, view: ProcessView) -> str:
-    """` by kernel gather4, which read 16 bytes at an address that is not a multiple of 16`; "" without a kernel."""
-    kernel, access = failed_kernel(job, view), failed_access(job, view)
-    if kernel is None:
-        return ""
-    if ended_itself(job, view):
-        return f" by kernel {kernel}, which ended itself by a trap"
-    return f" by kernel {kernel}, {headline_words(access)}" if access else f" by kernel {kernel}"
-
-
-def ended_itself(job: JobView, view: ProcessView) -> bool:
-    """Whether the kernel ran into a trap: `__trap()`, or a failed assertion."""
-    core = core_of(job.job, view.process)
-    return core is not None and bool(core.exceptions) and core.exceptions[0].code == TRAP
-
-
-def failed_line(job: JobView, view: ProcessView) -> str | None:
-    """`scale.py:8`, the line of the kernel's source, if it was compiled with lines."""
-    core = core_of(job.job, view.process)
-    return _line_words(core.exceptions[0]) if core is not None and core.exceptions else None
-
-
-def parameter_storages(job: JobView, view: ProcessView) -> list[int]:
-    """Start addresses of the device memory that the failed kernel's parameters point to."""
-    core = core_of(job.job, view.process)
-    found = []
-    for item in core.exceptions[:1] if core is not None else ():
-        for _, addr in _parameter_words(item.parameters):
-            place = view.space.describe(addr)
-            if place.kind == "device-memory" and place.storage is not None:
-                found.append(place.storage.base)
-    return found
+def _parameter_storages(space: AddressSpace, item: GpuException) -> tuple[int, ...]:
+    places = [space.describe(addr) for _, addr in _parameter_words(item.parameters)]
+    return tuple(p.storage.base for p in places if p.kind == "device-memory" and p.storage is not None)
 
 
 def pointers(space: AddressSpace, item: GpuException) -> list[tuple[str, int, str]]:
@@ -183,8 +188,8 @@ def _line_words(item: GpuException) -> str | None:
     return f"{os.path.basename(item.file)}:{item.line}" if item.file and item.line else None
 
 
-def _access_evidence(view: ProcessView, core: GpuCore, item: GpuException) -> list[r.Evidence]:
-    access = explaining_access(view.space, item)
+def _access_evidence(view: ProcessView, core: GpuCore, failed: FailedLaunch) -> list[r.Evidence]:
+    access = failed.access
     if access is None:
         return []
     who = "a thread of that warp"
@@ -198,7 +203,7 @@ def _access_evidence(view: ProcessView, core: GpuCore, item: GpuException) -> li
             f"{who} {access_words(access)} ({FOUND})",
             path=core.path,
             device=core.device,
-            function=item.kernel,
+            function=failed.exception.kernel,
             access=access.kind,
             nbytes=access.nbytes,
             addr=hex_addr(access.addr),

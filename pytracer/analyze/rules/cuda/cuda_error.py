@@ -30,17 +30,8 @@ from pytracer._text import count_words, hex_addr, time_words
 from pytracer.analyze.evidence.cuda.cuda_errors import CudaError, cuda_error
 from pytracer.analyze.evidence.cuda.cuda_graphs import broken_graphs, graph_words
 from pytracer.analyze.evidence.cuda.cuda_streams import failed_stream, stream_words
-from pytracer.analyze.evidence.cuda.gpu_core import (
-    core_error,
-    core_evidence,
-    ended_itself,
-    failed_access,
-    failed_kernel,
-    failed_line,
-    failure_words,
-    parameter_storages,
-)
-from pytracer.analyze.evidence.cuda.launches import Suspects, given_evidence, launch_evidence, suspects
+from pytracer.analyze.evidence.cuda.gpu_core import FailedLaunch, core_error, core_evidence, failed_launch
+from pytracer.analyze.evidence.cuda.launches import Launch, Suspects, given_evidence, launch_evidence, suspects
 from pytracer.analyze.evidence.cuda.xid import Xid, distinct_xids, xid_evidence, xids_of
 from pytracer.analyze.evidence.phrases import collective_evidence
 from pytracer.analyze.naming import introduction, place_words
@@ -67,37 +58,27 @@ class CudaErrorRule:
         """See Rule; the first process represents all."""
         view, error = judgement.views[0], judgement.found
         xids, frame = distinct_xids(xids_of(job, view)), view.python_frame
-        kernel, core = failed_kernel(job, view), core_evidence(job, view)
+        failed = failed_launch(job, view)
+        kernel = failed.kernel if failed is not None else None
         blocking = view.process.snapshot.environment.get(_BLOCKING) == "1"
-        at = f" at {place_words(frame)}" if frame else ""
-        watchdog = view.exception is not None and view.exception.language == "C++"
-        told = "which launched the kernel that failed" if blocking else "the first call that met it"
-        if watchdog:
-            at, told = "", "which a thread of the communication backend met first"
-        by = failure_words(job, view)
+        by = failed.words if failed is not None else ""
         late = error.sticky and not blocking
-        storages = parameter_storages(job, view)
-        suspected = suspects(view, error.text, kernel, storages) if late else Suspects()
-        culprit = suspected.culprit
-        if culprit is not None and culprit.python is not None:
-            at, told = f", launched by {culprit.words}", f"met first at {place_words(frame)}" if frame else ""
-        elif "," in by and at:
-            at = f",{at}"
-        if frame is None and culprit is None and not watchdog:
-            told = ""
+        given = failed.storages if failed is not None else ()
+        suspected = suspects(view, error.text, kernel, given) if late else Suspects()
+        where = _where(view, suspected.culprit, blocking, "," in by)
         return Description(
-            f"{introduction(judgement.views)} ended with a CUDA error: {error.text}{by}{at}{told and f', {told}'}.",
+            f"{introduction(judgement.views)} ended with a CUDA error: {error.text}{by}{where}.",
             [
                 launch_evidence(suspected),
                 given_evidence(view, suspected),
                 None
-                if not late or culprit is not None
+                if not late or suspected.culprit is not None
                 else Evidence(
                     "cuda-launch",
                     "kernels run later than they are launched: that line need not be the one whose kernel failed",
                     python=frame,
                 ),
-                *core,
+                *core_evidence(job, view, failed),
                 *[xid_evidence(view, item) for item in xids[:_XIDS]],
                 _worked_on(view),
                 _earlier(view),
@@ -105,9 +86,22 @@ class CudaErrorRule:
                 collective_evidence(judgement.views),
                 _waiting(view),
             ],
-            _advice(job, view, error, blocking, xids),
+            _advice(view, error, blocking, xids, failed),
             _missing(error, blocking, kernel),
         )
+
+
+def _where(view: ProcessView, culprit: Launch | None, blocking: bool, clause: bool) -> str:
+    """`, launched by aten::index at train.py:12, met first at train.py:20`; `clause`: one stands before it."""
+    frame = view.python_frame
+    if culprit is not None and culprit.python is not None:
+        return f", launched by {culprit.words}" + (f", met first at {place_words(frame)}" if frame else "")
+    if view.exception is not None and view.exception.language == "C++":
+        return ", which a thread of the communication backend met first"
+    if frame is None:
+        return ""
+    told = "which launched the kernel that failed" if blocking else "the first call that met it"
+    return f"{',' if clause else ''} at {place_words(frame)}, {told}"
 
 
 def _missing(error: CudaError, blocking: bool, kernel: str | None) -> list[str]:
@@ -184,16 +178,17 @@ def _waiting(view: ProcessView) -> Evidence | None:
     return Evidence("device-memory", words, count=len(awaited), nbytes=sum(item.nbytes for item in awaited))
 
 
-def _advice(job: JobView, view: ProcessView, error: CudaError, blocking: bool, xids: Sequence[Xid]) -> str:
+def _advice(
+    view: ProcessView, error: CudaError, blocking: bool, xids: Sequence[Xid], failed: FailedLaunch | None
+) -> str:
     broken = next((item.meaning for item in xids if item.meaning and item.meaning.kind in ("hardware", "driver")), None)
     if broken is not None:
         return f"Suspect the device before the program: {broken.what}. {broken.step}"
     if broken_graphs(view.process.snapshot.cuda_graphs):
         return "Keep a reference to every tensor that a CUDA graph uses for as long as the graph is replayed."
-    kernel, access = failed_kernel(job, view), failed_access(job, view)
-    if kernel and ended_itself(job, view) and "assert" not in error.text:
-        line = failed_line(job, view)
-        at = f"at {line}" if line else f"of {kernel}"
+    kernel, access = (failed.kernel, failed.access) if failed is not None else (None, None)
+    if failed is not None and kernel and failed.is_trap and "assert" not in error.text:
+        at = f"at {failed.line}" if failed.line else f"of {kernel}"
         return f"Read what an assertion printed, if one did; otherwise look for the condition of `__trap()` {at}."
     if "assert" in error.text:
         return (
