@@ -107,6 +107,8 @@ def _fact_lines(facts: Facts) -> Iterator[str]:
         yield f"the process is {'' if facts.forked else 'not '}a child of fork()"
     if facts.finalizing is not None:
         yield f"the interpreter was {'' if facts.finalizing else 'not '}shutting down"
+    if facts.kernel_assertion is not None:
+        yield f"the words of a kernel's assertion were {'' if facts.kernel_assertion else 'not '}recorded"
     if facts.gradients_off is not None:
         yield f"torch.is_grad_enabled() was {not facts.gradients_off} when the exception was recorded"
 

@@ -1,6 +1,6 @@
 """Runs programs whose fault on a GPU is known, and counts how often the report is right.
 
-    python scripts/gpu_faults.py                          all of tests/gpu/faults.toml, eight at a time
+    python scripts/gpu_faults.py                          all of tests/gpu/*.toml, eight at a time
     python scripts/gpu_faults.py label_range cache_put    these
     python scripts/gpu_faults.py --again                  reads the kept recordings with the rules as they are now
     python scripts/gpu_faults.py --list                   what there is, and what really happens

@@ -8,7 +8,7 @@ namespace pytracer::blackbox {
 
 inline constexpr unsigned char kMagic[8] = {0x89, 0x70, 0x79, 0x74, 0x72, 0x63, 0x0d, 0x0a};
 inline constexpr uint32_t kMajor = 1;
-inline constexpr uint32_t kMinor = 9;
+inline constexpr uint32_t kMinor = 10;
 inline constexpr uint32_t kHeaderBytes = 0x2000;
 inline constexpr uint32_t kRegionLimit = 120;
 inline constexpr uint32_t kRecordBytes = 128;
@@ -39,6 +39,9 @@ inline constexpr uint32_t kDeviceSegments = 0x2000;
 inline constexpr uint32_t kCudaGraphs = 1024;
 inline constexpr uint32_t kGraphInputs = 0x4000;
 inline constexpr uint32_t kCudaStreams = 128;
+inline constexpr uint64_t kDeviceOpHost = 0x8000000000000000;
+inline constexpr uint32_t kDeviceOpNoMemory = 1;
+inline constexpr uint32_t kDeviceOpAsynchronous = 0x80000000;
 inline constexpr uint32_t kNativeHeadFrames = 128;
 inline constexpr uint32_t kNativeTailFrames = 32;
 inline constexpr uint32_t kThreadHeadFrames = 48;
@@ -132,10 +135,13 @@ enum class EntryKind : uint32_t {
   kCppException = 38,
   kWorker = 40,
   kDeviceOom = 48,
+  kKernel = 52,
+  kDeviceAssertion = 51,
   kScope = 60,
   kUnit = 61,
   kHook = 62,
   kDoing = 46,
+  kGraphReplay = 63,
   kName = 50,
   kGuardDamage = 56,
   kLoader = 42,
@@ -534,7 +540,7 @@ struct GraphInput {
   uint16_t state;
   uint16_t device;
   uint32_t graph;
-  uint32_t reserved;
+  uint32_t kernel;
   uint64_t addr;
   uint64_t nbytes;
   uint32_t alloc_site_id;

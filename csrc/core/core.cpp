@@ -89,6 +89,11 @@ uint32_t pytracer_journal(uint32_t kind, const void* data, size_t nbytes) {
 void pytracer_record(uint32_t kind, const void* payload, size_t nbytes) {
   if (ready()) core::write_record(static_cast<blackbox::RecordKind>(kind), payload, nbytes);
 }
+void pytracer_kernel_launched(uint32_t name_id) {
+  using blackbox::DeviceOpRecord;
+  constexpr uint32_t kDevice = 0xff;
+  if (ready()) core::amend_record(blackbox::RecordKind::kDeviceOp, offsetof(DeviceOpRecord, device), kDevice, name_id << 8);
+}
 void pytracer_mark(const char* text, size_t nbytes) {
   blackbox::TextRecord record{};
   memcpy(record.text, text, nbytes < sizeof record.text ? nbytes : sizeof record.text);

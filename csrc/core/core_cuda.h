@@ -41,7 +41,8 @@ PYTRACER_API uint32_t pytracer_device_events(void);
 PYTRACER_API uint32_t pytracer_graph_begin(const struct pytracer_device_event* capture);
 
 /// The captured work reads or writes the block at `addr`. No effect when it was allocated during the capture or in its pool.
-PYTRACER_API void pytracer_graph_input(uint32_t number, uint64_t addr);
+/// `kernel`: the name's id of the kernel that does, 0 when it is not known.
+PYTRACER_API void pytracer_graph_input(uint32_t number, uint64_t addr, uint32_t kernel);
 PYTRACER_API void pytracer_graph_collective(uint32_t number);
 
 /// `captured`: 0 when the capture failed. Its pool is not known earlier.
@@ -70,6 +71,10 @@ PYTRACER_API void pytracer_stream_state(uint32_t device, uint64_t stream, uint32
 
 /// The `index`th known stream. 0 when there are fewer.
 PYTRACER_API int pytracer_known_stream(uint32_t index, struct pytracer_stream* out);
+
+/// The operator that this thread recorded last has launched the kernel whose name is that journal entry. No effect if it recorded something else
+/// since.
+PYTRACER_API void pytracer_kernel_launched(uint32_t name_id);
 
 /// The progress of the devices was just queried, with success.
 PYTRACER_API void pytracer_progress_read(void);

@@ -113,13 +113,14 @@ std::string attach() {
 void follow(bool wanted) noexcept { on.store(wanted && attached, std::memory_order_release); }
 
 bool is_deaf() {
-  if (!attached || pytracer_device_events() != 0) return false;
+  if (!attached) return false;
+  bool allocated = false;
   for (int device = 0; device < c10::cuda::device_count(); device++) {
     auto index = static_cast<c10::DeviceIndex>(device);
     if (!c10::cuda::hasPrimaryContext(index)) continue;
-    if (c10::cuda::CUDACachingAllocator::getDeviceStats(index).allocation[0].allocated > 0) return true;
+    allocated |= c10::cuda::CUDACachingAllocator::getDeviceStats(index).allocation[0].allocated > 0;
   }
-  return false;
+  return allocated && pytracer_device_events() == 0;  // in this order: the queries wait for a context that is being made
 }
 
 }  // namespace pytracer::cuda

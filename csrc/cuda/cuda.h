@@ -29,8 +29,18 @@ void install_stream_probe();
 
 /// From now on every operator is recorded with its call site, CUDA stream and device memory (level ops), or no longer.
 void follow_operators(bool follow);
-/// The same for a kernel that Python launches without an operator, e.g. Triton's. `storages`: `count` device addresses that it is given.
+/// From now on launches of kernels are followed, or no longer: for records of operators, which get the name of the kernel that they
+/// launched last, and during a capture.
+enum class KernelsFor : uint32_t { kOperators = 1, kCapture = 2 };
+void follow_kernels(KernelsFor who, bool follow);
+/// The name's id of the kernel that this thread has launched last, since the last call of this; 0: none is known.
+uint32_t take_kernel() noexcept;
+/// The same as of operators for a kernel that Python launches without an operator, e.g. Triton's. `storages`: `count` device addresses that it is
+/// given.
 void record_launch(const char* name, const uint64_t* storages, uint32_t count) noexcept;
+
+/// From now on what the CUDA driver prints of the first assertions that fail in kernels is recorded. No effect unless libcuda is loaded.
+void watch_assertions();
 
 /// Queries every known CUDA stream: idle, busy, or failed. Waits for nothing, and queries nothing while a CUDA graph is being captured,
 /// which a query could invalidate. Returns the cudaError_t of a stream that failed; 0: none did.

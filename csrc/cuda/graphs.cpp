@@ -47,15 +47,16 @@ cudaGraphNode_t newest_node() {
   return error == cudaSuccess && status == cudaStreamCaptureStatusActive && count != 0 ? nodes[count - 1] : nullptr;
 }
 
-void use(uint32_t number, Running& op) {
+void use(uint32_t number, Running& op, uint32_t kernel) {
   if (op.counted) return;
   op.counted = true;
-  for (uint64_t storage : op.storages) pytracer_graph_input(number, storage);
+  for (uint64_t storage : op.storages) pytracer_graph_input(number, storage, kernel);
 }
 
 void look(uint32_t number) {
   cudaGraphNode_t newest = newest_node();
-  if (last_graph == number && newest != last_node && newest != nullptr && !running.empty()) use(number, running.back());
+  uint32_t kernel = take_kernel();
+  if (last_graph == number && newest != last_node && newest != nullptr && !running.empty()) use(number, running.back(), kernel);
   last_node = newest;
   last_graph = number;
 }
@@ -71,7 +72,7 @@ std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& function
     });
     running.push_back(std::move(op));
     // Collectives run on a CUDA stream of their own, which joins the capture: their buffers are certainly used.
-    if (strncmp(function.name(), "c10d::", 6) == 0) use(number, running.back());
+    if (strncmp(function.name(), "c10d::", 6) == 0) use(number, running.back(), 0);
     return std::make_unique<Entered>();
   } catch (...) {
     pytracer_count_hook_error();
@@ -107,6 +108,7 @@ uint32_t begin_capture(uint64_t pool_graph, uint64_t pool_number) {
   if (number == 0) return 0;
   running.clear();
   current.store(number, std::memory_order_relaxed);
+  follow_kernels(KernelsFor::kCapture, true);
   if (handle == at::INVALID_CALLBACK_HANDLE)
     handle = at::addGlobalCallback(at::RecordFunctionCallback(on_start, on_end).needsInputs(true).scopes({at::RecordScope::FUNCTION}));
   return number;
@@ -114,6 +116,7 @@ uint32_t begin_capture(uint64_t pool_graph, uint64_t pool_number) {
 
 void end_capture(uint32_t number, bool captured, uint64_t pool_graph, uint64_t pool_number) {
   current.store(0, std::memory_order_relaxed);
+  follow_kernels(KernelsFor::kCapture, false);
   if (handle != at::INVALID_CALLBACK_HANDLE) at::removeCallback(handle);
   handle = at::INVALID_CALLBACK_HANDLE;
   pytracer_graph_end(number, captured, static_cast<uint32_t>(pool_graph), static_cast<uint32_t>(pool_number));

@@ -46,6 +46,10 @@ void pytracer_cuda_follow_operators(int follow) {
 
 void pytracer_cuda_record_launch(const char* name, const uint64_t* storages, uint32_t count) { pytracer::cuda::record_launch(name, storages, count); }
 
+void pytracer_cuda_watch_assertions(void) {
+  translated([] { pytracer::cuda::watch_assertions(); });
+}
+
 int pytracer_cuda_ask_streams(void) {
   return translated([] {
     WithoutGil released;

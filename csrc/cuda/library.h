@@ -19,6 +19,7 @@ PYTRACER_API int pytracer_cuda_is_deaf(void);
 PYTRACER_API void pytracer_cuda_install_stream_probe(void);
 PYTRACER_API void pytracer_cuda_follow_operators(int follow);
 PYTRACER_API void pytracer_cuda_record_launch(const char* name, const uint64_t* storages, uint32_t count);
+PYTRACER_API void pytracer_cuda_watch_assertions(void);
 PYTRACER_API int pytracer_cuda_ask_streams(void);
 PYTRACER_API void pytracer_cuda_lock_streams(int lock);
 PYTRACER_API uint32_t pytracer_cuda_begin_capture(uint64_t pool_graph, uint64_t pool_number);

@@ -151,7 +151,7 @@ uint32_t pytracer_graph_begin(const struct pytracer_device_event* capture) {
   return number;
 }
 
-void pytracer_graph_input(uint32_t number, uint64_t addr) {
+void pytracer_graph_input(uint32_t number, uint64_t addr, uint32_t kernel) {
   DeviceLock lock;
   CudaGraph* graph = graph_of(number);
   if (graph == nullptr) return;
@@ -174,6 +174,7 @@ void pytracer_graph_input(uint32_t number, uint64_t addr) {
     input.state = static_cast<uint16_t>(InputState::kLive);
     input.device = block->device;
     input.graph = number;
+    input.kernel = kernel;
     input.addr = addr;
     input.nbytes = block->nbytes;
     input.alloc_site_id = block->alloc_site_id;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string_view>
 
 namespace pytracer::hooks {
 
@@ -58,13 +59,22 @@ bool starts_with(const TextView& text, const std::string& prefix) {
   return text.kind == 1 && !prefix.empty() && text.nbytes >= prefix.size() && memcmp(text.data, prefix.data(), prefix.size()) == 0;
 }
 
+// By torch.compile: inductor's folder, and torch.fx's files that are none.
+bool is_generated(const TextView& file) {
+  constexpr std::string_view kFolder = "/torchinductor_", kNoFile = "<eval_with_key>";
+  if (file.kind != 1) return false;
+  std::string_view path(static_cast<const char*>(file.data), file.nbytes);
+  return path.find(kFolder) != path.npos || path.substr(0, kNoFile.size()) == kNoFile;
+}
+
 }  // namespace
 
 // The running frame holds a reference to the code, and its strings do not change.
 __attribute__((noinline, cold)) uint32_t intern_code(uint64_t code) {
   if (uint32_t id = codes.find(code)) return id;
   TextView name = view(load<uint64_t>(code, at.co_qualname)), file = view(load<uint64_t>(code, at.co_filename)), table = line_table(code);
-  bool in_library = std::any_of(directories.begin(), directories.end(), [&](const std::string& d) { return starts_with(file, d); });
+  bool in_library =
+      is_generated(file) || std::any_of(directories.begin(), directories.end(), [&](const std::string& d) { return starts_with(file, d); });
   blackbox::CodeEntry entry{load<int32_t>(code, at.co_firstlineno),
                             static_cast<uint16_t>(at.minor),
                             name.kind,

@@ -59,46 +59,83 @@ bool store(void** slot, void* value, uintptr_t relro, uintptr_t relro_end) {
   return true;
 }
 
-int each_library(dl_phdr_info* info, size_t, void* argument) {
-  auto& work = *static_cast<Work*>(argument);
-  const ElfW(Dyn)* dynamic = nullptr;
-  uintptr_t base = info->dlpi_addr, relro = 0, relro_end = 0;
-  for (int i = 0; i < info->dlpi_phnum; i++) {
-    const ElfW(Phdr) & segment = info->dlpi_phdr[i];
-    if (segment.p_type == PT_DYNAMIC) dynamic = reinterpret_cast<const ElfW(Dyn)*>(base + segment.p_vaddr);
-    if (segment.p_type == PT_GNU_RELRO) {
-      // As the loader protects it: the last page may hold variables as well, and is left writable.
-      relro = page_of(base + segment.p_vaddr);
-      relro_end = page_of(base + segment.p_vaddr + segment.p_memsz);
-    }
-  }
-  if (dynamic == nullptr || base == work.own[0] || base == work.own[1] || strstr(info->dlpi_name, "linux-vdso") != nullptr) return 0;
+// A loaded library's entries.
+struct Library {
+  uintptr_t base, relro = 0, relro_end = 0;
   uintptr_t tables[2] = {};
   size_t sizes[2] = {}, first[2] = {};
-  for (; dynamic->d_tag != DT_NULL; dynamic++) {
-    if (dynamic->d_tag == DT_JMPREL) tables[0] = dynamic->d_un.d_ptr;
-    if (dynamic->d_tag == DT_PLTRELSZ) sizes[0] = dynamic->d_un.d_val;
-    if (dynamic->d_tag == DT_RELA) tables[1] = dynamic->d_un.d_ptr;
-    if (dynamic->d_tag == DT_RELASZ) sizes[1] = dynamic->d_un.d_val;
-    // The linker puts those without a symbol first: in libtorch_cpu 225 970 of 321 106, whose pages need not be read.
-    if (dynamic->d_tag == DT_RELACOUNT) first[1] = dynamic->d_un.d_val;
+  const char* names = nullptr;
+  const ElfW(Sym) * symbols = nullptr;
+
+  explicit Library(const dl_phdr_info* info) : base(info->dlpi_addr) {
+    const ElfW(Dyn)* dynamic = nullptr;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+      const ElfW(Phdr) & segment = info->dlpi_phdr[i];
+      if (segment.p_type == PT_DYNAMIC) dynamic = reinterpret_cast<const ElfW(Dyn)*>(base + segment.p_vaddr);
+      if (segment.p_type == PT_GNU_RELRO) {
+        // As the loader protects it: the last page may hold variables as well, and is left writable.
+        relro = page_of(base + segment.p_vaddr);
+        relro_end = page_of(base + segment.p_vaddr + segment.p_memsz);
+      }
+    }
+    for (; dynamic != nullptr && dynamic->d_tag != DT_NULL; dynamic++) {
+      if (dynamic->d_tag == DT_JMPREL) tables[0] = dynamic->d_un.d_ptr;
+      if (dynamic->d_tag == DT_PLTRELSZ) sizes[0] = dynamic->d_un.d_val;
+      if (dynamic->d_tag == DT_RELA) tables[1] = dynamic->d_un.d_ptr;
+      if (dynamic->d_tag == DT_RELASZ) sizes[1] = dynamic->d_un.d_val;
+      // The linker puts those without a symbol first: in libtorch_cpu 225 970 of 321 106, whose pages need not be read.
+      if (dynamic->d_tag == DT_RELACOUNT) first[1] = dynamic->d_un.d_val;
+      if (dynamic->d_tag == DT_STRTAB) names = reinterpret_cast<const char*>(dynamic->d_un.d_ptr);
+      if (dynamic->d_tag == DT_SYMTAB) symbols = reinterpret_cast<const ElfW(Sym)*>(dynamic->d_un.d_ptr);
+    }
   }
-  for (int t = 0; t < 2; t++) {
-    if (tables[t] == 0) continue;
-    const auto* entries = reinterpret_cast<const ElfW(Rela)*>(tables[t]);
-    for (size_t i = first[t]; i < sizes[t] / sizeof *entries; i++) {
-      auto type = static_cast<uint32_t>(ELF64_R_TYPE(entries[i].r_info));
-      if (type != kJumpSlot && type != kGlobDat) continue;
-      auto* slot = reinterpret_cast<void**>(base + entries[i].r_offset);
-      void* value = std::atomic_ref(*slot).load(std::memory_order_relaxed);
-      if (!work.sought.maybe(value)) continue;
-      for (size_t one = 0; one < work.patches.size(); one++) {
-        auto [from, to] = work.patches[one];
-        if (from != nullptr && (value == to || (value == from && store(slot, to, relro, relro_end)))) work.slots[one]++;
+
+  // visit(slot, entry)
+  template <class Visit>
+  void each_slot(Visit visit) const {
+    for (int t = 0; t < 2; t++) {
+      if (tables[t] == 0) continue;
+      const auto* entries = reinterpret_cast<const ElfW(Rela)*>(tables[t]);
+      for (size_t i = first[t]; i < sizes[t] / sizeof *entries; i++) {
+        auto type = static_cast<uint32_t>(ELF64_R_TYPE(entries[i].r_info));
+        if (type == kJumpSlot || type == kGlobDat) visit(reinterpret_cast<void**>(base + entries[i].r_offset), entries[i]);
       }
     }
   }
+  bool put(void** slot, void* value) const { return store(slot, value, relro, relro_end); }
+};
+
+int each_library(dl_phdr_info* info, size_t, void* argument) {
+  auto& work = *static_cast<Work*>(argument);
+  if (info->dlpi_addr == work.own[0] || info->dlpi_addr == work.own[1] || strstr(info->dlpi_name, "linux-vdso") != nullptr) return 0;
+  const Library library(info);
+  library.each_slot([&](void** slot, const ElfW(Rela) &) {
+    void* value = std::atomic_ref(*slot).load(std::memory_order_relaxed);
+    if (!work.sought.maybe(value)) return;
+    for (size_t one = 0; one < work.patches.size(); one++) {
+      auto [from, to] = work.patches[one];
+      if (from != nullptr && (value == to || (value == from && library.put(slot, to)))) work.slots[one]++;
+    }
+  });
   return 0;
+}
+
+struct Lead {
+  uintptr_t base;
+  const char* function;
+  void* to;
+};
+
+int lead_in(dl_phdr_info* info, size_t, void* argument) {
+  const auto& lead = *static_cast<const Lead*>(argument);
+  if (info->dlpi_addr != lead.base) return 0;
+  const Library library(info);
+  if (library.names == nullptr || library.symbols == nullptr) return 1;
+  library.each_slot([&](void** slot, const ElfW(Rela) & entry) {
+    const char* name = library.names + library.symbols[ELF64_R_SYM(entry.r_info)].st_name;
+    if (strcmp(name, lead.function) == 0) library.put(slot, lead.to);
+  });
+  return 1;
 }
 
 uintptr_t library_of(const void* symbol) {
@@ -116,6 +153,19 @@ void patch_got(const std::vector<GotPatch>& patches) {
   dl_iterate_phdr(each_library, &work);
   last_walk.clear();
   for (size_t one = 0; one < patches.size(); one++) last_walk.emplace_back(patches[one].to, work.slots[one]);
+}
+
+void lead_calls(const char* name, const char* function, void* to, std::atomic<void*>* original) {
+  void* library = dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
+  if (library == nullptr) return;
+  void* bound = dlsym(library, function);  // what the loader would bind: also of the libraries that it needs
+  link_map* map = nullptr;
+  if (bound != nullptr && dlinfo(library, RTLD_DI_LINKMAP, &map) == 0 && map != nullptr) {
+    if (original != nullptr) original->store(bound);
+    Lead lead{map->l_addr, function, to};
+    dl_iterate_phdr(lead_in, &lead);
+  }
+  dlclose(library);
 }
 
 int patched_slots(const void* function) {

@@ -10,6 +10,7 @@ import functools
 import inspect
 import warnings
 import weakref
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
@@ -21,11 +22,13 @@ from pytracer.record.bootstrap.patches import Patches
 from pytracer.record.core import Core
 from pytracer.record.cuda import graph_trees
 from pytracer.record.cuda.library import CudaLibrary
+from pytracer.record.torch.rendezvous import calling_line
 
 if TYPE_CHECKING:
     from pytracer.record.torch_objects import CudaGraph
 
 _patches = Patches()
+_LOOKS, _LINES = 32, 256  # how often it is asked which line replays a broken graph; graphs and lines
 _NUMBER = "_pytracer_graph"  # attribute of a graph: its number in the recording
 
 
@@ -40,6 +43,7 @@ def install(box: Core, hooks: CudaLibrary) -> None:
     begin, end, replay, reset = CUDAGraph.capture_begin, CUDAGraph.capture_end, CUDAGraph.replay, CUDAGraph.reset
     replayed, warns = hooks.replayed, config.warns_of_broken_graphs()
     warned: set[int] = set()
+    seen: Counter[tuple[object, ...]] = Counter()
 
     @functools.wraps(begin)
     def capture_begin(self: CudaGraph, pool: object = None, *args: object, **kwargs: object) -> object:
@@ -68,6 +72,7 @@ def install(box: Core, hooks: CudaLibrary) -> None:
     @unseen
     def warn(graph: CudaGraph, broken: int) -> None:
         number = graph.__dict__[_NUMBER]
+        _guarded(box, _note_line, box, number, seen)
         if warns and number not in warned:
             warned.add(number)
             _warn(number, broken)
@@ -143,6 +148,18 @@ def _guarded(box: Core, act: Callable[..., object], *args: object) -> None:
     except Exception as error:
         box.lib.pytracer_count_hook_error()
         box.note(NoteCode.CUDA, f"a CUDA graph could not be noted: {type(error).__name__}: {error}")
+
+
+def _note_line(box: Core, number: int, seen: Counter[tuple[object, ...]]) -> None:
+    """The line of the program that replays a broken graph: each once, in the first replays of a graph."""
+    seen[(number,)] += 1
+    if seen[(number,)] > _LOOKS or len(seen) > _LINES:
+        return
+    at = calling_line()
+    key = (number, *(at or {}).values())
+    seen[key] += 1
+    if at is not None and seen[key] == 1:
+        box.journal(Entry.GRAPH_REPLAY, {"graph": number, **at})
 
 
 def _warn(number: int, broken: int) -> None:

@@ -32,12 +32,13 @@ def install(box: Core, hooks: TorchLibrary, libraries: Libraries, level: str) ->
         )
         return
     _hooks.set_call_site(hooks.call_site_function())
-    from pytracer.record.cuda import graphs, launches, streams
+    from pytracer.record.cuda import cupy_kernels, graphs, launches, streams
 
     graphs.install(box, _hooks)
     if level == "ops":
         streams.install(box)
         launches.install(box, _hooks)
+        cupy_kernels.install(box, _hooks)
     torch.cuda._lazy_call(functools.partial(_attach, box, _hooks, level))
 
 
@@ -45,11 +46,12 @@ def uninstall() -> None:
     """Stops recording; the tracker itself cannot be detached and does nothing from now on."""
     if _hooks is None:
         return
-    from pytracer.record.cuda import graphs, launches, poller, streams
+    from pytracer.record.cuda import cupy_kernels, graphs, launches, poller, streams
 
     graphs.uninstall()
     streams.uninstall()
     launches.uninstall()
+    cupy_kernels.uninstall()
     poller.stop()
     _hooks.follow(False)
     _hooks.follow_operators(False)
@@ -63,6 +65,7 @@ def _attach(box: Core, hooks: CudaLibrary, level: str) -> None:
             box.note(NoteCode.CUDA, f"memory of CUDA devices is not followed: {refusal}")
         hooks.follow(True)
         hooks.install_stream_probe()
+        hooks.watch_assertions()
         if level == "ops":
             hooks.follow_operators(True)
         from pytracer.record.cuda import poller

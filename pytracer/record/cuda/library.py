@@ -20,6 +20,7 @@ _FUNCTIONS = (
     Function("install_stream_probe", None),
     Function("follow_operators", None, (_INT,)),
     Function("record_launch", None, (_TEXT, ctypes.POINTER(_WIDE), _NUMBER)),
+    Function("watch_assertions", None),
     Function("ask_streams", _INT),
     Function("lock_streams", None, (_INT,)),
     Function("begin_capture", _NUMBER, (_WIDE, _WIDE)),
@@ -111,6 +112,10 @@ class CudaLibrary:
     def name(self, number: int, name_id: int) -> None:
         """Names a CUDA graph; `name_id` is a journal entry."""
         self._core.pytracer_graph_name(number, name_id)
+
+    def watch_assertions(self) -> None:
+        """From now on what assertions of kernels print is recorded, which no call returns."""
+        self._lib.pytracer_cuda_watch_assertions()
 
     def events(self) -> int:
         """How many events of allocators were recorded."""

@@ -26,6 +26,7 @@ MESSAGE_CHARACTERS = 4000
 _END_CHARACTERS = 1400
 FRAMES = 64
 CONTEXTS = 4
+_LONGEST_CHAIN = 1000
 
 _LATER = ("frame_variables", "near_names", "gradient_state", "changed_parameter", "refused_item", "batch_indices",
           "opened_file", "limits")  # fmt: skip
@@ -174,8 +175,14 @@ def _write(
             "message": _begin_and_end(_message(error)),
             "thread": threading.current_thread().name,
             "python_stack": [*_stack(trace), *around][:FRAMES],
-            "context": [_handled(item) for item in _contexts(error)],
-            "variables": [*_variables(trace), *_gradients(error, trace), *_of_input(error, trace), *seen],
+            "context": _chain(error),
+            "variables": [
+                *_variables(trace),
+                *_gradients(error, trace),
+                *_of_input(error, trace),
+                *seen,
+                *_kept_tensors(error, trace),
+            ],
             **_near_names(error, trace),
             **_remote_traceback(error),
             **({"on_its_way": on_its_way} if on_its_way else {}),
@@ -236,6 +243,15 @@ def _of_input(error: BaseException, trace: TracebackType | None) -> list[dict[st
         return []
 
 
+def _kept_tensors(error: BaseException, trace: TracebackType | None) -> list[dict[str, str]]:
+    try:
+        from pytracer.record.torch.kept_tensors import kept_tensors
+
+        return kept_tensors(error, trace)
+    except Exception:  # a container that another thread changes
+        return []
+
+
 def _near_names(error: BaseException, trace: TracebackType | None) -> dict[str, object]:
     """And which expression of its line failed."""
     try:
@@ -248,12 +264,36 @@ def _near_names(error: BaseException, trace: TracebackType | None) -> dict[str, 
     return {name: value for name, value in found.items() if value}
 
 
+def _chain(error: BaseException) -> list[dict[str, object]]:
+    """With the variables of the first one that ran a line of the program: it is often the reason of the others."""
+    contexts = _contexts(error)
+    found = [_handled(item) for item in contexts]
+    try:
+        from pytracer.record.torch.frame_variables import of_program, variables_of
+        from pytracer.record.torch.opened_file import opened_file
+
+        for item, words in zip(contexts[::-1], found[::-1], strict=True):
+            if of_program(item.__traceback__) is not None:
+                words["variables"] = [*variables_of(item.__traceback__), *opened_file(item, item.__traceback__)]
+                words.update(_near_names(item, item.__traceback__))
+                break
+    except Exception:  # an object that is not what its type says
+        return found
+    return found
+
+
 def _contexts(error: BaseException) -> list[BaseException]:
-    """What was being handled when it was raised, and so on, as Python prints it. Newest first."""
+    """What was being handled when it was raised, and so on, as Python prints it. Newest first.
+
+    Where a handler tried again without end, each try struck the limit on its way back, too: not those.
+    """
     found: list[BaseException] = []
-    at = _before(error)
-    while at is not None and len(found) < CONTEXTS:
-        found.append(at)
+    at, endless = _before(error), isinstance(error, RecursionError)
+    for _ in range(_LONGEST_CHAIN):
+        if at is None or len(found) >= CONTEXTS:
+            break
+        if not (endless and isinstance(at, RecursionError)):
+            found.append(at)
         at = _before(at)
     return found
 

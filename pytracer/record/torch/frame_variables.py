@@ -18,10 +18,12 @@ from typing import TYPE_CHECKING, Any
 from pytracer._library_files import is_library_file
 from pytracer.record.config import records_values
 from pytracer.record.torch.compared import compared
+from pytracer.record.torch.dtensor_words import sharded_words
+from pytracer.record.torch.finite_weights import finite_weights
 from pytracer.record.torch.near_names import TABLES, attributes_of
 from pytracer.record.torch.number_texts import number_texts, refused_texts
 from pytracer.record.torch.object_words import iterator_words, loader_words, unequal_items
-from pytracer.record.torch.tensor_numbers import numbers_of
+from pytracer.record.torch.tensor_numbers import Number, numbers_of, numbers_of_array
 
 if TYPE_CHECKING:
     import torch
@@ -36,6 +38,7 @@ _CONTAINERS = (list, tuple, dict, set, str, bytes, collections.deque, *TABLES)
 _LAYER_CHARACTERS = 120
 _MOST_INSIDE = 12
 _MOST_UNEQUAL = 4
+_DISTRIBUTION = ("loc", "scale", "probs", "logits", "concentration", "rate", "scale_tril")  # its parameters
 _MOST_OUTER = 6  # callers
 _MOST_OF_OUTER = 16
 
@@ -44,7 +47,9 @@ def variables_of(trace: TracebackType | None) -> list[dict[str, str]]:
     """Those of the innermost frame of the program, in the order in which they were made: `name` and `value`."""
     own = of_program(trace)
     with without_modes():
-        return [*_of_frame(own.tb_frame), *_of_layer(own)] if own is not None else []
+        if own is None:
+            return []
+        return [*_of_frame(own.tb_frame), *_of_layer(own), *finite_weights(own.tb_frame)]
 
 
 def outer_variables(trace: TracebackType | None) -> list[dict[str, object]]:
@@ -58,7 +63,10 @@ def outer_variables(trace: TracebackType | None) -> list[dict[str, object]]:
         trace = trace.tb_next
     outer = [item for item in chain if item is not own and not is_library_file(item.tb_frame.f_code.co_filename)]
     with without_modes():
-        found = {id(item): _of_frame(item.tb_frame)[:_MOST_OF_OUTER] for item in outer[-_MOST_OUTER:]}
+        found = {
+            id(item): [*_of_frame(item.tb_frame)[:_MOST_OF_OUTER], *finite_weights(item.tb_frame)]
+            for item in outer[-_MOST_OUTER:]
+        }
         found |= {id(item): facts for item in chain[-1:] if (facts := _of_library(chain, own))}
     places = {id(item): len(chain) - 1 - n for n, item in enumerate(chain)}
     return [{"frame": places[key], "variables": held} for key, held in found.items() if held]
@@ -156,7 +164,8 @@ def _items(value: object, keys: list[str], names: tuple[str, ...]) -> list[tuple
     if issubclass(kind, (type, ModuleType, FunctionType)):
         return []
     held = attributes_of(value)
-    return [(f".{name}", held[name]) for name in names if name in held]
+    names = (*names, *_DISTRIBUTION) if kind.__module__.startswith("torch.distributions.") else names
+    return [(f".{name}", held[name]) for name in dict.fromkeys(names) if name in held]
 
 
 def _of_self(frame: FrameType) -> list[dict[str, str]]:
@@ -169,6 +178,10 @@ def _of_self(frame: FrameType) -> list[dict[str, str]]:
         words = next((words for items in held if name in items and (words := words_of(items[name])) is not None), None)
         if words is not None:
             found.append({"name": f"self.{name}"[:_NAME_CHARACTERS], "value": words})
+        value = own.get(name)
+        if words is None and type(value).__module__.startswith("torch.distributions."):
+            inner = [(f"self.{name}{place}", words_of(item)) for place, item in _items(value, [], ())]
+            found += [{"name": place, "value": held_words} for place, held_words in inner if held_words is not None]
         weight = getattr(layers.get(name), "__dict__", {}).get("_parameters", {}).get("weight")
         if weight is not None and (words := words_of(weight)) is not None:
             found.append({"name": f"self.{name}.weight"[:_NAME_CHARACTERS], "value": words})
@@ -220,7 +233,7 @@ def _path(frame: FrameType, chain: list[object]) -> str | None:
 
 
 def words_of(value: object) -> str | None:
-    """`[2, 3] float32`, `list of 4`, `None`, `7`; None of any other object."""
+    """`[2, 3] float32`, `DTensor [4, 3] float32, Shard(0)`, `list of 4`, `None`, `7`; None of any other object."""
     kind = type(value)
     if value is None:
         return "None"
@@ -229,7 +242,7 @@ def words_of(value: object) -> str | None:
     if kind is int or kind is float or kind is bool:
         small = abs(value) < _LARGEST or (kind is float and not math.isfinite(value))  # type: ignore[arg-type]
         return repr(value) if records_values() and small else None
-    return _array_words(kind, value) or iterator_words(value) or loader_words(value)
+    return _array_words(kind, value) or sharded_words(value) or iterator_words(value) or loader_words(value)
 
 
 def _array_words(kind: type, value: object) -> str | None:
@@ -240,7 +253,8 @@ def _array_words(kind: type, value: object) -> str | None:
         shape = f"{_shape(value)} {str(value.dtype).removeprefix('torch.')}"  # type: ignore[attr-defined]
         return f"{shape}{where or _contents(value)}"
     if numpy is not None and kind is getattr(numpy, "ndarray", None):
-        return f"{_shape(value)} {value.dtype} array"[:_NAME_CHARACTERS]  # type: ignore[attr-defined]
+        inside = _not_finite(numbers_of_array(value)) if records_values() else ""
+        return f"{_shape(value)} {value.dtype} array"[:_NAME_CHARACTERS] + inside  # type: ignore[attr-defined]
     return None
 
 
@@ -255,9 +269,13 @@ def _contents(tensor: torch.Tensor) -> str:
         return f", {sum(numbers)} true"
     if not isinstance(numbers[0], float):
         return f", {min(numbers)}..{max(numbers)}"
-    if any(math.isnan(number) for number in numbers):
+    return _not_finite(numbers)
+
+
+def _not_finite(numbers: tuple[Number, ...] | None) -> str:
+    if any(math.isnan(number) for number in numbers or ()):
         return ", with nan"
-    return ", with inf" if any(math.isinf(number) for number in numbers) else ""
+    return ", with inf" if any(math.isinf(number) for number in numbers or ()) else ""
 
 
 def _shape(value: object) -> str:

@@ -50,7 +50,7 @@ def _is_used_up(value: object, level: int = 0) -> bool:
 def loader_words(value: object) -> str | None:
     """`DataLoader, batch_size=32, drop_last=False, 961 samples`; of its iterator, how many batches were taken."""
     kind = type(value)
-    if _module_of(kind) != "torch.utils.data.dataloader" or not records_values():
+    if module_of(kind) != "torch.utils.data.dataloader" or not records_values():
         return None
     own = attributes_of(value)
     taken = own.get("_num_yielded")
@@ -63,7 +63,7 @@ def loader_words(value: object) -> str | None:
     return ", ".join(["DataLoader", *told, *([f"{count} samples"] if count is not None else [])])
 
 
-def _module_of(kind: type) -> str:
+def module_of(kind: type) -> str:
     """Without code of a metaclass."""
     found = type.__getattribute__(kind, "__module__")
     return found if type(found) is str else ""
@@ -74,13 +74,13 @@ def _samples(dataset: object) -> int | None:
     if type(dataset) in _SEVERAL:
         return len(dataset)  # type: ignore[arg-type]
     own, kind = attributes_of(dataset), type(dataset)
-    if _module_of(kind) != "torch.utils.data.dataset":
+    if module_of(kind) != "torch.utils.data.dataset":
         return None
     indices, tensors = own.get("indices"), own.get("tensors")
     if kind.__name__ == "Subset" and type(indices) in (*_SEVERAL, range):
         return len(indices)  # type: ignore[arg-type]
     first: Any = tensors[0] if kind.__name__ == "TensorDataset" and type(tensors) is tuple and tensors else None
-    return int(first.shape[0]) if _module_of(type(first)) == "torch" else None
+    return int(first.shape[0]) if module_of(type(first)) == "torch" else None
 
 
 def unequal_items(name: str, value: object) -> Iterator[dict[str, str]]:
@@ -104,5 +104,5 @@ def kind_words(value: object) -> str:
     kind = type(value)
     if kind in (list, tuple, dict):
         return f"{kind.__name__} of {len(value)}"  # type: ignore[arg-type]
-    shape: Any = value.shape if _module_of(kind) in ("torch", "numpy") and hasattr(value, "shape") else None
+    shape: Any = value.shape if module_of(kind) in ("torch", "numpy") and hasattr(value, "shape") else None
     return kind.__name__ if shape is None else f"[{', '.join(str(int(size)) for size in shape)}]"

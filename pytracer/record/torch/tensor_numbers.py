@@ -10,7 +10,7 @@ import itertools
 import math
 import os
 import struct
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     import torch
@@ -49,6 +49,37 @@ def numbers_of(tensor: torch.Tensor) -> tuple[Number, ...] | None:
     offsets = itertools.product(*(range(0, size * stride, stride) if stride else (0,) * size
                                   for size, stride in zip(sizes, strides, strict=True)))  # fmt: skip
     return tuple(found[sum(offset)] for offset in offsets)
+
+
+def first_numbers(tensor: torch.Tensor, most: int = 2048) -> tuple[Number, ...] | None:
+    """Those that lie first in its memory, of a tensor of floats without gaps; None where numbers_of() has none."""
+    kind = str(tensor.dtype).removeprefix("torch.")
+    if "float" not in kind or (kind not in _FORMATS and kind != "bfloat16") or str(tensor.device) != "cpu":
+        return None
+    if str(tensor.layout) != "torch.strided" or tensor.is_neg() or not tensor.is_contiguous():
+        return None
+    count = min(math.prod(tuple(tensor.shape)), most)
+    try:
+        addr = tensor.data_ptr() if count else 0
+    except RuntimeError:  # as above
+        return None
+    content = _read(addr, count * tensor.element_size())
+    return _unpacked(kind, content, count) if content is not None else None
+
+
+def numbers_of_array(array: Any) -> tuple[Number, ...] | None:
+    """Of a NumPy array of floats without gaps, of exactly that type; None of a large one."""
+    kind, flags = str(array.dtype), array.flags
+    if (
+        kind not in ("float64", "float32", "float16")
+        or not 0 < array.size <= MOST_ELEMENTS
+        or array.nbytes > _MOST_BYTES
+    ):
+        return None
+    if not (flags.c_contiguous or flags.f_contiguous):
+        return None
+    content = _read(array.__array_interface__["data"][0], array.nbytes)
+    return _unpacked(kind, content, array.size) if content is not None else None
 
 
 def _unpacked(kind: str, content: bytes, count: int) -> tuple[Number, ...]:
