@@ -38,6 +38,11 @@ def capital(words: str) -> str:
     return words[:1].upper() + words[1:]
 
 
+def uncapital(words: str) -> str:
+    """The first letter small."""
+    return words[:1].lower() + words[1:]
+
+
 def origin_phrase(origin: str | None, file: str | None) -> str | None:
     """The kind of memory of a storage; None for torch's usual allocator."""
     words = {

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytracer._text import capital, ranks_words
+from pytracer._text import capital, function_words, ranks_words
 from pytracer.analyze.view import ProcessView
+from pytracer.decode.symbols.demangle import demangle
 from pytracer.decode.types.snapshot import Worker
 from pytracer.report.job import PythonFrame
 
@@ -77,6 +78,11 @@ def short_file(file: str | None) -> str:
         if folder in file:
             return file.split(folder, 1)[1]
     return file.rsplit("/", 1)[-1]
+
+
+def kernel_words(name: str) -> str:
+    """`nll_loss_forward_reduce_cuda_kernel_2d`: a kernel, mangled or not, without namespaces and template arguments."""
+    return function_words(demangle(name)).rpartition("::")[2]
 
 
 def place_words(frame: PythonFrame) -> str:

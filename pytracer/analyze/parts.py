@@ -153,9 +153,8 @@ def exception_report(data: UncaughtException) -> r.ExceptionReport:
         remote_traceback=data.remote_traceback,
         variables=variable_reports(data.variables),
         columns=list(data.columns) if len(data.columns) == _SPAN else None,
-        near=[r.NearNamesReport(of=item.of, names=list(item.names), count=item.count) for item in data.near] or None,
-        outer=[r.OuterFrameReport(frame=item.frame, variables=variable_reports(item.variables)) for item in data.outer]
-        or None,
+        near=_near(data) or None,
+        outer=_outer(data) or None,
     )
 
 
@@ -167,7 +166,23 @@ def variable_reports(data: Sequence[Variable]) -> list[r.VariableReport] | None:
 def handled_report(data: HandledException) -> r.HandledExceptionReport:
     """An exception that was being handled."""
     stack = [python_frame(frame) for frame in data.python_stack]
-    return r.HandledExceptionReport(type=data.type, message=data.message, python_stack=stack)
+    return r.HandledExceptionReport(
+        type=data.type,
+        message=data.message,
+        python_stack=stack,
+        variables=variable_reports(data.variables),
+        columns=list(data.columns) if len(data.columns) == _SPAN else None,
+        near=_near(data) or None,
+        outer=_outer(data) or None,
+    )
+
+
+def _near(data: UncaughtException | HandledException) -> list[r.NearNamesReport]:
+    return [r.NearNamesReport(of=item.of, names=list(item.names), count=item.count) for item in data.near]
+
+
+def _outer(data: UncaughtException | HandledException) -> list[r.OuterFrameReport]:
+    return [r.OuterFrameReport(frame=item.frame, variables=variable_reports(item.variables)) for item in data.outer]
 
 
 def file_size_now(path: str) -> int | None:

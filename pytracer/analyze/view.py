@@ -170,6 +170,11 @@ class ProcessView:
         return (self.exception.python_stack if self.exception else None) or []
 
     @property
+    def exception_stack_of_program(self) -> list[PythonFrame]:
+        """The same without frames of libraries."""
+        return [frame for frame in self.exception_stack if not is_library_file(frame.file)]
+
+    @property
     def python_frame(self) -> PythonFrame | None:
         """The innermost Python frame of the user's program, else the innermost one."""
         stack = self.exception_stack if self.raised else self.python_stack or self.region_python
@@ -214,8 +219,9 @@ class Death:
     is known by what it did to others: they waited for the process in a collective, and it never entered.
     `error_ns`: how far the times may be off against those of other boots. `lost_peer`: what it reports about its end
     speaks of another process. `cleanup`: it had begun to leave the job before.
-    `primary`, `kind` and `why` are the judgement of `deaths/order.py`. `by_finding`: a finding about the whole job
-    accounts for it, and the process itself is among those that the finding names.
+    `primary`, `kind` and `why` are the judgement of `deaths/order.py`; `of` is the index of the process whose death
+    made this one raise, where that alone did. `by_finding`: a finding about the whole job accounts for it, and the
+    process itself is among those that the finding names.
     """
 
     view: ProcessView
@@ -230,6 +236,7 @@ class Death:
     primary: bool | None = None
     kind: WhyKind | None = None
     why: str | None = None
+    of: int | None = None
     by_finding: bool = False
 
     @property

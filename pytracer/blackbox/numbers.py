@@ -52,10 +52,13 @@ class Entry:
     CPP_EXCEPTION = 38
     WORKER = 40
     DEVICE_OOM = 48
+    KERNEL = 52
+    DEVICE_ASSERTION = 51
     SCOPE = 60
     UNIT = 61
     HOOK = 62
     DOING = 46
+    GRAPH_REPLAY = 63
     NAME = 50
     GUARD_DAMAGE = 56
     LOADER = 42

@@ -18,8 +18,8 @@ MAJOR = 1
 # 1: notes have codes. 2: HOLDERS has tensors without memory, and elements. 3: notes of the core are CORE_NOTE. 4: ARGUMENTS, RENDEZVOUS
 # 5: SIGNAL_SENT, the process group. 6: CRASH, the call that unmapped the memory. 7: HOLDERS has whole numbers
 # 8: STORAGE_HITS has storages behind which the heap is overwritten. 9: DEVICE_OP, in place of OP in a process that uses CUDA; waits of
-# the host for a device
-MINOR = 9
+# the host for a device. 10: DEVICE_ASSERTION, KERNEL
+MINOR = 10
 
 HEADER_BYTES = 8192
 REGION_LIMIT = 120
@@ -58,6 +58,11 @@ KEY_STATE_MASK = 0x3
 KEY_ORIGIN_SHIFT = 2
 KEY_ORIGIN_MASK = 0xF
 KEY_EMPTY, KEY_BUSY, KEY_LIVE = 0, 1, 2
+
+# In a DeviceOpRecord: what is added to its numbers, or stands for them.
+DEVICE_OP_HOST = 1 << 63
+DEVICE_OP_NO_MEMORY = 1
+DEVICE_OP_ASYNCHRONOUS = 1 << 31
 
 # `site_id`: 0 is unknown; otherwise the offset of a journal entry (CODE, NODE, SITE or STACK) divided by 8.
 
@@ -170,7 +175,7 @@ class Entry(IntEnum):
     BUCKETS = 35  # JSON {"module","generation","has_rebuilt","buckets":[{"index","addr","nbytes","parameters":[{"fqn","offset_bytes","nbytes"}]}]}
     # JSON {"type","message","thread","python_stack":[{"function","file","line"}]}, innermost first; "on_its_way": what ran
     # before it reached the top. "context": what was being handled when it was raised, each with "type", "message" and
-    # "python_stack", newest first; "remote_traceback": the text that a process of a pool sent with it. "variables": of the
+    # "python_stack", newest first, the first of the program with what "variables" to "outer" say, too; "remote_traceback": the text that a process of a pool sent with it. "variables": of the
     # innermost frame of the program, [{"name","value"}], `[2, 3] float32`, `list of 4`, `None`, `7`; "columns": line, column,
     # last line and end, in bytes, of the expression that failed there. "near": [{"of","names","count"}], the keys, attributes
     # or parameters that there were in place of a missing one; "count" of all keys. "outer": [{"frame","variables"}], variables of
@@ -190,6 +195,8 @@ class Entry(IntEnum):
     CPP_EXCEPTION = 38  # CppExceptionEntry + demangled type + what(): std::terminate() was called
     WORKER = 40  # JSON {"worker_id","num_workers","seed","dataset"}: this process is a worker of a DataLoader
     DEVICE_OOM = 48  # DeviceOomEntry + DeviceOomUser[]: a caching allocator could not satisfy a request
+    KERNEL = 52  # text: the mangled name of a kernel, for DeviceOpRecord
+    DEVICE_ASSERTION = 51  # text: what the CUDA driver prints of an assertion that failed in a kernel
     SCOPE = 60  # text: what a thread was doing when it called collectives, e.g. `FSDP::all_gather (layers.0)`
     # JSON {"module","unit","generation","wrapper","world_size","shard_rank","replicas","parameters"}: an FSDP unit.
     # fully_shard: "parameters":[{"fqn","numel","shard_numel","itemsize","addr","placements"}], in the order of its operators.
@@ -200,6 +207,7 @@ class Entry(IntEnum):
     # its frames have, and "source"; "epoch": of a training loop; "name": what the process is; "async_save": torch's was called, with "file",
     # "line" and "function".
     DOING = 46
+    GRAPH_REPLAY = 63  # JSON {"graph","file","line","function"}: a line that replays a CUDA graph after an input of it was freed
     NAME = 50  # text: a component of a name, e.g. "weight"; NAMES refers to it
     GUARD_DAMAGE = 56  # GuardedStorage: bytes beside a guarded storage had changed when it was freed
     LOADER = 42  # JSON {"dataset","iterable","sampler","distributed","plain","initialized","samples"}: a DataLoader was created
@@ -687,7 +695,7 @@ GRAPH_INPUT = Struct(
         _f("state", "u16", "see InputState"),
         _f("device", "u16", "index of the device"),
         _f("graph", "u32", "CudaGraph.number"),
-        _f("reserved", "u32", "zero"),
+        _f("kernel", "u32", "KERNEL that was captured first with it; 0: none is known"),
         _f("addr", "u64", "address of the block"),
         _f("nbytes", "u64", "its size", "bytes"),
         _f("alloc_site_id", "u32", "site of the allocation"),
@@ -822,10 +830,10 @@ DEVICE_OP_RECORD = Struct(
         _f("site_id", "u32", "call site"),
         _f("site_where", "u32", "see LiveStorage.site_where"),
         _f("sequence_nr", "i64", "autograd sequence number; -1: none"),
-        _f("input_count", "u32", "tensors among the inputs", "count"),
-        _f("device", "u32", "1 + index of the thread's CUDA device"),
+        _f("input_count", "u32", "tensors among the inputs; DEVICE_OP_ASYNCHRONOUS is added for a copy between a device and pinned memory, non_blocking", "count"),
+        _f("device", "u32", "low 8 bits: 1 + index of the thread's CUDA device; above: KERNEL that it launched last, 0: none is known"),
         _f("stream", "u64", "current cudaStream_t of the thread there; 0 is the default stream"),
-        _f("storages", "u64[5]", "storage addresses of the first inputs that are on a CUDA device"),
+        _f("storages", "u64[5]", "storage addresses of the first inputs; DEVICE_OP_HOST is added to those of host memory; DEVICE_OP_NO_MEMORY: elements, but no memory"),
     ),
 )
 

@@ -210,7 +210,7 @@ class GraphInput(msgspec.Struct, frozen=True, gc=False):
     state: int
     device: int
     graph: int
-    reserved: int
+    kernel: int
     addr: int
     nbytes: int
     alloc_site_id: int

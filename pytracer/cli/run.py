@@ -183,8 +183,8 @@ class RunCommand(click.Command):
 @click.option(
     "--gpu-core",
     is_flag=True,
-    help="Make the CUDA driver write a small core dump of the device when a kernel fails, and include it in the report "
-    "(docs/guide/gpu.md).",
+    help="Make the CUDA driver write a small core dump of the device when a kernel fails, and include it in the "
+    "report; records at level ops unless --level is given (docs/guide/gpu.md).",
 )
 @click.option(
     "--subreaper",
@@ -218,6 +218,8 @@ def command(
     """See HELP."""
     if notify:
         check_configured(click.get_current_context())
+    if gpu_core and level is None and not os.environ.get("PYTRACER_LEVEL"):
+        level = "ops"  # who asks for the kernel that failed wants the line that launched it
     level = run_directory.checked_level(level)
     words = guard if guard is not None else os.environ.get(VARIABLE) or None
     guarded = parse_guard(words) if words is not None else None

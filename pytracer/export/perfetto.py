@@ -123,7 +123,7 @@ def _draw_wait(track: Track, item: Call, last: Call | None, group: r.Group | Non
 
 
 def _line(call: Collective) -> str | None:
-    frame = call.caller or call.python
+    frame = call.place
     return f"{short_file(frame.file)}:{frame.line} in {frame.function}" if frame is not None else None
 
 

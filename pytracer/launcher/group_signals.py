@@ -22,6 +22,7 @@ _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15  # linux/prctl.h
 _HEARD = struct.Struct("<II")  # for each signal: how often, and the last sender
 _SIGNALS = 65
 _GRACE_SECONDS = 0.02  # a sender that signals one process after the other has reached the other one by then
+_IDLE_LOOKS = 2  # it may wake while one look is taken
 _TURN_SECONDS = 1.0  # a pending signal is delivered by then, however busy the machine
 
 
@@ -41,14 +42,15 @@ class Bystander:
 
     def heard(self, received: Received) -> bool:
         """Whether a signal that a process sent to the launcher also reached the bystander."""
-        until = time.monotonic() + _GRACE_SECONDS
+        until, idle = time.monotonic() + _GRACE_SECONDS, 0
         while self._pid and 0 < received.number < _SIGNALS:
             count, sender = _HEARD.unpack_from(self._heard, received.number * _HEARD.size)
             if count != self._known[received.number]:
                 self._known[received.number] = count
                 if sender == received.sender:
                     return True
-            if time.monotonic() > until and not self._has_pending(received.number):
+            idle = idle + 1 if self._is_idle(received.number) else 0
+            if time.monotonic() > until and idle >= _IDLE_LOOKS:
                 break
             if time.monotonic() > until + _TURN_SECONDS:
                 return True
@@ -81,9 +83,11 @@ class Bystander:
         finally:
             os._exit(0)
 
-    def _has_pending(self, number: int) -> bool:
-        with contextlib.suppress(OSError, ValueError, StopIteration):
+    def _is_idle(self, number: int) -> bool:
+        """Whether the signal is not pending, and the child not awake: it may have taken it, and not counted it yet."""
+        with contextlib.suppress(OSError, ValueError, LookupError):
             status = Path(f"/proc/{self._pid}/status").read_text(encoding="utf-8", errors="replace")
-            pending = next(line for line in status.splitlines() if line.startswith("ShdPnd:"))
-            return bool(int(pending.partition(":")[2], 16) >> (number - 1) & 1)
-        return False
+            fields = dict(line.partition(":")[::2] for line in status.splitlines())
+            pending = int(fields["ShdPnd"], 16) >> (number - 1) & 1
+            return not pending and fields["State"].strip()[0] not in "RD"
+        return True

@@ -85,7 +85,7 @@ def _device_words(storage: r.StorageReport) -> str:
 
 def _callers(origin: r.Origin) -> list[str]:
     """The next frames of a guarded storage's stack, below the one already shown."""
-    stack, shown = origin.stack or [], origin.caller or origin.python
+    stack, shown = origin.stack or [], origin.place
     at = next((i for i, frame in enumerate(stack) if frame == shown), len(stack))
     callers = stack[at + 1 : at + 1 + _CALLERS]
     return [f"{(frame.file or '?').rsplit('/', 1)[-1]}:{frame.line} in {frame.function}" for frame in callers]
@@ -161,7 +161,7 @@ def _file_size(mapping: r.MappingReport) -> str:
 def origin_words(origin: r.Origin, thread: str | None) -> str:
     """Where and when; the thread only if it is not the one that crashed."""
     parts = []
-    outer = origin.caller or origin.python
+    outer = origin.place
     if outer is not None:
         parts.append(place_words(outer))
         if origin.caller is not None and origin.python is not None and origin.python != origin.caller:

@@ -29,7 +29,7 @@ FactKind = Literal[
     "exception",  #: the exception that reached the top of the program
     "variables",  #: what variables were when an exception left their frame
     "thread-exception",  #: an exception that ended a thread, not the process
-    "printed",  #: what the C library printed before abort()
+    "printed",  #: what the C library printed before abort(), or the CUDA driver of an assertion in a kernel
     # Memory
     "storage",  #: the storage of the address, or beside it
     "storage-lifetime",  #: earlier owners of the same memory

@@ -191,6 +191,10 @@ class HandledExceptionReport(Part, frozen=True):
     type: str | None = None
     message: str | None = None
     python_stack: list[PythonFrame] | None = None
+    variables: list[VariableReport] | None = None  #: of the program's innermost frame, where it is the first of a chain
+    columns: list[int] | None = None  #: line, column, last line and end, in bytes, of the expression that failed
+    near: list[NearNamesReport] | None = None  #: what there was in place of a missing key, attribute or parameter
+    outer: list[OuterFrameReport] | None = None  #: variables of the frames around it
 
 
 class ThreadExceptionReport(Part, frozen=True):

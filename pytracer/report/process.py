@@ -53,6 +53,11 @@ class Origin(Part, frozen=True):
     op: str | None = None
     stack: list[PythonFrame] | None = None  #: of guarded storages, innermost first
 
+    @property
+    def place(self) -> PythonFrame | None:
+        """The line to name: the first outside torch, else the innermost."""
+        return self.caller or self.python
+
 
 class NamedTensor(Part, frozen=True):
     """A named tensor whose elements lie in a storage."""

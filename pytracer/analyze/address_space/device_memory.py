@@ -51,7 +51,7 @@ def device_words(place: Place) -> str | None:
 
 def made_words(storage: Storage) -> str:
     """`, allocated at train.py:12`; empty if that was not recorded."""
-    frame = storage.allocated_by.caller or storage.allocated_by.python
+    frame = storage.allocated_by.place
     return f", allocated at {short_file(frame.file)}:{frame.line}" if frame is not None else ""
 
 

@@ -118,7 +118,7 @@ def _by_beginnings(
         register=register,
         storage=storage,
         holders=_held(crash, start),
-        left_bytes=_left_bytes(instruction, crash),
+        left_bytes=left_bytes(instruction, crash),
         through_recording=run.through_recording,
         sole=len(counts) == 1,
         majority=most >= 2,
@@ -310,7 +310,7 @@ def _beginning(
         yield storage.base, name, storage
 
 
-def _left_bytes(instruction: Instruction | None, crash: Crash) -> int | None:
+def left_bytes(instruction: Instruction | None, crash: Crash) -> int | None:
     """What `rep stos` and its like had left to do."""
     match = _STRING.match(instruction.text) if instruction is not None else None
     count = crash.registers.get(_LENGTH)

@@ -15,7 +15,7 @@ Site = tuple[str, str, int]  # file, function, line
 
 def site_of(item: Collective) -> Site | None:
     """The line that called it, outside torch where that is known."""
-    frame = item.caller or item.python
+    frame = item.place
     if frame is None or frame.line is None:
         return None
     return frame.file, frame.function, frame.line

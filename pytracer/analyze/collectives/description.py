@@ -46,7 +46,7 @@ def global_rank(group: GroupMatch | None, rank: int) -> int:
 
 def place_of(item: Collective) -> r.PythonFrame | None:
     """The line that called it: outside torch where that is known."""
-    frame = item.caller or item.python
+    frame = item.place
     return python_frame(frame) if frame is not None else None
 
 

@@ -9,11 +9,13 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pytracer._text import capital
+from pytracer._text import capital, uncapital
 from pytracer.analyze.collectives.parting import quoted, way_to
 from pytracer.analyze.collectives.rounds import is_fixed, leaver_words
+from pytracer.analyze.collectives.stop_flags import StopFlag, stop_flag
 from pytracer.analyze.evidence.failing.expressions import short
 from pytracer.analyze.evidence.slicing.by_rank import SizeSource, rounds_source
+from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.syntax.loops import LOOPS, Loop, loops_around
 from pytracer.analyze.naming import short_file
@@ -36,7 +38,8 @@ _SAME_ROUNDS = (
 class LeftLoop:
     """A loop of the rank that is still in it. `ends`: statements that leave it; `source`: what its rounds depend on.
 
-    `skipped`: a line that may have left out a round of it; `even`: it has as many on all ranks.
+    `skipped`: a line that may have left out a round of it; `even`: it has as many on all ranks. `flag`: what sets that
+    by which the one statement leaves it.
     """
 
     line: int
@@ -46,6 +49,7 @@ class LeftLoop:
     place: str = ""
     skipped: str | None = None
     even: bool = False
+    flag: StopFlag | None = None
 
     def subject(self, left: str) -> str:
         """For the headline: what can have made the other rank leave."""
@@ -54,13 +58,14 @@ class LeftLoop:
             return f"{left} may have left out a round of the loop of line {self.line} by {self.skipped}{other}"
         if self.source is not None:
             return self._by_rank
-        return f"{left} may have left the loop of line {self.line} by {self._shown}"
+        flag = f", which {self.flag.sets}" if self.flag is not None else ""
+        return f"{left} may have left the loop of line {self.line} by {self._shown}{flag}"
 
     def advice(self, left: str) -> str:
         """What to do."""
         rounds = f"{capital(self._by_rank)}. {_SAME_ROUNDS}" if self.source is not None else _SAME_ROUNDS
         if self.skipped is not None:
-            other = "" if self.even else f" If not: {rounds[0].lower()}{rounds[1:]}"
+            other = "" if self.even else f" If not: {uncapital(rounds)}"
             return (
                 f"See whether {self.skipped} left out a round on {left}: then let all ranks skip it together "
                 f"(all_reduce() the flag).{other}"
@@ -70,7 +75,8 @@ class LeftLoop:
         several = len(self.ends) > 1
         return (
             f"See whether {self._shown} came out differently on {left}: {'they end' if several else 'it ends'} the "
-            f"loop of line {self.line} (`{self.text}`) on one rank alone. {_AGREE}"
+            f"loop of line {self.line} (`{self.text}`) on one rank alone. "
+            f"{f'{self.flag.why} ' if self.flag is not None else ''}{_AGREE}"
         )
 
     @property
@@ -93,14 +99,17 @@ def left_loop(inside: ProcessView, call: Collective) -> LeftLoop | None:
         if tree is None or frame.line is None:
             continue
         for loop in reversed(loops_around(tree, frame.line)):
+            tests = [*_ends(loop)]
             ends = tuple(
-                (item.lineno, text)
-                for item in _ends(loop)
-                if (text := quoted(snapshot, frame, item.lineno)) is not None
+                (item.lineno, text) for item in tests if (text := quoted(snapshot, frame, item.lineno)) is not None
             )
             text = short(ast.unparse(loop).splitlines()[0])
             if 0 < len(ends) <= _MOST:
-                return LeftLoop(loop.lineno, text, ends)
+                one = tests[0] if len(tests) == 1 and frame.file is not None else None
+                flag = (
+                    stop_flag(program_files(snapshot, frames), frame.file or "", one.lineno, one.test) if one else None
+                )
+                return LeftLoop(loop.lineno, text, ends, flag=flag)
             source = rounds_source(slice_, depth, loop)
             skipped = next((said for item in frames[: depth + 1] if (said := leaver_words(snapshot, item))), None)
             if source is not None and not ends:

@@ -231,7 +231,7 @@ def _ended_last(process: Process, item: Collective, done: int) -> bool:
     exception, calls = process.exception, process.snapshot.collectives
     if exception is None or _GLOO not in (exception.message or "") or (_begun(calls[-1]) or 0) > done:
         return False
-    stack, place = exception.python_stack, item.caller or item.python
+    stack, place = exception.python_stack, item.place
     if stack and stack[0].function == item.op and place is not None:
         return any((frame.file, frame.line) == (place.file, place.line) for frame in stack)
     return not any(other.state in UNFINISHED or (other.completed_ns or 0) > done for other in calls)

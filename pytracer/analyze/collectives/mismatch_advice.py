@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from pytracer.analyze.collectives.call_sites import Site, calls_by_site, site_of
 from pytracer.analyze.collectives.description import place_of, span_words, value_of
+from pytracer.analyze.collectives.fresh_losses import FreshLoss, fresh_loss
 from pytracer.analyze.collectives.library_calls import library_call
 from pytracer.analyze.collectives.matching import GroupMatch, Mismatch
 from pytracer.analyze.collectives.own_groups import own_group_advice
@@ -202,6 +203,14 @@ def size_cause(job: JobView, match: GroupMatch, found: Mismatch) -> str | None:
     return words if said else None
 
 
+def parting_cause(job: JobView, match: GroupMatch, found: Mismatch) -> str | None:
+    """The loop that one of the ranks had left, where the advice says the same."""
+    sides = two_sides(job, found) if found.field == "op" else None
+    parting = find_parting(*sides[0], *sides[1]) if sides is not None else None
+    said = parting is not None and parting.advice in mismatch_advice(job, match, found)
+    return parting.subject if parting is not None and said else None
+
+
 def _of_objects(job: JobView, found: Mismatch) -> str | None:
     """Lists of objects: the first message of such a call has the size of each object, so that its length is theirs."""
     if {side.call.dtype for side in found.variants} != {"int64"}:
@@ -252,6 +261,20 @@ def _has_broadcast(job: JobView, found: Mismatch) -> bool:
     return False
 
 
+def loss_without_parameters(job: JobView, match: GroupMatch, found: Mismatch) -> FreshLoss | None:
+    """Where one rank's backward() had called fewer collectives, in an operation that the other is not at."""
+    sides = two_sides(job, found) if found.field == "op" else None
+    counts = [calls_by_site(view, match.name) for view, _ in sides] if sides is not None else []
+    for view, call in sides or ():
+        site, frame = site_of(call), place_of(call)
+        if site is None or frame is None or None in counts or len({count[site] for count in counts if count}) < 2:
+            continue
+        fresh = fresh_loss(view.process.snapshot, frame)
+        if fresh is not None:
+            return fresh
+    return None
+
+
 def _counted(job: JobView, match: GroupMatch, found: Mismatch) -> str | None:
     """A branch on the rank around one of the calls; else how often each rank had called from the two lines."""
     sides = views_of(job, [side.ranks[0] for side in found.variants[:2]])
@@ -263,6 +286,9 @@ def _counted(job: JobView, match: GroupMatch, found: Mismatch) -> str | None:
     parted = parting.advice if parting is not None else None
     if parting is not None and not parting.inferred:
         return parted
+    fresh = loss_without_parameters(job, match, found)
+    if fresh is not None:
+        return fresh.advice
     sites = [site for side in found.variants[:2] if (site := site_of(side.call)) is not None]
     counts = [count for view in sides if (count := calls_by_site(view, match.name)) is not None]
     if len(sites) < 2 or len(counts) < 2 or sites[0] == sites[1]:

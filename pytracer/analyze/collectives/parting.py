@@ -13,11 +13,13 @@ from dataclasses import dataclass, replace
 
 from pytracer._library_files import is_library_file
 from pytracer._text import capital, shortened
-from pytracer.analyze.collectives.call_sites import stacks_of
+from pytracer.analyze.collectives.call_sites import site_of, stacks_of
 from pytracer.analyze.collectives.description import place_of
 from pytracer.analyze.collectives.rank_branches import branch_words
+from pytracer.analyze.collectives.stop_flags import stop_flag, way_out
 from pytracer.analyze.evidence.failing.expressions import short
 from pytracer.analyze.evidence.slicing.by_rank import SizeSource, rounds_source
+from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.syntax.bindings import bound_value
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -31,6 +33,7 @@ from pytracer.decode.types.snapshot import Collective, Snapshot
 from pytracer.report.job import PythonFrame
 
 _RANK = re.compile(r"\b\w*rank\w*\b|\bworld_?size\b", re.IGNORECASE)
+_NEAR = 8  # collectives of a round
 _LONGEST = 80  # characters of a quoted line
 _DECIDE = "let one rank decide and broadcast it, or all_reduce() the flag, so that all take the same way."
 DRAWN = re.compile(r"\brand\w*\s*\(|random|bernoulli|\bchoice\(|uniform\(")
@@ -55,6 +58,7 @@ class _Side:
 
     view: ProcessView
     way: tuple[PythonFrame, ...]
+    call: Collective
 
     @property
     def name(self) -> str:
@@ -63,10 +67,14 @@ class _Side:
 
 @dataclass(frozen=True)
 class Parting:
-    """What to say of it. `inferred`: only that one rank had left a loop; counts of its calls say more than that."""
+    """What to say of it. `inferred`: only that one rank had left a loop; counts of its calls say more than that.
+
+    `subject`: the same for the headline, where nothing else can have happened.
+    """
 
     advice: str
     inferred: bool = False
+    subject: str | None = None
 
 
 def find_parting(first: ProcessView, mine: Collective, second: ProcessView, theirs: Collective) -> Parting | None:
@@ -78,7 +86,7 @@ def find_parting(first: ProcessView, mine: Collective, second: ProcessView, thei
         second: another one.
         theirs: its call.
     """
-    sides = _aligned(_Side(first, way_to(first, mine)), _Side(second, way_to(second, theirs)))
+    sides = _aligned(_Side(first, way_to(first, mine), mine), _Side(second, way_to(second, theirs), theirs))
     at = _parted(sides[0].way, sides[1].way)
     if at is None:
         return None
@@ -194,7 +202,7 @@ def _left_call(inside: _Side, outside: _Side, at: int) -> Parting | None:
         frame = inside.way[deeper]
         tree = syntax_tree(inside.view.process.snapshot, frame)
         loops = loops_around(tree, frame.line) if tree is not None and frame.line is not None else []
-        loop = next((item for item in loops if any(True for _ in _ends(item))), None)
+        loop = next((item for item in loops if any(True for _ in _ends(item)) or way_out(item) is not None), None)
         if loop is not None:
             return _behind(inside, outside, deeper, loop)
     return None
@@ -206,6 +214,9 @@ def _behind(inside: _Side, outside: _Side, at: int, loop: Loop) -> Parting | Non
     if text is None:
         return None
     words = f"{outside.name} was behind the loop of line {loop.lineno} ({text}), {inside.name} still in it"
+    left = _left_by(inside, outside, at, loop)
+    if left is not None:
+        return left
     ends = [item for item in _ends(loop) if item.lineno != here.line]
     skips = _quiet(snapshot, inside.way[at:], outside.name)
     if ends:
@@ -218,6 +229,69 @@ def _behind(inside: _Side, outside: _Side, at: int, loop: Loop) -> Parting | Non
     by = f" (line {source.line}: `{short(ast.unparse(source.node))}`)" if source is not None else ""
     more = f"may depend on the rank{by}" if by or _RANK.search(text) else "may differ"
     return Parting(f"{capital(words)}. Its number of rounds {more}: {_ROUNDS}", inferred=True)
+
+
+def _left_by(inside: _Side, outside: _Side, at: int, loop: Loop) -> Parting | None:
+    """Where one condition alone ends the loop, and both ranks had made the same calls before."""
+    out, here, snapshot = way_out(loop), inside.way[at], inside.view.process.snapshot
+    text = quoted(snapshot, here, out[0]) if out is not None else None
+    parted = _parted(inside.way, outside.way)
+    if out is None or text is None or here.file is None or parted is None or not _in_step(inside, outside):
+        return None
+    unless = outside.way[parted].line if len(outside.way) > parted else None
+    if _quiet(snapshot, inside.way[parted:], outside.name, unless=unless) is not None:
+        return None
+    sure = out[0] == loop.lineno or _is_endless(inside, at, loop)
+    flag = stop_flag(program_files(snapshot, inside.way[::-1]), here.file, *out)
+    if not sure and flag is None:
+        return None
+    by = "" if out[0] == loop.lineno else f" by line {out[0]}"
+    left = f"the loop of line {loop.lineno}{by} ({text}){f', which {flag.sets}' if flag is not None else ''}"
+    agree = (
+        f"{f'{flag.why} ' if flag is not None else ''}Agree before line {out[0]}: all_reduce() the flag (MAX), or "
+        f"broadcast it from one rank, so that all leave in the same round.{_barrier_words(inside)}"
+    )
+    if not sure:
+        return Parting(f"{capital(outside.name)} may have left {left}; {inside.name} was still in it. {agree}")
+    said = f"{outside.name} had left {left}"
+    return Parting(f"{capital(said)}; {inside.name} was still in it. {agree}", subject=said)
+
+
+def _in_step(one: _Side, other: _Side) -> bool:
+    """Whether both called from the same lines before, as far back as both recordings go."""
+    sites = [
+        {item.sequence_nr: site_of(item) for item in side.view.process.snapshot.collectives
+         if item.group == side.call.group and not item.point_to_point and item.sequence_nr < side.call.sequence_nr}
+        for side in (one, other)
+    ]  # fmt: skip
+    both = sites[0].keys() & sites[1].keys()
+    return one.call.sequence_nr == other.call.sequence_nr and len(both) > 1 and all(
+        sites[0][number] == sites[1][number] for number in both
+    )  # fmt: skip
+
+
+def _is_endless(side: _Side, at: int, loop: Loop) -> bool:
+    """Whether it has as many rounds on all ranks: `while True`, or a range that the program gives as a number."""
+    if isinstance(loop, ast.While):
+        return isinstance(loop.test, ast.Constant)
+    if not isinstance(loop.iter, ast.Call) or called_name(loop.iter) not in ("range", "count"):
+        return False
+    frames = side.way[::-1]
+    slice_ = Slice(side.view.process.snapshot, frames)
+    spot = slice_.spot(len(frames) - 1 - at)
+    made = [slice_.made(item, spot, calls=True).node for item in loop.iter.args] if spot is not None else [None]
+    return all(isinstance(item, ast.Constant) for item in made)
+
+
+def _barrier_words(side: _Side) -> str:
+    """That the barrier of each round shares nothing."""
+    calls = [item for item in side.view.process.snapshot.collectives if item.group == side.call.group]
+    last = next(
+        (item for item in reversed(calls) if item.op == "barrier" and item.sequence_nr < side.call.sequence_nr), None
+    )
+    frame = place_of(last) if last is not None else None
+    near = last is not None and side.call.sequence_nr - last.sequence_nr <= _NEAR
+    return f" The barrier() of line {frame.line} does not share it." if frame is not None and near else ""
 
 
 def _rounds_source(inside: _Side, at: int, loop: Loop) -> SizeSource | None:

@@ -1,4 +1,4 @@
-"""The `if` that decides whether a rank comes to a collective: around its line, or before it with a return."""
+"""What decides whether a rank calls a collective: an `if` around its line, or before it with a return; a decorator."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
-from pytracer.analyze.naming import place_words
+from pytracer.analyze.naming import place_words, short_file
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Collective
@@ -24,8 +24,10 @@ _RANK = re.compile(r"rank|is_(?:\w+_)?main|is_master|main_process|global_zero|is
 _RANK_DECIDES = re.compile(
     r"rank\w*(?:\(\))?'?\]?\)* (?:==|!=|in|<|>|<=|>=) |is_(?:\w+_)?main|is_master|main_process", re.IGNORECASE
 )
-_ON_RANK = (
-    "take it out of that branch, call it on all ranks, and keep only the printing or saving of its result for one rank."
+_ON_RANK = "call it on all ranks, and keep only the printing or saving of its result for one rank."
+_DECORATOR = re.compile(
+    r"(?:^|\.)(?:rank_(?:zero|0)_only|on_(?:local_|last_)?(?:main_)?process|(?:master|main_process)_only)\b"
+    r"|only_on_(?:rank_?0|rank_zero|main|master)|run_on_(?:rank_?0|main|master)"
 )
 _DDP_FORWARD = "DistributedDataParallel.forward"
 _IN_FORWARD = (
@@ -49,7 +51,21 @@ class _Branch:
     on_rank: bool
 
     @property
+    def head(self) -> str:
+        """`below `if rank == 0:` (train.py:21)`."""
+        where = "below" if self.around else "behind"
+        return f"{where} `{self.text}` ({short_file(self.frame.file)}:{self.line})"
+
+    @property
+    def way_out(self) -> str:
+        """What to do with the call."""
+        if self.text.startswith("@"):
+            return "take it out of that function"
+        return "take it out of that branch" if self.around else f"move it before line {self.line}"
+
+    @property
     def words(self) -> str:
+        """As branch_words."""
         return branch_words(self.frame, f"`{self.text}`", self.line, self.around)
 
 
@@ -74,7 +90,13 @@ def branch_advice(view: ProcessView, call: Collective, inside: str | None = None
     if inside is not None and inside.endswith(_DDP_FORWARD):
         return f"{found.words}, and {_IN_FORWARD}"
     what = f"{inside}(), which is a collective of all ranks" if inside is not None else "what communicates there"
-    return f"{found.words}, so that only some ranks call {what}: {_ON_RANK}"
+    return f"{found.words}, so that only some ranks call {what}: {found.way_out}, {_ON_RANK}"
+
+
+def branch_head(view: ProcessView, call: Collective, advice: str) -> str | None:
+    """`below `if rank == 0:` (train.py:21)`, for a headline; None where the advice does not speak of it."""
+    found = next((item for item in _branches(view, call) if item.on_rank), None)
+    return found.head if found is not None and advice.startswith(found.words) else None
 
 
 def branch_at_end(view: ProcessView) -> str | None:
@@ -110,11 +132,21 @@ def _in_frames(view: ProcessView, frames: Sequence[PythonFrame]) -> Iterator[_Br
             text = line_text(snapshot, head)
             if text is not None:
                 yield _Branch(frame, item.lineno, text, around, _asks_rank(tree, item))
+        decorator = _decorator(tree, frame.line)
+        if decorator is not None:
+            yield _Branch(frame, decorator.lineno, f"@{ast.unparse(decorator)}", around=True, on_rank=True)
+
+
+def _decorator(tree: ast.Module, line: int) -> ast.expr | None:
+    """Of its function, by which only one rank runs that: `@rank_zero_only`."""
+    scope = scope_of(tree, line)
+    decorators = scope.decorator_list if isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef)) else []
+    return next((item for item in decorators if _DECORATOR.search(ast.unparse(item))), None)
 
 
 def _asks_rank(tree: ast.Module, branch: ast.If) -> bool:
     """Itself, by a variable of its function, or by the only function of that name in the file."""
-    if _RANK.search(ast.unparse(branch.test)):
+    if _RANK.search(_without_trivial(branch.test)):
         return True
     scope = scope_of(tree, branch.lineno)
     for item in ast.walk(branch.test):
@@ -132,6 +164,18 @@ def _asks_rank(tree: ast.Module, branch: ast.If) -> bool:
         if len(texts) == 1 and _RANK_DECIDES.search(texts[0]):
             return True
     return False
+
+
+def _without_trivial(test: ast.expr) -> str:
+    """Its text without what is the same on all ranks of a job: `local_rank != -1`, `rank is not None`."""
+    text = ast.unparse(test)
+    for item in ast.walk(test):
+        if isinstance(item, ast.Compare) and len(item.ops) == 1:
+            value = ast.unparse(item.comparators[0])
+            least = value == "0" and isinstance(item.ops[0], (ast.GtE, ast.Lt))
+            if value in ("-1", "None") or least:
+                text = text.replace(ast.unparse(item), "")
+    return text
 
 
 def _has_counterpart(tree: ast.Module, branch: ast.If, line: int) -> bool:

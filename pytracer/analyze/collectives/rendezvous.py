@@ -87,6 +87,12 @@ def open_joins(job: JobView) -> list[Join]:
     return [join for join in calls if join.view.raised or _was_inside(job, join)]
 
 
+def met_with(job: JobView, join: Join) -> list[Join]:
+    """All calls for the same job at the same store that never returned, that one included."""
+    calls = [item for view in job.views for item in _joins(view)[-1:] if item.done_ns is None]
+    return [item for item in calls if (item.store, item.data.world_size) == (join.store, join.data.world_size)]
+
+
 def _was_inside(job: JobView, join: Join) -> bool:
     """Whether a signal at a time limit found the process in that call, after a while."""
     stack = main_stack(join.view)

@@ -16,9 +16,9 @@ from pytracer.analyze.collectives.description import place_of
 from pytracer.analyze.collectives.parting import quoted, way_to
 from pytracer.analyze.collectives.rank_values import RANK, variables_in
 from pytracer.analyze.collectives.rounds import calls_of_line, leaver_words
+from pytracer.analyze.evidence.failing.data.loaders import full_batch, last_batch
 from pytracer.analyze.evidence.failing.expressions import as_written, short
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
-from pytracer.analyze.evidence.failing.loaders import full_batch, last_batch
 from pytracer.analyze.evidence.failing.recorded import shape_of
 from pytracer.analyze.evidence.slicing.by_rank import SELECTING, SizeSource, size_source
 from pytracer.analyze.evidence.slicing.slice import Slice
@@ -172,9 +172,7 @@ def _from_words(first: _Side, second: _Side, source: SizeSource, members: int) -
     sizes = {view.process.rank or 0: call.sizes[dimension] for view, call in (first, second)}
     whole = source.whole(sizes) if len(sizes) == members else None
     if whole is not None:
-        parts = " and ".join(str(size) for size in sizes.values())
-        part = f"gives each rank a part of its own ({parts} are those of {whole})"
-        return f"it comes from {_source_words(source)}, which {part}"
+        return f"it comes from {_source_words(source)}: {whole} is no multiple of the {members} ranks"
     comes = "comes" if source.gives(sizes) else "may come"
     if source.selects is not None:
         return f"it may come from {_source_words(source)}, whose size is by what is in the data"
@@ -198,6 +196,12 @@ def _source_advice(first: _Side, second: _Side, what: str, source: SizeSource, m
     sides = [f"{item.sizes[dimension]} on rank {other.process.rank}" for other, item in (first, second)]
     origin = capital(_from_words(first, second, source, members))
     said = f"Dimension {dimension} of {what} is {' and '.join(sides)}. {origin}"
+    sizes = {view.process.rank or 0: call.sizes[dimension] for view, call in (first, second)}
+    if source.whole(sizes) is not None and len(sizes) == members:
+        pad = _PAD if first[1].op == _GATHERS[0] else "pad the parts to one length, or drop what is over."
+        shared = _makes_loader(source.spot)
+        sampler = "let DistributedSampler share the data, which pads (drop_last=True cuts); or " if shared else ""
+        return f"{said}. Either {sampler}{pad}"
     if source.split is not None:
         return (
             f"{said}: the parts are alike only where the length is a multiple of the number of ranks. Pad it to one "

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from pytracer._text import capital, ranks_words, time_words
+from pytracer.analyze.evidence.cuda.cuda_streams import name_of_stream
 from pytracer.decode.types.records import Node, Step, Text
 from pytracer.decode.types.snapshot import Collective, Event, Process, Snapshot
 from pytracer.report.live import GroupWait, LiveCollective, LiveFrame, LiveProcess
 
 _OPEN = ("scheduled", "started")
+_LONG_NS = 30_000_000_000
 
 
 def live_process(process: Process, now_ns: int) -> LiveProcess:
@@ -29,7 +31,17 @@ def live_process(process: Process, now_ns: int) -> LiveProcess:
         last_record_ago_ns=now_ns - at if at is not None else None,
         last_collective=_collective(last, now_ns) if last else None,
         open_collectives=[_collective(item, now_ns) for item in snapshot.collectives if item.state in _OPEN],
+        notes=list(_busy_streams(snapshot, now_ns)),
     )
+
+
+def _busy_streams(snapshot: Snapshot, now_ns: int) -> Iterator[str]:
+    """CUDA streams that have been busy for long: those of a kernel that does not end, or of much work."""
+    for item in snapshot.cuda_streams:
+        since, asked = item.since_ns, item.asked_ns
+        if item.state == "busy" and since is not None and asked is not None and now_ns - since >= _LONG_NS:
+            name = name_of_stream(item.device, item.stream)
+            yield f"{name} was busy whenever it was asked, once a second, for {time_words(asked - since)}"
 
 
 def find_waits(processes: Sequence[Process], now_ns: int) -> list[GroupWait]:
@@ -122,7 +134,7 @@ def _began(item: Collective) -> int | None:
 
 def _collective(item: Collective, now_ns: int) -> LiveCollective:
     at = item.completed_ns if item.state not in _OPEN else _began(item)
-    frame = item.caller or item.python
+    frame = item.place
     return LiveCollective(
         op=item.op,
         group=item.group,

@@ -2,7 +2,7 @@
 
     reported   a launcher, a shell or mp.spawn passes the failure of a child on; a rank reports its DataLoader worker
     sent       the launcher ended a remaining process, by SIGTERM or, after its grace period, by SIGKILL
-    network    an exception or a watchdog's abort reports a lost or silent peer
+    network    an exception or a watchdog's abort reports a lost or silent peer, or a connection to a dead process broke
     teardown   a process ended because its parent did
     cleanup    it died while it was leaving a job in which another process had died before
 
@@ -20,6 +20,7 @@ from itertools import takewhile
 
 from pytracer._library_files import is_library_file
 from pytracer._text import time_words
+from pytracer.analyze.deaths.lost_connection import lost_connection, lost_process, lost_rpc
 from pytracer.analyze.evidence.cuda.cuda_errors import cuda_error
 from pytracer.analyze.evidence.ends.sent_signals import deadly_signal, sent_signals
 from pytracer.analyze.naming import name_words
@@ -166,10 +167,11 @@ class Tree:
 
 @dataclass(frozen=True)
 class Following:
-    """Why a death is a consequence."""
+    """Why a death is a consequence. `of`: the other process's index, where its end alone made this one raise."""
 
     kind: WhyKind
     why: str
+    of: int | None = None
 
 
 class Followers:
@@ -190,6 +192,7 @@ class Followers:
         self.came_first: dict[int, Absence] = {}
         self._judge(self._passes_on)
         self._judge(self._lost_worker)
+        self._judge(self._lost_connection)
         self.came_first = {index: absence for absence in absences for index in self._left_first(absence)}
         for step in (self._cleanup, self._ended_by_launcher, self._lost_peer, self._ended_with_parent):
             self._judge(step)
@@ -232,7 +235,24 @@ class Followers:
             return None
         pids = {int(pid) for pid in re.findall(r"\d+", match[1])}
         worker = next((o for o in self._deaths if o.view.process.snapshot.pid in pids and o.boot == death.boot), None)
-        return Following(WhyKind.REPORTED, f"reports the death of {subject(worker)}") if worker is not None else None
+        if worker is None:
+            return None
+        return Following(WhyKind.REPORTED, f"reports the death of {subject(worker)}", worker.view.index)
+
+    def _lost_connection(self, death: Death) -> Following | None:
+        of_rpc = lost_rpc(death.view)
+        if death.nature != "exception" or not (of_rpc or lost_connection(death.view)):
+            return None
+        parent = self._tree.parent[death.view.index]
+        if of_rpc:  # those that were started beside it, but not who says the same
+            relatives = [*self._tree.children.get(parent.index, ())] if parent is not None else []
+            relatives = [view for view in relatives if view.index != death.view.index and not lost_rpc(view)]
+        else:
+            relatives = [*self._tree.descendants(death.view), *([parent] if parent is not None else [])]
+        other = lost_process(self._others(death), death, relatives)
+        if other is None:
+            return None
+        return Following(WhyKind.NETWORK, f"lost the connection to {subject(other)}", other.view.index)
 
     def _left_first(self, absence: Absence) -> list[int]:
         """Ranks that never entered, if nothing else explains why the waiting ranks ended."""
@@ -276,6 +296,9 @@ class Followers:
         by_agent = parent.process.role == "launcher" and is_agent(parent.process.snapshot.argv)
         who = "torchrun's agent" if by_agent else f"its parent, process {parent.process.snapshot.pid},"
         first = causes[0]
+        sure = any(item.sure for item in death.view.senders)
+        if sure and first.view.index == parent.index and death.first_ns < first.first_ns:
+            return Following(WhyKind.SENT, f"ended by {who} before that one died")
         if number == SIGKILL and not noted:
             after = time_words(int(death.last_ns - first.last_ns))
             why = f"probably killed by {who} {after} after {subject(first)} died: it waits 30 s after SIGTERM"

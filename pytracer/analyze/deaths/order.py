@@ -47,7 +47,7 @@ def find_deaths(views: Sequence[ProcessView]) -> tuple[Death, ...]:
     deaths += _early_leavers(views, deaths, missing)
     followers = Followers(deaths, tree, missing)
     judged = [
-        replace(death, primary=False, kind=follows.kind, why=follows.why)
+        replace(death, primary=False, kind=follows.kind, why=follows.why, of=follows.of)
         for death in deaths
         if (follows := followers.found.get(death.view.index)) is not None
     ]
@@ -91,7 +91,7 @@ def _as_death(view: ProcessView, nature: str, what: str) -> Death:
         exact = snapshot.exit_mono_ns
     else:
         exact = _killed_ns(view)
-    early = exact if exact is not None else max(snapshot.created_mono_ns, snapshot.last_mono_ns or 0)
+    early = exact if exact is not None else _earliest_ns(view)
     late = exact if exact is not None else process.ended_mono_ns
     left = snapshot.left_mono_ns
     return Death(
@@ -105,6 +105,13 @@ def _as_death(view: ProcessView, nature: str, what: str) -> Death:
         lost_peer=mentions_lost_peer(view),
         cleanup=left is not None and left < early,
     )
+
+
+def _earliest_ns(view: ProcessView) -> int:
+    """Before which moment it was surely alive: its last record, and the note of the one that ended it."""
+    snapshot = view.process.snapshot
+    sent = [item.send.mono_ns for item in view.senders if item.sure]
+    return max(snapshot.created_mono_ns, snapshot.last_mono_ns or 0, *sent[:1])
 
 
 def _killed_ns(view: ProcessView) -> int | None:

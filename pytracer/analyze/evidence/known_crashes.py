@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pytracer._text import function_words
+from pytracer.analyze.evidence.cuda.assertions import kernel_assertion
 from pytracer.analyze.evidence.native.native_stack import functions, own_frames
 from pytracer.analyze.evidence.waits.waits import was_forked
 from pytracer.analyze.known.registry import Entry, Facts, Raised, entries
@@ -109,6 +110,8 @@ def _was_so(facts: Facts, view: ProcessView) -> bool:
     if facts.forked is not None and facts.forked != was_forked(view):
         return False
     if facts.finalizing is not None and facts.finalizing != _finalizing(view):
+        return False
+    if facts.kernel_assertion is not None and facts.kernel_assertion != (kernel_assertion(view) is not None):
         return False
     if facts.gradients_off is not None and facts.gradients_off != _gradients_off(view):
         return False

@@ -160,7 +160,7 @@ def _origin(
         base=storage.base,
         nbytes=storage.nbytes,
         tensor=next(iter(storage.names or ()), None) if isinstance(storage, StorageReport) else None,
-        python=origin.caller or origin.python,
+        python=origin.place,
         autograd_node=origin.autograd_node,
         step=origin.step,
         time=origin.time,
@@ -170,7 +170,7 @@ def _origin(
 
 def origin_words(verb: str, origin: Origin) -> str:
     """`freed at train.py:12 in step (inside .../distributed.py:1641 in _rebuild), by autograd node X, step 3`."""
-    place = origin.caller or origin.python
+    place = origin.place
     parts = [f"{verb} at {place_words(place)}" if place else f"{verb} at an unrecorded place"]
     if origin.caller is not None and origin.python is not None and origin.python != origin.caller:
         parts[0] += f" (inside {place_words(origin.python)})"
@@ -237,7 +237,7 @@ def bucket_evidence(view: ProcessView) -> Evidence | None:
 def tensor_and_line(view: ProcessView) -> str:
     """The tensor at the fault address, and where it was made: "0.weight that was made at train.py:12 in build"."""
     storage = view.storage
-    made = (storage.allocated.caller or storage.allocated.python) if storage and storage.allocated else None
+    made = storage.allocated.place if storage and storage.allocated else None
     name = view.place.names[0] if view.place and view.place.names else "a tensor"
     return f"{name} that was made at {place_words(made)}" if made else name
 

@@ -45,6 +45,7 @@ class Facts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     process_group: str | None = None  # "present" | "left" | "none"
     forked: bool | None = None  # a child of fork(), without an exec() since
     finalizing: bool | None = None  # the interpreter was shutting down
+    kernel_assertion: bool | None = None  # the words of a kernel's assertion were recorded
     gradients_off: bool | None = None  # torch.is_grad_enabled() was False when the exception was recorded
 
 

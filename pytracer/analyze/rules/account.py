@@ -24,6 +24,7 @@ def account(
     did: Mapping[int, str],
     *,
     waited_ns: int = 0,
+    stood_ns: int = STOOD_NS,
     ends: bool = False,
     absent: Sequence[ProcessView] = (),
 ) -> Judgement[F]:
@@ -31,10 +32,11 @@ def account(
 
     `why` is what the others died of, `did` what each culprit did, by rank; empty when all are alike. After an earlier
     cause, or beside a death of another nature, it only accompanies. `ends`: the culprits' own ends, whatever they were,
-    came after what they did. `absent`: ranks that ended after it, or normally, and are not to blame.
+    came after what they did. `waited_ns`: how long they had waited in it; whoever ends a job that has waited for
+    `stood_ns` ends a hang. `absent`: ranks that ended after it, or normally, and are not to blame.
     """
     was_told = any(launcher.killed_for is not None for launcher in job.job.launchers)
-    stood = waited_ns >= (1 if was_told else STOOD_NS)
+    stood = waited_ns >= (1 if was_told else stood_ns)
     culprits = {view.index for view in (*(item.views if ends else ()), *absent)}
     suspects = [death for death in job.deaths if death.primary is not False]
     mine = [

@@ -127,11 +127,11 @@ def _freed(view: ProcessView) -> Origin | None:
 def _released(view: ProcessView, release: ReleaseWords | None) -> str:
     if release is not None:
         freed, other = _freed(view), _by_other_thread(view)
-        place = (freed.caller or freed.python) if freed is not None else None
+        place = freed.place if freed is not None else None
         by = f", on another thread{f' at {place_words(place)}' if place is not None else ''}" if other else ""
         return f"which {release.says}{by}"
     freed = _freed(view)
-    place = (freed.caller or freed.python) if freed else None
+    place = freed.place if freed else None
     by = ", by another thread" if _by_other_thread(view) else ""
     return f"which was released at {place_words(place)}{by}" if place else f"which had been released{by}"
 
@@ -191,7 +191,7 @@ def _temporary(view: ProcessView) -> TemporaryPointer | ReturnedPointer | None:
     freed = storage.freed if storage is not None else None
     if made is None or freed is None or frame is None or _by_other_thread(view):
         return None
-    places = [made.caller or made.python, freed.caller or freed.python]
+    places = [made.place, freed.place]
     lines = {place.line if place is not None else None for place in places}
     return temporary_pointer(view) if lines == {frame.line} else None
 

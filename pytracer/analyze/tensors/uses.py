@@ -104,7 +104,7 @@ def _plain(storage: Storage | None) -> str | None:
     if storage is None:
         return None
     who = storage.allocated_by
-    frame = who.caller or who.python
+    frame = who.place
     if frame is not None:
         where = f" allocated at {frame.file.rpartition('/')[2]}:{frame.line} in {frame.function}"
     else:

@@ -182,6 +182,7 @@ class Devices:
             new_by=site(item.new_site_id, item.new_site_where) if taken else None,
             freed_order=item.free_sequence if gone else None,
             new_order=item.new_sequence if taken else None,
+            kernel=self._journal.kernel(item.kernel) if item.kernel else None,
         )
 
     def _oom(self, mono_ns: int, payload: bytes) -> OutOfMemory:

@@ -23,7 +23,7 @@ from pytracer.decode.symbols.line_table import line_of
 from pytracer.decode.types.journal import AnyFact, Fact, SeenGroup
 from pytracer.decode.types.storages import CallSite, PythonFrame
 
-INTERNED = frozenset({Entry.CODE, Entry.NODE, Entry.SITE, Entry.STACK, Entry.SCOPE, Entry.NAME})
+INTERNED = frozenset({Entry.CODE, Entry.NODE, Entry.SITE, Entry.STACK, Entry.SCOPE, Entry.NAME, Entry.KERNEL})
 NO_SEQUENCE_NR = 0xFFFFFFFF  # AccumulateGrad and other nodes without a number
 _HEADER = struct.Struct("<HHIQII")
 _MAGIC = struct.pack("<H", schema.JOURNAL_MAGIC)
@@ -205,6 +205,10 @@ class Journal:
     def name(self, name_id: int) -> str | None:
         """Part of a name of a module or tensor; None for 0 and what cannot be read."""
         return self._text(name_id, Entry.NAME)
+
+    def kernel(self, name_id: int) -> str | None:
+        """The mangled name of a kernel of a device; None if there is none."""
+        return self._text(name_id, Entry.KERNEL)
 
     def _text(self, number: int, kind: Entry) -> str | None:
         entry = self.entries.get(number * 8) if number else None

@@ -246,6 +246,7 @@ _JSON: dict[int, Callable[[bytes], j.Payload]] = {
     Entry.WORKER: _checked(j.LoaderWorker),
     Entry.LOADER: _checked(j.Loader),
     Entry.DOING: _checked(j.Doing),
+    Entry.GRAPH_REPLAY: _checked(j.GraphReplay),
 }
 _LAYOUTS: dict[int, type[msgspec.Struct]] = {
     Entry.CORE_NOTE: raw.CoreNoteEntry,
@@ -264,6 +265,7 @@ _DECODERS: dict[int, Callable[[bytes], j.Payload]] = {
     Entry.GROUP_SEEN: seen_group,
     Entry.SIGNAL_SEEN: _seen_signal,
     Entry.CPP_EXCEPTION: _cpp_exception,
+    Entry.DEVICE_ASSERTION: lambda payload: j.DeviceAssertion(_text(payload).rstrip()),
     Entry.SIGNAL_SENT: _uninterpreted(raw.SignalSentEntry),
     Entry.DEVICE_OOM: _uninterpreted(raw.DeviceOomEntry),
     Entry.GUARD_DAMAGE: _uninterpreted(raw.GuardedStorage),

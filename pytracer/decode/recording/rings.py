@@ -106,10 +106,7 @@ def _record(kind: int, payload: bytes, journal: Journal) -> records.Record:
         stream = decode(raw.StreamRecord, payload)
         return records.Stream(stream.action, stream.device, stream.stream, stream.event, stream.other_stream)
     if kind == Record.DEVICE_OP:
-        op = decode(raw.DeviceOpRecord, payload)
-        storages = tuple(addr for addr in op.storages if addr)
-        site = journal.site(op.site_id, op.site_where) if op.site_id else None
-        return records.Node(op.name, _number(op.sequence_nr), op.input_count, op.stream, storages, op.device - 1, site)
+        return _device_op(decode(raw.DeviceOpRecord, payload), journal)
     node = decode(raw.NodeRecord, payload)
     return records.Node(
         name=node.name,
@@ -118,6 +115,25 @@ def _record(kind: int, payload: bytes, journal: Journal) -> records.Record:
         stream=node.stream if node.device else None,
         storages=tuple(addr for addr in node.storages if addr),
         device=node.device - 1 if node.device else None,
+    )
+
+
+def _device_op(op: raw.DeviceOpRecord, journal: Journal) -> records.Node:
+    words = [word for word in op.storages if word]
+    on_device = [word for word in words if not word & schema.DEVICE_OP_HOST]
+    return records.Node(
+        name=op.name,
+        sequence_nr=_number(op.sequence_nr),
+        input_count=op.input_count & ~schema.DEVICE_OP_ASYNCHRONOUS,
+        stream=op.stream,
+        storages=tuple(word for word in on_device if word != schema.DEVICE_OP_NO_MEMORY),
+        device=(op.device & 0xFF) - 1,
+        site=journal.site(op.site_id, op.site_where) if op.site_id else None,
+        kernel=journal.kernel(op.device >> 8) if op.device >> 8 else None,
+        host_storages=tuple(word & ~schema.DEVICE_OP_HOST for word in words if word & schema.DEVICE_OP_HOST),
+        first_on_host=bool(words and words[0] & schema.DEVICE_OP_HOST),
+        asynchronous=bool(op.input_count & schema.DEVICE_OP_ASYNCHRONOUS),
+        without_memory=on_device.count(schema.DEVICE_OP_NO_MEMORY),
     )
 
 

@@ -43,14 +43,22 @@ class Clock:
         return found
 
     def _read(self, epoch: int) -> Moment:
+        began, ended = self._slot(epoch), self._slot(epoch + 1)
+        ended_ns = ended[0] if ended is not None else self._journal.get(epoch + 1)
+        if began is None:
+            return Moment(epoch, self._journal.get(epoch), None, ended_ns)
+        return Moment(epoch, began[0], began[1] if began[1] >= 0 else None, ended_ns)
+
+    def _slot(self, epoch: int) -> tuple[int, int] | None:
+        """When an epoch began, and the step."""
         extent = self._extent
-        if extent is not None and extent.declared_count and epoch:
-            at = epoch % extent.declared_count * extent.item_bytes
-            if at + _EPOCH.size <= len(self._data):
-                written, _, mono_ns, step = _EPOCH.unpack_from(self._data, at)
-                if written == epoch:
-                    return Moment(epoch, mono_ns, step if step >= 0 else None)
-        return Moment(epoch, self._journal.get(epoch), None)
+        if extent is None or not extent.declared_count or not epoch:
+            return None
+        at = epoch % extent.declared_count * extent.item_bytes
+        if at + _EPOCH.size > len(self._data):
+            return None
+        written, _, mono_ns, step = _EPOCH.unpack_from(self._data, at)
+        return (mono_ns, step) if written == epoch else None
 
 
 def _life_key(base: int, thread: int, sequence: int) -> int:

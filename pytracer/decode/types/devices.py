@@ -35,7 +35,7 @@ class GraphInput:
     """Memory that a CUDA graph uses at every replay and did not allocate itself.
 
     `state` is "live", "freed", or "reallocated": `new_base` and `new_nbytes` lie there now. `freed_order`
-    and `new_order` number the events of all devices.
+    and `new_order` number the events of all devices. `kernel`: mangled, the one that was captured first with it.
     """
 
     base: int
@@ -49,6 +49,7 @@ class GraphInput:
     new_by: CallSite | None = None
     freed_order: int | None = None
     new_order: int | None = None
+    kernel: str | None = None
 
 
 @dataclass(frozen=True)

@@ -166,14 +166,6 @@ class Hook(msgspec.Struct, frozen=True):
     module: str | None = None
 
 
-class HandledException(msgspec.Struct, frozen=True):
-    """An exception that was being handled when another one was raised."""
-
-    type: str
-    message: str | None = None
-    python_stack: tuple[PythonFrame, ...] = ()
-
-
 class Variable(msgspec.Struct, frozen=True):
     """A local variable, and what it was: `[2, 3] float32`, `list of 4`, `None`, `7`."""
 
@@ -194,6 +186,21 @@ class NearNames(msgspec.Struct, frozen=True):
     of: str
     names: tuple[str, ...] = ()
     count: int | None = None
+
+
+class HandledException(msgspec.Struct, frozen=True):
+    """An exception that was being handled when another one was raised.
+
+    `variables` and what follows: as of UncaughtException, of the first one of a chain that ran a line of the program.
+    """
+
+    type: str
+    message: str | None = None
+    python_stack: tuple[PythonFrame, ...] = ()
+    variables: tuple[Variable, ...] = ()
+    columns: tuple[int, ...] = ()
+    near: tuple[NearNames, ...] = ()
+    outer: tuple[OuterFrame, ...] = ()
 
 
 class UncaughtException(msgspec.Struct, frozen=True):
@@ -242,6 +249,12 @@ class ExitRequest(msgspec.Struct, frozen=True):
     message: str | None = None
     python_stack: tuple[PythonFrame, ...] = ()
     context: tuple[HandledException, ...] = ()
+
+
+class DeviceAssertion(msgspec.Struct, frozen=True):
+    """DEVICE_ASSERTION: what the CUDA driver printed of an assertion that failed in a kernel."""
+
+    text: str
 
 
 class CppException(msgspec.Struct, frozen=True):
@@ -358,6 +371,15 @@ class Doing(msgspec.Struct, frozen=True):
     line: int | None = None
 
 
+class GraphReplay(msgspec.Struct, frozen=True):
+    """GRAPH_REPLAY: a line of the program that replays a CUDA graph after memory that it uses was freed."""
+
+    graph: int
+    file: str
+    line: int
+    function: str | None = None
+
+
 class Uninterpreted(msgspec.Struct, frozen=True):
     """An entry of a kind that this version does not know, or that is decoded with devices or with guard mode."""
 
@@ -375,10 +397,12 @@ Payload = (
     | Buckets
     | Unit
     | Hook
+    | GraphReplay
     | UncaughtException
     | ThreadException
     | ExitRequest
     | CppException
+    | DeviceAssertion
     | Rendezvous
     | MadeGroup
     | SeenGroup

@@ -23,7 +23,10 @@ class Step(msgspec.Struct, frozen=True):
 class Node(msgspec.Struct, frozen=True):
     """NODE, OP, RANGE_BEGIN, RANGE_END. `device` and `stream` are None in a process that does not use CUDA.
 
-    `site`: where an operator was called, in a process that uses CUDA; `storages` are then those of device memory.
+    `site`: where an operator was called, in a process that uses CUDA; `storages` are then those of device memory, and
+    `kernel` is the mangled name of the last one that it launched, `host_storages` are those of the CPU, to which the
+    first operand may belong; `asynchronous`: a copy between a device and pinned memory, for which the host does not
+    wait. `without_memory`: operands on a device that have elements, but whose storage has been resized to 0.
     """
 
     name: str
@@ -33,6 +36,11 @@ class Node(msgspec.Struct, frozen=True):
     storages: tuple[int, ...]
     device: int | None
     site: CallSite | None = None
+    kernel: str | None = None
+    host_storages: tuple[int, ...] = ()
+    first_on_host: bool = False
+    asynchronous: bool = False
+    without_memory: int = 0
 
 
 class Stream(msgspec.Struct, frozen=True):

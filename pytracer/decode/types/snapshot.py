@@ -7,6 +7,7 @@ is None or empty; nothing here guesses. Times are CLOCK_MONOTONIC ns of that hos
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -367,6 +368,11 @@ class Collective:
     stream: int | None = None  # current CUDA stream of the call
     cuda_graph: int | None = None  # number of the CUDA graph that it was captured into
 
+    @property
+    def place(self) -> PythonFrame | None:
+        """The line to name: the first outside torch, else the innermost."""
+        return self.caller or self.python
+
 
 @dataclass(frozen=True)
 class ScopedTensor:
@@ -678,6 +684,16 @@ class Snapshot:
         return any(
             note.code == NoteCode.TORCH_HOOKS or (note.code == NoteCode.HOOK and note.subject == COLLECTIVES_HOOK)
             for note in self.notes
+        )
+
+    @cached_property
+    def storage_epochs(self) -> Counter[tuple[int, int | None]]:
+        """The epochs in which storages were made or freed, each with its beginning (ns), and how many: decodes all."""
+        return Counter(
+            (moment.epoch, moment.mono_ns)
+            for item in self.storages
+            for moment in (item.allocated, item.freed)
+            if moment is not None
         )
 
     def live_bytes(self, *, on_cpu: bool) -> int | None:

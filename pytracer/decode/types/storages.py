@@ -33,14 +33,20 @@ class CallSite:
     node_sequence_nr: int | None = None
     stack: tuple[PythonFrame, ...] = ()
 
+    @property
+    def place(self) -> PythonFrame | None:
+        """The line to name: the first outside torch, else the innermost."""
+        return self.caller or self.python
+
 
 @dataclass(frozen=True)
 class Moment:
-    """Coarse time: ns since the host booted, and the step."""
+    """Coarse time: when its epoch began, in ns since the host booted, and the step; when the next one did, if known."""
 
     epoch: int
     mono_ns: int | None
     step: int | None
+    ended_ns: int | None = None
 
 
 @dataclass(frozen=True)

@@ -100,7 +100,7 @@ def _label(span: r.MemorySpan) -> str:
     """The best name of a storage, else where it was allocated."""
     if span.names:
         return span.names[0]
-    frame = (span.allocated.caller or span.allocated.python) if span.allocated is not None else None
+    frame = span.allocated.place if span.allocated is not None else None
     return place_words(frame) if frame is not None else ""
 
 

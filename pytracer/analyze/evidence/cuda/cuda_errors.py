@@ -6,9 +6,21 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
+from pytracer.analyze.evidence.cuda.assertions import kernel_assertion
 from pytracer.analyze.view import ProcessView
 
 _TEXT = re.compile(r"CUDA error: ([^\n]+)|Cuda failure(?: \d+)? '([^'\n]+)'")
+# Of others that call CUDA: only with a reason that is known to be a kernel's.
+# Triton's, those of torch's calls of the driver, and CuPy's and Numba's, which have CUDA's own names before its words.
+_OF_OTHERS = re.compile(
+    r"(?:Triton Error \[CUDA\]|CUDA driver error|(?:CUDA_ERROR|cudaError)_?\w+(?: \(\d+\))?): ([^\n]+)"
+)
+_ASSERT = "device-side assert triggered"
+_ILLEGAL = "an illegal memory access"
+_MATH_LIBRARIES = "CUBLAS|CUDNN|CUFFT|CUSOLVER|CUSPARSE|CURAND"
+OF_MATH_LIBRARY = re.compile(rf"\b(?:{_MATH_LIBRARIES})_\w+")
+# What calls of libraries return once an assertion has failed: that of the kernel is the reason.
+_OF_LIBRARIES = re.compile(rf"\b((?:{_MATH_LIBRARIES}|CUDA_ERROR|NVRTC)_\w+|unhandled cuda error)")
 _OUT_OF_MEMORY = re.compile(r"^CUDA out of memory|CUDA error: out of memory")
 
 
@@ -18,6 +30,21 @@ class CudaError:
 
     text: str
     sticky: bool
+
+    @property
+    def is_assertion(self) -> bool:
+        """Whether an assertion in a kernel failed."""
+        return self.text.startswith(_ASSERT)
+
+    @property
+    def is_illegal_access(self) -> bool:
+        """Whether a kernel used memory that it may not."""
+        return self.text.startswith(_ILLEGAL)
+
+    @property
+    def is_of_library(self) -> bool:
+        """Whether a library returned it, which does not say what the device met."""
+        return _OF_LIBRARIES.match(self.text) is not None
 
 
 # cuda_runtime_api.h, cudaError: those after which "the process must be terminated and relaunched".
@@ -44,17 +71,22 @@ def cuda_error(view: ProcessView) -> CudaError | None:
     """The CUDA error that ended the process, if its last message contains one."""
     if not (view.raised or view.crash is not None) or out_of_memory(view):
         return None
-    return _error_in(_message(view))
+    found = _error_in(_message(view))
+    if (found is None or not found.is_assertion) and kernel_assertion(view) is not None:
+        returned = _OF_LIBRARIES.search(_message(view))
+        return CudaError(f"{_ASSERT}, returned as {returned[1]}", sticky=True) if returned else found
+    return found
 
 
 @lru_cache(maxsize=4096)
 def _error_in(message: str) -> CudaError | None:
     """Cached: thousands of ranks end with the same words."""
-    match = _TEXT.search(message)
-    if match is None:
-        return None
-    text = (match[1] or match[2]).strip()
-    return CudaError(text, text.startswith(_STICKY))
+    match, others = _TEXT.search(message), _OF_OTHERS.search(message)
+    if match is not None:
+        text = (match[1] or match[2]).strip()
+        return CudaError(text, text.startswith(_STICKY))
+    text = others[1].strip() if others is not None else ""
+    return CudaError(text, sticky=True) if text.startswith(_STICKY) else None
 
 
 def out_of_memory(view: ProcessView) -> bool:

@@ -8,13 +8,15 @@ from dataclasses import replace
 from pytracer._text import count_words, hex_addr, size_words
 from pytracer.analyze.address_space.address_info import Place
 from pytracer.analyze.address_space.lookup import AddressSpace
-from pytracer.analyze.naming import place_words
+from pytracer.analyze.naming import kernel_words, place_words
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.timeline.clock import ProcessClock
+from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.devices import DEFAULT_POOL, CudaGraph, GraphInput, Pool
+from pytracer.decode.types.journal import GraphReplay
 from pytracer.decode.types.snapshot import CallSite, Storage
 from pytracer.report import job as r
-from pytracer.report.job import Evidence
+from pytracer.report.job import Evidence, PythonFrame
 
 
 def graph_reports(space: AddressSpace, clock: ProcessClock) -> list[r.CudaGraph] | None:
@@ -69,17 +71,77 @@ def broken_inputs(graph: CudaGraph) -> list[GraphInput]:
     return sorted(as_then, key=lambda item: item.state != "reallocated")
 
 
+def replayed_at(view: ProcessView, graph: CudaGraph) -> PythonFrame | None:
+    """The line that first replayed it after an input was freed, where the recorder noted it."""
+    lines = (fact.data for fact in view.process.snapshot.recorded(GraphReplay) if fact.data.graph == graph.number)
+    first = next(lines, None)
+    return PythonFrame(function=first.function, file=first.file, line=first.line) if first is not None else None
+
+
+def replay_words(view: ProcessView, graph: CudaGraph) -> str:
+    """`replayed CUDA graph 1, captured at train.py:20 in main, 3 times, first at train.py:30 in serve,`."""
+    at, count = replayed_at(view, graph), graph.broken_replays
+    line = f"{', first' if count > 1 else ''} at {place_words(at)}{',' if count > 1 else ''}" if at is not None else ""
+    return f"replayed {graph_words(graph)}, {count_words(count, 'time')}{line}"
+
+
+def reused_words(view: ProcessView, graph: CudaGraph) -> str:
+    """The same, and after which input had been freed."""
+    item = next(iter(broken_inputs(graph)), None)
+    what = gone_words(item) if item is not None else "an input of it"
+    taken = ", and its memory taken by another tensor" if item is not None and item.state == "reallocated" else ""
+    return f"{replay_words(view, graph)} after {what} had been freed{taken}"
+
+
+def lost_input(view: ProcessView, graph: CudaGraph) -> GraphInput | None:
+    """A freed input whose memory the allocator has returned to the driver: what reads it meets an illegal access."""
+    live = [item for item in view.process.snapshot.segments if item.live]
+    for item in broken_inputs(graph):
+        mapped = (s for s in live if s.base <= item.base < s.base + s.nbytes)
+        if item.state == "freed" and next(mapped, None) is None:
+            return item
+    return None
+
+
+def gone_words(item: GraphInput) -> str:
+    """`an input of it (96 MiB, allocated at train.py:35, freed at train.py:45, used first by kernel mul)`."""
+    freed = f", {_by('freed', item.freed_by)}" if item.freed_by is not None else ""
+    used = f", used first by kernel {kernel_words(item.kernel)}" if item.kernel else ""
+    return f"an input of it ({size_words(item.nbytes)}, {_by('allocated', item.allocated_by)}{freed}{used})"
+
+
+def keep_advice(view: ProcessView, graph: CudaGraph) -> str:
+    """What to do about the first of its inputs that was freed."""
+    item = next(iter(broken_inputs(graph)), None)
+    if item is None:
+        return "Keep a reference to every tensor that a CUDA graph uses for as long as the graph is replayed."
+    freed = f" (it was freed {_at(item.freed_by)})" if item.freed_by is not None and _at(item.freed_by) else ""
+    made = f" that is allocated {_at(item.allocated_by)}" if _at(item.allocated_by) else " that it was captured with"
+    return (
+        f"Keep the tensor of {size_words(item.nbytes)}{made} alive{freed} for as long as CUDA graph {graph.number} is "
+        "replayed (beside the graph, in an attribute), and copy new values into it by copy_(): a graph reads the "
+        "addresses of its capture, whatever the variable holds later."
+    )
+
+
+def _at(site: CallSite) -> str:
+    frame = site.place
+    return f"at {place_words(python_frame(frame))}" if frame is not None else ""
+
+
 def input_words(space: AddressSpace, item: GraphInput) -> str:
     """`4096 bytes at 0x7f.., allocated at a.py:3 in main, freed at a.py:9 in main; DDP bucket 0 lies there now`."""
     words = f"{size_words(item.nbytes)} at {hex_addr(item.base)}, {_by('allocated', item.allocated_by)}"
     if item.freed_by is not None:
         words += f", {_by('freed', item.freed_by)}"
+    if item.kernel is not None:
+        words += f", used first by kernel {kernel_words(item.kernel)}"
     return words + (f"; {_owner_words(space, item)}" if item.state == "reallocated" else "")
 
 
 def input_evidence(space: AddressSpace, graph: CudaGraph, item: GraphInput) -> Evidence:
     """What became of an input."""
-    freed = (item.freed_by.caller or item.freed_by.python) if item.freed_by is not None else None
+    freed = item.freed_by.place if item.freed_by is not None else None
     return Evidence(
         "cuda-graph",
         input_words(space, item),
@@ -108,14 +170,14 @@ def graph_words(graph: CudaGraph) -> str:
 
 
 def _by(verb: str, site: CallSite) -> str:
-    frame = site.caller or site.python
+    frame = site.place
     if frame is not None:
         return f"{verb} at {place_words(python_frame(frame))}"
     return f"{verb} by autograd node {site.node}" if site.node else f"{verb} at an unrecorded place"
 
 
 def _use(graph: CudaGraph, clock: ProcessClock, role: str, note: str | None) -> r.CudaGraphUse:
-    frame = graph.captured_by.caller or graph.captured_by.python
+    frame = graph.captured_by.place
     return r.CudaGraphUse(
         id=graph.number,
         name=graph.name,
@@ -150,7 +212,7 @@ def pool_words(pool: Pool) -> str | None:
 
 
 def _report(space: AddressSpace, graph: CudaGraph, clock: ProcessClock) -> r.CudaGraph:
-    frame = graph.captured_by.caller or graph.captured_by.python
+    frame = graph.captured_by.place
     return r.CudaGraph(
         id=graph.number,
         name=graph.name,

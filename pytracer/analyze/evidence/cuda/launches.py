@@ -8,12 +8,13 @@ operators check anything in their kernels, if an assertion failed; and from whic
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pytracer._library_files import is_library_file
-from pytracer._text import list_words, size_words
-from pytracer.analyze.address_space.device_memory import made_words
-from pytracer.analyze.naming import place_words
+from pytracer._text import list_words
+from pytracer.analyze.evidence.cuda.assertions import KernelAssertion, kernel_assertion
+from pytracer.analyze.evidence.cuda.cuda_errors import CudaError
+from pytracer.analyze.naming import kernel_words, place_words
 from pytracer.analyze.view import ProcessView
 from pytracer.blackbox.numbers import StreamAction
 from pytracer.decode.types import storages as decoded
@@ -24,6 +25,8 @@ from pytracer.report.job import Evidence, PythonFrame
 _SHOWN = 4
 _AUTOGRAD = "autograd::"
 _ATEN = "at::native"
+_CUSTOM = ("triton::", "torch.cuda::", "cupy::")  # record/cuda/launches.py
+_WAITING = ("/torch/nn/parallel/", "/torch/distributed/")
 _VALUE = "aten::_local_scalar_dense"  # of item(): the host has the value, so the stream's work before it is over
 # Operators that launch nothing: they make views, look at properties, or only call others.
 _NO_KERNEL = frozenset({
@@ -59,6 +62,25 @@ class Launch:
     device: int
     stream: int
     mono_ns: int
+    inside: bool = False
+    """Whether a part of torch called it that makes its streams wait in C++, such as DistributedDataParallel."""
+    mangled: str | None = None
+    within: PythonFrame | None = None
+    """The innermost frame, of a library, if it isn't the program's line."""
+    backward: PythonFrame | None = None
+    """In a backward pass, the program's line that ran: of its own autograd.Function."""
+    host_storages: tuple[int, ...] = ()
+    """Of the CPU; `first_on_host`: the first operand, which an in-place operator writes, is one of them."""
+    first_on_host: bool = False
+    asynchronous: bool = False
+    """A copy between a device and pinned memory for which the host does not wait."""
+    without_memory: int = 0
+    """Operands on a device that have elements, but whose storage has been resized to 0."""
+
+    @property
+    def kernel(self) -> str | None:
+        """The last one that it launched, of those that torch launches itself: `vectorized_gather_kernel<16, long>`."""
+        return kernel_words(self.mangled) if self.mangled else None
 
     @property
     def operator(self) -> str:
@@ -71,6 +93,27 @@ class Launch:
         return not self.name.startswith(_AUTOGRAD) and self.operator not in _NO_KERNEL
 
     @property
+    def is_on_host(self) -> bool:
+        """Whether all of its operands are on the CPU, where it is over at once."""
+        on_device = self.storages or self.without_memory or self.mangled is not None
+        return bool(self.host_storages) and not on_device
+
+    def completes(self, other: Launch) -> bool:
+        """Whether its kernel is one of the operator `other`, which called this view or the like before it launched."""
+        here, there = (self.python, self.node, self.stream), (other.python, other.node, other.stream)
+        return self.mangled is not None and not self.has_kernel and here == there
+
+    @property
+    def may_assert(self) -> bool:
+        """Whether its kernels check indices or values."""
+        return self.operator.startswith(_ASSERTING)
+
+    @property
+    def is_custom(self) -> bool:
+        """A kernel of the program or of a compiler, which checks less than those of torch."""
+        return self.name.startswith(_CUSTOM)
+
+    @property
     def waits(self) -> bool:
         """Whether the host waits for its stream; of a tensor on the CPU it waits for nothing."""
         return self.name == _VALUE and bool(self.storages)
@@ -78,9 +121,17 @@ class Launch:
     @property
     def words(self) -> str:
         """`aten::index at train.py:12 in step`, `aten::mm in the backward of train.py:12 in step`."""
+        if self.backward is not None:
+            of = f", in the backward pass of {place_words(self.python)}" if self.python else ""
+            return f"{self.name} at {place_words(self.backward)}{of}"
         if self.node is not None:
             return f"{self.name} in {self.node}" + (f", of {place_words(self.python)}" if self.python else "")
         return f"{self.name} at {place_words(self.python)}" if self.python else self.name
+
+    @property
+    def kernel_words(self) -> str:
+        """The same with its kernel: `aten::index at train.py:12 in step (kernel index_elementwise_kernel)`."""
+        return f"{self.words} (kernel {self.kernel})" if self.kernel else self.words
 
 
 @dataclass(frozen=True)
@@ -103,6 +154,8 @@ class Suspects:
     launches: tuple[Launch, ...] = ()
     why: str = ""
     sure: bool = False
+    stopped: bool = False
+    """Whether it is inferred that a kernel ended itself."""
 
     @property
     def culprit(self) -> Launch | None:
@@ -129,13 +182,17 @@ def pending_launches(view: ProcessView) -> Pending:
             pending = [item for item in pending if item.stream not in over]
         if launch is not None and launch.waits:
             waiting[event.tid] = launch.stream
-        elif launch is not None and launch.has_kernel:
+        elif launch is not None and launch.has_kernel and not launch.is_on_host:
             pending.append(launch)
+        elif launch is not None and pending and launch.completes(pending[-1]):
+            pending[-1] = replace(pending[-1], mangled=launch.mangled)
     overwritten = view.process.snapshot.counts.get("overwritten_records", 0) > 0
     return Pending(tuple(pending), frozenset(waited), overwritten)
 
 
-def suspects(view: ProcessView, error: str, kernel: str | None, bases: Iterable[int]) -> Suspects:
+def suspects(
+    view: ProcessView, error: CudaError, kernel: str | None, bases: Iterable[int], *, stopped: bool = False
+) -> Suspects:
     """What may have launched the work that failed.
 
     Args:
@@ -143,17 +200,26 @@ def suspects(view: ProcessView, error: str, kernel: str | None, bases: Iterable[
         error: CUDA's words.
         kernel: of the device's core dump, if there is one.
         bases: storages of the device memory that its parameters point to.
+        stopped: a kernel stopped itself, as a failed assertion does.
     """
     pending = pending_launches(view)
-    if kernel is not None:
+    checking = [item for item in pending.launches if item.may_assert]
+    assertion = kernel_assertion(view) if error.sticky else None
+    inferred = False
+    if assertion is not None:
+        found = _of_assertion(pending.launches, assertion)
+        why = "its kernels have that assertion, and it was not known to be over"
+    elif kernel is not None:
         found = _of_kernel(pending.launches, kernel, frozenset(bases))
         why = "it has the kernel's name, or the memory that its parameters point to, and was not known to be over"
-    elif "assert" in error:
-        found = [item for item in pending.launches if item.operator.startswith(_ASSERTING)]
-        why = "its kernels check indices or values, and it was not known to be over"
+    elif error.is_assertion or (stopped and checking):
+        inferred = not error.is_assertion
+        found, why = checking, "its kernels check indices or values, and it was not known to be over"
     else:
         found, why = list(pending.launches), "it was not known to be over"
     lines = _by_line(found)
+    if inferred:
+        return Suspects(tuple(lines), f"a kernel ended itself (Xid 43 alone), {why}", stopped=True)
     return Suspects(tuple(lines), why, all(pending.is_complete(item) for item in lines))
 
 
@@ -161,7 +227,7 @@ def launch_evidence(found: Suspects) -> Evidence | None:
     """Which lines."""
     if not found.launches:
         return None
-    words = list_words([item.words for item in found.launches], _SHOWN, "or")
+    words = list_words([item.kernel_words for item in found.launches], _SHOWN, "or")
     verb = "was launched by" if found.culprit is not None else "may have been launched by"
     return Evidence(
         "cuda-launch",
@@ -171,19 +237,18 @@ def launch_evidence(found: Suspects) -> Evidence | None:
     )
 
 
-def given_evidence(view: ProcessView, found: Suspects) -> Evidence | None:
-    """Which memory the one was given."""
-    culprit = found.culprit
-    places = [view.space.describe(addr) for addr in sorted(set(culprit.storages))] if culprit is not None else []
-    given = [
-        (place.names[0] if place.names else f"a block of {size_words(place.storage.nbytes)}")
-        + made_words(place.storage)
-        for place in places
-        if place.storage is not None
-    ]
-    if culprit is None or not given:
-        return None
-    return Evidence("device-memory", f"{culprit.name} was given {list_words(given, _SHOWN)}", count=len(given))
+def _of_assertion(pending: Sequence[Launch], assertion: KernelAssertion) -> list[Launch]:
+    """Those whose kernels have it: by what is known of it, by the kernel's name, or by what checks anything."""
+    operators = assertion.meaning.operators if assertion.meaning is not None else ()
+    if operators:
+        of_operators = [item for item in pending if item.operator.startswith(operators)]
+        found = [item for item in of_operators if assertion.may_be_of(item.operator, item.kernel)]
+        return [item for item in found if assertion.kernel and item.kernel == assertion.kernel] or found
+    if assertion.is_python:
+        of_python = [item for item in pending if item.is_custom]
+        return [item for item in of_python if assertion.kernel == item.operator] or of_python
+    named = [item for item in pending if assertion.kernel is not None and _names(item, assertion.kernel)]
+    return named or [item for item in pending if item.may_assert]
 
 
 def _of_kernel(pending: Sequence[Launch], kernel: str, given: frozenset[int]) -> list[Launch]:
@@ -206,9 +271,9 @@ def _of_kernel(pending: Sequence[Launch], kernel: str, given: frozenset[int]) ->
 
 
 def _names(launch: Launch, kernel: str) -> bool:
-    """Whether a kernel carries the operator's name: scale_rows, or nll_loss_forward_reduce_cuda_kernel_2d."""
+    """Whether it launched that kernel; where that is not recorded, whether the kernel carries the operator's name."""
     own = launch.operator.strip("_")
-    return len(own) > 2 and own in kernel
+    return launch.kernel == kernel_words(kernel) or (launch.kernel is None and len(own) > 2 and own in kernel)
 
 
 def _by_line(launches: Sequence[Launch]) -> list[Launch]:
@@ -231,10 +296,38 @@ def with_launches(events: Iterable[Event]) -> Iterator[tuple[Event, Launch | Non
 
 def _launch(mono_ns: int, node: Node, site: decoded.CallSite, forward: dict[int, PythonFrame]) -> Launch:
     """`forward`: lines by sequence numbers of autograd, to which it adds."""
-    own = site.caller or site.python
-    frame = PythonFrame(function=own.function, file=own.file, line=own.line) if own is not None else None
+    own, backward = _frame(site.place), None
+    frame = own
     if site.node is not None and site.node_sequence_nr is not None:
         frame = forward.get(site.node_sequence_nr)
+        backward = own if own is not None and not is_library_file(own.file) and not _is_engine(site) else None
     elif frame is not None and node.sequence_nr is not None:
         forward[node.sequence_nr] = frame
-    return Launch(node.name, frame, site.node, node.storages, node.device or 0, node.stream or 0, mono_ns)
+    inside = site.python is not None and any(part in site.python.file for part in _WAITING)
+    within = _frame(site.python) if site.caller is not None else None
+    return Launch(
+        name=node.name,
+        python=frame,
+        node=site.node,
+        storages=node.storages,
+        device=node.device or 0,
+        stream=node.stream or 0,
+        mono_ns=mono_ns,
+        inside=inside,
+        mangled=node.kernel,
+        host_storages=node.host_storages,
+        first_on_host=node.first_on_host,
+        asynchronous=node.asynchronous,
+        without_memory=node.without_memory,
+        within=within,
+        backward=backward,
+    )
+
+
+def _is_engine(site: decoded.CallSite) -> bool:
+    """Whether the innermost frame is the call of backward(), which runs nodes in its own thread."""
+    return site.caller is not None and site.python is not None and "/torch/autograd/" in site.python.file
+
+
+def _frame(place: decoded.PythonFrame | None) -> PythonFrame | None:
+    return PythonFrame(function=place.function, file=place.file, line=place.line) if place is not None else None

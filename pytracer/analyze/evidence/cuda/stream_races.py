@@ -1,35 +1,64 @@
-"""Uses of device memory that no recorded wait puts in order: one stream reads what another may still write.
+"""Uses of memory that no recorded wait puts in order: one CUDA stream reads what another may still write.
 
-Work of one stream runs in order. Between streams only waits make an order: an event that one records and another waits
-for, a stream that waits for another, or the host, which launches nothing before its wait is over. Torch's own C++ waits
-are no records, and the host waits in more calls than are recorded: what is found here is a possibility.
+The host counts as one more stream: it must not touch pinned memory while a copy for which it does not wait may be on
+its way. Torch's own C++ waits are no records, and the host waits in more calls than are recorded: what is found here is
+a possibility.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from pytracer._library_files import is_library_file
+from pytracer.analyze.evidence.cuda.host_memory import HostMemory
 from pytracer.analyze.evidence.cuda.launches import Launch, with_launches
+from pytracer.analyze.evidence.cuda.operator_results import OperatorResults
+from pytracer.analyze.evidence.cuda.shape_only import uses_contents
+from pytracer.analyze.evidence.cuda.stream_order import HOST, StreamOrder
 from pytracer.analyze.view import ProcessView
-from pytracer.blackbox.numbers import StreamAction
 from pytracer.decode.types.records import Stream
 
 _COPY = "aten::copy_"
-
-Clock = dict[int, int]
-"""Stream -> how many of its launches are known to be over or ordered before."""
+_KEEPS = "record_stream"
+# Operators inside of which the host waits for its stream, for a size or the like.
+_WAITING = ("bincount", "masked_select", "nonzero", "unique", "_unique")
+_BARRIER = "c10d::barrier"
 
 
 @dataclass(frozen=True)
 class Race:
-    """`later` uses memory at `addr` that `earlier`, on another stream, may not have done with. One of them writes."""
+    """`later` uses memory at `addr` that `earlier`, on another stream, may not have done with. One of them writes.
+
+    `by_host`: the later one is the host, the memory is pinned, and the earlier one copies from it or to it.
+    """
 
     earlier: Launch
     later: Launch
     addr: int
     writes: bool
     """Whether the earlier one writes it."""
+    later_writes: bool
+    by_host: bool = False
+    on_host: bool = False
+    """Whether the memory is the host's."""
+
+
+def times_allocated(view: ProcessView, race: Race) -> int:
+    """How often the line of the later use allocated the memory that it then writes, for its own stream.
+
+    More than once: the tensor of the earlier use had been freed, and the memory was handed out again.
+    """
+    if race.writes or race.on_host:
+        return 0
+    lives = (item for item in view.process.snapshot.storages.on_devices() if item.base == race.addr)
+    made = [
+        item.allocated_by.place
+        for item in lives
+        if item.stream == race.later.stream and item.device == f"cuda:{race.later.device}"
+    ]
+    line = _line(race.later)
+    return sum(frame is not None and (frame.file, frame.line) == line for frame in made)
 
 
 @dataclass
@@ -38,90 +67,102 @@ class _Uses:
     read: dict[int, tuple[int, Launch]] = field(default_factory=dict)  # by stream, the last
 
 
-class _Order:
-    """What is ordered before what, from the records so far."""
-
-    def __init__(self) -> None:
-        self.count: Clock = {}
-        self._before: dict[int, Clock] = {}
-        self._events: dict[int, Clock] = {}
-        self._host: Clock = {}
-
-    def launched(self, stream: int) -> int:
-        """The number of one more launch."""
-        self.count[stream] = self.count.get(stream, 0) + 1
-        return self.count[stream]
-
-    def knows(self, stream: int, other: int) -> int:
-        """Up to which launch of another stream everything is over before the next launch of this one runs."""
-        return max(self._before.get(stream, {}).get(other, 0), self._host.get(other, 0))
-
-    def note(self, record: Stream) -> None:
-        """A wait, or the recording of an event."""
-        if record.action == StreamAction.EVENT_RECORDED:
-            self._events[record.event] = self._upto(record.stream)
-        elif record.action == StreamAction.WAITS_FOR_EVENT:
-            _merge(self._before.setdefault(record.stream, {}), self._events.get(record.event) or self._everything())
-        elif record.action == StreamAction.WAITS_FOR_STREAM:
-            _merge(self._before.setdefault(record.stream, {}), self._upto(record.other_stream))
-        elif record.action in (StreamAction.HOST_WAITED, StreamAction.HOST_WAITED_FOR_DEVICE):
-            self.host_waited(record.stream if record.action == StreamAction.HOST_WAITED and not record.event else None)
-
-    def host_waited(self, stream: int | None) -> None:
-        """For a stream, or for all that there is: None."""
-        _merge(self._host, self._everything() if stream is None else self._upto(stream))
-
-    def _upto(self, stream: int) -> Clock:
-        return {**self._before.get(stream, {}), stream: self.count.get(stream, 0)}
-
-    def _everything(self) -> Clock:
-        return dict(self.count)
-
-
-def _merge(into: Clock, more: Clock) -> None:
-    for stream, number in more.items():
-        into[stream] = max(into.get(stream, 0), number)
+@dataclass(frozen=True)
+class _Use:
+    addr: int
+    writes: bool
+    on_host: bool = False
 
 
 def stream_races(view: ProcessView) -> list[Race]:
     """The last one of each pair of lines of the program, newest first; [] below level ops."""
-    order, uses = _Order(), dict[int, _Uses]()
-    waiting: dict[int, int] = {}
+    order, uses, host = StreamOrder(), dict[int, _Uses](), HostMemory(view)
+    waiting: set[int] = set()  # streams for which the host waits in the operator that was recorded last
     found: dict[object, Race] = {}
+    results, captures = OperatorResults(view), _capture_ends(view)
+    kept: set[int] = set()  # by record_stream(): not used again before its readers are done
     for event, launch in with_launches(view.process.snapshot.events):
-        if event.tid in waiting:
-            order.host_waited(waiting.pop(event.tid))
+        while waiting:
+            order.host_waited(waiting.pop())
+        if captures and captures[-1] <= event.mono_ns:  # what was captured has not run
+            order.device_waited()
+            captures.pop()
         if isinstance(event.data, Stream):
             order.note(event.data)
         if launch is None:
             continue
-        # A copy between host and device has one device address: the host may wait for it.
-        if launch.waits or (launch.name == _COPY and len(launch.storages) == 1):
-            waiting[event.tid] = launch.stream
+        if _host_waits(launch):
+            waiting.add(launch.stream)
+        if launch.operator == _KEEPS:
+            kept.update(launch.storages)
         if not launch.has_kernel:
             continue
-        number = order.launched(launch.stream)
-        for at, addr in enumerate(launch.storages):
-            writes = at == 0 and launch.operator.endswith("_")
-            for race in _against(order, uses.setdefault(addr, _Uses()), launch, addr, writes):
+        stream = _stream(launch)
+        number = order.launched(stream)
+        for use in _uses(launch):
+            known = uses.setdefault(use.addr, _Uses())
+            written = known.written or (None if use.on_host else results.written(use.addr, launch))
+            for race in _against(order, _Uses(written, known.read), launch, use):
+                if use.addr in kept and not race.writes and not race.on_host:
+                    continue
+                if race.on_host and not host.is_one_tensor(use.addr, race.earlier, race.later):
+                    continue
                 found[_line(race.earlier), _line(race.later)] = race
-            if writes:
-                uses[addr] = _Uses(written=(number, launch))
+            if use.on_host and not launch.asynchronous:
+                continue
+            if use.writes:
+                uses[use.addr] = _Uses(written=(number, launch))
             else:
-                uses[addr].read[launch.stream] = number, launch
+                known.read[stream] = number, launch
+        results.launched(number, launch)
     return sorted(found.values(), key=lambda race: race.later.mono_ns, reverse=True)
 
 
-def _against(order: _Order, uses: _Uses, later: Launch, addr: int, writes: bool) -> list[Race]:
+def _capture_ends(view: ProcessView) -> list[int]:
+    """Of CUDA graphs, the first one last. Before a capture begins, torch waits for the device."""
+    graphs = view.process.snapshot.cuda_graphs
+    return sorted((item.captured_ns for item in graphs if item.captured_ns is not None), reverse=True)
+
+
+def _host_waits(launch: Launch) -> bool:
+    """Whether it is over, with all before it on its stream, when the host goes on.
+
+    A copy between host and device has one device address.
+    """
+    if launch.name == _COPY:
+        return len(launch.storages) == 1 and not launch.asynchronous
+    blocks = launch.operator.startswith(_WAITING) or launch.name == _BARRIER
+    return launch.waits or (blocks and bool(launch.storages))
+
+
+def _stream(launch: Launch) -> int:
+    return HOST if launch.is_on_host else launch.stream
+
+
+def _uses(launch: Launch) -> Iterator[_Use]:
+    """An in-place operator writes its first operand. Of several operands on devices and hosts only copies are followed.
+
+    A copy from a device reads the device's memory.
+    """
+    in_place = launch.operator.endswith("_")
+    for at, addr in enumerate(launch.storages):
+        yield _Use(addr, at == 0 and in_place and not launch.first_on_host)
+    if launch.name != _COPY and (not launch.is_on_host or not uses_contents(launch)):
+        return
+    for at, addr in enumerate(launch.host_storages):
+        yield _Use(addr, at == 0 and in_place and launch.first_on_host, on_host=True)
+
+
+def _against(order: StreamOrder, uses: _Uses, later: Launch, use: _Use) -> list[Race]:
     before = [(*uses.written, True)] if uses.written is not None else []
-    if writes:
+    if use.writes:
         before += [(*item, False) for item in uses.read.values()]
+    stream, by_host = _stream(later), later.is_on_host
     return [
-        Race(earlier, later, addr, wrote)
+        Race(earlier, later, use.addr, wrote, use.writes, by_host, use.on_host)
         for number, earlier, wrote in before
-        if earlier.stream != later.stream
-        and earlier.device == later.device
-        and order.knows(later.stream, earlier.stream) < number
+        if not order.is_over(number, _stream(earlier), stream)
+        and (by_host or earlier.device == later.device)
         and _is_of_program(earlier)
         and _is_of_program(later)
     ]
@@ -129,7 +170,8 @@ def _against(order: _Order, uses: _Uses, later: Launch, addr: int, writes: bool)
 
 def _is_of_program(launch: Launch) -> bool:
     """The streams of libraries and of backward passes wait for each other in C++."""
-    return launch.node is None and launch.python is not None and not is_library_file(launch.python.file)
+    own = launch.node is None and not launch.inside
+    return own and launch.python is not None and not is_library_file(launch.python.file)
 
 
 def _line(launch: Launch) -> object:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pytracer._text import hex_addr, time_words
-from pytracer.analyze.address_space.device_memory import device_words
+from pytracer.analyze.address_space.device_memory import device_words, made_words
 from pytracer.analyze.address_space.lookup import AddressSpace
 from pytracer.analyze.evidence.ends.oom import witness_of
 from pytracer.analyze.view import JobView, ProcessView
@@ -23,8 +23,10 @@ from pytracer.report.job import Evidence
 
 _LINE = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+)(.*)")
 _WARP = re.compile(r"SM Warp Exception on \([^)]*\): ([\w /-]+)")
+_ENDED = 43
 _PID = re.compile(r"pid='?(\d+)")
-_ADDRESS = re.compile(r"faulted @ 0x([0-9a-fA-F_]+)")
+# Below --gpu-core the driver does not know the fault, nor its address: then both are arbitrary (driver 580.159, H200).
+_ADDRESS = re.compile(r"faulted @ 0x([0-9a-fA-F_]+)(?!.*UNRECOGNIZED_FAULT)")
 _ACCESS = re.compile(r"ACCESS_TYPE_\w*?(READ|WRITE|ATOMIC)")
 # Lines without a usable pid: how long before the end, and how late the launcher may have read them.
 _BEFORE_NS = 60_000_000_000
@@ -144,6 +146,15 @@ def _ended(view: ProcessView) -> int | None:
     return view.process.exception_mono_ns or (view.crash.mono_ns if view.crash else view.process.ended_mono_ns)
 
 
+def stopped_itself(xids: Sequence[Xid]) -> bool:
+    """Whether all that the log has of the process is that its work was ended, as after an assertion or a trap.
+
+    A refused access has a number of its own.
+    """
+    own = {xid.number for xid in xids if xid.own}
+    return own == {_ENDED}
+
+
 def xid_words(view: ProcessView, xid: Xid) -> str:
     """`the kernel's log: Xid 31 of this process on GPU 0000:01:00: a kernel used an address that ...`."""
     whose = "of this process " if xid.own else ""
@@ -180,5 +191,6 @@ def _address_words(space: AddressSpace, addr: int) -> str:
     place = space.describe(addr)
     words = device_words(place) if place.kind == "device-memory" else None
     if words is not None:
-        return f"{hex_addr(addr)} ({words}; the driver may give the start of the page only)"
+        made = made_words(place.storage) if place.storage is not None else ""
+        return f"{hex_addr(addr)} ({words}{made}; the driver may give the start of the page only)"
     return f"{hex_addr(addr)}, where torch's allocator has no memory"

@@ -9,15 +9,17 @@ from collections.abc import Sequence
 
 from pytracer._text import message_words
 from pytracer.analyze.evidence.ends.exit_condition import exit_condition
+from pytracer.analyze.evidence.failing.explained import explained, involved
+from pytracer.analyze.evidence.failing.not_finite.refused_loss import refused_loss
 from pytracer.analyze.evidence.phrases import error_at_words
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.known.exceptions import exception_advice
-from pytracer.analyze.naming import place_words, short_file
+from pytracer.analyze.naming import place_words, samples_words, short_file
 from pytracer.analyze.parts import innermost_of_program
-from pytracer.analyze.tensors.source_lines import syntax_tree
+from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Snapshot
-from pytracer.report.job import ExitRequestReport, HandledExceptionReport, PythonFrame
+from pytracer.report.job import ExceptionReport, ExitRequestReport, HandledExceptionReport, PythonFrame
 
 READ_ARGUMENTS = (
     "Read the last lines of its output: status 2 is how argparse and click refuse a command line (an option that is "
@@ -25,6 +27,7 @@ READ_ARGUMENTS = (
     "torch.distributed.launch adds --local-rank; torchrun sets LOCAL_RANK instead."
 )
 _ARGUMENTS = re.compile(r"/(argparse|optparse|click/\w+|docopt|fire/\w+|tyro/\w+|hydra/_internal/\w+)\.py$")
+_FETCHER = "/torch/utils/data/_utils/fetch.py"
 _SHORTEST = 3  # of an option
 _QUIET = ("SystemExit", "KeyboardInterrupt", "GeneratorExit")
 _ITS_OWN = "Look at the condition above that line: the program ends itself there, and what it printed before says why."
@@ -50,31 +53,57 @@ def left_at(views: Sequence[ProcessView]) -> str:
 
 def exit_words(view: ProcessView, request: ExitRequestReport) -> tuple[str, str, str | None]:
     """What happened, without subject; advice; what is missing."""
-    status, frame = request.status, innermost_of_program(request.python_stack or ())
-    at = f" at {place_words(frame)}" if frame is not None else ""
     error = handled_error(view)
     if error is not None:
-        raised = innermost_of_program(error.python_stack or ())
-        line = place_words(raised) if raised is not None else "the line that raised it"
-        advice = exception_advice(error.type, error.message, line)
-        look = f"Look at {error_at_words(error)}: the program caught it, and ended itself for it."
-        return (
-            f"raised {error_at_words(error)}, and ended itself with exit status {status}{at} while handling it",
-            f"{look} {advice}" if advice is not None else look,
-            None,
-        )
+        return _handling(view, request, error)
+    status, frame = request.status, innermost_of_program(request.python_stack or ())
+    at = f" at {place_words(frame)}" if frame is not None else ""
     parser = _parser(request)
     if parser is not None:
-        refused = next(iter(request.context or ()), None)
+        first = next(iter(request.context or ()), None)
         unknown = unknown_option(view.process.snapshot, innermost_of_program(request.python_stack or ()))
-        why = f" ({message_words(refused.message)})" if refused is not None and refused.message else unknown or ""
+        why = f" ({message_words(first.message)})" if first is not None and first.message else unknown or ""
         says = f"ended itself with exit status {status}: {parser} refused the command line{why}{at}"
         return says, READ_ARGUMENTS, None if why else "which option it refused: its output says that"
     text = message_words(request.message.splitlines()[0]) if request.message else None
     says = f"ended itself with exit status {status}: SystemExit{f', {text},' if text else ''} was raised{at}"
+    refused = refused_loss(view.process.snapshot, request.python_stack or ())
+    if refused is not None:
+        return f"{says}: {refused[0]}", refused[1], None
     condition = exit_condition(view.process.snapshot, request.python_stack or ())
     advice = f"{condition}: what it printed before may say more." if condition is not None else _ITS_OWN
     return says, advice, None if text else "why it did: an exit status carries no reason"
+
+
+def _handling(
+    view: ProcessView, request: ExitRequestReport, error: HandledExceptionReport
+) -> tuple[str, str, str | None]:
+    """By the facts of the line that raised the error, as if that had reached the top."""
+    status, frame = request.status, innermost_of_program(request.python_stack or ())
+    at = f" at {place_words(frame)}" if frame is not None else ""
+    raised = innermost_of_program(error.python_stack or ())
+    worker = view.process.snapshot.worker
+    loads = any((item.file or "").endswith(_FETCHER) for item in request.python_stack or ())
+    report = ExceptionReport(
+        type=error.type, message=error.message, variables=error.variables, columns=error.columns, near=error.near
+    )
+    found = explained(view.process.snapshot, report, error.python_stack or [], worker.dataset if worker else None)
+    line = f"line {raised.line}" if raised is not None else "the line that raised it"
+    text = line_text(view.process.snapshot, raised) if raised is not None else None
+    known = found.words or exception_advice(error.type, error.message, line, text)
+    known = known or involved(view.process.snapshot, report, error.python_stack or [])
+    about = f": {found.subject}" if found.subject is not None else ""
+    sample = f" (it was loading {samples_words(worker)})" if worker is not None and loads else ""
+    where = f"line {frame.line}" if frame is not None and frame.line is not None else "its place"
+    out = f"In place of the exit at {where} write `raise`: the error then comes with its traceback"
+    return (
+        (
+            f"raised {error_at_words(error)}{about}, and ended itself with exit status {status}{at} while handling "
+            f"it{sample}"
+        ),
+        f"{known or f'Print the values, types and shapes that go into {line}.'} {out}.",
+        found.failure,
+    )
 
 
 def unknown_option(snapshot: Snapshot, frame: PythonFrame | None) -> str | None:

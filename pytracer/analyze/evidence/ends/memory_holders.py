@@ -7,7 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from pytracer._text import count_words, hex_addr, size_words
+from pytracer._text import capital, count_words, hex_addr, size_words
+from pytracer.analyze.evidence.ends.keeping_iterators import KeepingIterator, keeping_iterator
+from pytracer.analyze.evidence.ends.keeping_lines import KeepingLine, keeping_line
+from pytracer.analyze.evidence.failing.line import failing_line
+from pytracer.analyze.evidence.failing.tensors.requested import requested
+from pytracer.analyze.evidence.limits.numbers import recorded_numbers
 from pytracer.analyze.evidence.own_code.pointer_content import may_be_address
 from pytracer.analyze.naming import name_words, place_words
 from pytracer.analyze.parts import python_frame
@@ -28,6 +33,13 @@ NO_MEMORY = (
 _HEAVY_BYTES = 100 << 20
 _WORTH_A_LOOK = 16 << 20  # bytes: less does not bring a process to its limit
 _SEVERAL = 16  # storages of one line: they pile up
+_BATCH = re.compile(r"\[(\d+), \d+[\d, ]*\] \w*float\d*")
+_MANY_SAMPLES = 1000  # in the first dimension
+_SAMPLE_BYTES = 4096  # less is no activation of a layer
+_SMALLER_BATCHES = (
+    "Take smaller batches there (a DataLoader with a batch_size, `x.split(256)`), in an evaluation below "
+    "torch.no_grad(), and add up the results."
+)
 _WORTH_SHARE = 0.05  # of what the process holds in all
 _ASKED = re.compile(r"you tried to allocate (\d{1,19}) bytes")
 _FAILED = re.compile(
@@ -49,6 +61,19 @@ class Holding:
         return (
             f"{size_words(self.nbytes)} in {count_words(self.count, 'storage')} allocated at {place_words(self.frame)}"
         )
+
+
+@dataclass(frozen=True)
+class Shortage:
+    """What an allocation that failed is about: `words` follow its line; `advice` leads, whatever the limit is.
+
+    `leads`: the words stand before those of the limit. `alone`: the advice is enough, no larger limit would help.
+    """
+
+    words: str
+    advice: str | None = None
+    leads: bool = False
+    alone: bool = False
 
 
 def failed_allocation(view: ProcessView) -> bool:
@@ -90,7 +115,7 @@ def holdings(view: ProcessView) -> list[Holding]:
     """The lines that allocated what the process held, the most bytes first; of its largest storages."""
     found: dict[PythonFrame, Holding] = {}
     for storage in _held(view):
-        frame = storage.allocated_by.caller or storage.allocated_by.python
+        frame = storage.allocated_by.place
         if frame is not None and not is_borrowed(storage):
             key = python_frame(frame)
             before = found.get(key, Holding(key, 0, 0))
@@ -104,12 +129,6 @@ def heavy_holding(view: ProcessView) -> Holding | None:
     return first if first is not None and first.nbytes >= _HEAVY_BYTES and first.count >= _SEVERAL else None
 
 
-def accumulated(view: ProcessView) -> Holding | None:
-    """What a line that failed to allocate had allocated often before, and somebody keeps."""
-    first = next(iter(holdings(view)), None)
-    return first if first is not None and first.count >= _SEVERAL else None
-
-
 def _held(view: ProcessView) -> Iterator[Storage]:
     """Its largest storages on the CPU when it died; of an exception, before the interpreter freed them."""
     snapshot = view.process.snapshot
@@ -117,6 +136,67 @@ def _held(view: ProcessView) -> Iterator[Storage]:
     for storage in islice(snapshot.storages.by_size(), _LOOKED_AT):
         if lived_at(storage, raised[-1]) if raised else storage.state == "live":
             yield storage
+
+
+def shortage(view: ProcessView) -> Shortage | None:
+    """Of a process that the host's memory did not suffice for: a wrong shape, a very large batch, or what piled up."""
+    if not failed_allocation(view) or address_as_size(view) is not None:
+        return None
+    made = _requested(view)
+    if made is not None:
+        return made
+    found = holdings(view)
+    batch = _large_batch(view, found)
+    if batch is not None:
+        return Shortage(f": {batch}", f"{capital(batch)}. {_SMALLER_BATCHES}")
+    if not found or found[0].count < _SEVERAL:
+        return None
+    keeps = _iterator(view, found[0]) or keeper(view, found[0])
+    held = f", while it held {found[0].words}"
+    return Shortage(held) if keeps is None else Shortage(f"{held}: {keeps.subject}", keeps.advice)
+
+
+def _requested(view: ProcessView) -> Shortage | None:
+    """The expression of the failing line that makes just so much."""
+    at = failing_line(view.process.snapshot, view.exception, view.exception_stack) if view.raised else None
+    found = requested(at) if at is not None else None
+    if found is None or view.exception is None:
+        return None
+    numbers = recorded_numbers(view.exception.variables)
+    machine = numbers.values.get("machine memory") if numbers is not None else None
+    too_much = found.nbytes is not None and machine is not None and found.nbytes > machine
+    return Shortage(f": {found.subject}", found.advice, leads=True, alone=found.accidental or too_much)
+
+
+def _large_batch(view: ProcessView, held: Sequence[Holding]) -> str | None:
+    """The tensor with very many entries that the failing line worked on, where the request is so much for each."""
+    asked = _ASKED.search(view.exception.message or "") if view.exception is not None else None
+    if asked is None or view.exception is None:
+        return None
+    nbytes = int(asked[1])
+    if nbytes <= _total(held):
+        return None  # what piled up is more
+    for item in view.exception.variables or ():
+        shape = _BATCH.match(item.value or "")
+        if shape is None or (item.name or "").endswith(("weight", "bias")):
+            continue
+        count = int(shape[1])
+        if count >= _MANY_SAMPLES and nbytes % count == 0 and nbytes // count >= _SAMPLE_BYTES:
+            each = f"{size_words(nbytes)} are {size_words(nbytes // count)} for each"
+            return f"`{item.name}` has {count} entries in its first dimension, and {each}"
+    return None
+
+
+def _iterator(view: ProcessView, held: Holding) -> KeepingIterator | None:
+    """What gave the items that pile up."""
+    if held.count < _SEVERAL:
+        return None
+    return keeping_iterator(view.process.snapshot, view.exception_stack_of_program, held.frame)
+
+
+def keeper(view: ProcessView, held: Holding) -> KeepingLine | None:
+    """The line that keeps what piles up, where the source shows it."""
+    return keeping_line(view.process.snapshot, held.frame) if held.count >= _SEVERAL else None
 
 
 def holder_evidence(job: JobView, view: ProcessView) -> Iterator[Evidence]:
@@ -162,8 +242,11 @@ def holder_advice(view: ProcessView) -> str:
     found = holdings(view)
     if not found or found[0].nbytes < _WORTH_A_LOOK:
         return ""
+    keeps = _iterator(view, found[0]) or keeper(view, found[0])
+    if keeps is not None:
+        return f" {keeps.advice}"
     kept = (
-        ": a list or dict keeps what each step made there (results with their graphs: detach() or item() them)"
+        ": what each step made there is kept, by a list or dict (results with their graphs: detach() or item() them)"
         if found[0].count >= _SEVERAL
         else ""
     )

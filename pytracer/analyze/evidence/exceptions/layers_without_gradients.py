@@ -7,7 +7,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytracer._library_files import is_library_file
 from pytracer._text import list_words
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.names import variable
@@ -42,7 +41,7 @@ def layers_without_gradients(view: ProcessView, names: Sequence[str]) -> Ungrade
         view: The process that raised DDP's exception.
         names: Of the parameters, as `decode_head.lateral.weight`.
     """
-    frames = [frame for frame in view.exception_stack if not is_library_file(frame.file)]
+    frames = view.exception_stack_of_program
     layers = dict.fromkeys(_layer(name) for name in names)
     if not layers or None in layers:
         return None

@@ -7,16 +7,27 @@ several lines bind on different ways is said to come from the one above the line
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pytracer._library_files import is_library_file
 from pytracer._text import shortened
-from pytracer.analyze.evidence.syntax.bindings import binding
-from pytracer.analyze.evidence.syntax.calls import passed_as
+from pytracer.analyze.evidence.slicing.calls import argument_of, call_of
+from pytracer.analyze.evidence.syntax.bindings import OR, binding
+from pytracer.analyze.evidence.syntax.calls import leaves_out, passed_as
 from pytracer.analyze.evidence.syntax.lines import names_of_line, subscripts_of_line
-from pytracer.analyze.evidence.syntax.scopes import is_parameter, scope_of, second_parameter
+from pytracer.analyze.evidence.syntax.reaching import ENTRY, reaching
+from pytracer.analyze.evidence.syntax.scopes import (
+    Scope,
+    class_around,
+    default_of,
+    is_parameter,
+    runs,
+    scope_of,
+    second_parameter,
+)
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
 from pytracer.decode.types.snapshot import Snapshot
@@ -106,7 +117,8 @@ def _joined(items: Sequence[NameOrigin], file: str | None) -> str:
     places: dict[str, list[str]] = {}
     for item in items:
         text = shortened(item.text, _QUOTED)
-        also = f", and {item.also}" if item.also is not None else ""
+        either = item.also is not None and item.also.startswith(OR)
+        also = f"{' ' if either else ', and '}{item.also}" if item.also is not None else ""
         place = "line " if item.frame.file == file else f"{short_file(item.frame.file)}:"
         places.setdefault(f"{place}{item.frame.line} (`{text}`){also}", []).append(f"`{item.name}`")
     words = (f"{' and '.join(names)} come{'s' * (len(names) == 1)} from {place}" for place, names in places.items())
@@ -173,22 +185,37 @@ def follow(snapshot: Snapshot, frames: Sequence[PythonFrame], name: str, value: 
         if tree is None or frame.line is None:
             break
         scope = scope_of(tree, frame.line)
-        bound = binding(tree, scope, name, frame.line)
+        if not runs(tree, scope, frame.line, frame.function):
+            break
+        bound = binding(tree, scope, name, frame.line, value)
         if bound is not None:
             line, also = bound
             at = PythonFrame(function=frame.function, file=frame.file, line=line)
             text = line_text(snapshot, at)
             return found if text is None else NameOrigin(found.name if found else name, value, at, text, also)
         caller = frames[position + 1] if position + 1 < len(frames) else None
-        if not is_parameter(scope, name) or caller is None:
+        if not is_parameter(scope, name) or caller is None or reaching(scope, name, frame.line) != frozenset({ENTRY}):
             break
         text = line_text(snapshot, caller)
         if text is None:
             break
-        found = NameOrigin(found.name if found else name, value, caller, text)
         outer = syntax_tree(snapshot, caller)
+        if outer is not None and caller.line is not None and _has_default(tree, scope, name, outer, caller.line):
+            break
+        found = NameOrigin(found.name if found else name, value, caller, text)
         passed = passed_as(outer, caller.line, scope, name) if outer is not None and caller.line is not None else None
         if passed is None:
             break
         name = passed
     return found
+
+
+def _has_default(tree: ast.Module, scope: Scope, name: str, outer: ast.Module, line: int) -> bool:
+    """Whether a caller passes nothing for a parameter, or may do so."""
+    if leaves_out(outer, line, scope, name):
+        return True
+    if default_of(scope, name) is None or isinstance(scope, (ast.Module, ast.Lambda)):
+        return False
+    call = call_of(outer, line, scope, class_around(tree, scope))
+    given = argument_of(call, scope, name) if call is not None else None
+    return given is None or (isinstance(given, ast.Subscript) and given not in [*ast.walk(outer)])  # `f(**options)`

@@ -49,7 +49,7 @@ class Raiser:
         """How to meet the failure of the collate_fn again; None of a large batch."""
         if not 0 < len(self.indices) <= _FEW:
             return None
-        return f"`collate_fn([dataset[i] for i in ({', '.join(self.indices)},)])` should repeat it."
+        return repeats(f"collate_fn([dataset[i] for i in ({', '.join(self.indices)},)])")
 
     @property
     def entry_words(self) -> str | None:
@@ -58,6 +58,11 @@ class Raiser:
         if entry is None or int(entry[1]) >= len(self.indices) or not self.joins:
             return None
         return f"Entry {entry[1]} is `dataset[{self.indices[int(entry[1])]}]`, if the collate_fn keeps that order."
+
+
+def repeats(call: str) -> str:
+    """How to meet a failure of a DataLoader worker again, in one process."""
+    return f"`{call}` should repeat it in one process, unless random numbers decide."
 
 
 def raiser(job: JobView, view: ProcessView, first: Reraised | None) -> Raiser | None:

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import msgspec
 
 from pytracer._library_files import is_library_file
-from pytracer.analyze.evidence.exceptions.telling import telling_words
-from pytracer.report.job import ExceptionReport, PythonFrame
+from pytracer._text import uncapital
+from pytracer.analyze.evidence.exceptions.telling import has_facts, telling_words
+from pytracer.report.job import ExceptionReport, HandledExceptionReport, PythonFrame
 
 # torch._utils.ExceptionWrapper and torch.multiprocessing.spawn, and what Python prints of a traceback.
 _WHERE = re.compile(r"^Caught \w+ (in [^\n]{1,120}?)\.\n|^\s*-- (Process \d+) terminated with the following error:")
@@ -31,6 +32,10 @@ _NEXT = re.compile(r"^(?:Traceback \(most recent call last\)|The above exception
 _RAY_TRAIN = re.compile(r"^\[Rank ([\d,]{1,200}) Error Snippet\]:\n", re.MULTILINE)
 
 
+# What a library looks up and catches: no reason of its later errors.
+_BUILT_IN = re.compile(
+    r"^(?:KeyError|IndexError|AttributeError|ImportError|ModuleNotFoundError|StopIteration|TypeError|NameError)$"
+)
 OF_POOL = "in a process of the pool"
 
 
@@ -75,7 +80,7 @@ def reraised(exception: ExceptionReport | None) -> Reraised | None:
         return inner if own else None
     if _HEAD not in text:
         return None
-    return _first(text.rpartition(_HEAD)[2], told[1] or f"in {told[2][0].lower()}{told[2][1:]}")
+    return _first(text.rpartition(_HEAD)[2], told[1] or f"in {uncapital(told[2])}")
 
 
 def reason_within(exception: ExceptionReport) -> ExceptionReport:
@@ -87,6 +92,19 @@ def reason_within(exception: ExceptionReport) -> ExceptionReport:
     if told is None or told.frame is None or not is_library_file(told.frame.file):
         return exception
     return msgspec.structs.replace(exception, type=told.type, message=told.message)
+
+
+def library_reason(exception: ExceptionReport) -> HandledExceptionReport | None:
+    """The error that a library had caught when it raised one whose text has no fact; none by which it finds its way."""
+    stack = exception.python_stack or []
+    if has_facts(exception.message) or not stack or not is_library_file(stack[0].file):
+        return None
+    for item in exception.context or ():
+        if any(not is_library_file(frame.file) for frame in item.python_stack or ()):
+            return None
+        if has_facts(item.message) and _BUILT_IN.search(item.type or "") is None:
+            return item
+    return None
 
 
 def _within(exception: ExceptionReport) -> Reraised | None:

@@ -78,6 +78,11 @@ def telling_words(message: str | None) -> str:
     return message_words(_first_line(text))
 
 
+def has_facts(message: str | None) -> bool:
+    """Whether there is a name, a number or a shape in it, and not only what failed."""
+    return _FACT.search(message or "") is not None or len(message or "") > _LONGEST
+
+
 def torchscript_error(message: str) -> str | None:
     """The error inside a message of TorchScript's interpreter, which comes last, below its own traceback."""
     if not message.startswith(_TORCHSCRIPT):

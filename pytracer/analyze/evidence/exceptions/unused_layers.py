@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from pytracer._library_files import is_library_file
 from pytracer._text import shortened
 from pytracer.analyze.evidence.slicing.bindings import bindings_of
 from pytracer.analyze.evidence.slicing.files import program_files
@@ -25,7 +24,7 @@ def unused_layer(view: ProcessView, names: Sequence[str]) -> str | None:
         view: The process that raised DDP's exception.
         names: Of the parameters, as `decoder.head.weight`.
     """
-    frames = [frame for frame in view.exception_stack if not is_library_file(frame.file)]
+    frames = view.exception_stack_of_program
     found = [
         (attribute, file, tree, owner, line, value)
         for attribute in _layers(names)

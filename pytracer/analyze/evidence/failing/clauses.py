@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 
+from pytracer._text import uncapital
+
 # `` (line 6: `width = 128`) ``, `` (train.py:6) ``, `` (returned by Data.__getitem__, line 30) ``.
-_PLACE = re.compile(r" \((?:[\w.(),]+ )*(?:[\w./]*\.py:|line )\d+(?:: `[^`]*`|,[^()`]*)?\)")
+_PLACE = re.compile(r" \((?:[\w.(),]+ )*(?:[\w./]*\.py:|line )\d+(?:: `[^`]*`(?:, [^()`]*)?|,[^()`]*)?\)")
 _CLAUSE = re.compile(r"(?:`[^`]*`|(?<!\w)'[^']*'|[^`])*?(?=[:;] |\. |\.$)")
-_LONGEST = 100
+_LONGEST = 130
+_REST = re.compile(r", (?:so that|and|which) ")  # what follows may be left out, and the rest still holds
 _PLAIN = re.compile(r"(?:The|A|An|Another|Entry|Line|Sample|Dimension|Gradients|No|None|Item|Each|What|Element)\b")
 _OTHERS = re.compile(r"(?:In|If|Look|Print|Compare|Something)\b")
 
@@ -16,6 +19,7 @@ def first_clause(words: str) -> str | None:
     """`` `fc` takes 400 features, and `x` is [4, 2700] ``; None of a long one, or of what is no statement."""
     found = _CLAUSE.match(_PLACE.sub("", words))
     text = found[0] if found is not None else ""
+    text = _REST.split(text)[0] if len(text) > _LONGEST else text
     if (
         not 0 < len(text) <= _LONGEST
         or _OTHERS.match(text)
@@ -23,4 +27,4 @@ def first_clause(words: str) -> str | None:
         or text.count("`") % 2
     ):
         return None
-    return f"{text[0].lower()}{text[1:]}" if _PLAIN.match(text) else text
+    return uncapital(text) if _PLAIN.match(text) else text

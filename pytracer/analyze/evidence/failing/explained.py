@@ -8,64 +8,48 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from pytracer.analyze.evidence.failing.asked import more_than_there_is, out_of_constraint
-from pytracer.analyze.evidence.failing.between_ranks import (
+from pytracer.analyze.evidence.failing.autograd.changed_weights import changed_weight, weight_subject
+from pytracer.analyze.evidence.failing.autograd.functions import function_subject, of_function
+from pytracer.analyze.evidence.failing.autograd.graphs import autograd_line, carried_subject
+from pytracer.analyze.evidence.failing.autograd.hooked_outputs import hooked_output, hooked_subject
+from pytracer.analyze.evidence.failing.autograd.kept_results import copied_result, copied_subject
+from pytracer.analyze.evidence.failing.autograd.modes_of_threads import gradients_of_thread
+from pytracer.analyze.evidence.failing.autograd.overwritten_outputs import overwritten_output, overwritten_subject
+from pytracer.analyze.evidence.failing.autograd.probabilities import no_probability, not_reduced, probability_subject
+from pytracer.analyze.evidence.failing.autograd.ready_twice import ready_twice, ready_twice_subject
+from pytracer.analyze.evidence.failing.autograd.training_calls import training_call
+from pytracer.analyze.evidence.failing.clauses import first_clause
+from pytracer.analyze.evidence.failing.data.consumed import nothing_left
+from pytracer.analyze.evidence.failing.data.loaders import last_batch_of_one, smaller_last_batch
+from pytracer.analyze.evidence.failing.data.loops import changed_in_loop, stacked_list
+from pytracer.analyze.evidence.failing.data.none_samples import none_sample, none_subject
+from pytracer.analyze.evidence.failing.data.samples import empty_sequence, not_json, unequal_samples, unequal_subject
+from pytracer.analyze.evidence.failing.data.shared_files import shared_file
+from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
+from pytracer.analyze.evidence.failing.not_finite.made import first_not_finite, not_finite_subject
+from pytracer.analyze.evidence.failing.operands import involved as involved_operands
+from pytracer.analyze.evidence.failing.operands import refused_value
+from pytracer.analyze.evidence.failing.processes.between_ranks import (
     differing_model,
     mesh_too_large,
     model_subject,
     no_object_list,
-    other_start_method,
 )
-from pytracer.analyze.evidence.failing.calls import (
-    arguments_that_differ,
-    endless_lookup,
-    no_length,
-    one_input_only,
-    own_check,
-    plain_layers,
-    repeated_calls,
-    tensor_as_condition,
-    unset_name,
-    values_to_unpack,
-    wrong_kind,
+from pytracer.analyze.evidence.failing.processes.ended_senders import joined_senders
+from pytracer.analyze.evidence.failing.processes.made_by_one import made_by_one, made_by_one_subject
+from pytracer.analyze.evidence.failing.processes.root_only import list_of_root, root_subject
+from pytracer.analyze.evidence.failing.processes.sharded import (
+    bypass_subject,
+    bypassed_forward,
+    mixed_operands,
+    whole_state,
 )
-from pytracer.analyze.evidence.failing.changed_weights import changed_weight, weight_subject
-from pytracer.analyze.evidence.failing.clauses import first_clause
-from pytracer.analyze.evidence.failing.consumed import nothing_left
-from pytracer.analyze.evidence.failing.dtypes import types_that_differ
-from pytracer.analyze.evidence.failing.empties import nothing_there
-from pytracer.analyze.evidence.failing.equations import unequal_letters
-from pytracer.analyze.evidence.failing.expected import expected_size
-from pytracer.analyze.evidence.failing.expected_dimension import unexpected_dimension
-from pytracer.analyze.evidence.failing.files import missing_file, no_shared_memory, shared_memory_subject
-from pytracer.analyze.evidence.failing.functions import function_subject, of_function
-from pytracer.analyze.evidence.failing.graphs import autograd_line, carried_subject
-from pytracer.analyze.evidence.failing.index_ranges import index_of_list
-from pytracer.analyze.evidence.failing.joined import joined_sizes
-from pytracer.analyze.evidence.failing.kept_results import copied_result, copied_subject
-from pytracer.analyze.evidence.failing.kinds import (
-    not_a_whole_number,
-    plain_tensor,
-    unequal_items,
-    unformatted,
-    wrong_argument,
-)
-from pytracer.analyze.evidence.failing.library_checks import refused_argument, schedule_too_short
-from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
-from pytracer.analyze.evidence.failing.loaders import last_batch_of_one
-from pytracer.analyze.evidence.failing.lookups import (
-    key_subject,
-    missing_attribute,
-    missing_item,
-    missing_key,
-    unexpected_keyword,
-)
-from pytracer.analyze.evidence.failing.loops import changed_in_loop, stacked_list
-from pytracer.analyze.evidence.failing.missing_forward import missing_forward
-from pytracer.analyze.evidence.failing.none_samples import none_sample, none_subject
-from pytracer.analyze.evidence.failing.nones import item_subject, none_subject_of_option, none_value
-from pytracer.analyze.evidence.failing.not_finite import first_not_finite
-from pytracer.analyze.evidence.failing.opened import (
+from pytracer.analyze.evidence.failing.processes.sized_by_values import sized_by_values
+from pytracer.analyze.evidence.failing.processes.start_methods import fixed_start_method, other_start_method
+from pytracer.analyze.evidence.failing.stored.files import missing_file, no_shared_memory, shared_memory_subject
+from pytracer.analyze.evidence.failing.stored.loaded_optimizers import misfit_state
+from pytracer.analyze.evidence.failing.stored.missing_keys import key_subject, missing_key
+from pytracer.analyze.evidence.failing.stored.opened import (
     absent_file,
     absent_subject,
     broken_file,
@@ -76,48 +60,100 @@ from pytracer.analyze.evidence.failing.opened import (
     opened,
     text_file_subject,
 )
-from pytracer.analyze.evidence.failing.operands import involved as involved_operands
-from pytracer.analyze.evidence.failing.operands import refused_value
-from pytracer.analyze.evidence.failing.order import called_in_order, order_subject
-from pytracer.analyze.evidence.failing.probabilities import no_probability, not_reduced, probability_subject
-from pytracer.analyze.evidence.failing.root_only import list_of_root, root_subject
-from pytracer.analyze.evidence.failing.samples import empty_sequence, not_json, unequal_samples, unequal_subject
-from pytracer.analyze.evidence.failing.settings import refused_setting, text_subject
-from pytracer.analyze.evidence.failing.shapes import sizes_that_differ
-from pytracer.analyze.evidence.failing.sharded import bypass_subject, bypassed_forward, whole_state
-from pytracer.analyze.evidence.failing.shared_files import shared_file
-from pytracer.analyze.evidence.failing.skipped import skipped_call, skipped_subject
-from pytracer.analyze.evidence.failing.states import (
+from pytracer.analyze.evidence.failing.stored.optimizer_states import unmade_state
+from pytracer.analyze.evidence.failing.stored.pickled import not_picklable
+from pytracer.analyze.evidence.failing.stored.states import (
     clients_joined,
     environment_subject,
     environment_variable,
     lacking_checkpoint,
     loaded_state,
-    not_picklable,
     number_of_environment,
     pickled_elsewhere,
     refused_global,
     refused_subject,
 )
-from pytracer.analyze.evidence.failing.told_lines import told_line, told_subject, traced_container
-from pytracer.analyze.evidence.failing.training_calls import training_call
-from pytracer.analyze.evidence.failing.written_tensors import written_tensor
+from pytracer.analyze.evidence.failing.tensors.asked import more_than_there_is, out_of_constraint
+from pytracer.analyze.evidence.failing.tensors.devices import tensor_of_the_host
+from pytracer.analyze.evidence.failing.tensors.dtypes import types_that_differ
+from pytracer.analyze.evidence.failing.tensors.equations import unequal_letters
+from pytracer.analyze.evidence.failing.tensors.expected import expected_size
+from pytracer.analyze.evidence.failing.tensors.expected_dimension import unexpected_dimension
+from pytracer.analyze.evidence.failing.tensors.in_place_types import cannot_hold
+from pytracer.analyze.evidence.failing.tensors.index_ranges import index_of_list
+from pytracer.analyze.evidence.failing.tensors.index_types import floating_index
+from pytracer.analyze.evidence.failing.tensors.joined import joined_sizes
+from pytracer.analyze.evidence.failing.tensors.micro_batches import micro_batch_subject, uneven_micro_batches
+from pytracer.analyze.evidence.failing.tensors.shapes import sizes_that_differ
+from pytracer.analyze.evidence.failing.tensors.shared_columns import shared_columns, shared_columns_subject
+from pytracer.analyze.evidence.failing.tensors.written_tensors import written_tensor
+from pytracer.analyze.evidence.failing.usage.calls import (
+    arguments_that_differ,
+    no_length,
+    one_input_only,
+    own_check,
+    plain_layers,
+    tensor_as_condition,
+    unset_name,
+    values_to_unpack,
+    wrong_kind,
+)
+from pytracer.analyze.evidence.failing.usage.empties import nothing_there
+from pytracer.analyze.evidence.failing.usage.endless_lookups import endless_lookup
+from pytracer.analyze.evidence.failing.usage.hidden_methods import hidden_method
+from pytracer.analyze.evidence.failing.usage.imports import failed_import
+from pytracer.analyze.evidence.failing.usage.kinds import (
+    not_a_whole_number,
+    plain_tensor,
+    unequal_items,
+    unformatted,
+    wrong_argument,
+)
+from pytracer.analyze.evidence.failing.usage.library_checks import refused_argument
+from pytracer.analyze.evidence.failing.usage.lookups import missing_attribute, missing_item, unexpected_keyword
+from pytracer.analyze.evidence.failing.usage.missing_forward import missing_forward
+from pytracer.analyze.evidence.failing.usage.nones import item_subject, none_subject_of_option, none_value
+from pytracer.analyze.evidence.failing.usage.order import called_in_order, order_subject
+from pytracer.analyze.evidence.failing.usage.recursions import repeated_calls
+from pytracer.analyze.evidence.failing.usage.schedules import schedule_too_short
+from pytracer.analyze.evidence.failing.usage.settings import refused_setting, text_subject
+from pytracer.analyze.evidence.failing.usage.skipped import skipped_call, skipped_subject
+from pytracer.analyze.evidence.failing.usage.taken_names import taken_name
+from pytracer.analyze.evidence.failing.usage.told_lines import told_line, told_subject, traced_container
+from pytracer.analyze.evidence.failing.usage.traced_sizes import traced_size, traced_subject
+from pytracer.analyze.evidence.failing.usage.uncalled_classes import class_with_tensors
+from pytracer.analyze.evidence.failing.usage.unloaded_libraries import torch_not_imported
+from pytracer.analyze.evidence.failing.usage.unpacked_keys import unpacked_keys
+from pytracer.analyze.evidence.failing.usage.walkers import too_deep, walked_too_deep
 from pytracer.analyze.evidence.limits.words import limit_reason
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import ExceptionReport, PythonFrame
 
 _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     bypassed_forward,
+    mixed_operands,
+    sized_by_values,
     whole_state,
     no_object_list,
     mesh_too_large,
     differing_model,
+    made_by_one,
+    ready_twice,
+    torch_not_imported,
+    failed_import,
+    joined_senders,
     other_start_method,
+    fixed_start_method,
+    gradients_of_thread,
+    overwritten_output,
+    class_with_tensors,
+    traced_size,
     told_line,
     traced_container,
     of_function,
     training_call,
     missing_forward,
+    cannot_hold,
     written_tensor,
     unexpected_dimension,
     skipped_call,
@@ -130,6 +166,8 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     folder_for_file,
     no_text,
     loaded_state,
+    unmade_state,
+    misfit_state,
     lacking_checkpoint,
     refused_global,
     clients_joined,
@@ -141,6 +179,8 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     not_picklable,
     missing_key,
     missing_item,
+    hidden_method,
+    unpacked_keys,
     missing_attribute,
     unexpected_keyword,
     one_input_only,
@@ -160,6 +200,7 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     plain_layers,
     endless_lookup,
     repeated_calls,
+    walked_too_deep,
     none_value,
     refused_setting,
     stacked_list,
@@ -171,17 +212,23 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     nothing_there,
     index_of_list,
     last_batch_of_one,
+    smaller_last_batch,
     changed_in_loop,
+    uneven_micro_batches,
     joined_sizes,
+    shared_columns,
     sizes_that_differ,
     more_than_there_is,
     unequal_letters,
     expected_size,
     types_that_differ,
+    floating_index,
+    tensor_of_the_host,
     changed_weight,
     no_probability,
     not_reduced,
     list_of_root,
+    hooked_output,
     autograd_line,
     schedule_too_short,
     refused_value,
@@ -196,11 +243,18 @@ _SUBJECTS = (
     refused_subject,
     weight_subject,
     function_subject,
+    overwritten_subject,
+    traced_subject,
     told_subject,
     carried_subject,
     probability_subject,
     order_subject,
+    hooked_subject,
+    micro_batch_subject,
     root_subject,
+    made_by_one_subject,
+    ready_twice_subject,
+    shared_columns_subject,
     none_subject,
     unequal_subject,
     file_subject,
@@ -250,19 +304,28 @@ def explained(
     if limit is not None:
         return Explanation(limit.advice, limit.subject, of_limit=True)
     at = failing_line(snapshot, exception, stack, dataset)
-    if at is None:
-        return Explanation()
     try:
-        words = _first(at)
+        if at is None:
+            return _of_libraries(snapshot, exception, stack)
+        words = taken_name(snapshot, exception, stack) or _first(at)
         subjects = (found for name in _SUBJECTS if (found := name(at)) is not None)
         broken = opened(at.values) if words is not None and words == broken_file(at) else None
         file = broken.path if broken is not None and broken.kind not in _OF_OTHERS else None
-        subject = next(subjects, None) or first_clause(words) if words is not None else None
+        subject = not_finite_subject(at) if words is not None and words == first_not_finite(at) else None
+        if words is not None and subject is None:
+            subject = next(subjects, None) or first_clause(words)
         return Explanation(words, subject, file, words is not None and words == shared_file(at))
     except Exception as error:  # a program may be written in any way: the report goes on, and says so
         place = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{type(error).__name__} at {os.path.basename(place.filename)}:{place.lineno}"
         return Explanation(failure=f"an explanation of that line: a bug in pytracer, {where}; please report it")
+
+
+def _of_libraries(snapshot: Snapshot, exception: ExceptionReport | None, stack: Sequence[PythonFrame]) -> Explanation:
+    """Where no line of the program is on the recorded stack."""
+    words = too_deep(snapshot, exception, stack) if exception is not None else None
+    words = words or taken_name(snapshot, exception, stack)  # of a file that is not here as it was
+    return Explanation(words, first_clause(words)) if words is not None else Explanation()
 
 
 def involved(snapshot: Snapshot, exception: ExceptionReport | None, stack: Sequence[PythonFrame]) -> str | None:
@@ -276,5 +339,5 @@ def involved(snapshot: Snapshot, exception: ExceptionReport | None, stack: Seque
 
 def _first(at: FailingLine) -> str | None:
     if isinstance(at.statement, (ast.Raise, ast.Assert)) and at.own:
-        return own_check(at)
+        return first_not_finite(at) or own_check(at)
     return next((words for explain in _EXPLANATIONS if (words := explain(at)) is not None), None)

@@ -26,7 +26,8 @@ from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.names import variable
-from pytracer.analyze.evidence.syntax.scopes import Scope, is_parameter, scope_of, spans
+from pytracer.analyze.evidence.syntax.reaching import reaching
+from pytracer.analyze.evidence.syntax.scopes import Scope, is_parameter, own_nodes, scope_of, spans
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.decode.types.snapshot import Snapshot
@@ -41,10 +42,11 @@ Kind = TypeVar("Kind", bound=ast.AST)
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a value came from: `line 11`, and its text, `files = find(root)`."""
+    """Where a value came from: `line 11`, and its text, `files = find(root)`. `also`: `, or line 14`."""
 
     place: str
     text: str
+    also: str = ""
 
 
 @dataclass(frozen=True)
@@ -188,7 +190,7 @@ class FailingLine:
     @cached_property
     def slice(self) -> Slice:
         """Follows values back from this line."""
-        return Slice(self.snapshot, self.frames)
+        return Slice(self.snapshot, self.frames, stack=self.stack)
 
     @cached_property
     def outer(self) -> dict[int, dict[str, str]]:
@@ -266,8 +268,11 @@ class FailingLine:
         """What an expression of some frame on the stack was."""
         if spot.depth is None or not isinstance(node, ast.expr):
             return None
-        values = self.values if spot.depth == 0 else self.outer.get(spot.depth, {})
-        return values.get(ast.unparse(node))
+        return self.values_at(spot.depth).get(ast.unparse(node))
+
+    def values_at(self, depth: int) -> dict[str, str]:
+        """The recorded variables of a frame of the program: 0 is the innermost."""
+        return self.values if depth == 0 else self.outer.get(depth, {})
 
     def shown(self, found: Made) -> str:
         """``line 6: `heads=12` ``."""
@@ -284,7 +289,7 @@ class FailingLine:
     def came(self, name: str) -> str:
         """`` (line 11: `files = find(root)`) ``, or nothing."""
         found = self.came_from(name)
-        return f" ({found.place}: `{found.text}`)" if found is not None else ""
+        return f" ({found.place}: `{found.text}`{found.also})" if found is not None else ""
 
     def came_from(self, name: str) -> Origin | None:
         """The line that made its value, above the one that failed."""
@@ -298,7 +303,8 @@ class FailingLine:
         found = self.origin(name)
         if found is None or (found.frame.file == self.frame.file and found.frame.line == self.line):
             return None
-        return Origin(self.at(found.frame), short(found.text))
+        also = (found.also or "").replace("is set at", "or")
+        return Origin(self.at(found.frame), short(found.text), f", {also}" if "is filled" not in also and also else "")
 
     def _origin_of(self, found: Made) -> Origin:
         return Origin(self.place(found.spot, found.line), short(as_written(found)))
@@ -317,8 +323,18 @@ class FailingLine:
         bound = sorted(lines_that_bind(spot.scope, first), key=lambda item: item[0])
         if not bound or bound[0][1] is None:
             return ""
-        text = f"{first} = {ast.unparse(bound[0][1])}"
+        ways = reaching(spot.scope, first, spot.line, True) or frozenset()
+        if len([way for way in ways if 0 < way < spot.line and way <= self._before_loops(spot)]) > 1:
+            return ""
+        sets = [item for item in ast.walk(spot.scope) if isinstance(item, ast.Assign) and item.value is bound[0][1]]
+        text = ast.unparse(sets[0]) if sets else f"{first} = {ast.unparse(bound[0][1])}"
         return f" ({self.place(spot, bound[0][0])}: `{short(text)}`)"
+
+    def _before_loops(self, spot: Spot) -> int:
+        """The line of the outermost loop around one, or itself."""
+        kinds = (ast.For, ast.AsyncFor, ast.While)
+        loops = (item.lineno for item in own_nodes(spot.scope) if isinstance(item, kinds) and spans(item, spot.line))
+        return min(loops, default=spot.line)
 
     def _handed_on(self, name: str) -> Made | None:
         """Of a value that was only passed on to the line that `origin` knows: the one that made it."""

@@ -19,7 +19,7 @@ _LENGTH = re.compile(r"\w+ of (\d+)$")
 _LARGEST = 1e15
 _OPERATIONS: dict[type[ast.operator], Callable[[Number, Number], Number]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
+    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.Pow: lambda base, power: _power(base, power),
 }  # fmt: skip
 _FUNCTIONS: dict[str, Callable[..., Number]] = {
     "int": int, "float": float, "abs": abs, "round": round, "min": min, "max": max, "ceil": math.ceil,
@@ -57,6 +57,12 @@ def _number(at: FailingLine, node: ast.AST, levels: int) -> Number | None:
     if isinstance(node, ast.Subscript):
         return _size(at, node.value, node.slice, levels) if _is_shape(node.value) else None
     return _of_call(at, node, levels) if isinstance(node, ast.Call) else _constant(at, node)
+
+
+def _power(base: Number, power: Number) -> Number:
+    """By floats, so that no number becomes too long to compute."""
+    found = math.pow(base, power)
+    return int(found) if type(base) is type(power) is int and power >= 0 and found < _LARGEST else found
 
 
 def _constant(at: FailingLine, node: ast.expr) -> Number | None:

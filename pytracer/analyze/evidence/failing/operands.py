@@ -7,12 +7,12 @@ import re
 from dataclasses import dataclass
 
 from pytracer.analyze.evidence.failing.expressions import names_in, source
-from pytracer.analyze.evidence.failing.index_ranges import last_layer
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.numbers import number_at
-from pytracer.analyze.evidence.failing.operand_shapes import made_for
 from pytracer.analyze.evidence.failing.recorded import shape_of
-from pytracer.analyze.evidence.failing.settings import whence
+from pytracer.analyze.evidence.failing.tensors.index_ranges import last_layer
+from pytracer.analyze.evidence.failing.tensors.operand_shapes import made_for
+from pytracer.analyze.evidence.failing.usage.settings import whence
 from pytracer.analyze.evidence.syntax.names import variable
 
 _MOST = 3

@@ -40,6 +40,11 @@ class Layer:
     given: Shape | None
 
 
+def is_sharded(value: str | None) -> bool:
+    """`DTensor [4, 3] float32, Shard(0)`: its shape is that of all parts, so it is none to reckon with."""
+    return value is not None and value.startswith("DTensor [")
+
+
 def shape_of(value: str | None) -> Shape | None:
     """`[2, 3] float32` is one."""
     found = _SHAPE.match(value) if value is not None else None
@@ -54,9 +59,11 @@ def sizes_in(text: str) -> tuple[int, ...]:
 
 
 def contradicts(recorded: str, constant: object) -> bool:
-    """A number or None that is not the constant which the source has."""
+    """A number, a length of a text or None that is not the constant which the source has."""
     if constant is None or recorded == "None":
         return (constant is None) != (recorded == "None")
+    if isinstance(constant, str) and recorded.startswith("str of "):
+        return recorded != f"str of {len(constant)}"
     return type(constant) in (int, float, bool) and recorded != repr(constant)
 
 

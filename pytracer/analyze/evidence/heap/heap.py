@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import takewhile
 
 from pytracer._text import function_words
 from pytracer.analyze.evidence.native.aborts import PLUMBING, is_abort, printed
@@ -21,6 +22,11 @@ _int_free_merge_chunk _int_realloc _int_memalign malloc_consolidate unlink_chunk
 systrim tcache_get tcache_put __malloc_arena_thread_freeres tcache_thread_shutdown malloc_trim
 """
 _FUNCTIONS = frozenset(_NAMES.split())
+_REQUESTED = """
+malloc calloc memalign posix_memalign aligned_alloc __libc_malloc __libc_calloc __libc_memalign _mid_memalign
+__GI___libc_malloc
+"""
+_REQUESTS = frozenset(_REQUESTED.split())
 _C_LIBRARY = re.compile(r"libc[.-][\w.]*so|libc\.so|ld-musl")
 _ALLOCATORS = re.compile(r"lib(jemalloc|tcmalloc|mimalloc)")
 
@@ -29,12 +35,14 @@ _ALLOCATORS = re.compile(r"lib(jemalloc|tcmalloc|mimalloc)")
 class HeapDamage:
     """How the damage was noticed. `text` is the allocator's own, `meaning` its explanation.
 
-    `function` is where the process died without a message.
+    `function` is where the process died without a message; `of_request`: while memory was asked for, so that every
+    pointer that it followed was the allocator's own.
     """
 
     text: str | None
     meaning: str | None
     function: str | None
+    of_request: bool = False
 
 
 def heap_damage(view: ProcessView) -> HeapDamage | None:
@@ -50,7 +58,7 @@ def heap_damage(view: ProcessView) -> HeapDamage | None:
     if crash is None or view.raised or not view.is_fault or crash.signal not in (SIGSEGV, SIGBUS):
         return None
     function = _allocator_function(view)
-    return HeapDamage(None, None, function) if function else None
+    return HeapDamage(None, None, function, _is_request(view)) if function else None
 
 
 def allocator_user(view: ProcessView) -> str | None:
@@ -59,6 +67,13 @@ def allocator_user(view: ProcessView) -> str | None:
     all_names = (name for name in functions(view) if not name.startswith(of_torch))
     names = (name for name in all_names if name.partition(".")[0] not in _FUNCTIONS)
     return next((name for name in names if not any(part in name for part in (*PLUMBING, *_ACCUSERS))), None)
+
+
+def _is_request(view: ProcessView) -> bool:
+    """Whether the outermost function of the allocator on the stack was asked for memory."""
+    names = [(frame.function or "").partition(".")[0] for frame in own_frames(view)]
+    outermost = [name for name in takewhile(lambda name: name in _FUNCTIONS or not name, names) if name][-1:]
+    return any(name in _REQUESTS for name in outermost)
 
 
 def _allocator_function(view: ProcessView) -> str | None:
@@ -75,5 +90,6 @@ def _allocator_function(view: ProcessView) -> str | None:
         if image_name(frame.image) != image:
             return None
         if frame.function is not None:
-            return frame.function if frame.function in _FUNCTIONS else None
+            name = frame.function.partition(".")[0]  # without the compiler's `.constprop.0`
+            return name if name in _FUNCTIONS else None
     return None

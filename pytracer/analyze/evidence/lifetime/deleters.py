@@ -53,7 +53,7 @@ def running_deleter(view: ProcessView) -> Deleter | None:
     if storage is None:
         return None
     site = storage.allocated_by
-    made = site.caller or site.python
+    made = site.place
     calls = tuple(_calls(view, function.name))
     return Deleter(function, MADE_BY[storage.origin or ""], python_frame(made) if made is not None else None, calls)
 
@@ -63,7 +63,7 @@ def ended_tensor(view: ProcessView) -> str | None:
     storage = _last_ended(view)
     if storage is None:
         return None
-    made = storage.allocated_by.caller or storage.allocated_by.python
+    made = storage.allocated_by.place
     return _tensor_words(MADE_BY[storage.origin or ""], python_frame(made) if made is not None else None)
 
 

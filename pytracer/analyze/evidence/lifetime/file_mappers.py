@@ -82,7 +82,7 @@ def _names(tree: ast.Module, call: ast.Call, path: str) -> bool:
 
 def copied_instead(view: ProcessView, storage: Storage) -> tuple[str, str] | None:
     """`line 20` and `torch.from_numpy(self.features[index].copy())`: a tensor of its own, where one shares memory."""
-    site = storage.allocated_by.caller or storage.allocated_by.python
+    site = storage.allocated_by.place
     frame = PythonFrame(file=site.file, line=site.line) if site is not None else None
     own = frame is not None and not is_library_file(frame.file)
     text = line_text(view.process.snapshot, frame) if own and frame is not None else None

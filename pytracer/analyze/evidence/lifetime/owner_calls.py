@@ -52,7 +52,7 @@ def owner_calls(view: ProcessView) -> OwnerCalls | None:
     storage = view.place.storage if view.place is not None else None
     if storage is None or not is_borrowed(storage):
         return None
-    site = storage.allocated_by.caller or storage.allocated_by.python
+    site = storage.allocated_by.place
     frame = python_frame(site) if site is not None else None
     tree = syntax_tree(view.process.snapshot, frame)
     if frame is None or frame.line is None or tree is None:

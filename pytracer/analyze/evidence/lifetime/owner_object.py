@@ -42,7 +42,7 @@ def owner_object(view: ProcessView) -> OwnerObject | None:
     storage = view.place.storage if view.place is not None else None
     if storage is None or not is_borrowed(storage):
         return None  # torch frees its own itself
-    frame = storage.allocated_by.caller or storage.allocated_by.python
+    frame = storage.allocated_by.place
     made = python_frame(frame) if frame is not None else None
     tree = syntax_tree(view.process.snapshot, made)
     if tree is None or made is None or made.line is None:

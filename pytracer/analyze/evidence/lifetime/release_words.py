@@ -102,7 +102,7 @@ def _views(view: ProcessView) -> Iterator[Evidence]:
 
 
 def _collective(hit: FreedInFlight) -> ReleaseWords:
-    item, at = hit.collective, hit.collective.caller or hit.collective.python
+    item, at = hit.collective, hit.collective.place
     where = f", called at {place_words(python_frame(at))}," if at else ""
     said = Evidence(
         "collective-state",

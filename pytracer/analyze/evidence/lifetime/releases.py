@@ -108,7 +108,7 @@ def _traced(view: ProcessView, freed: Origin | None) -> Release | None:
     for function, file, kind, way in _FUNCTIONS:
         if any(_is_in(frame, function, file) for frame in (freed.python, freed.caller)):
             return Release(kind, Traced(way))
-    frame = freed.caller or freed.python
+    frame = freed.place
     if frame is None or is_library_file(frame.file):
         return None
     text = line_text(view.process.snapshot, frame) or ""

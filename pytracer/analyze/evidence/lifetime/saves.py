@@ -25,7 +25,7 @@ def save_advice(view: ProcessView) -> str | None:
     if caller is None and (stack[at].file or "").endswith(_ASYNC):
         asked = _async_saves(view)
         function, caller, last = "async_save", next(iter(asked[::-1]), None), "last " if len(asked) > 1 else ""
-    by = freed.caller or freed.python
+    by = freed.place
     called = f", {last}called at {place_words(caller)}," if caller is not None else ""
     released = f" at {place_words(by)}" if by else ""
     return (

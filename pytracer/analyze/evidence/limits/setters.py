@@ -10,6 +10,7 @@ from pytracer._text import shortened
 from pytracer.analyze.evidence.limits.numbers import ADDRESS_SPACE, CPU, DATA, FILE_SIZE, FILES, STACK, USER_THREADS
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.constants import constant_number
 from pytracer.analyze.evidence.waits.waited_object import last_name
 from pytracer.analyze.naming import short_file
 from pytracer.decode.types.snapshot import Snapshot
@@ -20,8 +21,6 @@ RESOURCES = {
     CPU: "RLIMIT_CPU", USER_THREADS: "RLIMIT_NPROC", STACK: "RLIMIT_STACK",
 }  # fmt: skip
 _QUOTED = 90
-_DEEPEST = 8
-_MOST_SHIFT = 62
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ def setter_of(snapshot: Snapshot, frames: Sequence[PythonFrame], name: str, limi
     if len(found) != 1:
         return None
     file, call, tree = found[0]
-    numbers = [_number(part, tree) for part in _parts(call.args[-1])]
+    numbers = [constant_number(part, tree) for part in _parts(call.args[-1])]
     if numbers and None not in numbers and limit not in numbers:
         return None
     own = frames[0].file if frames else None
@@ -55,32 +54,3 @@ def setter_of(snapshot: Snapshot, frames: Sequence[PythonFrame], name: str, limi
 
 def _parts(node: ast.expr) -> list[ast.expr]:
     return node.elts if isinstance(node, (ast.Tuple, ast.List)) else [node]
-
-
-def _number(node: ast.expr, tree: ast.Module, depth: int = _DEEPEST) -> int | None:
-    """Of constants, and names that the module binds once."""
-    if depth == 0:
-        return None
-    if isinstance(node, ast.Constant):
-        return node.value if type(node.value) is int else None
-    if isinstance(node, ast.Name):
-        bound = [
-            item for item in ast.walk(tree)
-            if isinstance(item, ast.Name) and item.id == node.id and isinstance(item.ctx, ast.Store)
-        ]  # fmt: skip
-        parameters = any(isinstance(item, ast.arg) and item.arg == node.id for item in ast.walk(tree))
-        made = [
-            item.value for item in tree.body
-            if isinstance(item, ast.Assign) and any(part is name for part in item.targets for name in bound)
-        ]  # fmt: skip
-        return _number(made[0], tree, depth - 1) if len(bound) == len(made) == 1 and not parameters else None
-    if not isinstance(node, ast.BinOp):
-        return None
-    left, right = _number(node.left, tree, depth - 1), _number(node.right, tree, depth - 1)
-    if left is None or right is None:
-        return None
-    if isinstance(node.op, ast.LShift) and 0 <= right <= _MOST_SHIFT:
-        return left << right
-    if isinstance(node.op, ast.Pow) and 0 <= right <= _MOST_SHIFT and abs(left) <= 1024:
-        return int(left**right)
-    return left * right if isinstance(node.op, ast.Mult) else None

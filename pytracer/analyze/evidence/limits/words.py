@@ -12,7 +12,7 @@ from pytracer._text import capital, size_words
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
 from pytracer.analyze.evidence.failing.numbers import number_at
-from pytracer.analyze.evidence.failing.opened import keeper
+from pytracer.analyze.evidence.failing.stored.opened import keeper
 from pytracer.analyze.evidence.limits.numbers import (
     ADDRESS_SPACE,
     DATA,

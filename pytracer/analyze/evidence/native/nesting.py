@@ -8,23 +8,26 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.exceptions.name_origins import follow
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.native.native_stack import image_name
-from pytracer.analyze.evidence.own_code.own_libraries import program_files
+from pytracer.analyze.evidence.own_code.own_libraries import allocating_frames, program_files
+from pytracer.analyze.evidence.slicing.wraps import Wrap, links, wraps_of_classes
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.lines import names_of_line
 from pytracer.analyze.evidence.syntax.loops import LOOPS
+from pytracer.analyze.evidence.syntax.recursion_limits import recursion_limit
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
 from pytracer.analyze.view import ProcessView
-from pytracer.report.job import NativeFrame, PythonFrame
+from pytracer.report.job import NativeFrame, PythonFrame, StackCycle
 
 _QUOTED = 44
+_LAST_GUARDED, _DEFAULT_LIMIT = 11, 1000
 _SOURCE = "level of nesting in the source that it compiles"
 _STATEMENTS = "Write it as statements with variables in between, or bound its depth"
 _OBJECT = "object that an object holds"
@@ -40,6 +43,16 @@ class Nesting:
     who: str
     level: str
     change: str
+
+    @property
+    def words(self) -> str:
+        """`pickle calls itself for each object that an object holds`."""
+        return f"{self.who} calls itself for each {self.level}"
+
+    @property
+    def clause(self) -> str:
+        """As a part of a sentence."""
+        return f"the{self.words[3:]}" if self.words.startswith("The ") else self.words
 
 
 _ITERATORS = Nesting(
@@ -74,17 +87,19 @@ _FUNCTIONS = (
     ),
     (r"[wr]_(complex_)?object\b", Nesting("marshal", _CONTAINER, _FLAT)),
 )
+PICKLE, JSON = Nesting("pickle", _OBJECT, _UNLINK), Nesting("json", _CONTAINER, _FLAT)
 _IMAGES = (
-    ("_pickle.", Nesting("pickle", _OBJECT, _UNLINK)),
-    ("_json.", Nesting("json", _CONTAINER, _FLAT)),
+    ("_pickle.", PICKLE),
+    ("_json.", JSON),
     ("_yaml.", Nesting("yaml", _CONTAINER, _FLAT)),
 )
 _PYTHON = (
     ("copy.py", Nesting("copy.deepcopy()", _OBJECT, _UNLINK.replace("__getstate__", "__deepcopy__"))),
-    ("pickle.py", Nesting("pickle", _OBJECT, _UNLINK)),
-    ("json/encoder.py", Nesting("json", _CONTAINER, _FLAT)),
+    ("pickle.py", PICKLE),
+    ("json/encoder.py", JSON),
     ("dataclasses.py", Nesting("dataclasses.asdict()", _OBJECT, _FLAT)),
 )
+_COUNTED = ("_PyEval_EvalFrame", "PyObject_Repr", "PyObject_Str", "PyObject_RichCompare", "do_richcompare")
 _WRAPS = ("map", "filter", "zip", "chain", "islice", "partial", "Subset", "ConcatDataset")
 
 
@@ -100,6 +115,12 @@ def of_native(frames: Sequence[NativeFrame]) -> Nesting | None:
     return None
 
 
+def _asks_limit(frame: NativeFrame) -> bool:
+    """Whether CPython counts its calls against the limit of recursion."""
+    name, image = frame.function or "", image_name(frame.image)
+    return name.startswith(_COUNTED) or image.startswith(("_pickle.", "_json."))
+
+
 def of_python(frames: Sequence[PythonFrame]) -> Nesting | None:
     """Of functions of Python's library that repeat."""
     files = [frame.file or "" for frame in frames]
@@ -110,9 +131,12 @@ def nesting_advice(view: ProcessView, found: Nesting) -> str:
     """`pickle calls itself for each object that an object holds. Line 18 (...) puts one around the last. ...`"""
     frames = program_frames(view)
     wraps = wrapping_line(view, frames)
-    first = f"{found.who} calls itself for each {found.level}"
+    first = found.words
     if found == _GRAPH:
         return f"{first}{_traced(view, frames)}. {found.change}; `ulimit -s` helps only a little."
+    link = linking_line(_files(view, frames), found)
+    if link is not None and (wraps is None or link.owner is not None):
+        return f"{link_words(found, link, _place(frames, link.file, link.line))}; `ulimit -s` helps only a little."
     if wraps is not None:
         where, text = wraps
         return (
@@ -122,19 +146,28 @@ def nesting_advice(view: ProcessView, found: Nesting) -> str:
     return f"{first}, and there are too many{_passed(view, frames)}. {found.change}; `ulimit -s` helps only a little."
 
 
+def adding_line(view: ProcessView, found: Nesting) -> str | None:
+    """`line 26`: the one that may add a level."""
+    frames = program_frames(view)
+    link = linking_line(_files(view, frames), found)
+    if link is not None:
+        return _place(frames, link.file, link.line)
+    wraps = wrapping_line(view, frames) if found != _GRAPH else None
+    return wraps[0] if wraps is not None else None
+
+
 def _traced(view: ProcessView, frames: list[PythonFrame]) -> str:
     """`. torch.jit.trace (line 31) unrolls Python loops` where the program traces."""
     found = {
         (file, node.lineno)
-        for file, tree in program_files(view, frames).items()
+        for file, tree in _files(view, frames).items()
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("jit.trace", "jit.trace_module"))
     }
     if len(found) != 1:
         return ""
     file, line = found.pop()
-    where = f"line {line}" if frames and frames[0].file == file else f"{short_file(file)}:{line}"
-    return f". torch.jit.trace ({where}) unrolls Python loops"
+    return f". torch.jit.trace ({_place(frames, file, line)}) unrolls Python loops"
 
 
 def _cannot_nest(view: ProcessView, frame: PythonFrame) -> set[str]:
@@ -167,7 +200,16 @@ def _passed(view: ProcessView, frames: list[PythonFrame]) -> str:
 
 def wrapping_line(view: ProcessView, frames: list[PythonFrame]) -> tuple[str, str] | None:
     """The only line of the program that puts a variable around itself in a loop."""
-    files = program_files(view, frames)
+    found = only_wrap(_files(view, frames))
+    if found is None:
+        return None
+    file, line = found
+    text = line_text(view.process.snapshot, PythonFrame(function=None, file=file, line=line)) or ""
+    return _place(frames, file, line), text
+
+
+def only_wrap(files: Mapping[str, ast.Module]) -> tuple[str, int] | None:
+    """Its file and number."""
     nodes = [item for tree in files.values() for item in ast.walk(tree)]
     classes = {item.name for item in nodes if isinstance(item, ast.ClassDef) and _is_holder(item)}
     found = {
@@ -177,12 +219,52 @@ def wrapping_line(view: ProcessView, frames: list[PythonFrame]) -> tuple[str, st
         if isinstance(loop, LOOPS)
         for line in _wrapping(loop, classes)
     }
-    if len(found) != 1:
+    return next(iter(found)) if len(found) == 1 else None
+
+
+def _files(view: ProcessView, frames: list[PythonFrame]) -> dict[str, ast.Module]:
+    """The program's; a deep stack may have lost its frames, and what allocated is known."""
+    return program_files(view, frames or allocating_frames(view))
+
+
+def _place(frames: list[PythonFrame], file: str, line: int) -> str:
+    """`line 9`, or `model.py:9` of another file than the innermost frame's."""
+    return f"line {line}" if frames and frames[0].file == file else f"{short_file(file)}:{line}"
+
+
+def linking_line(files: Mapping[str, ast.Module], walker: Nesting) -> Wrap | None:
+    """The only line of a program by which objects hold the one before them, in a loop or from call to call."""
+    if walker.level not in (_OBJECT, _CONTAINER):
         return None
-    file, line = next(iter(found))
-    text = line_text(view.process.snapshot, PythonFrame(function=None, file=file, line=line)) or ""
-    own = bool(frames) and frames[0].file == file
-    return f"line {line}" if own else f"{short_file(file)}:{line}", text
+    found = [*(wraps_of_classes(files) if walker.level == _OBJECT else ()), *links(files)]
+    return found[0] if len(found) == 1 else None
+
+
+def link_words(found: Nesting, link: Wrap, place: str) -> str:
+    """With the attribute that is to be left out."""
+    owner, name = link.owner or "", link.attribute or ""
+    text = f"{found.words}, and {place} may add one {link.when}: `{shortened(link.text, _QUOTED)}`"
+    if found.level != _OBJECT or not name:
+        return f"{text}. {found.change}"
+    held = f", each held by `{owner}.{name}`" if owner else ""
+    change = found.change.replace("Leave the links out (`", f"Leave `{name}` out (`{f'{owner}.' if owner else ''}")
+    return f"{text}{held}. {change}"
+
+
+def guard_words(view: ProcessView, cycle: StackCycle | None) -> str | None:
+    """``line 9 (`sys.setrecursionlimit(1000000)`)``, without which Python would have ended the recursion.
+
+    Since CPython 3.12 the limit is no longer that of C functions.
+    """
+    minor, frames = view.process.snapshot.python_minor, program_frames(view)
+    if minor is None or minor > _LAST_GUARDED or cycle is None or (cycle.repeats or 0) < _DEFAULT_LIMIT:
+        return None
+    if not any(_asks_limit(frame) for frame in cycle.frames or ()):
+        return None
+    found = recursion_limit(_files(view, frames))
+    if found is None or found.limit < (cycle.repeats or 0):
+        return None
+    return f"{_place(frames, found.file, found.line)} (`{shortened(found.text, _QUOTED)}`)"
 
 
 def _is_holder(item: ast.ClassDef) -> bool:

@@ -47,7 +47,7 @@ class LocalMemory:
 def local_blob(view: ProcessView) -> LocalMemory | None:
     """Where the function that made the tensor at the fault gave it the memory of a local object."""
     storage = view.place.storage if view.place is not None else None
-    site = (storage.allocated_by.caller or storage.allocated_by.python) if storage is not None else None
+    site = storage.allocated_by.place if storage is not None else None
     frame = python_frame(site) if site is not None else None
     tree = syntax_tree(view.process.snapshot, frame)
     if storage is None or not is_borrowed(storage) or tree is None or frame is None or frame.line is None:
@@ -109,7 +109,7 @@ def _declared(made: Definition, name: str) -> str | None:
 def blob_advice(view: ProcessView, found: LocalMemory) -> str:
     """The change to make."""
     storage = view.place.storage if view.place is not None else None
-    site = (storage.allocated_by.caller or storage.allocated_by.python) if storage is not None else None
+    site = storage.allocated_by.place if storage is not None else None
     called = f" ({place_of(view, site.file, site.line)} calls it)" if site is not None else ""
     return (
         f"Return a tensor that owns its memory from {found.function}(){called}: `.clone()` behind from_blob() at "

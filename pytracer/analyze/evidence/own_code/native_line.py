@@ -10,7 +10,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from pytracer._text import shortened
+from pytracer._text import shortened, uncapital
 from pytracer.analyze.address_space.referrers import STATE_REGISTERS
 from pytracer.analyze.evidence.exceptions.name_origins import NameOrigin, follow
 from pytracer.analyze.evidence.lifetime.variables import program_frames
@@ -42,7 +42,7 @@ def with_native_line(view: ProcessView, advice: str) -> str:
     frames = program_frames(view)
     memory = memory_advice(view) if frames else None
     if memory is not None:
-        return f"{memory} If it is not that: {advice[0].lower()}{advice[1:]}"
+        return f"{memory} If it is not that: {uncapital(advice)}"
     bounds = native_bounds(view)
     if bounds is not None and bounds.place not in advice:
         first, guard, rest = advice.partition(_GUARD)

@@ -26,6 +26,7 @@ from pytracer.analyze.naming import short_file
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
 from pytracer.analyze.view import ProcessView
+from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import NativeFrame, PythonFrame
 
 _OF_SYSTEM = re.compile(r"^/(usr/(lib|lib64|libexec|bin|local/cuda[^/]*)|lib|lib64|opt|nix|snap|gnu)/|^[^/]")
@@ -107,10 +108,15 @@ def own_libraries(view: ProcessView) -> OwnLibraries | None:
 
 def allocating_frames(view: ProcessView) -> list[PythonFrame]:
     """A line of each file of the program that allocated a storage: where no Python is running, as at the end."""
+    return frames_that_allocated(view.process.snapshot)
+
+
+def frames_that_allocated(snapshot: Snapshot) -> list[PythonFrame]:
+    """The same of a process."""
     found: dict[str, PythonFrame] = {}
-    for storage in view.process.snapshot.storages:
+    for storage in snapshot.storages:
         site = storage.allocated_by
-        frame = site.caller or site.python
+        frame = site.place
         if frame is not None and frame.file and frame.line and not is_library_file(frame.file):
             found.setdefault(frame.file, python_frame(frame))
             if len(found) == _MOST_ALLOCATING:

@@ -88,7 +88,7 @@ class MadeView:
 
 def memory_advice(view: ProcessView) -> str | None:
     """The first sentence that applies; None where ctypes called nothing, or nothing is known to be wrong."""
-    if not called_by_ctypes(view) or _passes_strides(view):
+    if not called_by_ctypes(view) or passes_strides(view):
         return None
     callback = dropped_callback(view)
     if callback is not None:
@@ -100,7 +100,7 @@ def memory_advice(view: ProcessView) -> str | None:
     return made.words if made is not None else temporary(view)
 
 
-def _passes_strides(view: ProcessView) -> bool:
+def passes_strides(view: ProcessView) -> bool:
     """Whether the line gives C the strides as well."""
     frame = next(iter(program_frames(view)), None)
     return "stride" in (line_text(view.process.snapshot, frame) or "")

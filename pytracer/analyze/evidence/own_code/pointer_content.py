@@ -29,6 +29,13 @@ def numbers_in_pointer(view: ProcessView) -> str | None:
     return numbers_in_word(value) if value is not None else None
 
 
+def numbers_followed(view: ProcessView) -> str | None:
+    """The same of what the processor took for an address, or for a part of one, without saying which."""
+    index = _wild_index(view)
+    value = index if index is not None else _pointer(view)
+    return numbers_in_word(value) if value is not None else None
+
+
 def numbers_in_word(value: int) -> str | None:
     """The same of 8 bytes that should be something else; ``the text `,0.5302,` `` where all are characters."""
     text = text_in_word(value)

@@ -9,7 +9,8 @@ from pytracer.analyze.evidence.slicing.spots import END
 from pytracer.analyze.evidence.syntax.bindings import registered
 from pytracer.analyze.evidence.syntax.loops import LOOPS
 from pytracer.analyze.evidence.syntax.names import variable
-from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes
+from pytracer.analyze.evidence.syntax.reaching import ENTRY, places_that_bind, reaching
+from pytracer.analyze.evidence.syntax.scopes import Scope, all_parameters, own_nodes
 
 _BRANCHES = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.Match)
 
@@ -39,12 +40,19 @@ def bindings_of(scope: ast.AST, name: str) -> Iterator[tuple[int, ast.AST | None
 
 def last_binding(scope: Scope, name: str, line: int) -> tuple[int, ast.AST | None, int | None] | None:
     """None also where another one may be meant: a branch was or was not taken, or a round of a loop set it before."""
+    reached = reaching(scope, name, line) if not isinstance(scope, ast.Lambda) and line != END else None
+    if reached is not None:
+        bound = reached if name in all_parameters(scope) or name.startswith("self.") else reached - {ENTRY}
+        if len(bound) != 1:
+            return None
     found = [*bindings_of(scope, name)]
     before = [item for item in found if item[0] < line and not _other_branch(scope, item[0], line)]
     above = sorted(before, key=lambda item: item[0])
     if not above:
         return None
     last = above[-1]
+    if reached is not None and last[0] not in reached:
+        return None
     around = [item for item in own_nodes(scope) if isinstance(item, _BRANCHES) and line != END]
     for item in around:
         inside = item.lineno <= line <= (item.end_lineno or 0)
@@ -68,6 +76,8 @@ def is_demonstration(tree: ast.Module, line: int) -> bool:
 
 def only_global(tree: ast.Module, name: str) -> tuple[int, ast.AST | None, int | None] | None:
     """Which of several a function met is not known; nor whether another function has set it."""
+    if len(places_that_bind(tree, name)) > 1:
+        return None
     found = [*bindings_of(tree, name)]
     declared = any(isinstance(item, ast.Global) and name in item.names for item in ast.walk(tree))
     return found[0] if len(found) == 1 and not declared else None

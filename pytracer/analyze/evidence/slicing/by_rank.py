@@ -32,10 +32,12 @@ _EVEN = frozenset(
     {"DistributedSampler", "manual_seed", "Generator", "default_rng", "device", "all_reduce", "broadcast"}
 )
 _SPLITS = frozenset({"chunk", "tensor_split", "array_split", "split"})
+_STEPS = "[rank::world]"
 _ITERATED = ("__iter__", "__len__")
 SELECTING = frozenset(
     {"nonzero", "unique", "unique_consecutive", "masked_select", "nms", "batched_nms", "argwhere", "bincount"}
 )
+_OF_ISLICE = 4  # arguments with a step
 _GROWS = frozenset({"append", "extend", "add"})
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp)
 
@@ -140,7 +142,7 @@ def _by_rank(slice_: Slice, node: ast.expr, spot: Spot) -> SizeSource | None:
         held = slice_.made(node.value, spot, calls=False).node
         name = called_name(held) if isinstance(held, ast.Call) else None
         steps = isinstance(node.slice, ast.Slice) and node.slice.step is not None
-        return SizeSource(node, spot, name if name in _SPLITS else "[rank::world]" if steps else None)
+        return SizeSource(node, spot, name if name in _SPLITS else _STEPS if steps else None)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
         sides = (node.left, node.right)
         if any(is_of_rank(a) and not isinstance(b, ast.Constant) for a, b in (sides, sides[::-1])):
@@ -148,13 +150,39 @@ def _by_rank(slice_: Slice, node: ast.expr, spot: Spot) -> SizeSource | None:
     if isinstance(node, ast.Call) and called_name(node) == "range" and len(node.args) == 3:
         start, end, step = node.args
         if is_of_rank(start) and not is_of_rank(end) and not isinstance(step, ast.Constant):
-            return SizeSource(node, spot, "[rank::world]")
+            return SizeSource(node, spot, _STEPS)
+    turns = next(_turns(node, spot), None)
+    if turns is not None:
+        return SizeSource(turns, spot, _STEPS)
     if isinstance(node, ast.Name):
         for _, test in _branches(node.id, spot):
             return SizeSource(test, spot)
     if isinstance(node, (ast.Name, ast.Attribute, ast.Call, *_COMPREHENSIONS, ast.Tuple, ast.List)):
         return None
     return SizeSource(node, spot) if any(is_rank(item) for item in _parts(node)) else None
+
+
+def _turns(node: ast.expr, spot: Spot) -> Iterator[ast.expr]:
+    """What gives the ranks one each in turn: `n % world == rank` in a comprehension, or around what fills a list."""
+    if isinstance(node, ast.Call) and called_name(node) == "islice" and len(node.args) == _OF_ISLICE:
+        if is_of_rank(node.args[1]):
+            yield node
+    elif isinstance(node, _COMPREHENSIONS):
+        yield from (test for part in node.generators for test in part.ifs if _is_turn(test))
+    elif isinstance(node, ast.Name):
+        calls = (item for item in own_nodes(spot.scope) if isinstance(item, ast.Call) and called_name(item) in _GROWS)
+        for item in calls:
+            if isinstance(item.func, ast.Attribute) and variable(item.func.value) == node.id:
+                yield from (test.test for test, _ in deciding_ifs(spot.tree, item.lineno) if _is_turn(test.test))
+
+
+def _is_turn(test: ast.expr) -> bool:
+    """`n % world == rank`."""
+    if not isinstance(test, ast.Compare) or len(test.ops) != 1 or not isinstance(test.ops[0], (ast.Eq, ast.NotEq)):
+        return False
+    sides = (test.left, test.comparators[0])
+    modulo = [isinstance(item, ast.BinOp) and isinstance(item.op, ast.Mod) for item in sides]
+    return any(modulo[n] and is_rank(sides[1 - n]) for n in (0, 1))
 
 
 def _selection(node: ast.expr, spot: Spot) -> SizeSource | None:
@@ -190,15 +218,23 @@ def _before(slice_: Slice, node: ast.expr, spot: Spot) -> Iterator[tuple[ast.AST
     elif isinstance(node, ast.Call):
         yield from _called(slice_, node, spot)
     elif isinstance(node, ast.List) and not node.elts:
-        names = {variable(part) for item in own_nodes(spot.scope) if _binds(item, node) for part in item.targets}  # type: ignore[attr-defined]
+        names = {variable(part) for item in own_nodes(spot.scope) for part in _bound_to(item, node)}
         for name in names - {None}:
             yield from _bound(name or "", spot)
     else:
         yield from ((item, spot) for item in _parts(node) if isinstance(item, (ast.Name, ast.Attribute, ast.Call)))
 
 
-def _binds(item: ast.AST, value: ast.AST) -> bool:
-    return isinstance(item, ast.Assign) and item.value is value
+def _bound_to(item: ast.AST, value: ast.AST) -> Iterator[ast.expr]:
+    """`a` of `a = []`, and of `a, b = [], []`."""
+    if isinstance(item, ast.AnnAssign) and item.value is value:
+        yield item.target
+    for target in item.targets if isinstance(item, ast.Assign) else ():
+        if item.value is value:  # type: ignore[attr-defined]
+            yield target
+        elif isinstance(target, ast.Tuple) and isinstance(item.value, ast.Tuple):  # type: ignore[attr-defined]
+            pairs = zip(target.elts, item.value.elts, strict=False)  # type: ignore[attr-defined]
+            yield from (one for one, given in pairs if given is value)
 
 
 def _bound(name: str, spot: Spot) -> Iterator[tuple[ast.AST, Spot]]:

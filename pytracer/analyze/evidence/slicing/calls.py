@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, is_bound
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import Function
 
@@ -31,7 +31,7 @@ def argument_of(call: ast.Call, function: Function, name: str) -> ast.expr | Non
     places = [item.arg for item in (*function.args.posonlyargs, *function.args.args)]
     if name not in places:
         return None
-    place = places.index(name) - (places[:1] == ["self"])
+    place = places.index(name) - is_bound(call, places, function)
     spread = [n for n, item in enumerate(call.args) if isinstance(item, ast.Starred)]
     if len(spread) == 1 and spread[0] <= place and spread[0] == len(call.args) - 1:  # `f(*pair())`
         held = call.args[spread[0]]
@@ -93,10 +93,13 @@ def method_of(owner: ast.AST, names: Sequence[str]) -> ast.FunctionDef | None:
 
 def parsed_option(base: Made, name: str) -> tuple[ast.AST, Spot] | None:
     """The default of an option of argparse, where it is in the same file."""
+    found = []
     for item in ast.walk(base.spot.tree):
         if not isinstance(item, ast.Call) or called_name(item) != "add_argument":
             continue
         words = [part.value for part in item.args if isinstance(part, ast.Constant) and isinstance(part.value, str)]
         if any(word.lstrip("-").replace("-", "_") == name for word in words):
-            return item, replace(base.spot, scope=base.spot.tree, line=item.lineno, depth=None, call=None)
-    return None
+            found.append(item)
+    if len(found) != 1:  # of two parsers it is not known which is meant
+        return None
+    return found[0], replace(base.spot, scope=base.spot.tree, line=found[0].lineno, depth=None, call=None)

@@ -22,14 +22,17 @@ from pytracer.analyze.evidence.slicing.calls import (
     same_object,
 )
 from pytracer.analyze.evidence.slicing.spots import END, Made, Spot
+from pytracer.analyze.evidence.syntax.bindings import derived_of, is_of_outer, set_from_outside
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
-from pytracer.analyze.evidence.syntax.scopes import class_around, default_of, own_nodes, parameters, scope_of
+from pytracer.analyze.evidence.syntax.reaching import ENTRY, places_that_bind, reaching
+from pytracer.analyze.evidence.syntax.scopes import class_around, default_of, own_nodes, parameters, runs, scope_of
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import PythonFrame
 
 _HOPS = 16
+_PASSING_ON = ("torch/nn/modules/module.py", "torch/nn/parallel/distributed.py")
 _SAME = frozenset({"int", "float", "str", "device", "list", "tuple"})  # what hands a value on as it is
 _COMPREHENSIONS = ("<genexpr>", "<listcomp>", "<dictcomp>", "<setcomp>")
 
@@ -38,10 +41,15 @@ class Slice:
     """Follows values of one process from its failing line."""
 
     def __init__(
-        self, snapshot: Snapshot, frames: Sequence[PythonFrame], failing: tuple[int, ast.Call] | None = None
+        self,
+        snapshot: Snapshot,
+        frames: Sequence[PythonFrame],
+        failing: tuple[int, ast.Call] | None = None,
+        stack: Sequence[PythonFrame] = (),
     ) -> None:
         self._snapshot = snapshot
         self._frames = frames  # the program's, innermost first
+        self._stack = stack  # with those of libraries between, where that is known
         self._failing = failing  # the call that the frame of a depth was in, where that is recorded
 
     def spot(self, depth: int) -> Spot | None:
@@ -49,6 +57,8 @@ class Slice:
         frame = self._frames[depth] if depth < len(self._frames) else None
         tree = syntax_tree(self._snapshot, frame)
         if frame is None or tree is None or frame.line is None:
+            return None
+        if not runs(tree, scope_of(tree, frame.line), frame.line, frame.function):
             return None
         found = Spot(frame.file, tree, scope_of(tree, frame.line), frame.line, depth)
         if (frame.function or "").rpartition(".")[2] in _COMPREHENSIONS:
@@ -85,8 +95,12 @@ class Slice:
     def _name(self, name: str, spot: Spot) -> tuple[ast.AST, Spot] | None:
         found = last_binding(spot.scope, name, spot.line)
         if found is None and not isinstance(spot.scope, ast.Module):
+            if reaching(spot.scope, name, spot.line) not in (None, {ENTRY}):
+                return None
             if name in parameters(spot.scope):
                 return self.argument(name, spot)
+            if places_that_bind(spot.scope, name) or is_of_outer(spot.tree, spot.scope, name):
+                return None
             outer = replace(spot, scope=spot.tree, line=END, depth=None, call=None)
             found, spot = only_global(spot.tree, name), outer
         if found is None:
@@ -116,6 +130,8 @@ class Slice:
     def _caller(self, function: ast.FunctionDef | ast.AsyncFunctionDef, spot: Spot) -> tuple[ast.Call, Spot] | None:
         if spot.depth is not None:
             outer = self.spot(spot.depth + 1)
+            if function.name in MADE_ON_CALL and not self._is_direct(spot.depth):
+                return None
             call = call_of(outer.tree, outer.line, function, class_around(spot.tree, function)) if outer else None
             if call is None and self._failing is not None and self._failing[0] == spot.depth + 1:
                 call = self._failing[1] if function.name == "__init__" else None
@@ -124,6 +140,12 @@ class Slice:
         if owner is None or function.name != "__init__":
             return None
         return self._only_construction(owner, spot)
+
+    def _is_direct(self, depth: int) -> bool:
+        """Whether a frame was called by the next one of the program; nn.Sequential passes on what another gave."""
+        places = [n for n, item in enumerate(self._stack) if item in self._frames[depth : depth + 2]]
+        between = self._stack[places[0] + 1 : places[-1]] if len(places) == 2 else ()
+        return all((item.file or "").endswith(_PASSING_ON) or "/_dynamo/" in (item.file or "") for item in between)
 
     def _only_construction(self, owner: ast.ClassDef, spot: Spot) -> tuple[ast.Call, Spot] | None:
         """The one `Net(...)` in the files of the stack."""
@@ -162,10 +184,28 @@ class Slice:
         if made is not None and isinstance(made[0], ast.ClassDef):
             inside = replace(made[1], call=(base.node, base.spot))
             return self._of_instance(made[0], node.attr, inside)
+        if self._is_set(base.spot, node.attr):
+            return None
         if called_name(base.node) in ("Namespace", "SimpleNamespace", "EasyDict"):
             value = next((item.value for item in base.node.keywords if item.arg == node.attr), None)
             return (value, base.spot) if value is not None else None
         return parsed_option(base, node.attr) if called_name(base.node) in ("parse_args", "parse_known_args") else None
+
+    def _trees(self, spot: Spot) -> list[ast.Module]:
+        """Of the spot's file, and of those of the stack."""
+        trees = {spot.file: spot.tree}
+        trees |= {item.file: tree for item in self._frames if (tree := syntax_tree(self._snapshot, item)) is not None}
+        return [*trees.values()]
+
+    def _is_set(self, spot: Spot, name: object) -> bool:
+        """Whether a line sets `x.name` or `x["name"]` of any object, or calls update() for it."""
+        return any(_updates(item, name) for tree in self._trees(spot) for item in ast.walk(tree)) or any(
+            (item.attr == name if isinstance(item, ast.Attribute) else getattr(item.slice, "value", None) == name)
+            for tree in self._trees(spot)
+            for item in ast.walk(tree)
+            if isinstance(item, (ast.Attribute, ast.Subscript)) and isinstance(item.ctx, ast.Store)
+            if variable(item) is None
+        )
 
     def _of_class(self, base: Made, name: str) -> tuple[ast.AST, Spot] | None:
         """`Options.rate`, which only the class itself sets."""
@@ -178,6 +218,8 @@ class Slice:
         return self._of_instance(found[0], name, found[1])
 
     def _of_instance(self, owner: ast.ClassDef, name: str, spot: Spot) -> tuple[ast.AST, Spot] | None:
+        if any(set_from_outside(tree, owner, name) for tree in self._trees(spot)):
+            return None
         methods = [item for item in owner.body if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef))]
         sets = [
             (method, line, value, index)
@@ -216,6 +258,8 @@ class Slice:
         """`config["width"]`, `a` of `a, b = pair()`."""
         base = self.made(value, spot, calls=True)
         node = base.node
+        if isinstance(node, (ast.Dict, ast.Call)) and isinstance(key, str) and self._is_set(base.spot, key):
+            return None
         if isinstance(node, (ast.Tuple, ast.List)) and isinstance(key, int):
             whole = not any(isinstance(item, ast.Starred) for item in node.elts)
             return (node.elts[key], base.spot) if whole and -len(node.elts) <= key < len(node.elts) else None
@@ -266,6 +310,10 @@ class Slice:
     def _call(self, call: ast.Call, spot: Spot) -> tuple[ast.AST, Spot] | None:
         if called_name(call) in _SAME and len(call.args) == 1 and not call.keywords:
             return call.args[0], spot
+        return self.returned(call, spot)
+
+    def returned(self, call: ast.Call, spot: Spot) -> tuple[ast.AST, Spot] | None:
+        """What the program's own function that is called returns, if it has one `return`."""
         found = self.function(call, spot)
         if found is None:
             return None
@@ -287,6 +335,8 @@ class Slice:
             inside = class_around(spot.tree, spot.scope)
             if isinstance(func.value, ast.Name) and func.value.id == "self" and inside is not None:
                 owner, names = self._with_method(inside, (func.attr,), spot), (func.attr,)
+                if any(method_of(part, names) for tree in self._trees(spot) for part in derived_of(tree, inside)):
+                    return None  # which of them is meant is not known
                 if method_of(owner[0], names) is None:  # a layer of its own
                     owner, names = self._class_of(func, spot), MADE_ON_CALL
             else:
@@ -333,7 +383,10 @@ class Slice:
         """The class or function of the program that a name means; in its other files, too."""
         if not isinstance(node, ast.Name):
             return None
+        named = [item for item in spot.tree.body if getattr(item, "name", None) == node.id]
         for item in spot.tree.body:
+            if len(named) == 1 < len(places_that_bind(spot.tree, node.id)) or len(named) > 1:
+                return None  # which of them is meant is not known
             if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and item.name == node.id:
                 return item, replace(spot, scope=spot.tree, line=END, depth=None, call=None)
             if isinstance(item, ast.ImportFrom) and item.level <= 1 and spot.file is not None and item.module:
@@ -352,3 +405,12 @@ class Slice:
 
 def _yields(node: ast.AST) -> bool:
     return isinstance(node, (ast.Yield, ast.YieldFrom))
+
+
+def _updates(item: ast.AST, key: object) -> bool:
+    """`options.update(width=8)`, `options.update({"width": 8})`."""
+    if not isinstance(item, ast.Call) or called_name(item) != "update":
+        return False
+    keys = [part for held in item.args if isinstance(held, ast.Dict) for part in held.keys]
+    named = any(isinstance(part, ast.Constant) and part.value == key for part in keys)
+    return named or any(part.arg == key for part in item.keywords)

@@ -6,49 +6,97 @@ Syntax alone: a name means the variable of the innermost function around it, or 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
-from pytracer.analyze.evidence.syntax.scopes import Scope, class_around, is_parameter, own_nodes
+from pytracer.analyze.evidence.syntax.reaching import ENTRY, UNKNOWN, left_by, places_that_bind, reaching
+from pytracer.analyze.evidence.syntax.scopes import Scope, all_parameters, class_around, is_parameter, own_nodes
 
 _FILLS = frozenset({"append", "extend", "add", "update", "insert", "setdefault", "appendleft", "put"})
+OR = "or"  # begins the words of another line that may have bound it
+_MOST_LINES = 2
+_IN_PLACE = re.compile(r"\[|\w+ of \d+$")  # tensors and containers, by their recorded values
 _REGISTERS = frozenset({"register_buffer", "register_parameter", "register_module", "add_module"})
 
 
-def binding(tree: ast.Module, scope: Scope, name: str, line: int) -> tuple[int, str | None] | None:
-    """The last line above `line` that binds it, and in words where else it is filled or set.
+def binding(
+    tree: ast.Module, scope: Scope, name: str, line: int, value: str | None = None
+) -> tuple[int, str | None] | None:
+    """The line that bound it, and in words where else it is filled or set.
 
-    Of the module where the function binds none; None for a parameter, and for what is imported or defined.
+    Of the module where the function binds none; None for a parameter, for what is imported or defined, and where more
+    than two lines may have bound it, or a function around this one.
+
+    Args:
+        tree: Its module.
+        scope: The function around the line.
+        name: The variable.
+        line: That reads it.
+        value: What it was there: a line that gives another number, or None, did not bind it.
     """
     if name.startswith("self."):
-        return _attribute(tree, scope, name)
+        return _attribute(tree, scope, name, value)
+    places: set[int] | frozenset[int] | None = None
+    if places_that_bind(scope, name) or is_parameter(scope, name):
+        places = reaching(scope, name, line, None if value is None else _IN_PLACE.match(value) is not None)
+    elif not is_of_outer(tree, scope, name):
+        scope, places = tree, _of_module(tree, name)
+    if places is None or UNKNOWN in places:
+        return None
     bound = lines_that_bind(scope, name)
-    if not bound and not is_parameter(scope, name):
-        if any(isinstance(item, ast.Global) and name in item.names for item in ast.walk(tree)):
-            return None  # a function may have set it
-        inside, scope, bound = scope, tree, lines_that_bind(tree, name)
-        if inside is not tree and len(bound) > 1:
-            return None  # which of them the function met is not known
-    if not bound:
+    values = {at: [item for place, item in bound if place == at] for at in places}
+    parts = {at for at in places if len(values[at]) == 1 and not _gives_another(values[at][0], value)}
+    parts |= {at for at in places if len(values[at]) != 1}
+    empty = {at for at, _ in bound if at < line} if all(is_empty_container(item) for _, item in bound) else set()
+    parts = parts & empty or parts  # `rows += [row]` fills it
+    first = is_parameter(scope, name) and ENTRY in parts
+    lines = sorted(parts - {ENTRY})
+    if not lines or len(lines) + first > _MOST_LINES:
         return None
-    above = [item for item in bound if item[0] < line]
-    if not above and scope is not tree and not _comes_again(scope, bound, line):
-        return None  # a parameter, which only lines behind it change
-    at, value = max(above or bound, key=lambda item: item[0])
-    if isinstance(value, (ast.Import, ast.ImportFrom)):
+    at = lines[-1]
+    if _is_defined(scope, name, at) or any(isinstance(item, (ast.Import, ast.ImportFrom)) for item in values[at]):
         return None
-    filled = _first_fill(scope, name) if is_empty_container(value) else None
+    if first:
+        return at, "in the first round it is the caller's" if at >= line else f"{OR} the caller's"
+    if len(lines) > 1:
+        return at, f"{OR} line {lines[0]}"
+    filled = _first_fill(scope, name) if values[at] and is_empty_container(values[at][0]) else None
     return at, _filled(filled if filled != line else None)
 
 
-def _comes_again(scope: Scope, bound: list[tuple[int, ast.AST | None]], line: int) -> bool:
-    """Whether a loop around a line has all that binds behind it."""
-    loops = [item for item in own_nodes(scope) if isinstance(item, (ast.For, ast.AsyncFor, ast.While))]
-    return any(
-        item.lineno < line <= (item.end_lineno or 0) and all(at <= (item.end_lineno or 0) for at, _ in bound)
-        for item in loops
-    )
+def _of_module(tree: ast.Module, name: str) -> set[int] | None:
+    """None where a function may have set it; which of several a function met is not known."""
+    if any(isinstance(item, ast.Global) and name in item.names for item in ast.walk(tree)):
+        return None
+    places = places_that_bind(tree, name)
+    return {*places} if len(places) == 1 else None
+
+
+def is_of_outer(tree: ast.Module, scope: Scope, name: str) -> bool:
+    """Whether a name that a function does not bind means a variable of a function around it, or its `*args`."""
+    if isinstance(scope, ast.Module):
+        return False
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+    around = [
+        item for item in ast.walk(tree) if isinstance(item, kinds) and any(part is scope for part in ast.walk(item))
+    ]
+    return any(name in all_parameters(item) or bool(places_that_bind(item, name)) for item in around)
+
+
+def _gives_another(node: ast.AST | None, value: str | None) -> bool:
+    """Whether the source has a number or None there, and the recorded value is not that."""
+    if value is None or not isinstance(node, ast.Constant):
+        return False
+    if node.value is None or value == "None":
+        return (node.value is None) != (value == "None")
+    return type(node.value) in (int, float, bool) and value != repr(node.value)
+
+
+def _is_defined(scope: ast.AST, name: str, line: int) -> bool:
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    return any(isinstance(item, kinds) and item.name == name and item.lineno == line for item in own_nodes(scope))
 
 
 def _filled(line: int | None) -> str | None:
@@ -114,7 +162,7 @@ def lines_that_fill(scope: ast.AST, name: str) -> list[int]:
     return sorted(lines)
 
 
-def _attribute(tree: ast.Module, scope: Scope, name: str) -> tuple[int, str | None] | None:
+def _attribute(tree: ast.Module, scope: Scope, name: str, value: str | None) -> tuple[int, str | None] | None:
     """The line in __init__ that sets `self.x`, and the first elsewhere; else the only line that does."""
     owner = class_around(tree, scope)
     if owner is None:
@@ -123,11 +171,55 @@ def _attribute(tree: ast.Module, scope: Scope, name: str) -> tuple[int, str | No
     later: list[int] = []
     for method in owner.body:
         if isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            (at_first if method.name == "__init__" else later).extend(_lines_that_set(method, name))
+            if method.name == "__init__":
+                lines = {*_lines_that_set(method, name)}
+                at_first += sorted(lines & left_by(method, name) or lines)
+            else:
+                later += _lines_that_set(method, name)
+    if value is not None and _IN_PLACE.match(value) is None:
+        later += [
+            item.lineno for item in ast.walk(owner) if isinstance(item, ast.AugAssign) and variable(item.target) == name
+        ]
+    outside = set_from_outside(tree, owner, name.removeprefix("self."))
     if at_first:
-        also = f"is set at line {later[0]}" if later else _filled(_first_fill_of_class(owner, name))
+        others = [*later, *outside, *at_first[:-1]]
+        also = f"is set at line {others[0]}" if others else _filled(_first_fill_of_class(owner, name))
         return at_first[-1], also
-    return (later[0], None) if len(later) == 1 else None
+    return (later[0], None) if len(later) == 1 and not outside else None
+
+
+def set_from_outside(tree: ast.Module, owner: ast.ClassDef, attribute: str) -> list[int]:
+    """Lines that set an attribute of an object of the class: `model.head = ...`, and `self.head = ...` below it."""
+    own = {id(item) for item in ast.walk(owner)}
+    derived = derived_of(tree, owner)
+    below = {id(item) for part in derived for item in ast.walk(part)}
+    found = [line for part in derived for line in places_that_bind(part, attribute)]
+    for item in ast.walk(tree):
+        if isinstance(item, ast.Attribute) and item.attr == attribute and isinstance(item.ctx, (ast.Store, ast.Del)):
+            of_self = isinstance(item.value, ast.Name) and item.value.id == "self"
+            if id(item) in below or not of_self:
+                found.append(item.lineno)
+        elif isinstance(item, ast.Attribute) and item.attr == "data" and isinstance(item.ctx, ast.Store):
+            if isinstance(item.value, ast.Attribute) and item.value.attr == attribute:
+                found.append(item.lineno)
+        elif isinstance(item, ast.Call) and id(item) not in own and called_name(item) in ("setattr", *_REGISTERS):
+            named = any(isinstance(part, ast.Constant) and part.value == attribute for part in item.args[:2])
+            of_self = variable(item.args[0] if called_name(item) == "setattr" and item.args else item.func) is not None
+            if named and (id(item) in below or not (of_self and ast.unparse(item).find("self") >= 0)):
+                found.append(item.lineno)
+    return sorted(found)
+
+
+def derived_of(tree: ast.Module, owner: ast.ClassDef) -> list[ast.ClassDef]:
+    """Classes of the module that are derived from it."""
+    names, found = {owner.name}, list[ast.ClassDef]()
+    for item in ast.walk(tree):
+        if isinstance(item, ast.ClassDef) and any(
+            isinstance(base, ast.Name) and base.id in names for base in item.bases
+        ):
+            names.add(item.name)
+            found.append(item)
+    return found
 
 
 def registered(node: ast.AST) -> tuple[str, ast.expr] | None:

@@ -18,23 +18,44 @@ def passed_as(tree: ast.Module, line: int, scope: Scope, name: str) -> str | Non
         scope: The function that is called.
         name: The parameter.
     """
+    call = _only_call(tree, line, scope)
+    value = _argument(call, scope, name) if call is not None else None
+    return variable(value) if value is not None else None
+
+
+def leaves_out(tree: ast.Module, line: int, scope: Scope, name: str) -> bool:
+    """Whether the only call on the line passes nothing for a parameter, which then has its default."""
+    call = _only_call(tree, line, scope)
+    if call is None or any(item.arg is None for item in call.keywords):
+        return False
+    starred = any(isinstance(item, ast.Starred) for item in call.args)
+    return not starred and _argument(call, scope, name) is None
+
+
+def _only_call(tree: ast.Module, line: int, scope: Scope) -> ast.Call | None:
+    """That of a function on a line; None of several."""
     if isinstance(scope, (ast.Lambda, ast.Module)):
         return None
     calls = [item for item in ast.walk(tree) if isinstance(item, ast.Call) and spans(item, line)]
     calls = [item for item in calls if called_name(item) == scope.name]
-    if len(calls) != 1:
-        return None
-    value = _argument(calls[0], parameters(scope), name)
-    return variable(value) if value is not None else None
+    return calls[0] if len(calls) == 1 else None
 
 
-def _argument(call: ast.Call, parameters: Sequence[str], name: str) -> ast.expr | None:
+def _argument(call: ast.Call, scope: Scope, name: str) -> ast.expr | None:
     keyword = next((item.value for item in call.keywords if item.arg == name), None)
     if keyword is not None or any(isinstance(item, ast.Starred) for item in call.args):
         return keyword
-    bound = parameters[:1] == ["self"] and isinstance(call.func, ast.Attribute)
-    position = [*parameters].index(name) - bound
+    places = parameters(scope)
+    position = places.index(name) - (isinstance(call.func, ast.Attribute) and is_bound(call, places, scope))
     return call.args[position] if 0 <= position < len(call.args) else None
+
+
+def is_bound(call: ast.Call, places: Sequence[str], function: Scope) -> bool:
+    """Whether the first parameter is the object or class; `Base.forward(self, x)` passes it."""
+    first = call.args[0] if call.args else None
+    more = isinstance(function, ast.Module) or function.args.vararg is not None
+    passed = (isinstance(first, ast.Name) and first.id == "self") or (len(call.args) >= len(places) and not more)
+    return list(places[:1]) in (["self"], ["cls"]) and not passed
 
 
 def called_name(call: ast.Call) -> str | None:

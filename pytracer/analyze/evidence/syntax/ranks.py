@@ -11,8 +11,11 @@ from pytracer.analyze.evidence.syntax.names import variable
 
 _RANK = re.compile(
     r"(?:(?:global|local|node|group|data_parallel|dp|my|proc|process|worker|trainer)_)?rank|get_(?:\w+_)?rank"
-    r"|is_(?:main|master)\w*|main_process|process_index"
+    r"|is_(?:main|master)\w*|(?:main|master)_process|process_index"
 )
+_ENVIRONMENT = re.compile(r"\b(?:environ|getenv)\b.*\b(?:LOCAL_)?RANK\b")
+_OF_SOME = re.compile(r"(?:node|group|dp|tp|pp|cp|parallel|worker|trainer)_rank")
+_FLAG = re.compile(r"main|master")
 
 
 def is_rank(node: ast.AST) -> bool:
@@ -33,3 +36,41 @@ def is_of_rank(node: ast.AST) -> bool:
 def rank_branch(tree: ast.Module, line: int) -> ast.If | None:
     """The closest `if` on the rank around a line."""
     return next((item for item, around in deciding_ifs(tree, line) if around and is_of_rank(item.test)), None)
+
+
+def is_for_one_rank(test: ast.expr) -> bool | None:
+    """Whether a condition holds on one rank alone; False where it holds on all but that, None where neither is sure."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        inner = is_for_one_rank(test.operand)
+        return None if inner is None else not inner
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+        return True if any(is_for_one_rank(item) for item in test.values) else None
+    if _names_rank(test):
+        return _FLAG.search(ast.unparse(test)) is not None
+    if not isinstance(test, ast.Compare) or len(test.ops) != 1 or not _names_rank(test.left):
+        return None
+    number = test.comparators[0]
+    if not isinstance(number, ast.Constant) or type(number.value) is not int:
+        few = isinstance(number, (ast.Tuple, ast.List)) and {ast.unparse(item) for item in number.elts} <= {"-1", "0"}
+        return True if few and isinstance(test.ops[0], ast.In) else None
+    if isinstance(test.ops[0], (ast.Eq, ast.NotEq)):
+        return isinstance(test.ops[0], ast.Eq) if number.value >= 0 else None
+    return False if isinstance(test.ops[0], ast.Gt) and number.value == 0 else None
+
+
+def one_rank_words(test: ast.expr) -> str:
+    """`rank 0`: which one that is, of a condition that `is_for_one_rank`, or its opposite."""
+    for item in ast.walk(test):
+        number = item.comparators[0] if isinstance(item, ast.Compare) and _names_rank(item.left) else None
+        if isinstance(number, ast.Constant) and type(number.value) is int:
+            return f"{'local ' if 'local' in ast.unparse(item).lower() else ''}rank {number.value}"
+    return "the main process"
+
+
+def _names_rank(node: ast.AST) -> bool:
+    """`rank`, `is_main_process()`, `int(os.environ["RANK"])`."""
+    if _OF_SOME.search(ast.unparse(node)):
+        return False
+    if isinstance(node, ast.Call) and called_name(node) == "int" and len(node.args) == 1:
+        return _ENVIRONMENT.search(ast.unparse(node.args[0])) is not None or _names_rank(node.args[0])
+    return is_rank(node)

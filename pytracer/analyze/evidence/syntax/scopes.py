@@ -56,6 +56,24 @@ def parameters(scope: Scope) -> list[str]:
     return [item.arg for item in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
 
 
+def all_parameters(scope: Scope) -> list[str]:
+    """With `*args` and `**kwargs`."""
+    if isinstance(scope, ast.Module):
+        return []
+    spread = (item.arg for item in (scope.args.vararg, scope.args.kwarg) if item is not None)
+    return [*parameters(scope), *spread]
+
+
+def runs(tree: ast.Module, scope: Scope, line: int, function: str | None) -> bool:
+    """Whether a frame's function is that of a scope: a class, and a function or lambda of one line, has none here."""
+    name = (function or "").rpartition(".")[2]
+    if name == "<lambda>":
+        return isinstance(scope, ast.Lambda)
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    named = (item for item in ast.walk(tree) if isinstance(item, kinds) and item.name == name and item is not scope)
+    return name == getattr(scope, "name", None) or not any(spans(item, line) for item in named)
+
+
 def second_parameter(scope: Scope) -> str | None:
     """Of a method that takes one argument beside `self`: that."""
     return next(iter(parameters(scope)[1:]), None)

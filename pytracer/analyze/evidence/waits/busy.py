@@ -8,7 +8,9 @@ from dataclasses import dataclass
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.native.fault_function import NativeFunction, own_function
+from pytracer.analyze.evidence.syntax.endless import only_exit
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
+from pytracer.analyze.evidence.syntax.unbounded import loops_at
 from pytracer.analyze.evidence.waits.waits import end_of, main_stack, wait_of, waiting_frame, was_asleep
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.tensors.source_lines import syntax_tree
@@ -24,16 +26,20 @@ _OF_FILES = re.compile(r"exists|is_file|isfile|is_dir|isdir|listdir|glob")
 class Busy:
     """`at`: the innermost line of the program. `function`: of its native code, which that line had called.
 
-    `loop`: the first line and the condition of the innermost `while` around it whose condition may change.
+    `loop`: the first line and the condition of the innermost `while` around it whose condition may change. `device`: it
+    waited for a CUDA device, whose work takes as long.
     """
 
     at: PythonFrame
     function: NativeFunction | None
     loop: tuple[int, str] | None
+    device: bool = False
 
     @property
     def words(self) -> str:
         """`it was at train.py:5 in sample, in the loop `while len(chosen) < k` (line 4)`."""
+        if self.device:
+            return f"it waited for the CUDA device at {place_words(self.at)}"
         if self.function is not None:
             return f"it was in {self.function.words}, called at {place_words(self.at)}"
         loop = f", in the loop `while {self.loop[1]}` (line {self.loop[0]})" if self.loop is not None else ""
@@ -42,6 +48,9 @@ class Busy:
     @property
     def advice(self) -> str:
         """Both ways: more time, or a loop without end."""
+        if self.device:
+            at = place_words(self.at)
+            return f"Raise the time limit if the program needs longer; it waited for the CUDA device at {at} then."
         if self.function is not None:
             look = (
                 f"look at the loops of {self.function.words}, and at the numbers that line {self.at.line} passes to it"
@@ -58,8 +67,11 @@ class Busy:
 def busy_at(view: ProcessView) -> Busy | None:
     """None where it waited or slept, or no line of the program is known."""
     frame, end = waiting_frame(view), end_of(view)
-    if frame is None or frame.line is None or end is None or wait_of(view) is not None or was_asleep(view):
+    if frame is None or frame.line is None or end is None or was_asleep(view):
         return None
+    wait = wait_of(view)
+    if wait is not None:
+        return Busy(frame, None, None, device=True) if wait.kind in ("device", "driver") else None
     is_main = end.tid == view.process.snapshot.pid
     return Busy(frame, own_function(view) if is_main else None, _loop(view, frame, frame.line))
 
@@ -70,10 +82,15 @@ class Polled:
 
     line: int
     condition: str
+    exit: tuple[int, str] | None = None
+    """Of `while True`: the only `if` that leaves it."""
 
     @property
     def words(self) -> str:
         """`in the loop `while not path.exists()` (line 23)`."""
+        if self.exit is not None:
+            only = f"which only `if {self.exit[1]}` (line {self.exit[0]}) leaves"
+            return f"in the loop `while {self.condition}` (line {self.line}), {only}"
         return f"in the loop `while {self.condition}` (line {self.line})"
 
     @property
@@ -82,9 +99,11 @@ class Polled:
         file = (
             " Compare the path with that of whoever writes it: one with the rank or the time in it, a relative one, or "
             "one on another node's disk is another file."
-            if _OF_FILES.search(self.condition)
+            if _OF_FILES.search(self.exit[1] if self.exit is not None else self.condition)
             else ""
         )
+        if self.exit is not None:
+            return f"See what should have made `{self.exit[1]}` (line {self.exit[0]}) true: print what it reads.{file}"
         return f"See what should have ended `while {self.condition}` (line {self.line}): print what it reads.{file}"
 
 
@@ -94,7 +113,19 @@ def polled_by(view: ProcessView) -> Polled | None:
     if frame is None or frame.line is None or not was_asleep(view) or not stack or stack[0] != frame:
         return None
     loop = _loop(view, frame, frame.line)
-    return Polled(*loop) if loop is not None and _only_waits(view, frame, loop[0]) else None
+    if loop is not None:
+        return Polled(*loop) if _only_waits(view, frame, loop[0]) else None
+    return _until_left(view, frame, frame.line)
+
+
+def _until_left(view: ProcessView, frame: PythonFrame, line: int) -> Polled | None:
+    """`while True` with one `if` that leaves it."""
+    tree = syntax_tree(view.process.snapshot, frame)
+    loops = loops_at(scope_of(tree, line), line) if tree is not None else []
+    only = only_exit(loops[0]) if loops else None
+    if only is None or not isinstance(loops[0], ast.While) or not _only_waits(view, frame, loops[0].lineno):
+        return None
+    return Polled(loops[0].lineno, "True", (only.lineno, shortened(ast.unparse(only.test), _LONGEST)))
 
 
 def _only_waits(view: ProcessView, frame: PythonFrame, line: int) -> bool:

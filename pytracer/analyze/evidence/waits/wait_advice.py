@@ -67,6 +67,8 @@ ADVICE: dict[WaitKind, str] = {
     "event-loop": "Look at the tasks that the loop should have run: one that failed is silent until it is awaited, and "
     "whoever waits for its answer waits for ever. Await the tasks, too (asyncio.TaskGroup, gather), or give them "
     "add_done_callback(); asyncio.wait_for() limits a wait.",
+    "device": "Look at the work that was put on the device before: a kernel that does not end, or is slow.",
+    "driver": "Look at the work that was put on the device before: such a call waits until the device has done it.",
     "queue": "Look at who should have filled the queue; get(timeout=...) raises instead of waiting for ever.",
 }
 

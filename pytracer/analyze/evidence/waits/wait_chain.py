@@ -8,8 +8,17 @@ from dataclasses import dataclass
 from pytracer._library_files import is_library_file
 from pytracer._text import shortened
 from pytracer.analyze.deaths.ending import asked_to_end
+from pytracer.analyze.evidence.cuda.device_waits import DeviceWait, device_wait
 from pytracer.analyze.evidence.waits.wait_advice import ADVICE, wait_advice
-from pytracer.analyze.evidence.waits.waits import WAITED, ProcessWait, other_threads, wait_of, was_asleep
+from pytracer.analyze.evidence.waits.waits import (
+    OF_DEVICE,
+    WAITED,
+    ProcessWait,
+    end_of,
+    other_threads,
+    wait_of,
+    was_asleep,
+)
 from pytracer.analyze.naming import name_words, place_words
 from pytracer.analyze.view import JobView, ProcessView
 
@@ -29,6 +38,9 @@ class Blocked:
     children: tuple[ProcessView, ...] = ()
     """Of the last one, that ran when it ended."""
 
+    device: DeviceWait | None = None
+    """What the last one waited for on its device, if nothing moved there."""
+
     @property
     def unread(self) -> bool:
         """Whether it waits for the end of a child that waits until its queue is read."""
@@ -40,6 +52,8 @@ class Blocked:
         """What comes after "rank 1"."""
         (_, first), (last, wait) = self.chain[0], self.chain[-1]
         own = f"{WAITED[first.kind]}{at_words(first)}"
+        if self.device is not None and len(self.chain) == 1:
+            return f"{own}{self.device.words}"
         if self.unread:
             return f"{own}, which cannot end before its queue is read"
         if len(self.chain) > 1:
@@ -52,6 +66,8 @@ class Blocked:
         view, wait = self.chain[-1]
         if self.unread:
             return ADVICE["unread-queue"]
+        if self.device is not None:
+            return self.device.advice
         if wait.kind in _OF_FILES and self.children:
             return _held_by_children(self.children)
         return wait_advice(view, wait) + meanwhile_words(view, wait)
@@ -73,7 +89,15 @@ def _held_by_children(children: Sequence[ProcessView]) -> str:
 def blocked(job: JobView, view: ProcessView) -> Blocked | None:
     """None where its stacks show no wait."""
     chain = tuple(wait_chain(job, view))
-    return Blocked(chain, tuple(_ran_then(job, chain[-1][0]))) if chain else None
+    return Blocked(chain, tuple(_ran_then(job, chain[-1][0])), wait_for_device(job, *chain[-1])) if chain else None
+
+
+def wait_for_device(job: JobView, view: ProcessView, wait: ProcessWait) -> DeviceWait | None:
+    """What a process waited for on its device; None where it waits for other ranks, or something moved."""
+    end, rank = end_of(view), view.process.rank
+    if wait.kind not in OF_DEVICE or end is None or (rank is not None and job.waiting.of(rank)):
+        return None
+    return device_wait(view, end)
 
 
 def _ran_then(job: JobView, view: ProcessView) -> Iterator[ProcessView]:
@@ -107,7 +131,13 @@ def meanwhile_words(view: ProcessView, wait: ProcessWait) -> str:
 
 def children_at_work(job: JobView, view: ProcessView) -> list[ProcessView]:
     """Its children that ran when it ended, and did not wait: one of them may be the one that should answer."""
-    return [item for item in _ran_then(job, view) if item.python_frame is not None and wait_of(item) is None]
+    return [item for item in _ran_then(job, view) if item.python_frame is not None and _works(item)]
+
+
+def _works(view: ProcessView) -> bool:
+    """Whether it waits for nothing but its device."""
+    wait = wait_of(view)
+    return wait is None or wait.kind in OF_DEVICE
 
 
 def work_words(children: Sequence[ProcessView]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pytracer.analyze.evidence.exceptions.loaders import waits_for_loader
 from pytracer.analyze.evidence.waits.waited_object import waited_object
-from pytracer.analyze.evidence.waits.waits import WAITED, ProcessWait, called_by_program
+from pytracer.analyze.evidence.waits.waits import WAITED, ProcessWait, called_by_program, called_of_driver
 from pytracer.analyze.view import ProcessView
 
 _NOTICES = {
@@ -21,6 +21,8 @@ def wait_words(view: ProcessView, wait: ProcessWait) -> str:
     """`waited for the Event `self.ready``; without a name as in WAITED."""
     if wait.kind == "queue" and waits_for_loader(view):
         return "waited for a batch of its DataLoader"
+    if wait.kind == "driver":
+        return f"was in {called_of_driver(view)} of the CUDA driver"
     if wait.kind == "nodes":
         nodes = option_of(view.process.snapshot.argv, "nnodes")
         return WAITED[wait.kind] + (f" (--nnodes={nodes})" if nodes is not None else "")

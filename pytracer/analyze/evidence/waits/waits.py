@@ -9,6 +9,8 @@ from typing import Literal
 
 from pytracer._library_files import is_library_file
 from pytracer.analyze.deaths.ending import asked_to_end
+from pytracer.analyze.evidence.cuda.device_calls import device_call, driver_call
+from pytracer.analyze.evidence.cuda.device_waits import stands_in_driver
 from pytracer.analyze.evidence.native.native_stack import image_name
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.parts import innermost_of_program, python_frame
@@ -39,6 +41,8 @@ WaitKind = Literal[
     "undone",
     "nodes",
     "event-loop",
+    "device",
+    "driver",
 ]
 # With "rank 1" before.
 WAITED: dict[WaitKind, str] = {
@@ -63,7 +67,10 @@ WAITED: dict[WaitKind, str] = {
     "nodes": "waited in its rendezvous for the other nodes of the job",
     "undone": "waited until every item of a queue is done",
     "event-loop": "waited in the event loop of asyncio",
+    "device": "waited for the CUDA device",
+    "driver": "was in a call of the CUDA driver",
 }
+OF_DEVICE: tuple[WaitKind, ...] = ("device", "driver")
 LET_THREAD_END = (
     "Let that thread end: give it a sentinel or an Event by which the program stops it, and join() it; or start it "
     "with daemon=True if it may be cut off. ThreadPoolExecutor: shutdown(cancel_futures=True)."
@@ -183,19 +190,29 @@ def _main_native(view: ProcessView) -> Sequence[NativeFrame]:
     return [NativeFrame(function=frame.function, image=frame.image) for frame in own]
 
 
+def _native(view: ProcessView) -> Sequence[NativeFrame]:
+    """Of the main thread."""
+    return before_signal(view) if _main_python(view) is None else _main_native(view)
+
+
 def end_of(view: ProcessView) -> Crash | None:
     """The record with the stacks of the end: of the crash, else of the signal that asked the process to end."""
     return view.crash if view.crash is not None else asked_to_end(view.process)
 
 
+def called_of_driver(view: ProcessView) -> str | None:
+    """`cuStreamCreateWithPriority`, in which its main thread was."""
+    return driver_call(_native(view))
+
+
 def was_asleep(view: ProcessView) -> bool:
     """Whether the end found it in time.sleep()."""
-    return any(frame.function in _SLEEP for frame in _before_signal(view)[:_NEAR])
+    return any(frame.function in _SLEEP for frame in before_signal(view)[:_NEAR])
 
 
 def _kind(view: ProcessView) -> WaitKind | None:
     main = _main_python(view)
-    stack, native = (view.python_stack or [], _before_signal(view)) if main is None else (main, _main_native(view))
+    stack, native = (view.python_stack or []) if main is None else main, _native(view)
     outside = next((frame for frame in native if not _LIBC.match(image_name(frame.image))), None)
     if outside is not None and _OPENMP.match(image_name(outside.image)):
         return "forked-openmp" if was_forked(view) else None
@@ -211,6 +228,10 @@ def _kind(view: ProcessView) -> WaitKind | None:
     called = _system_call(native)
     if called is not None:
         return called
+    if device_call(native) is not None:
+        return "device"
+    if driver_call(native) is not None and stands_in_driver(view, end_of(view)):
+        return "driver"
     if _LOCK_FILE.search(inner.file or "") and _last_word(inner) in ("wait", "acquire"):
         return "lock-file"
     if any(_QUEUE.search(frame.file or "") and _is(frame, _FEEDER_JOIN) for frame in near):
@@ -333,7 +354,7 @@ def _unfinished_thread(view: ProcessView) -> tuple[str | None, PythonFrame | Non
     return found[0] if len(found) == 1 else (None, None)
 
 
-def _before_signal(view: ProcessView) -> Sequence[NativeFrame]:
+def before_signal(view: ProcessView) -> Sequence[NativeFrame]:
     """What the thread did when the signal came. In a DataLoader worker torch's handler sends it to itself once more."""
     native = view.native_stack or []
     handler = max((at for at, frame in enumerate(native) if is_handler_frame(frame)), default=-1)

@@ -27,9 +27,17 @@ from pytracer.analyze.collectives.call_sites import calls_by_site, differing_sit
 from pytracer.analyze.collectives.ddp_settings import DifferingOption, differing_option, option_advice, option_words
 from pytracer.analyze.collectives.description import at_place, call_words, group_words, place_of, span_words, value_of
 from pytracer.analyze.collectives.library_calls import library_call
-from pytracer.analyze.collectives.matching import GroupMatch, Mismatch, Variant
-from pytracer.analyze.collectives.mismatch_advice import from_other_lines, mismatch_advice, size_cause, two_sides
+from pytracer.analyze.collectives.matching import STOOD_NS, GroupMatch, Mismatch, Variant
+from pytracer.analyze.collectives.mismatch_advice import (
+    from_other_lines,
+    loss_without_parameters,
+    mismatch_advice,
+    parting_cause,
+    size_cause,
+    two_sides,
+)
 from pytracer.analyze.collectives.pairing import pairing_evidence
+from pytracer.analyze.collectives.rank_branches import branch_head
 from pytracer.analyze.collectives.rounds import (
     site_words,
 )
@@ -90,6 +98,9 @@ class CollectiveMismatch:
             summary = f"{_option_words(judgement.found.option, found)}. {summary}"
         elif handled is not None:
             summary = f"{summary[:-1]}, where it was handling {handled.words}."
+        advice = _next(job, judgement.found)
+        below = _below(job, found, advice)
+        summary = f"{summary[:-1]}; {below}." if below is not None else summary
         return Description(
             summary,
             [
@@ -102,7 +113,7 @@ class CollectiveMismatch:
                 *_receivers(job, found),
                 *symptom_evidence(job),
             ],
-            _next(job, judgement.found),
+            advice,
             [
                 "a third rank: which of the two is wrong is undecidable from what they passed"
                 if judgement.undecided
@@ -126,9 +137,12 @@ def _judge(job: JobView, item: _Found, *, first: bool) -> Judgement[_Found]:
         return replace(judgement, accompanies=found.field == "shape" or not first)
     what = f"{found.variants[0].call.op} #{found.sequence_nr}"
     did = {} if tie else dict.fromkeys(culprits, _DID[found.field])
-    waited = max((waited_ns(view, call) for view, call in _open_in(job, item)), default=0)
+    standing = list(_open_in(job, item))
+    waited = max((waited_ns(view, call) for view, call in standing), default=0)
+    all_stand = {rank for side in found.variants for rank in side.ranks} <= {view.process.rank for view, _ in standing}
+    stood = _NEVER_MET_NS if found.field == "op" and all_stand else STOOD_NS
     why = f"the ranks disagree in {what}"
-    return account(job, judgement, why, did, waited_ns=waited, absent=_went_on(job, item))
+    return account(job, judgement, why, did, waited_ns=waited, stood_ns=stood, absent=_went_on(job, item))
 
 
 def _went_on(job: JobView, item: _Found) -> list[ProcessView]:
@@ -178,6 +192,16 @@ def _next(job: JobView, item: _Found) -> str:
     return mismatch_advice(job, item.match, item.mismatch) if item.handled is None else _handled_advice(item.handled)
 
 
+def _below(job: JobView, found: Mismatch, advice: str) -> str | None:
+    """`the call of rank 0 is below `if rank == 0:` (train.py:21)`, where the advice says what to do about that."""
+    for side in found.variants[:2]:
+        for view in views_of(job, side.ranks[:1]):
+            head = branch_head(view, side.call, advice)
+            if head is not None:
+                return f"the call of {span_words(side.ranks)} is {head}"
+    return None
+
+
 def _handled_advice(handled: Handled) -> str:
     return (
         f"Look at {handled.words} first: it took rank {handled.view.process.rank} out of step. The others do not know "
@@ -194,6 +218,7 @@ def _open_in(job: JobView, item: _Found) -> Iterator[tuple[ProcessView, Collecti
             yield from ((view, call) for view in views_of(job, [rank]))
 
 
+_NEVER_MET_NS = 1_000_000_000  # all stand in another operation than the others: no longer wait would have ended it
 _DID = {
     "op": "called another collective than the others",
     "root": "named another root than the others",
@@ -231,7 +256,13 @@ def _summary(job: JobView, match: GroupMatch, found: Mismatch) -> str:
 
 
 def _cause(job: JobView, match: GroupMatch, found: Mismatch) -> str:
-    """What the next step says of the size."""
+    """What the next step says of the size, or of a loss."""
+    fresh = loss_without_parameters(job, match, found)
+    if fresh is not None:
+        return f"; {fresh.subject}"
+    left = parting_cause(job, match, found)
+    if left is not None:
+        return f"; {left}"
     words = size_cause(job, match, found) if found.field == "size" else None
     return f"; the size {words.removeprefix('it ')}" if words is not None else ""
 
@@ -240,7 +271,8 @@ def _sides(job: JobView, match: GroupMatch, found: Mismatch) -> tuple[str, str]:
     """What each side passed, with its line where these differ; and the line where all are at the same one."""
     items = found.variants[:_LISTED]
     alone = [_alone(job, match, item, found) for item in items]
-    alone = ["" for _ in items] if all(alone) else alone  # each has a line of its own
+    if all(alone) or parting_cause(job, match, found) is not None:
+        alone = ["" for _ in items]  # each has a line of its own, or what is said of the loop says more
     sides = [
         (_passed(item, found, match) + _inside(job, item, found), at_place(item.call) + only)
         for item, only in zip(items, alone, strict=True)

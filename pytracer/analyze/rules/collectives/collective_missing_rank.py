@@ -20,8 +20,10 @@ import re
 from pytracer._library_files import is_library_file
 from pytracer._text import capital
 from pytracer.analyze.collectives.absent_ranks import Absence, at_its_end, find_absences, last_seen, paired_before
+from pytracer.analyze.collectives.call_sites import calls_by_site, site_of
 from pytracer.analyze.collectives.description import at_place, span_words
-from pytracer.analyze.collectives.rank_branches import branch_at_end
+from pytracer.analyze.collectives.library_calls import library_call
+from pytracer.analyze.collectives.rank_branches import branch_advice, branch_at_end, branch_head
 from pytracer.analyze.deaths.attribution import symptom_evidence, views_of
 from pytracer.analyze.evidence.exceptions.handled import handled_at_end
 from pytracer.analyze.evidence.exceptions.loaders import loading_words, slow_worker
@@ -82,6 +84,8 @@ class CollectiveMissingRank:
         handled = handled_at_end(item.views[0]) if len(item.views) == 1 and worker is None and thread is None else None
         if handled is not None:
             why += f", handling {handled.words}" if why else f"; {ranks} was handling {handled.words}"
+        alone = _only_here(job, item) if worker is None and thread is None else None
+        why += f"; the call of {span_words(item.wait.waiters)} is {alone[1]}" if alone is not None else ""
         return Description(
             f"{capital(ranks)} {never} {item.where}, in which {item.waiters}{at_place(item.wait.call)}{why}.",
             [
@@ -123,12 +127,36 @@ def _last_place(job: JobView, item: Absence, ranks: str) -> str:
 def _advice(job: JobView, item: Absence, ranks: str) -> str:
     """With the line where the rank was when it ended: there it spent the time, or hung."""
     frames = [view.python_frame for view in item.views]
+    alone = _only_here(job, item)
+    if alone is not None:
+        return alone[0]
     waits = _blocked(job, item)
     if waits is not None:
         return waits.advice
     if len(frames) == 1 and frames[0] is not None and item.fate == "late":
         return _late_advice(job, item, frames[0], ranks)
     return f"Look at what {ranks} did after {'its' if len(item.ranks) == 1 else 'their'} last collective."
+
+
+def _only_here(job: JobView, item: Absence) -> tuple[str, str] | None:
+    """What to do, and the words of a branch on the rank that the waiting ranks alone went into.
+
+    Of a group of all ranks, whose absent ones ran, never called a collective from that line, and are in no branch on
+    the rank themselves, in which they may come to the same.
+    """
+    call, group = item.wait.call, item.wait.group
+    waiter = next(iter(views_of(job, item.wait.waiters[:1])), None)
+    site = site_of(call)
+    if waiter is None or group is None or site is None or item.fate != "late" or item.goes_on:
+        return None
+    if any(branch_at_end(view) is not None for view in item.views):
+        return None
+    counts = [calls_by_site(view, group.name) for view in item.views if view.process.snapshot.collectives]
+    if len(group.ranks) != waiter.process.world_size or any(count is None or count[site] for count in counts):
+        return None
+    advice = branch_advice(waiter, call, library_call(waiter, call))
+    head = branch_head(waiter, call, advice) if advice is not None else None
+    return (advice, head) if advice is not None and head is not None else None
 
 
 def _late_advice(job: JobView, item: Absence, frame: PythonFrame, ranks: str) -> str:

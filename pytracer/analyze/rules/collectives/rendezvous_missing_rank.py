@@ -21,7 +21,7 @@ from pytracer._library_files import is_library_file
 from pytracer._text import capital, count_words, span_words, time_words
 from pytracer.analyze.collectives.absent_ranks import at_its_end
 from pytracer.analyze.collectives.matching import STOOD_NS
-from pytracer.analyze.collectives.rendezvous import Join, find_mismatch, open_joins
+from pytracer.analyze.collectives.rendezvous import Join, find_mismatch, met_with, open_joins
 from pytracer.analyze.collectives.world_size import spawned_words, world_size_source
 from pytracer.analyze.deaths.attribution import symptom_evidence
 from pytracer.analyze.deaths.ending import asked_to_end
@@ -73,7 +73,7 @@ class RendezvousMissingRank:
     def describe(self, job: JobView, judgement: Judgement[_Late]) -> Description:
         """See Rule."""
         if judgement.found.missing:
-            return _describe_missing(job, judgement.found)
+            return _describe_missing(job, judgement.found.waiting[0], judgement.found.missing)
         found, view = judgement.found, judgement.found.absent[0]
         join, caller = found.waiting[0], found.waiting[0].data.caller
         absent = span_words([item.process.rank for item in found.absent if item.process.rank is not None])
@@ -126,27 +126,27 @@ def _judge_missing(job: JobView, waiting: tuple[Join, ...], missing: tuple[int, 
     return replace(account(job, judgement, why, {}, waited_ns=stood_ns), undecided=True)
 
 
-def _describe_missing(job: JobView, found: _Late) -> Description:
-    join, count = found.waiting[0], len(found.waiting)
+def _describe_missing(job: JobView, join: Join, missing: tuple[int, ...]) -> Description:
+    there = met_with(job, join)
+    ranks, count = sorted({item.data.rank for item in there if item.data.rank is not None}), len(there)
     size, caller = join.data.world_size or 0, join.data.caller
     at = f" at {place_words(PythonFrame(caller.function, caller.file, caller.line))}" if caller is not None else ""
-    waiters = span_words(sorted(item.data.rank for item in found.waiting if item.data.rank is not None))
     given = "world_size=" if "world_size" in join.data.passed else "WORLD_SIZE="
     return Description(
-        f"{capital(waiters)} waited {time_words(join.waited_ns)} in init_process_group(){at} for a job of {size} "
-        f"ranks, and no process of {span_words(found.missing)} was recorded.",
+        f"{capital(span_words(ranks))} waited {time_words(join.waited_ns)} in init_process_group(){at} for a job of "
+        f"{size} ranks, and no process of {span_words(missing)} was recorded.",
         [
             Evidence(
                 "rank-state",
                 f"{given}{size}; {count_words(count, 'process')} called init_process_group()",
-                ranks=[item.data.rank for item in found.waiting if item.data.rank is not None],
+                ranks=ranks,
                 count=size,
             ),
             *symptom_evidence(job),
         ],
         f"{_size_words(join, size)}{count_words(count, 'process')} called it: start as many processes "
         "(mp.spawn(nprocs=...), torchrun, one srun task for each), or make "
-        f"{given.rstrip('=')} the number of those that are started. If {span_words(found.missing)} "
+        f"{given.rstrip('=')} the number of those that are started. If {span_words(missing)} "
         "should run on other hosts, start them there with the same MASTER_ADDR and MASTER_PORT.",
         ["the processes of other hosts, whose recordings are not here"],
         has_place=True,

@@ -6,7 +6,11 @@ like. Most of them are sticky: once the device has met one, every later call of 
 Why it happens: a kernel read or wrote where it may not, or an assertion in a kernel failed, e.g. an index out of
 range. Kernels run later than they are launched: the call that raised is the first one that asked the device, not the
 one that launched the kernel. A CUDA graph that is replayed after its input was freed, and a tensor that is used on a
-stream after its memory went to another one, end in this way, too.
+stream after its memory went to another one, end in this way, too; so does a tensor whose storage was resized to 0, as
+FSDP frees parameters.
+
+If the capture of a CUDA graph broke, the call is told that was refused first: it is in the exception that was being
+handled, or another thread raised it.
 
 Under `pytracer run`, Xid lines of the kernel's log about the process are reported, with the address and what was there,
 if the log can be read. Some of them mean that the device is broken, not the program. With `--gpu-core`, the device's
@@ -19,7 +23,8 @@ one that launched. compute-sanitizer names the kernel, the thread and the addres
 How it can be wrong: without a core dump the failed kernel is unknown; what was launched before the call is a
 suspicion only. Where the accessed address cannot be computed, a tensor that a register of the core dump points to need
 not be the one. Of several threads with an address outside of torch's memory, the first is told; others own memory, too.
-Of an Xid line without a pid, or in a container, only the time matches.
+Of an Xid line without a pid, or in a container, only the time matches. Where the values of an argument that a kernel
+checked were set is read from the program's source; where another call passed it, too, that isn't told.
 """
 
 from __future__ import annotations
@@ -27,12 +32,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytracer._text import count_words, hex_addr, time_words
+from pytracer.analyze.evidence.cuda.assertions import assertion_evidence, kernel_assertion
+from pytracer.analyze.evidence.cuda.captures import BrokenCapture, broken_capture
+from pytracer.analyze.evidence.cuda.checked_arguments import checked_argument, checked_evidence, checks_words
 from pytracer.analyze.evidence.cuda.cuda_errors import CudaError, cuda_error
 from pytracer.analyze.evidence.cuda.cuda_graphs import broken_graphs, graph_words
 from pytracer.analyze.evidence.cuda.cuda_streams import failed_stream, stream_words
-from pytracer.analyze.evidence.cuda.gpu_core import FailedLaunch, core_error, core_evidence, failed_launch
-from pytracer.analyze.evidence.cuda.launches import Launch, Suspects, given_evidence, launch_evidence, suspects
-from pytracer.analyze.evidence.cuda.xid import Xid, distinct_xids, xid_evidence, xids_of
+from pytracer.analyze.evidence.cuda.error_advice import KnownOfError, error_advice
+from pytracer.analyze.evidence.cuda.freed_operands import freed_evidence, freed_operand, freed_words, led_by
+from pytracer.analyze.evidence.cuda.given import given_evidence
+from pytracer.analyze.evidence.cuda.gone_memory import gone_memory
+from pytracer.analyze.evidence.cuda.gpu_core import core_error, core_evidence, failed_launch
+from pytracer.analyze.evidence.cuda.launches import Launch, Suspects, launch_evidence, suspects
+from pytracer.analyze.evidence.cuda.xid import Xid, distinct_xids, stopped_itself, xid_evidence, xids_of
 from pytracer.analyze.evidence.phrases import collective_evidence
 from pytracer.analyze.naming import introduction, place_words
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
@@ -57,6 +69,9 @@ class CudaErrorRule:
     def describe(self, job: JobView, judgement: Judgement[CudaError]) -> Description:
         """See Rule; the first process represents all."""
         view, error = judgement.views[0], judgement.found
+        broken = broken_capture(view)
+        if broken is not None:
+            return _of_capture(judgement.views, broken)
         xids, frame = distinct_xids(xids_of(job, view)), view.python_frame
         failed = failed_launch(job, view)
         kernel = failed.kernel if failed is not None else None
@@ -64,15 +79,26 @@ class CudaErrorRule:
         by = failed.words if failed is not None else ""
         late = error.sticky and not blocking
         given = failed.storages if failed is not None else ()
-        suspected = suspects(view, error.text, kernel, given) if late else Suspects()
-        where = _where(view, suspected.culprit, blocking, "," in by)
+        assertion = kernel_assertion(view) if error.sticky else None
+        without = freed_operand(view, error, failed) if late else None
+        suspected = _suspected(view, error, kernel, given, xids, without) if late else Suspects()
+        checked = checked_argument(view, assertion, suspected, blocking)
+        told = f": {assertion.words}" if assertion is not None else ""
+        named = kernel is not None or (assertion is not None and assertion.kernel is not None)
+        where = _where(view, suspected.culprit, blocking, named, bool(told) or "," in by, checks_words(checked))
+        gone = gone_memory(view, error, kernel, xids)
+        where += f"; {gone.words}" if gone is not None else freed_words(without)
+        known = KnownOfError(error, blocking, xids, failed, assertion, checked, without, gone, suspected)
         return Description(
-            f"{introduction(judgement.views)} ended with a CUDA error: {error.text}{by}{where}.",
+            f"{introduction(judgement.views)} ended with a CUDA error: {error.text}{by}{told}{where}.",
             [
+                assertion_evidence(assertion),
                 launch_evidence(suspected),
-                given_evidence(view, suspected),
+                checked_evidence(checked),
+                *given_evidence(view, suspected),
+                freed_evidence(view, without),
                 None
-                if not late or suspected.culprit is not None
+                if not late or suspected.culprit is not None or frame is None  # NCCL's watchdog may be the first
                 else Evidence(
                     "cuda-launch",
                     "kernels run later than they are launched: that line need not be the one whose kernel failed",
@@ -86,16 +112,29 @@ class CudaErrorRule:
                 collective_evidence(judgement.views),
                 _waiting(view),
             ],
-            _advice(view, error, blocking, xids, failed),
-            _missing(error, blocking, kernel),
+            error_advice(view, known),
+            _missing(job, known),
         )
 
 
-def _where(view: ProcessView, culprit: Launch | None, blocking: bool, clause: bool) -> str:
-    """`, launched by aten::index at train.py:12, met first at train.py:20`; `clause`: one stands before it."""
+def _of_capture(views: Sequence[ProcessView], broken: BrokenCapture) -> Description:
+    """The error that came first says why, not the one that ended the process."""
+    return Description(
+        f"{introduction(views)} ended with a CUDA error: {broken.subject}.",
+        [broken.evidence, collective_evidence(views)],
+        broken.advice,
+    )
+
+
+def _where(view: ProcessView, culprit: Launch | None, blocking: bool, named: bool, clause: bool, checks: str) -> str:
+    """`, launched by aten::index at train.py:12, met first at train.py:20`.
+
+    `named`: the kernel is told before it, `clause`: another clause.
+    """
     frame = view.python_frame
     if culprit is not None and culprit.python is not None:
-        return f", launched by {culprit.words}" + (f", met first at {place_words(frame)}" if frame else "")
+        words = culprit.words if named else culprit.kernel_words
+        return f", launched by {words}{checks}" + (f", met first at {place_words(frame)}" if frame else "")
     if view.exception is not None and view.exception.language == "C++":
         return ", which a thread of the communication backend met first"
     if frame is None:
@@ -104,11 +143,26 @@ def _where(view: ProcessView, culprit: Launch | None, blocking: bool, clause: bo
     return f"{',' if clause else ''} at {place_words(frame)}, {told}"
 
 
-def _missing(error: CudaError, blocking: bool, kernel: str | None) -> list[str]:
-    if blocking or kernel or not error.sticky:
+def _suspected(
+    view: ProcessView,
+    error: CudaError,
+    kernel: str | None,
+    given: Sequence[int],
+    xids: Sequence[Xid],
+    without: Launch | None,
+) -> Suspects:
+    stopped = error.is_of_library and stopped_itself(xids)
+    return led_by(suspects(view, error, kernel, given, stopped=stopped), without)
+
+
+def _missing(job: JobView, known: KnownOfError) -> list[str]:
+    error = known.error
+    if known.blocking or known.kernel or known.assertion or not error.sticky:
         return []
-    if "assert" in error.text:  # of these, drivers write no whole core dump
-        return ["which kernel failed: the line that it printed names it"]
+    if error.is_assertion:  # of these, drivers write no whole core dump
+        return ["which kernel failed: the line that it printed, if there is one, names it"]
+    if any(launcher.gpu_core is not None for launcher in job.job.launchers):
+        return ["which kernel failed: there is no whole core dump of the device, which the driver was asked for"]
     return ["which kernel failed: `pytracer run --gpu-core` shows it"]
 
 
@@ -176,44 +230,3 @@ def _waiting(view: ProcessView) -> Evidence | None:
     was = "was" if len(awaited) == 1 else "were"
     words = f"{count_words(len(awaited), 'block')} freed by the program {was} still used by other streams"
     return Evidence("device-memory", words, count=len(awaited), nbytes=sum(item.nbytes for item in awaited))
-
-
-def _advice(
-    view: ProcessView, error: CudaError, blocking: bool, xids: Sequence[Xid], failed: FailedLaunch | None
-) -> str:
-    broken = next((item.meaning for item in xids if item.meaning and item.meaning.kind in ("hardware", "driver")), None)
-    if broken is not None:
-        return f"Suspect the device before the program: {broken.what}. {broken.step}"
-    if broken_graphs(view.process.snapshot.cuda_graphs):
-        return "Keep a reference to every tensor that a CUDA graph uses for as long as the graph is replayed."
-    kernel, access = (failed.kernel, failed.access) if failed is not None else (None, None)
-    if failed is not None and kernel and failed.is_trap and "assert" not in error.text:
-        at = f"at {failed.line}" if failed.line else f"of {kernel}"
-        return f"Read what an assertion printed, if one did; otherwise look for the condition of `__trap()` {at}."
-    if "assert" in error.text:
-        return (
-            "Read what the kernel's assertion printed; most often an index or a label is out of range. "
-            "The same code on the CPU names it."
-        )
-    if kernel and access and access.misaligned:
-        return (
-            f"Pass {kernel} addresses that are multiples of {access.nbytes}: it accesses {access.nbytes} bytes at "
-            "once. A slice that begins elsewhere, such as x[1:], is not aligned; its .clone() is."
-        )
-    if kernel and access and access.place.storage is not None and access.place.storage.state == "freed":
-        storage = view.storages.of_place(access.place)
-        made = storage.allocated.caller or storage.allocated.python if storage and storage.allocated else None
-        what = f"the tensor that {place_words(made)} allocates" if made else "the tensor"
-        return f"Keep a reference to {what} until {kernel} has run: its memory had been freed."
-    if kernel:
-        return f"Look at what is passed to {kernel}: shapes, indices, and whether its tensors still lived when it ran."
-    if blocking:
-        return (
-            "Look at the operator of that line: its kernel failed. compute-sanitizer names the thread and the address."
-        )
-    if error.sticky:
-        return (
-            "Run again with `pytracer run --level ops --gpu-core`, which names the kernel and the lines that may have "
-            "launched it, or with CUDA_LAUNCH_BLOCKING=1: then the line that raises is the one whose kernel failed."
-        )
-    return "Read CUDA's message: the call of that line was refused."

@@ -17,7 +17,7 @@ tensor and puts work into the graph counts as using it.
 from __future__ import annotations
 
 from pytracer._text import count_words
-from pytracer.analyze.evidence.cuda.cuda_graphs import broken_graphs, broken_inputs, graph_words, input_evidence
+from pytracer.analyze.evidence.cuda.cuda_graphs import broken_graphs, broken_inputs, input_evidence, replay_words
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.view import JobView
@@ -50,8 +50,7 @@ class CudaGraphInputFreed:
         fate = "had been freed, and belongs to another tensor now" if taken else "had been freed"
         what = "an input of it" if len(gone) == 1 else f"{count_words(len(gone), 'input')} of it"
         return Description(
-            f"{introduction(judgement.views)} replayed {graph_words(graph)}, "
-            f"{count_words(graph.broken_replays, 'time')} after {what} {fate}.",
+            f"{introduction(judgement.views)} {replay_words(judgement.views[0], graph)} after {what} {fate}.",
             [
                 *[input_evidence(judgement.views[0].space, graph, item) for item in gone[:_SHOWN]],
                 _graph(graph, f"{count_words(len(gone) - _SHOWN, 'more input')}", len(gone) - _SHOWN)

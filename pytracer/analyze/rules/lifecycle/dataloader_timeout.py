@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pytracer._text import capital
+from pytracer._text import capital, uncapital
 from pytracer.analyze.evidence.exceptions.loaders import (
     loader_timeout,
     loading_evidence,
@@ -75,7 +75,7 @@ class DataLoaderTimeout:
         if wait.collective is not None:
             found = wait.collective
             return Description(
-                f"{capital(found.words)}: {found.reason}; {gave_up[0].lower()}{gave_up[1:]}.",
+                f"{capital(found.words)}: {found.reason}; {uncapital(gave_up)}.",
                 [loading_evidence(other, at_ns) for other in wait.loading[:_LISTED]],
                 worker_advice(found),
             )

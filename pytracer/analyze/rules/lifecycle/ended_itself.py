@@ -136,8 +136,9 @@ def _judge(view: ProcessView) -> Judgement[_Call] | None:
     if obeyed(view):
         return None  # other-death names who asked for the end
     call = _call(view)
-    if _is_watchdog(view) and wait_of(view) is not None:
-        return Judgement("hang", "likely", (view,), call)
+    wait = wait_of(view)
+    if _is_watchdog(view) and wait is not None:
+        return Judgement("hang", "possible" if wait.kind in ("device", "driver") else "likely", (view,), call)
     return Judgement("unknown" if call.child else "exit", "unknown" if call.child else "certain", (view,), call)
 
 

@@ -4,28 +4,38 @@ What: names how a process died when no cause was found: the signal or the exit s
 A signal from outside gets its class, and its sender is named with its command line and its part in the job. One of the
 process's own timer (alarm(), setitimer()) gets the line that sets it, where one does. A Python
 program that asked for its own end by SystemExit (sys.exit(), argparse) gets the line; if it was handling an exception
-then, that one is the cause, likely: the program decided so.
+then, that one is the cause, likely: the program decided so. One that was ended in a loop of the program, and had made
+no step and hardly a tensor for 5 s, may have stood still there: what the loop reads and its body changes shows why.
 
 Why it happens: see each sentence.
 
 What to do: see each sentence.
 
 How it can be wrong: a signal's number alone is not a cause. A time limit ends what stands still: that it ended a helper
-while ranks waited for each other is never certain to be all.
+while ranks waited for each other is never certain to be all. A loop may only take long: that it stood still is *likely*
+where its source shows that nothing in it can end it, otherwise *possible*, and nothing is concluded where tensors or
+steps were made until the end.
 """
 
 from __future__ import annotations
 
 from typing import Literal
 
-from pytracer._printable import shell_word
 from pytracer._text import time_words
-from pytracer.analyze.address_space.address_info import Place
-from pytracer.analyze.address_space.mapped_file import mapped_file
 from pytracer.analyze.deaths.order import is_interrupt
+from pytracer.analyze.evidence.ends.ended_while import (
+    OUTSIDE,
+    advice_for,
+    children_words,
+    fatal_signal,
+    is_in_python,
+    limit_words,
+    polled_at,
+    stood_at,
+)
 from pytracer.analyze.evidence.ends.exit_requests import READ_ARGUMENTS, exit_words, handled_error
 from pytracer.analyze.evidence.ends.oom import oom_trace
-from pytracer.analyze.evidence.ends.sent_signals import Sent, deadly_signal, last_request, obeyed, sent_signals
+from pytracer.analyze.evidence.ends.sent_signals import deadly_signal, last_request, obeyed, sent_signals
 from pytracer.analyze.evidence.ends.sigkill import elimination
 from pytracer.analyze.evidence.ends.signal_senders import (
     chain_words,
@@ -37,31 +47,26 @@ from pytracer.analyze.evidence.ends.signal_senders import (
     scheduler_of,
     sender_is_sure,
     sender_words,
-    slurm_time_limit,
 )
 from pytracer.analyze.evidence.ends.timers import TIMERS, timer_advice, timer_words, was_sent_by_timer
+from pytracer.analyze.evidence.ends.unexplained_faults import fault_words
 from pytracer.analyze.evidence.limits.ended import limit_of_signal
 from pytracer.analyze.evidence.phrases import (
-    access_verb,
     bucket_evidence,
     collective_evidence,
     fault_evidence,
-    in_function,
     python_evidence,
     storage_evidence,
 )
-from pytracer.analyze.evidence.waits.busy import Busy, Polled, busy_at, polled_by
 from pytracer.analyze.evidence.waits.ended_threads import ended_thread_evidence, thread_behind
-from pytracer.analyze.evidence.waits.waits import wait_of, waiting_frame
+from pytracer.analyze.evidence.waits.waits import wait_of
 from pytracer.analyze.naming import introduction, place_words
 from pytracer.analyze.platform.signals import (
     SI_KERNEL,
     SIGBUS,
     SIGFPE,
-    SIGHUP,
     SIGILL,
     SIGINT,
-    SIGQUIT,
     SIGSEGV,
     SIGTERM,
     SIGUSR1,
@@ -75,15 +80,12 @@ from pytracer.analyze.tensors.fsdp_words import unit_evidence
 from pytracer.analyze.view import JobView, ProcessView, death_signature
 from pytracer.report.job import Confidence, VerdictClass
 
-_BUS_ADRALN = 1
 _WENT_ON_NS = 1_000_000_000
-_OUTSIDE = (SIGTERM, SIGHUP, SIGINT, SIGQUIT)
 _TERMINAL = (
     "Start it where it outlives the terminal: in tmux or screen, by `setsid`, or by a batch system. Below nohup "
     "torchrun still ends itself and its ranks by SIGHUP, because it installs a handler of its own."
 )
 _USAGE = 2  # argparse and click
-_READ_STACK = "Look at the recorded Python and native stacks."
 
 
 _OF_FAULTS = (SIGSEGV, SIGBUS, SIGFPE, SIGILL)
@@ -139,6 +141,8 @@ _OF_OTHERS: dict[_How, tuple[VerdictClass, Confidence]] = {
     "obeyed": ("external-kill", "likely"),
     "exit-request": ("exit", "certain"),
 }
+_WHETHER = "whether the loop would have ended with more time: the stacks are of one moment"
+_FROM_OUTSIDE: tuple[_How, ...] = ("sent", "from-outside", "interrupted")
 _Words = tuple[str, str, str | None]  # what happened, without subject; advice; what is missing
 
 
@@ -157,6 +161,13 @@ class OtherDeath:
         """See Rule; the first process represents all that died alike."""
         view = judgement.views[0]
         says, advice, missing = _words(job, view, judgement.found)
+        stood = stood_at(job, view) if judgement.found in _FROM_OUTSIDE else None
+        if stood is not None and judgement.verdict_class == "hang":
+            at_end = " at a time limit" if from_time_limit(job, view) else ""
+            says = f"{stood.words}{children_words(job, view, stood)}; {_end_words(job, view, judgement.found)}{at_end}"
+            advice, missing = stood.advice, _WHETHER
+        elif stood is not None and judgement.found == "sent" and is_in_python(job, view):
+            advice = stood.advice
         if len(judgement.views) > 1:
             says = says.replace("was ended", "were ended", 1) if says.startswith("was ended") else says
         evidence = [
@@ -182,12 +193,16 @@ def _judge(job: JobView, view: ProcessView) -> Judgement[_How]:
     verdict_class, confidence = _OF_OTHERS.get(how, ("unknown", "unknown"))
     if how == "sent" and (not sender_is_sure(view) or _may_end_a_standstill(job, view)):
         confidence = "likely"
-    if how == "sent" and _polled(job, view) is not None:
+    stood = stood_at(job, view)
+    if stood is not None and how in _FROM_OUTSIDE and stood.confidence is not None:
+        sure = stood.confidence == "likely" and from_time_limit(job, view)
+        verdict_class, confidence = "hang", "likely" if sure else "possible"
+    elif how == "sent" and polled_at(job, view) is not None:
         verdict_class, confidence = "hang", "possible"
     if how == "exit-request" and handled_error(view) is not None:
         verdict_class, confidence = "python-exception", "likely"
     if how == "by-default":
-        verdict_class = _BY_DEFAULT[_signal(view) or 0][0]
+        verdict_class = _BY_DEFAULT[fatal_signal(view) or 0][0]
         confidence = "certain" if _by_kernel(view) else "likely"
     return Judgement(verdict_class, confidence, (view,), how)
 
@@ -208,7 +223,7 @@ def _kind(judgement: Judgement[_How]) -> object:
 def _how(view: ProcessView) -> _How:
     if is_interrupt(view):
         return "interrupted"
-    if _signal(view) is None or (view.process.status_kind != "signaled" and view.crash is None):
+    if fatal_signal(view) is None or (view.process.status_kind != "signaled" and view.crash is None):
         if view.process.status_kind != "vanished":
             return "obeyed" if obeyed(view) else "exit" if view.exit_request is None else "exit-request"
         return "asked" if last_request(view) is not None else "vanished"
@@ -219,18 +234,14 @@ def _how(view: ProcessView) -> _How:
         return "sent-itself"
     if knows_sender(view):
         return "sent"
-    if _signal(view) in _BY_DEFAULT and view.crash is None:
+    if fatal_signal(view) in _BY_DEFAULT and view.crash is None:
         return "by-default"
-    return "from-outside" if _signal(view) in _OUTSIDE else "unseen"
-
-
-def _signal(view: ProcessView) -> int | None:
-    return view.crash.signal if view.crash is not None else view.process.signal
+    return "from-outside" if fatal_signal(view) in OUTSIDE else "unseen"
 
 
 def _words(job: JobView, view: ProcessView, how: _How) -> _Words:
     if how == "fault":
-        return _fault(view)
+        return fault_words(view)
     if how == "asked":
         return _asked(job, view)
     if how == "exit-request" and view.exit_request is not None:
@@ -241,10 +252,10 @@ def _words(job: JobView, view: ProcessView, how: _How) -> _Words:
                 f"received {signal_name(sent.signal)}, sent by {chain_words(job, view, sent)}, and ended itself with "
                 f"exit status {view.process.exit_code}"
             ),
-            _why_sent(job, view, sent),
+            advice_for(job, view, sent),
             "that its handler ended it: an exit status carries no reason",
         )
-    number = _signal(view)
+    number = fatal_signal(view)
     name = signal_name(number) if number is not None else "a signal"
     words: dict[_How, _Words] = {
         "interrupted": _interrupted(job, view),
@@ -254,7 +265,7 @@ def _words(job: JobView, view: ProcessView, how: _How) -> _Words:
             "why it did",
         ),
         "sent": (
-            f"was ended by {name}, sent by {sender_words(job, view)}{_limit_words(job, view)}",
+            f"was ended by {name}, sent by {sender_words(job, view)}{limit_words(job, view)}",
             _advice_sent(job, view),
             None,
         ),
@@ -321,7 +332,8 @@ def _interrupted(job: JobView, view: ProcessView) -> _Words:
             _SELF_INTERRUPT,
             "the line that sent it",
         )
-    return f"was interrupted by SIGINT, sent by {chain_words(job, view, sent)}", _why_sent(job, view, sent), None
+    at = f"; it was at {place_words(view.python_frame)}" if view.python_frame is not None else ""
+    return f"was interrupted by SIGINT, sent by {chain_words(job, view, sent)}{at}", advice_for(job, view, sent), None
 
 
 def _asked(job: JobView, view: ProcessView) -> _Words:
@@ -333,108 +345,21 @@ def _asked(job: JobView, view: ProcessView) -> _Words:
     after = f", went on for {time_words(went_on)}" if went_on >= _WENT_ON_NS else ""
     return (
         f"received {signal_name(sent.signal)}, sent by {chain_words(job, view, sent)}{after} and ended unseen",
-        _why_sent(job, view, sent),
+        advice_for(job, view, sent),
         "how it ended: neither its recording nor a parent has it; SIGKILL usually follows when a time is over",
     )
 
 
 def _advice_sent(job: JobView, view: ProcessView) -> str:
-    number = _signal(view)
+    number = fatal_signal(view)
     if number in _BY_DEFAULT and view.crash is None:
         return _BY_DEFAULT[number][2]
-    return _TERMINAL if lost_terminal(job, view) else _why_sent(job, view, deadly_signal(view))
+    return _TERMINAL if lost_terminal(job, view) else advice_for(job, view, deadly_signal(view))
 
 
-def _busy(job: JobView, view: ProcessView) -> Busy | None:
-    """What it was at when a time limit ended it; nothing where ranks waited for each other."""
-    ended = _signal(view) in _OUTSIDE and not job.waiting.waits and from_time_limit(job, view)
-    return busy_at(view) if ended else None
-
-
-def _polled(job: JobView, view: ProcessView) -> Polled | None:
-    """The loop in which it slept and looked again when a time limit ended it."""
-    ended = _signal(view) in _OUTSIDE and not job.waiting.waits and from_time_limit(job, view)
-    return polled_by(view) if ended else None
-
-
-def _limit(job: JobView, sent: Sent | None) -> tuple[str, str] | None:
-    """Slurm's time limit, if that is why it sent the signal: whose, and how long."""
-    return slurm_time_limit(job) if sent is not None and scheduler_of(sent) is not None else None
-
-
-def _limit_words(job: JobView, view: ProcessView) -> str:
-    """Whose time was over, and what the process was at."""
-    limit, busy, polled = _limit(job, deadly_signal(view)), _busy(job, view), _polled(job, view)
-    whose = f"the time limit of the {limit[0]}{f', {limit[1]}' if limit[1] else ''}" if limit is not None else None
-    if polled is not None:
-        at = f" at {place_words(view.python_frame)}" if view.python_frame is not None else ""
-        return f", at {whose or 'a time limit'}; it slept{at}, {polled.words}"
-    if busy is None:
-        return f", at {whose}" if whose is not None else ""
-    return f", at {whose or 'a time limit'}; {busy.words}"
-
-
-def _why_sent(job: JobView, view: ProcessView, sent: Sent | None) -> str:
-    """A signal from outside is rarely the cause: a time limit ends a job that hangs."""
-    limit = _limit(job, sent)
-    if limit is not None:
-        at = f" It was at {place_words(view.python_frame)} then." if view.python_frame is not None else ""
-        return f"Raise the time limit of the {limit[0]} (--time), or find out what took so long.{at}"
-    job_id = view.process.snapshot.environment.get("SLURM_JOB_ID")
-    if sent is not None and scheduler_of(sent) is not None:
-        asked = f"`sacct -j {shell_word(job_id)} --format=JobID,State,ExitCode,End,Timelimit`" if job_id else "`sacct`"
-        return f"Slurm ended the job step: scancel, its time limit, or preemption. {asked} shows which."
-    frame, busy, polled = waiting_frame(view), _busy(job, view), _polled(job, view)
-    if polled is not None:
-        return f"{polled.advice} If it was only slow to come, raise the time limit."
-    if busy is not None:
-        return busy.advice
-    if frame is None:
-        return "Find out why that process sent the signal; the program itself did nothing wrong at this place."
-    return (
-        f"Find out why that process sent the signal. If it was a time limit: the program was at "
-        f"{place_words(frame)} then; see the stacks for what it waited for."
-    )
-
-
-def _fault(view: ProcessView) -> _Words:
-    crash, place = view.crash, view.place
-    if crash is not None and crash.signal == SIGBUS:
-        return _bus_error(view, crash.code)
-    kind = place.kind if place else "none"
-    where = {
-        "in-storage": f"in {_live_storage(place)}, whose memory was not accessible",
-        "image": "in a loaded library or program",
-        "file-mapping": "in a mapped file",
-    }.get(kind, _region(view))
-    says = f"{access_verb(view)} memory {where}, and was refused{in_function(view)}"
-    return says, _READ_STACK, "who owns the memory"
-
-
-def _live_storage(place: Place | None) -> str:
-    return f"the storage of {place.names[0]}" if place is not None and place.names else "a live storage"
-
-
-def _region(view: ProcessView) -> str:
-    """The part of the process that was touched: the stack of another thread, reserved memory and the like."""
-    region = view.fault.region if view.fault else None
-    if region is not None and region.kind not in ("unmapped", "anonymous"):
-        return f"in {region.says}"
-    return "in memory of another allocator" if region is not None and region.permissions else "whose owner is not known"
-
-
-def _bus_error(view: ProcessView, code: int) -> _Words:
-    at, verb = in_function(view), access_verb(view)
-    if code == _BUS_ADRALN:
-        advice = "Look for a pointer that was cast to a larger type, or alignment checks that a library switched on."
-        return f"{verb} memory at a misaligned address{at}", advice, None
-    file = mapped_file(view)
-    if file is None:
-        return f"{verb} memory that could not be provided{at}", _READ_STACK, "who owns the memory"
-    if file.then_bytes is None and file.now_bytes is None:
-        missing = "the size of the file, at the crash or now"
-        says = f"{verb} byte {file.offset} of the mapped file {file.path}, which could not be provided{at}"
-        return says, "Find out whether the file was truncated, or its disk failed.", missing
-    says = f"{verb} byte {file.offset} of the mapped file {file.path}, which is long enough but could not be read{at}"
-    advice = "Check the disk or network file system that holds the file (dmesg): reading a page of it failed."
-    return says, advice, "the error of the file system"
+def _end_words(job: JobView, view: ProcessView, how: _How) -> str:
+    """`SIGTERM, sent by its parent, process 8 (timeout), ended it`."""
+    if how == "interrupted":
+        return f"it {_interrupted(job, view)[0]}"
+    name, by = signal_name(fatal_signal(view) or SIGTERM), sender_words(job, view)
+    return f"{name}{f', sent by {by},' if how == 'sent' and by else ' from outside'} ended it"

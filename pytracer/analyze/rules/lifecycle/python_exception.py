@@ -21,50 +21,44 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytracer._library_files import is_library_file
-from pytracer._text import capital
 from pytracer.analyze.collectives.in_flight import bad_address
 from pytracer.analyze.deaths.order import is_interrupt, mentions_lost_peer
 from pytracer.analyze.evidence.cuda.cuda_errors import cuda_error, out_of_memory
+from pytracer.analyze.evidence.cuda.failed_checks import before_check
 from pytracer.analyze.evidence.ends.memory_holders import (
-    accumulated,
-    address_as_size,
+    NO_MEMORY,
+    Shortage,
     failed_allocation,
     holder_advice,
     holder_evidence,
     no_memory_advice,
+    shortage,
 )
 from pytracer.analyze.evidence.exceptions.loaders import loader_timeout
-from pytracer.analyze.evidence.exceptions.name_origins import meant_words, origin_words
-from pytracer.analyze.evidence.exceptions.raisers import failed_sample, raiser
-from pytracer.analyze.evidence.exceptions.reraised import Reraised, reason_within, reraised
+from pytracer.analyze.evidence.exceptions.next_step import next_step
+from pytracer.analyze.evidence.exceptions.raisers import repeats
+from pytracer.analyze.evidence.exceptions.reraised import Reraised, library_reason, reason_within, reraised
 from pytracer.analyze.evidence.exceptions.telling import telling_words
-from pytracer.analyze.evidence.failing.explained import Explanation, explained, involved
-from pytracer.analyze.evidence.failing.handlers import ended_by_first
-from pytracer.analyze.evidence.failing.own_advice import own_advice
+from pytracer.analyze.evidence.exceptions.told import Told, explanation_of, told_of
+from pytracer.analyze.evidence.failing.explained import Explanation
 from pytracer.analyze.evidence.heap.overwritten import (
     heap_damaged_later,
     memory_may_be_overwritten,
     overwritten_advice,
 )
 from pytracer.analyze.evidence.lifetime.file_writers import file_writer
-from pytracer.analyze.evidence.limits.words import limit_reason
-from pytracer.analyze.evidence.phrases import collective_evidence, error_at_words
+from pytracer.analyze.evidence.phrases import collective_evidence, error_words
 from pytracer.analyze.evidence.waits.ended_threads import ended_thread_evidence, thread_behind_exception
 from pytracer.analyze.evidence.waits.other_end import other_end_words
 from pytracer.analyze.evidence.waits.waits import LET_THREAD_END, ProcessWait, kept_by_thread
-from pytracer.analyze.known.exceptions import exception_advice
 from pytracer.analyze.naming import introduction, name_words, place_words, subject_words
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
 from pytracer.analyze.tensors.source_lines import line_text
 from pytracer.analyze.view import JobView, ProcessView
-from pytracer.report.job import Evidence, ExceptionReport, HandledExceptionReport, PythonFrame
+from pytracer.report.job import Evidence, PythonFrame
 
 _VARIABLES = 6
-_SAMPLE = "and at the sample that it was given: num_workers=0 under a debugger stops there."
-_BATCH = "and at the batch that it was given: num_workers=0 under a debugger stops there."
-_NUMBER = "with sample {0}: `dataset[{0}]` in one process should repeat it."
-_QUOTED = 80  # characters of a line of the program
+_PEER = "why the peer was gone or silent: no other rank's death explains it"
 
 
 @dataclass(frozen=True)
@@ -89,30 +83,21 @@ class PythonException:
     def describe(self, job: JobView, judgement: Judgement[_Raised]) -> Description:
         """See Rule; the first process represents all."""
         view, lost = judgement.found.view, judgement.found.lost
-        frame, first = view.python_frame, reraised(view.exception)
-        again = f" by {name_words([view])}" if view.index != judgement.views[0].index else ""
-        waited = f"{_thread(view)}{other_end_words(job, view)}{_kept_words(view)}"
-        explanation = _explained(job, view, first)
+        told = told_of(job, view)
+        explanation = explanation_of(job, told)
         if failed_allocation(view) and not explanation.of_limit:
             explanation = Explanation()
-        meant = f": {explanation.subject}" if explanation.subject is not None else _meant(job, view, first)
-        circumstances = f"{meant}{_piled(view)}{waited}"
-        if memory_may_be_overwritten(view):
-            circumstances += "; memory may have been overwritten before"
-        elif heap_damaged_later(view) is not None:
-            circumstances += "; its heap was found damaged afterwards"
-        words = _words(view, first)
-        if explanation.subject is not None:  # it says more than what follows the first sentence
-            words = re.split(r"(?<=[a-z]{2})\. (?=[A-Z])", words, maxsplit=1)[0]
-        raised = f"{words}{_at(frame, first, again)}{circumstances}"
-        before = _original(view) if first is None else None
-        led = before is not None and not _deliberate(view) and _ended_by(view, before)
-        if before is not None and led:
-            raised = f"{error_at_words(before)}, and while that was on its way, {raised}"
-        fact = explanation.words
-        others = _of_others(job) if not lost else ""
-        repeated = "" if explanation.together or explanation.of_limit else _sample(job, view, first)
-        own_frames = [frame for frame in view.exception_stack if not is_library_file(frame.file)]
+        frame, first, chain = view.python_frame, told.first, told.chain
+        again = f" by {name_words([view])}" if view.index != judgement.views[0].index else ""
+        maybe = before_check(view) if first is None and _is_own_check(told) else None
+        short = shortage(view)
+        whose = _whose(view, judgement.views) if first is None and chain is None and not lost else ""
+        raised = f"{_words(view, first, explanation)}{whose}{_at(frame, first, again)}"
+        raised += _circumstances(job, told, explanation, short)
+        if chain is not None:
+            raised = chain.headline(raised, explanation.subject)
+        if maybe is not None:
+            raised += f"; before, {maybe.words}"
         return Description(
             f"{introduction(judgement.views)} raised {raised}.",
             [
@@ -131,27 +116,48 @@ class PythonException:
                 collective_evidence(judgement.views),
                 _left_early(job, judgement.views) if lost else None,
             ],
-            f"{fact}{_written(view, explanation)}{'' if led else _handling(view, first)}{repeated}{others}{_held(view)}"
-            if fact is not None
-            else "Look at the other end of the connection: this rank only noticed that a peer was gone or silent."
-            if lost
-            else no_memory_advice(view)
-            if failed_allocation(view)
-            else overwritten_advice(view, own_frames)
-            if memory_may_be_overwritten(view)
-            else _read_it(job, view, first),
-            ["why the peer was gone: no other rank's death explains it" if lost else None, explanation.failure],
-            explained=fact is not None,
+            _advice(job, told, explanation, short, maybe.advice if maybe is not None else "", lost=lost),
+            [_PEER if lost else None, explanation.failure],
+            explained=explanation.words is not None,
             names_cause=explanation.subject is not None,
             besides=LET_THREAD_END if _kept(view) is not None else "",
         )
 
 
-def _meant(job: JobView, view: ProcessView, first: Reraised | None) -> str:
-    """What the variables were that the message is about."""
-    raised = raiser(job, view, first)
-    words = meant_words(raised.snapshot, raised.exception, raised.stack) if raised is not None else None
-    return f": {words}" if words is not None else ""
+def _circumstances(job: JobView, told: Told, explanation: Explanation, short: Shortage | None) -> str:
+    """What it was about, and what had happened around it; with a chain, the former is said of the first one."""
+    view = told.view
+    about = explanation.subject or told.meant or told.means if told.chain is None else None
+    words = f"{f': {about}' if about is not None else ''}{short.words if short is not None else ''}"
+    if short is not None and short.leads:
+        words = f"{short.words}{f'; {about}' if about is not None else ''}"
+    words += f"{_thread(view)}{other_end_words(job, view)}{_kept_words(view)}"
+    if memory_may_be_overwritten(view):
+        return f"{words}; memory may have been overwritten before"
+    return f"{words}; its heap was found damaged afterwards" if heap_damaged_later(view) is not None else words
+
+
+def _advice(
+    job: JobView, told: Told, explanation: Explanation, short: Shortage | None, maybe: str, *, lost: bool
+) -> str:
+    """What to do: by the facts of the line, by how the process ended, or by the message."""
+    view = told.view
+    others = "" if lost else _of_others(job)
+    if short is not None and short.advice is not None:
+        return f"{maybe}{short.advice}" + ("" if short.alone else f" {explanation.words or NO_MEMORY}")
+    if explanation.words is not None:
+        after = told.chain.besides if told.chain is not None else told.handling(explanation)
+        repeated = "" if explanation.together or explanation.of_limit else _repeated(told)
+        return f"{maybe}{explanation.words}{_written(view, explanation)}{after}{repeated}{others}{_held(view)}"
+    if lost and told.means is not None:
+        return next_step(told)
+    if lost:
+        return "Look at the other end of the connection: this rank only noticed that a peer was gone or silent."
+    if failed_allocation(view):
+        return no_memory_advice(view)
+    if memory_may_be_overwritten(view):
+        return overwritten_advice(view, view.exception_stack_of_program)
+    return f"{maybe}{next_step(told)}{'' if told.of_worker else others}"
 
 
 def _held(view: ProcessView) -> str:
@@ -159,10 +165,9 @@ def _held(view: ProcessView) -> str:
     return holder_advice(view) if failed_allocation(view) else ""
 
 
-def _piled(view: ProcessView) -> str:
-    """What had piled up when memory ran out."""
-    held = accumulated(view) if failed_allocation(view) and address_as_size(view) is None else None
-    return f", while it held {held.words}" if held is not None else ""
+def _is_own_check(told: Told) -> bool:
+    own = told.view.exception
+    return told.deliberate or (own is not None and own.type == "AssertionError")
 
 
 def _thread(view: ProcessView) -> str:
@@ -190,80 +195,25 @@ def _at(frame: PythonFrame | None, first: Reraised | None, by: str) -> str:
     return f" at {place_words(frame)}" if frame else ""
 
 
-def _deliberate(view: ProcessView) -> bool:
-    """Whether the line is a `raise`."""
-    return re.match(r"raise\b", line_text(view.process.snapshot, view.python_frame) or "") is not None
-
-
-def _ended_by(view: ProcessView, before: HandledExceptionReport | None) -> bool:
-    """Whether an earlier exception would have ended it, had the code that passes it on not failed."""
-    return before is not None and ended_by_first(view.process.snapshot, view.exception_stack, before)
-
-
-def _handling(view: ProcessView, first: Reraised | None) -> str:
-    """What the program was handling when its line failed."""
-    before = _original(view) if first is None else None
-    return f" It came while {error_at_words(before)} was being handled." if before is not None else ""
-
-
-def _read_it(job: JobView, view: ProcessView, first: Reraised | None) -> str:
-    if first is not None and first.frame is not None and "DataLoader worker" in first.where:
-        number, raised = failed_sample(job, view, first), raiser(job, view, first)
-        joins = raised is not None and raised.joins
-        repeated = raised.repeated if raised is not None else None
-        again = _SAMPLE if number is None else _NUMBER.format(number)
-        if joins:
-            again = f"with the samples of its batch: {repeated}" if repeated is not None else _BATCH
-        sample = f"Look at {place_words(first.frame)} {again}"
-        given = involved(raised.snapshot, raised.exception, raised.stack) if raised is not None else None
-        line = place_words(first.frame) if joins else "that line"
-        known = exception_advice(first.type, first.message, line, general=given is None) or given
-        if joins and known is not None:
-            return f"{known} {repeated or ''}".rstrip()
-        return f"{sample} {known}" if known is not None else f"{_origin(job, view, first)}{sample}"
-    return f"{_what_to_do(job, view, first)}{_of_others(job)}"
-
-
 def _written(view: ProcessView, explanation: Explanation) -> str:
     """The line that may have written the file that is at fault."""
-    frames = [frame for frame in view.exception_stack if not is_library_file(frame.file)]
-    writer = file_writer(view, explanation.file, frames) if explanation.file is not None else None
+    writer = (
+        file_writer(view, explanation.file, view.exception_stack_of_program) if explanation.file is not None else None
+    )
     return f" {writer.words}" if writer is not None else ""
 
 
-def _sample(job: JobView, view: ProcessView, first: Reraised | None) -> str:
+def _repeated(told: Told) -> str:
     """Of a DataLoader worker's exception: how to meet it again."""
-    number, raised = failed_sample(job, view, first), raiser(job, view, first)
-    if number is not None:
-        return f" `dataset[{number}]` in one process should repeat it."
-    entry = raised.entry_words if raised is not None else None
+    if told.sample is not None:
+        return f" {repeats(f'dataset[{told.sample}]')}"
+    entry = told.origin.entry_words if told.origin is not None else None
     return f" {entry}" if entry is not None else ""
 
 
 def _of_others(job: JobView) -> str:
     followed = any(death.primary is False and death.view.process.role == "rank" for death in job.deaths)
     return " The other ranks' errors followed from it." if followed else ""
-
-
-def _explained(job: JobView, view: ProcessView, first: Reraised | None) -> Explanation:
-    """By the facts of the line; of an exception of a DataLoader worker, by those that the worker recorded."""
-    snapshot, own = view.process.snapshot, view.exception
-    before = _original(view) if first is None else None
-    if own is not None and before is not None and (_deliberate(view) or _ended_by(view, before)):
-        told = ExceptionReport(type=before.type, message=before.message, python_stack=before.python_stack)
-        limit = limit_reason(snapshot, own, before.python_stack or [], told)
-        return Explanation(limit.advice, limit.subject, of_limit=True) if limit is not None else Explanation()
-    if own is None:
-        return Explanation()
-    if first is None:
-        return explained(snapshot, reason_within(own), view.exception_stack)
-    raised = raiser(job, view, first)
-    if raised is None:  # a pool's process: what its text has, and the source
-        told = ExceptionReport(type=first.type, message=first.message)
-        stack = [item for item in (first.innermost, first.frame) if item is not None]
-        return explained(snapshot, told, stack[:1] if first.innermost == first.frame else stack)
-    dataset = raised.snapshot.worker.dataset if raised.snapshot.worker is not None else None
-    return explained(raised.snapshot, raised.exception, [*raised.stack, *view.exception_stack], dataset)
 
 
 def _variables_evidence(view: ProcessView) -> Evidence | None:
@@ -282,87 +232,6 @@ def _variables_evidence(view: ProcessView) -> Evidence | None:
 
 def _uses(text: str, name: str) -> bool:
     return re.search(rf"(?<![\w.]){re.escape(name)}\b", text) is not None
-
-
-def _what_to_do(job: JobView, view: ProcessView, first: Reraised | None) -> str:
-    """By type and message, and where the values of the line came from."""
-    origin, meant = _origin(job, view, first), _meant(job, view, first)
-    raised = raiser(job, view, first)
-    given = involved(raised.snapshot, raised.exception, raised.stack) if raised is not None and first is None else None
-    advice = _by_kind(view, first, quoted=not origin, given=given)
-    if given is not None and given in advice:
-        return advice
-    return f"{origin}{advice}" if meant else f"{advice} {origin}".rstrip()  # else it is but one of the line
-
-
-def _origin(job: JobView, view: ProcessView, first: Reraised | None) -> str:
-    raised = raiser(job, view, first)
-    words = origin_words(raised.snapshot, raised.exception, raised.stack) if raised is not None else None
-    return f"{capital(words)}. " if words is not None else ""
-
-
-def _by_kind(view: ProcessView, first: Reraised | None, *, quoted: bool, given: str | None) -> str:
-    """One that the program raised for an earlier one has that one's advice."""
-    frame = first.frame if first is not None else view.python_frame
-    text, before = line_text(view.process.snapshot, frame), _original(view) if first is None else None
-    deliberate = re.match(r"raise\b", text or "") is not None
-    if before is not None:
-        earlier = error_at_words(before)
-        if deliberate:
-            known = exception_advice(before.type, before.message, "that line")
-            return " ".join(filter(None, (f"Look at {earlier} first: the program raised the last one for it.", known)))
-        if _ended_by(view, before):
-            known = exception_advice(before.type, before.message, "that line")
-            hides = f"it ended the run, and {place_words(frame)} failed on its way out" if frame is not None else ""
-            return " ".join(filter(None, (f"Look at {earlier} first: {hides or 'it ended the run'}.", known)))
-        own = _by_message(view, first, frame, text, quoted=quoted, given=given)
-        return f"{own}{_handling(view, first)}"
-    if deliberate and frame is not None:
-        kind = view.exception.type if view.exception is not None else None
-        known = exception_advice(kind, view.exception.message if view.exception is not None else None, "that line")
-        own = (
-            f"A check of the program's own raised it: look at the condition above {place_words(frame)}, print what it "
-            "compares, and go back to where that is set: this step's input, an option, this rank's share of the data."
-        )
-        return own if kind in (None, "ValueError", "RuntimeError", "TypeError") or known is None else known
-    return _by_message(view, first, frame, text, quoted=quoted, given=given)
-
-
-def _by_message(
-    view: ProcessView,
-    first: Reraised | None,
-    frame: PythonFrame | None,
-    text: str | None,
-    *,
-    quoted: bool,
-    given: str | None,
-) -> str:
-    named = f"line {frame.line}" if frame is not None and first is None else None  # the headline has its file
-    place = named or (place_words(frame) if frame is not None else "the line that raised it")
-    if text is not None and len(text) <= _QUOTED and quoted:
-        place = f"{place} (`{text}`)"
-    raised = first if first is not None else reason_within(view.exception) if view.exception is not None else None
-    stack = view.exception_stack if first is None else []
-    own = text if stack and stack[0] == frame else None  # below a function of a library its line looks nothing up
-    known = hint = None
-    if raised is not None:
-        hint = own_advice(raised.message)
-        known = exception_advice(raised.type, raised.message, place, own, general=given is None)
-    if known is None and hint is not None:
-        return f"{f'{given} ' if given is not None else ''}The message itself advises: {hint}"
-    return (
-        known
-        or given
-        or f"Print the values, types and shapes that go into {place}, and compare them with what the message asks for; "
-        "`python -m pdb -c continue` stops there with all variables."
-    )
-
-
-def _original(view: ProcessView) -> HandledExceptionReport | None:
-    """The first exception of a chain, where the last one says less: that of the program which was being handled."""
-    context = (view.exception.context or []) if view.exception is not None else []
-    own = [item for item in context if any(not is_library_file(frame.file) for frame in item.python_stack or ())]
-    return own[-1] if own else None
 
 
 def _judge(job: JobView, view: ProcessView) -> Judgement[_Raised] | None:
@@ -402,9 +271,13 @@ def _same_exception(judgement: Judgement[_Raised]) -> object:
     return exception.type if exception else None, (frame.file, frame.line) if frame else None
 
 
-def _words(view: ProcessView, first: Reraised | None) -> str:
-    if first is not None:
-        return first.words
+def _words(view: ProcessView, first: Reraised | None, explanation: Explanation) -> str:
+    """Its type and message; an explanation says more than what follows the first sentence."""
+    words = first.words if first is not None else _own_words(view)
+    return re.split(r"(?<=[a-z]{2})\. (?=[A-Z])", words, maxsplit=1)[0] if explanation.subject is not None else words
+
+
+def _own_words(view: ProcessView) -> str:
     exception = view.exception
     if exception is None or not exception.type:
         return "an exception"
@@ -412,7 +285,22 @@ def _words(view: ProcessView, first: Reraised | None) -> str:
     message = telling_words(reason.message)
     if reason is not exception and reason.type is not None:
         message = f"{reason.type}: {message}" if message else reason.type
+    inner = library_reason(exception)
+    if inner is not None:
+        message = ": ".join(filter(None, (message, error_words(inner))))
+    if message.startswith(f"{exception.type}: "):  # TorchScript's has its type once more
+        return message
     return f"{exception.type}: {message}" if message else exception.type
+
+
+def _whose(view: ProcessView, views: Sequence[ProcessView]) -> str:
+    """Of several, whose message is quoted, where another one has other numbers or words."""
+    others = [item for item in views if _own_words(item) != _own_words(view)]
+    if not others:
+        return ""
+    named = len(others) == 1 or all(item.process.role == "rank" for item in others)
+    those = f"th{'at' if len(others) == 1 else 'ose'} of {name_words(others)}" if named else "others"
+    return f" ({name_words([view])}'s message; {those} differ{'s' if len(others) == 1 else ''})"
 
 
 def _signal_later(view: ProcessView) -> Evidence | None:

@@ -1,7 +1,8 @@
 """worker-death: a rank reports that one of its DataLoader workers died.
 
-What: "DataLoader worker (pid ...) exited unexpectedly" or "is killed by signal": the rank only noticed. Where the
-worker's own record shows how it died, that is the cause, and this accompanies it.
+What: "DataLoader worker (pid ...) exited unexpectedly" or "is killed by signal", or an EOFError or the like below a
+queue or pipe of multiprocessing: the process only noticed. Where the other one's own record shows how it died, that is
+the cause, and this accompanies it.
 
 Why it happens: the worker crashed in the dataset's code, was killed for memory, or found no room in /dev/shm.
 
@@ -15,16 +16,17 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from pytracer.analyze.naming import introduction, name_words, subject_words
+from pytracer.analyze.naming import introduction, name_words
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
-from pytracer.analyze.view import Death, JobView, ProcessView
+from pytracer.analyze.view import Death, JobView, WhyKind
+from pytracer.report.job import Confidence
 
 _DIED = re.compile(r"DataLoader worker \(pid(?:\(s\))? ([\d, ]+)\) (exited unexpectedly|is killed by signal: [^.]+)")
 
 
 @dataclass(frozen=True)
 class _Report:
-    """A rank's message about its worker, and that worker's own death, if it is recorded."""
+    """What a process noticed of another one, and that one's own death, if it is recorded."""
 
     pids: str
     fate: str
@@ -32,14 +34,14 @@ class _Report:
 
 
 class WorkerDeath:
-    """Fires for ranks whose exception speaks of a dead DataLoader worker."""
+    """Fires for processes whose exception speaks of a dead DataLoader worker, or of a connection to a dead process."""
 
     id = "worker-death"
     needs = ("EXCEPTION", "WORKER")
 
     def check(self, job: JobView) -> tuple[Judgement[_Report], ...] | NoFinding:
         """One judgement per rank."""
-        judged = (_judge(job, death.view) for death in job.deaths)
+        judged = (_judge(job, death) for death in job.deaths)
         found = tuple(item for item in judged if item is not None)
         return found or not_found("no rank reports the death of a DataLoader worker")
 
@@ -48,10 +50,10 @@ class WorkerDeath:
         report = judgement.found
         if report.died is not None:
             return Description(
-                f"{introduction(judgement.views)} raised because {subject_words([report.died.view])} had died "
+                f"{introduction(judgement.views)} raised because {name_words([report.died.view])} had died "
                 f"({report.died.what}): a consequence.",
                 [],
-                "Look at the worker's own death.",
+                f"Look at the {_kind(report.died)}'s own death.",
             )
         return Description(
             f"A DataLoader worker of {name_words(judgement.views)} (pid {report.pids}) {report.fate}.",
@@ -61,18 +63,20 @@ class WorkerDeath:
         )
 
 
-def _judge(job: JobView, view: ProcessView) -> Judgement[_Report] | None:
-    match = _DIED.search((view.exception.message if view.exception else None) or "")
-    if match is None or not view.raised:
+def _kind(death: Death) -> str:
+    return "worker" if death.view.process.role == "dataloader-worker" else "process"
+
+
+def _judge(job: JobView, death: Death) -> Judgement[_Report] | None:
+    view = death.view
+    if not view.raised:
         return None
-    pids = {int(word) for word in re.findall(r"\d+", match[1])}
-    host = _host(view)
-    died = next((d for d in job.deaths if d.view.process.snapshot.pid in pids and _host(d.view) == host), None)
-    report = _Report(match[1].strip(), match[2].strip(), died)
-    if died is not None:
-        return Judgement("python-exception", "certain", (view,), report, accompanies=True)
-    return Judgement("unknown", "likely", (view,), report)
-
-
-def _host(view: ProcessView) -> str:
-    return view.process.snapshot.host
+    if death.of is not None:
+        died = next(item for item in job.deaths if item.view.index == death.of)
+        report = _Report(str(died.view.process.snapshot.pid), died.what, died)
+        sure: Confidence = "certain" if death.kind is WhyKind.REPORTED else "likely"  # that one names the pid
+        return Judgement("python-exception", sure, (view,), report, accompanies=True)
+    match = _DIED.search((view.exception.message if view.exception else None) or "")
+    if match is None:
+        return None
+    return Judgement("unknown", "likely", (view,), _Report(match[1].strip(), match[2].strip(), None))

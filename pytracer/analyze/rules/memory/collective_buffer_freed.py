@@ -47,7 +47,7 @@ class CollectiveBufferFreed:
         view = judgement.views[0]
         call, freed = judgement.found.collective, _freed_at(judgement.found)
         where = f" at {place_words(freed)}" if freed else ""
-        called = call.caller or call.python
+        called = call.place
         begun = f" at {place_words(python_frame(called))}" if called else ""
         storage = judgement.found.storage
         memory = f"its storage of {size_words(storage.nbytes)} at {hex_addr(storage.base)}"
@@ -86,5 +86,5 @@ def _judge(view: ProcessView) -> Judgement[FreedInFlight] | None:
 
 def _freed_at(hit: FreedInFlight) -> PythonFrame | None:
     who = hit.storage.freed_by
-    frame = (who.caller or who.python) if who is not None else None
+    frame = who.place if who is not None else None
     return python_frame(frame) if frame is not None else None

@@ -82,7 +82,7 @@ def _end(kind: Literal["allocation", "free"], verb: str, storage: Storage, origi
         f"{origin_words(verb, origin)}{thread}",
         base=hex_addr(storage.base),
         nbytes=storage.nbytes,
-        python=origin.caller or origin.python,
+        python=origin.place,
         step=origin.step,
         time=origin.time,
         thread=origin.thread,
@@ -91,12 +91,12 @@ def _end(kind: Literal["allocation", "free"], verb: str, storage: Storage, origi
 
 
 def _at(origin: Origin | None) -> str:
-    place = (origin.caller or origin.python) if origin is not None else None
+    place = origin.place if origin is not None else None
     return f" at {place_words(place)}" if place is not None else ""
 
 
 def _advice(view: ProcessView, freed: Origin | None) -> str:
-    frame, place = view.python_frame, (freed.caller or freed.python) if freed is not None else None
+    frame, place = view.python_frame, freed.place if freed is not None else None
     user = f"the thread that runs {place_words(frame)}" if frame is not None else "the thread that uses it"
     return (
         f"Give {user} a reference of its own to the tensor for as long as it works on the memory, or let "

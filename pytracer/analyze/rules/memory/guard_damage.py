@@ -47,7 +47,7 @@ class GuardDamage:
         view = judgement.views[0]
         found = (view.guard.damaged if view.guard else None) or []
         first = found[0]
-        place = first.allocated and (first.allocated.caller or first.allocated.python)
+        place = first.allocated and first.allocated.place
         whose = f", allocated at {place_words(place)}" if place else ""
         underrun = first.side == "before"
         return Description(

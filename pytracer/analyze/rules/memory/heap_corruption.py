@@ -40,6 +40,7 @@ from pytracer.analyze.evidence.operators.unfit_operands import Unfit, unfit_oper
 from pytracer.analyze.evidence.own_code.freed_by_python import FreedByPython, freed_by_python
 from pytracer.analyze.evidence.own_code.freed_pointer import freed_pointer
 from pytracer.analyze.evidence.own_code.freed_reasons import FreedPointer, OtherAllocator
+from pytracer.analyze.evidence.own_code.pointer_content import numbers_followed
 from pytracer.analyze.evidence.own_code.unfit_memory import unfit_memory
 from pytracer.analyze.evidence.phrases import collective_evidence, fault_evidence, printed_evidence, python_evidence
 from pytracer.analyze.evidence.preconditions.violated import violated_before
@@ -77,7 +78,7 @@ class HeapCorruption:
         behind = overwritten(view) if deleter is None and freed is None and beyond is None and running is None else None
         below = f", below {function_words(user)}" if user else ""
         below = f", while {running} was running" if running is not None else below
-        what = f"{_what(damage)}{below}" if deleter is None else _of_deleter(deleter)
+        what = _what(view, damage, below) if deleter is None else _of_deleter(deleter)
         unfit = _unfit(view) if deleter is None and freed is None and beyond is None else None
         if freed is not None:
             what = f"{_found(damage)}: {freed.summary}"
@@ -125,7 +126,8 @@ def _judge(view: ProcessView) -> Judgement[HeapDamage] | None:
     damage = heap_damage(view)
     if damage is None:
         return None
-    return Judgement("heap-corruption", "certain" if damage.text else "likely", (view,), damage)
+    sure = damage.text is not None or _written(view, damage) is not None
+    return Judgement("heap-corruption", "certain" if sure else "likely", (view,), damage)
 
 
 def _of_deleter(deleter: Deleter) -> str:
@@ -168,11 +170,20 @@ def _is_callers(damage: HeapDamage) -> bool:
     return (damage.text or "").startswith(_BY_ITS_CALLER) or (damage.function or "") in _FREES
 
 
-def _what(damage: HeapDamage) -> str:
+def _written(view: ProcessView, damage: HeapDamage) -> str | None:
+    """The numbers that stood in the allocator's own lists, where no process can have memory at what they make."""
+    impossible = view.place is not None and view.place.kind == "non-canonical"
+    return numbers_followed(view) if damage.of_request and impossible else None
+
+
+def _what(view: ProcessView, damage: HeapDamage, below: str) -> str:
+    written = _written(view, damage)
+    if written is not None:
+        return f"{_found(damage)}{below}: an array had been written over a block: {written}, stood where a pointer was"
     if damage.function is not None:
-        return f"{_found(damage)}: its heap was damaged, or it was given a bad pointer"
+        return f"{_found(damage)}: its heap was damaged, or it was given a bad pointer{below}"
     meaning = f": {damage.meaning}" if damage.meaning else ""
-    return f"{_found(damage)}{meaning}"
+    return f"{_found(damage)}{meaning}{below}"
 
 
 def _found(damage: HeapDamage) -> str:

@@ -41,6 +41,7 @@ from pytracer.analyze.evidence.operators.operator import (
     tensor_words,
 )
 from pytracer.analyze.evidence.operators.state_sizes import small_state
+from pytracer.analyze.evidence.own_code.expanded import expanded_tensor
 from pytracer.analyze.evidence.own_code.passed import computed_advice, layout_advice, length_advice, unfit_clause
 from pytracer.analyze.evidence.phrases import (
     access_verb,
@@ -89,8 +90,9 @@ class OutOfBounds(StorageFaultRule[None]):
         leads = state or (row_headline(view, way) if way is not None else None)
         guessed = view.place is not None and view.place.found == GUESSED
         unfit = unfit_clause(view) if guessed else ""
-        words = f": {_where(view)}{in_function(view)}"
-        if leads is not None or unfit:
+        wide = expanded_tensor(view, view.place.storage) if leads is None and view.place is not None else None
+        words = f": {_where(view)}{in_function(view)}{f': {wide.words}' if wide is not None else ''}"
+        if leads is not None or (unfit and wide is None):
             words = f"{in_function(view)}{f': {leads}' if leads is not None else unfit}"
         return Description(
             f"{introduction(judgement.views)} {access_verb(view)} out of bounds{words}.",
@@ -108,8 +110,9 @@ class OutOfBounds(StorageFaultRule[None]):
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],
-            _advice(view, way),
+            wide.advice(access_verb(view) == "wrote") if wide is not None else _advice(view, way),
             [_unproven(view)],
+            explained=wide is not None,
         )
 
 

@@ -52,7 +52,7 @@ class OversizedTensor(StorageFaultRule[int]):
         """See FaultRule."""
         view, storage = judgement.views[0], judgement.views[0].storage
         claimed = size_words(storage.nbytes or 0) if storage is not None else "more"
-        made = (storage.allocated.caller or storage.allocated.python) if storage and storage.allocated else None
+        made = storage.allocated.place if storage and storage.allocated else None
         base = view.place.storage.base if view.place is not None and view.place.storage is not None else 0
         name = variable_of(view, base) or "a tensor"
         at = f" made at {place_words(made)}" if made else ""

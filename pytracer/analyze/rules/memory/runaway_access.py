@@ -13,6 +13,7 @@ What to do: compare the length that the native function is given with the tensor
 How it can be wrong: a register may point at a storage for another reason. Where registers point into several storages
 on the way, the one with most of them is named, and the finding is merely *possible* without a majority of two. Without
 such a register it is *possible*, and nothing is named: a wrong pointer seldom hits the first byte beside such memory.
+Of memset() it is *likely*: that keeps where it began, though what was recorded of storages may be overwritten.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from collections.abc import Sequence
 
 from pytracer._text import hex_addr, size_words
 from pytracer.analyze.address_space.address_info import Overrun
-from pytracer.analyze.address_space.overrun import Run
+from pytracer.analyze.address_space.overrun import Run, left_bytes
 from pytracer.analyze.evidence.indices.reached_row import ReachedRow, reached_row
 from pytracer.analyze.evidence.indices.row_words import row_advice, row_evidence, row_headline, shaped_name
 from pytracer.analyze.evidence.indices.runs import ran_on
@@ -30,6 +31,7 @@ from pytracer.analyze.evidence.lifetime.variables import line_words, variable_of
 from pytracer.analyze.evidence.native.jumps import wild_jump
 from pytracer.analyze.evidence.operators.operator import find_operator, is_sparse
 from pytracer.analyze.evidence.own_code.arrays import array_words, left_array
+from pytracer.analyze.evidence.own_code.expanded import expanded_tensor
 from pytracer.analyze.evidence.own_code.passed import length_advice, unequal_tensors, unfit_clause
 from pytracer.analyze.evidence.phrases import (
     access_verb,
@@ -61,7 +63,9 @@ class RunawayAccess(MemoryFaultRule[Overrun | Run]):
         found = view.place.overrun if view.place is not None else None
         if found is None:
             run = ran_on(view)
-            return Judgement("out-of-bounds", "possible", (view,), run) if run is not None else None
+            if run is None:
+                return None
+            return Judgement("out-of-bounds", "likely" if _memset(view, run) is not None else "possible", (view,), run)
         if wild_jump(view) is not None:
             return None
         return Judgement("out-of-bounds", _confidence(view, found), (view,), found)
@@ -71,7 +75,8 @@ class RunawayAccess(MemoryFaultRule[Overrun | Run]):
         view, found = judgement.views[0], judgement.found
         if isinstance(found, Run):
             return _from_anywhere(judgement, found)
-        name, storage = _tensor(view, found), view.storage
+        storage, wide = view.storage, expanded_tensor(view, found.storage)
+        name = f"`{wide.name}` ({size_words(wide.storage.nbytes)})" if wide is not None else _tensor(view, found)
         asked = found.span_bytes + found.left_bytes if found.left_bytes is not None else None
         length = f" of {size_words(asked)} that were asked for" if asked is not None else ""
         way = reached_row(view) if asked is None else None
@@ -81,6 +86,7 @@ class RunawayAccess(MemoryFaultRule[Overrun | Run]):
             words = f"out of bounds{in_function(view)}: {leads}"
         else:
             larger = f", as if it were as large as {shaped_name(way.larger)}" if way and way.larger else ""
+            larger = f": {wide.words}" if wide is not None else larger
             words = f"{_side(found)} of {name}{where}, to the {_end(found)} of accessible memory{larger}"
         return Description(
             f"{introduction(judgement.views)} {access_verb(view)} {words}.",
@@ -108,8 +114,9 @@ class RunawayAccess(MemoryFaultRule[Overrun | Run]):
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],
-            _advice(view, found, name, asked, way),
+            wide.advice(access_verb(view) == "wrote") if wide is not None else _advice(view, found, name, asked, way),
             [] if judgement.confidence == "certain" else ["proof that the access began there"],
+            explained=wide is not None,
         )
 
     def otherwise(self, faults: Sequence[ProcessView]) -> NoFinding:
@@ -120,8 +127,11 @@ class RunawayAccess(MemoryFaultRule[Overrun | Run]):
 
 
 def _from_anywhere(judgement: Judgement[Overrun | Run], run: Run) -> Description:
-    """Where it began is not known."""
+    """Where it began is not known, but of memset(): what was recorded of storages is overwritten, or it is none."""
     view = judgement.views[0]
+    memset = _memset(view, run)
+    if memset is not None:
+        return _of_memset(judgement, run, *memset)
     edge = "beginning" if run.downwards else "end"
     unfit = unfit_clause(view)
     array = left_array(view, run.low) if not run.downwards else None
@@ -147,6 +157,43 @@ def _from_anywhere(judgement: Judgement[Overrun | Run], run: Run) -> Description
             "large. `pytracer run --guard` stops at the first byte outside of a tensor.",
         ),
         ["where the access began", "proof that it was no wrong pointer"],
+    )
+
+
+def _memset(view: ProcessView, run: Run) -> tuple[int, int] | None:
+    """Where memset() began, and how many bytes it was asked for: while `rep stos` runs, registers keep both."""
+    crash, place = view.crash, view.place
+    if crash is None or place is None or run.downwards or not (view.function or "").startswith("__memset"):
+        return None
+    left, start = left_bytes(view.instruction, crash), crash.registers.get(_MEMSET_KEEPS)
+    known = left is not None and start is not None and run.low <= start < place.addr
+    return (start, place.addr - start + left) if known and start is not None and left is not None else None
+
+
+def _of_memset(judgement: Judgement[Overrun | Run], run: Run, start: int, asked: int) -> Description:
+    view = judgement.views[0]
+    left = asked - (run.high - start)
+    return Description(
+        f"{introduction(judgement.views)} {access_verb(view)} past the end of the memory at {hex_addr(start)}"
+        f"{in_function(view)}: it ran on for {size_words(run.high - start)} of {size_words(asked)} that were asked "
+        "for, to the end of accessible memory.",
+        [
+            fault_evidence(view),
+            Evidence(
+                "overrun",
+                f"{_MEMSET_KEEPS} keeps where memset() began, and the instruction had {left} bytes left of {asked}"
+                + ("; the recording of this process lay on the way" if run.through_recording else ""),
+                register=_MEMSET_KEEPS,
+                base=hex_addr(start),
+                nbytes=left,
+                limit=asked,
+            ),
+            python_evidence(view),
+            collective_evidence(judgement.views),
+        ],
+        f"Compare the length that {line_words(view)} passes, {asked} bytes, with nbytes of the memory that it is for: "
+        "it is too large, for example counted in elements of another dtype.",
+        ["whose memory it was: what was recorded of storages is overwritten"] if run.through_recording else [],
     )
 
 

@@ -8,8 +8,9 @@ native code (destructors of long chains, recursive descents); a function with a 
 small stack.
 
 What to do: end the recursion or turn it into a loop; make the data flat that a parser, pickle or a destructor walks
-through (the line that nests it in a loop is named). Where the depth is meant, give the thread more: `ulimit -s`
-before the start for the main thread, `threading.stack_size()` for Python threads, OMP_STACKSIZE for OpenMP's.
+through (the line that nests it is named, and one that raised Python's limit of recursion). Where the depth is meant,
+give the thread more: `ulimit -s` before the start for the main thread, `threading.stack_size()` for Python threads,
+OMP_STACKSIZE for OpenMP's.
 
 How it can be wrong: without the recorded bounds of the stack they are taken from the memory map. Only the innermost
 and the outermost frames are kept, so that a cycle of more than 24 functions is not seen.
@@ -24,9 +25,17 @@ from dataclasses import dataclass
 from pytracer._library_files import is_library_file
 from pytracer._text import count_words, hex_addr, list_words, size_words
 from pytracer.analyze.address_space.stack_bounds import GUARD_BYTES, is_proven, ran_over, stack_bounds
+from pytracer.analyze.evidence.failing.usage.recursions import level_added
 from pytracer.analyze.evidence.lifetime.variables import line_words, program_frames
 from pytracer.analyze.evidence.native.native_stack import frame_words, image_name, own_frames
-from pytracer.analyze.evidence.native.nesting import Nesting, nesting_advice, of_native, of_python
+from pytracer.analyze.evidence.native.nesting import (
+    Nesting,
+    adding_line,
+    guard_words,
+    nesting_advice,
+    of_native,
+    of_python,
+)
 from pytracer.analyze.evidence.native.recursion import Cycle, find_cycle
 from pytracer.analyze.evidence.own_code.own_libraries import is_own_path, program_files
 from pytracer.analyze.evidence.phrases import fault_evidence, in_function, python_evidence
@@ -75,7 +84,7 @@ class StackOverflow(MemoryFaultRule[_Cycles]):
         return Description(
             f"{introduction(judgement.views)} ran over the end of its stack"
             f"{'' if _is_of_python(native, python) else in_function(view)}"
-            f"{_how(view, native, python)}.",
+            f"{_how(view, native, python)}{_let(view, native)}.",
             [
                 fault_evidence(view),
                 _bounds(view),
@@ -129,6 +138,10 @@ def _depth(view: ProcessView) -> int:
 
 def _how(view: ProcessView, cycle: StackCycle | None, python: Cycle[PythonFrame] | None) -> str:
     depth = count_words(_depth(view), "frame")
+    nested = _nested(cycle, python)
+    if nested is not None:
+        adds = adding_line(view, nested)
+        return f": {nested.clause}{f' ({adds} may add one)' if adds is not None else ''}, {depth} deep"
     if python is not None and _is_of_python(cycle, python):
         size = _stack_bytes(view)
         small = size is not None and size < SMALL_STACK_BYTES
@@ -245,15 +258,29 @@ def _small_stack_advice(view: ProcessView) -> str | None:
     return f"Ask threading.stack_size() for several MiB at {at}, or leave the default: {more}."
 
 
+def _raised_at(guard: str | None) -> str:
+    return f": {guard} does" if guard is not None else ""
+
+
+def _let(view: ProcessView, cycle: StackCycle | None) -> str:
+    """The line that took Python's guard away."""
+    guard = guard_words(view, cycle)
+    return f", which {guard} allows" if guard is not None else ""
+
+
 def _advice(view: ProcessView, cycle: StackCycle | None, python: Cycle[PythonFrame] | None) -> str:
-    nested = _nested(cycle, python)
+    nested, guard = _nested(cycle, python), guard_words(view, cycle)
+    back = f" Without {guard}, Python would raise RecursionError instead." if guard is not None else ""
     if nested is not None:
-        return nesting_advice(view, nested)
+        return f"{nesting_advice(view, nested)}{back}"
+    added = level_added(view.process.snapshot, view.python_stack or []) if _is_of_python(cycle, python) else None
+    if added is not None:
+        return f"{added}{back}"
     if python is not None and _is_of_python(cycle, python):
         size = _stack_bytes(view)
         raised = size is None or size >= SMALL_STACK_BYTES
         first = f"End the recursion at {place_words(_own(view, python))}" + (
-            ", and do not raise sys.setrecursionlimit() so far." if raised else "."
+            f", and do not raise sys.setrecursionlimit() so far{_raised_at(guard)}." if raised else "."
         )
     elif cycle is not None and cycle.frames:
         image = image_name(cycle.frames[0].image)
@@ -281,4 +308,6 @@ def _advice(view: ProcessView, cycle: StackCycle | None, python: Cycle[PythonFra
         )
     kind = view.thread.kind if view.thread else None
     default = "If the depth is meant, whoever creates the thread must give it a larger stack."
-    return f"{first} {_MORE.get(kind or '', default)}"
+    if python is not None and _is_of_python(cycle, python):
+        back = ""  # said before
+    return f"{first}{back} {_MORE.get(kind or '', default)}"

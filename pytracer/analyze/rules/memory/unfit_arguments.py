@@ -48,11 +48,11 @@ class UnfitArguments(MemoryFaultRule[Violated]):
 
     def judge(self, view: ProcessView) -> Judgement[Violated] | None:
         """See MemoryFaultRule."""
-        if view.place is None or view.place.kind in _OTHERWISE:
-            return None
+        if view.place is None or view.place.kind in _OTHERWISE or heap_damage(view) is not None:
+            return None  # where the allocator met the damage, the damage is what ended the process
         found, operator = violated(view), find_operator(view)
         if found is None:
-            before = violated_before(view) if heap_damage(view) is None else None
+            before = violated_before(view)
             return Judgement("heap-corruption", "likely", (view,), before) if before is not None else None
         named = operator is not None and is_of_torch(operator) and not operator.from_records
         return Judgement("out-of-bounds", "certain" if named else "likely", (view,), found)

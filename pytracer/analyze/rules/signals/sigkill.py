@@ -25,11 +25,14 @@ refuted by its own counters, another process sent it: that is certain, which one
 
 from __future__ import annotations
 
-from pytracer.analyze.evidence.ends.memory_holders import Holding, heavy_holding, holder_evidence
+from pytracer._text import uncapital
+from pytracer.analyze.evidence.ends.keeping_lines import KeepingLine
+from pytracer.analyze.evidence.ends.memory_holders import Holding, heavy_holding, holder_evidence, keeper
 from pytracer.analyze.evidence.ends.oom import OomTrace, killed_by_sigkill, oom_trace
 from pytracer.analyze.evidence.ends.sent_signals import deadly_signal
 from pytracer.analyze.evidence.ends.sigkill import elimination, other_candidates, time_limit_of_parent
 from pytracer.analyze.evidence.ends.signal_senders import chain_words, noted_evidence, sender_is_sure, senders_words
+from pytracer.analyze.evidence.ends.timer_threads import timer_thread
 from pytracer.analyze.evidence.limits.ended import CpuLimit, LostTask, cpu_limit, lost_task
 from pytracer.analyze.evidence.phrases import collective_evidence, python_evidence
 from pytracer.analyze.evidence.waits.lost_lock import lost_lock
@@ -47,17 +50,17 @@ _ELSEWHERE = (
 _CHECK = "Check the OOM killer (dmesg, memory.events of the cgroup), then the scheduler and anybody with kill -9."
 
 
-_MEMORY = (
-    " A watchdog of memory (a container's, earlyoom, a program of yours) ends the process that holds the most: look at "
-    "what keeps the tensors of the line that is named."
-)
-_KEPT = "If it watches memory, look at what keeps the tensors of the line that is named."
+_MEMORY = " A watchdog of memory (a container's, earlyoom, a program of yours) ends the process that holds the most: "
+_WATCHES = "If it watches memory: "
+_KEPT = "look at what keeps the tensors of the line that is named."
 
 
 _SLOW = (
     "If a limit made it do so, the samples that the worker was loading take too long: time `dataset[i]` for these in "
     "one process. The DataLoader's own `timeout` raises an error instead."
 )
+
+_BLAMELESS = "The killed process itself did nothing wrong."
 
 
 class Sigkill:
@@ -91,12 +94,12 @@ class Sigkill:
         cpu = cpu_limit(job, view)
         if cpu is not None:
             return _describe_cpu(job, judgement, cpu)
-        held = heavy_holding(view)
+        held, keeps = _held(view)
         lost = lost_task(job, view)
         refuted = trace is not None and trace.excluded
         but = ", and not by the kernel's OOM killer" if refuted else ""
         return Description(
-            f"{introduction(judgement.views)} was ended by SIGKILL{but}{_held_words(held)}{_lost_words(lost)}.",
+            f"{introduction(judgement.views)} was ended by SIGKILL{but}{_held_words(held, keeps)}{_lost_words(lost)}.",
             [
                 *elimination(job, view, trace),
                 *(holder_evidence(job, view) if held else ()),
@@ -104,7 +107,7 @@ class Sigkill:
                 collective_evidence(judgement.views),
             ],
             (_ask(job, view) if refuted else _CHECK)
-            + (_MEMORY if held else "")
+            + (f"{_MEMORY}{_kept(keeps)}" if held else "")
             + (f" {lost.advice}" if lost is not None else ""),
             [
                 "who sent SIGKILL: it leaves no trace in the process and carries no sender",
@@ -170,19 +173,25 @@ def _describe_limit(job: JobView, judgement: Judgement[OomTrace | None], parent:
 
 def _describe_sender(job: JobView, judgement: Judgement[OomTrace | None]) -> Description:
     view, trace = judgement.views[0], judgement.found
-    held = heavy_holding(view)
+    held, keeps = _held(view)
     sent, sure = deadly_signal(view), sender_is_sure(view)
     frames = [item.frame for item in view.senders if item.frame is not None]
     at = place_words(frames[0]) if frames else None
     many = len(view.senders) > 1 and not sure
+    timer = timer_thread(view, frames[0]) if frames and not many else None
     if sent is not None and sent.sender_pid == view.process.snapshot.pid and not many:
-        words = f"ended itself by SIGKILL{f' at {at}' if at else ''}"
+        of = f", by the timer that {timer.place} made" if timer is not None else f" at {at}" if at else ""
+        words = f"ended itself by SIGKILL{of}"
     elif many or sent is None:
         words = f"was ended by SIGKILL, {'' if sure else 'probably '}sent by {senders_words(job, view)}"
     else:
         words = f"was ended by SIGKILL, {'' if sure else 'probably '}sent by {chain_words(job, view, sent)}"
+    first = f"Look at {at}: it sends the signal." if at else "Find out why that process sent the signal."
+    first, blameless = (timer.advice, None) if timer is not None else (first, _BLAMELESS)
+    more = _SLOW if _was_loading(view) else blameless
+    more = f"{_WATCHES}{_kept(keeps)}" if held is not None else more
     return Description(
-        f"{introduction(judgement.views)} {words}{_held_words(held)}.",
+        f"{introduction(judgement.views)} {words}{_held_words(held, keeps)}.",
         [
             *noted_evidence(view),
             *(holder_evidence(job, view) if held else ()),
@@ -190,8 +199,7 @@ def _describe_sender(job: JobView, judgement: Judgement[OomTrace | None]) -> Des
             python_evidence(view),
             collective_evidence(judgement.views),
         ],
-        (f"Look at {at}: it sends the signal. " if at else "Find out why that process sent the signal. ")
-        + (_KEPT if held else _SLOW if _was_loading(view) else "The killed process itself did nothing wrong."),
+        f"{first} {more}" if more is not None else first,
         [
             "which of them ended it: each may have" if many else None,
             "whether it was in that process group" if not sure and not many and view.senders[0].send.to_group else None,
@@ -204,8 +212,19 @@ def _was_loading(view: ProcessView) -> bool:
     return worker is not None and bool(worker.loading)
 
 
-def _held_words(held: Holding | None) -> str:
-    return f"; it held {held.words}" if held is not None else ""
+def _held(view: ProcessView) -> tuple[Holding | None, KeepingLine | None]:
+    """What it held, where that is much, and the line that keeps it."""
+    held = heavy_holding(view)
+    return held, keeper(view, held) if held is not None else None
+
+
+def _held_words(held: Holding | None, keeps: KeepingLine | None) -> str:
+    kept = f", and {keeps.subject}" if keeps is not None else ""
+    return f"; it held {held.words}{kept}" if held is not None else ""
+
+
+def _kept(keeps: KeepingLine | None) -> str:
+    return uncapital(keeps.advice) if keeps is not None else _KEPT
 
 
 def _ask(job: JobView, view: ProcessView) -> str:

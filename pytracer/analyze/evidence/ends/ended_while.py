@@ -1,0 +1,117 @@
+"""What a process was at when somebody ended it: a loop, a wait, a part of the program that takes long.
+
+A signal from outside is rarely the cause: a time limit ends a job that hangs.
+"""
+
+from __future__ import annotations
+
+from pytracer._printable import shell_word
+from pytracer.analyze.deaths.order import is_interrupt
+from pytracer.analyze.evidence.ends.sent_signals import Sent, deadly_signal
+from pytracer.analyze.evidence.ends.signal_senders import from_time_limit, scheduler_of, slurm_time_limit
+from pytracer.analyze.evidence.waits.busy import Busy, Polled, busy_at, polled_by
+from pytracer.analyze.evidence.waits.quiet import pause_of
+from pytracer.analyze.evidence.waits.stood_loop import StoodLoop, loop_reason, stood_loop
+from pytracer.analyze.evidence.waits.wait_chain import children_of
+from pytracer.analyze.evidence.waits.waits import end_of, waiting_frame
+from pytracer.analyze.naming import name_words, place_words
+from pytracer.analyze.platform.signals import SIGHUP, SIGINT, SIGQUIT, SIGTERM
+from pytracer.analyze.view import JobView, ProcessView
+
+OUTSIDE = (SIGTERM, SIGHUP, SIGINT, SIGQUIT)
+_WENT_ON_NS = 1_000_000_000
+
+
+def fatal_signal(view: ProcessView) -> int | None:
+    """The signal that ended it, if one did."""
+    return view.crash.signal if view.crash is not None else view.process.signal
+
+
+def _busy(job: JobView, view: ProcessView) -> Busy | None:
+    """What it was at when a time limit ended it; nothing where ranks waited for each other."""
+    ended = fatal_signal(view) in OUTSIDE and not job.waiting.waits and from_time_limit(job, view)
+    return busy_at(view) if ended else None
+
+
+def polled_at(job: JobView, view: ProcessView) -> Polled | None:
+    """The loop in which it slept and looked again when a time limit ended it."""
+    ended = fatal_signal(view) in OUTSIDE and not job.waiting.waits and from_time_limit(job, view)
+    return polled_by(view) if ended else None
+
+
+def stood_at(job: JobView, view: ProcessView) -> StoodLoop | None:
+    """The loop in which it had done nothing else for long; who ended it, a limit or a person, does not matter."""
+    ended = (fatal_signal(view) in OUTSIDE or is_interrupt(view)) and not job.waiting.waits
+    return stood_loop(view) if ended else None
+
+
+def children_words(job: JobView, view: ProcessView, stood: StoodLoop) -> str:
+    """Of a loop that others have to end: that its children had done so themselves."""
+    children, ended = children_of(job, view), view.process.ended_mono_ns
+    times = [item.process.ended_mono_ns for item in children]
+    if stood.reason is None or not stood.reason.by_others or not children or ended is None:
+        return ""
+    if any(time is None or time > ended - _WENT_ON_NS for time in times):
+        return ""
+    more = " and others" if len(children) > 1 else ""
+    return f"; all its recorded children had ended before ({name_words(children[:1])}{more})"
+
+
+def is_in_python(job: JobView, view: ProcessView) -> bool:
+    """Whether a time limit ended it at work in the program's Python."""
+    return _works_in_python(_busy(job, view))
+
+
+def _works_in_python(busy: Busy | None) -> bool:
+    """Neither in native code of its own nor at a device: there, other loops decide."""
+    return busy is not None and busy.function is None and not busy.device
+
+
+def _limit(job: JobView, sent: Sent | None) -> tuple[str, str] | None:
+    """Slurm's time limit, if that is why it sent the signal: whose, and how long."""
+    return slurm_time_limit(job) if sent is not None and scheduler_of(sent) is not None else None
+
+
+def limit_words(job: JobView, view: ProcessView) -> str:
+    """Whose time was over, and what the process was at."""
+    limit, busy, polled = _limit(job, deadly_signal(view)), _busy(job, view), polled_at(job, view)
+    whose = f"the time limit of the {limit[0]}{f', {limit[1]}' if limit[1] else ''}" if limit is not None else None
+    if polled is not None:
+        at = f" at {place_words(view.python_frame)}" if view.python_frame is not None else ""
+        return f", at {whose or 'a time limit'}; it slept{at}, {polled.words}"
+    if busy is None:
+        return f", at {whose}" if whose is not None else ""
+    found = loop_reason(view) if _works_in_python(busy) else None
+    called, why = (found[1], f"; {found[0].words}") if found is not None else ("", "")
+    return f", at {whose or 'a time limit'}; {busy.words}{called}{_pause_words(view)}{why}"
+
+
+def _pause_words(view: ProcessView) -> str:
+    """`; it had made no step and no tensor for 17.9 s`."""
+    end = end_of(view)
+    pause = pause_of(view, end.mono_ns) if end is not None else None
+    return f"; it {pause.words}" if pause is not None else ""
+
+
+def advice_for(job: JobView, view: ProcessView, sent: Sent | None) -> str:
+    """What to do about who ended it, and about what it was at."""
+    limit = _limit(job, sent)
+    if limit is not None:
+        at = f" It was at {place_words(view.python_frame)} then." if view.python_frame is not None else ""
+        return f"Raise the time limit of the {limit[0]} (--time), or find out what took so long.{at}"
+    job_id = view.process.snapshot.environment.get("SLURM_JOB_ID")
+    if sent is not None and scheduler_of(sent) is not None:
+        asked = f"`sacct -j {shell_word(job_id)} --format=JobID,State,ExitCode,End,Timelimit`" if job_id else "`sacct`"
+        return f"Slurm ended the job step: scancel, its time limit, or preemption. {asked} shows which."
+    frame, busy, polled = waiting_frame(view), _busy(job, view), polled_at(job, view)
+    if polled is not None:
+        return f"{polled.advice} If it was only slow to come, raise the time limit."
+    if busy is not None:
+        found = loop_reason(view) if _works_in_python(busy) else None
+        return f"{found[0].advice} If it only takes long, raise the time limit." if found is not None else busy.advice
+    if frame is None:
+        return "Find out why that process sent the signal; the program itself did nothing wrong at this place."
+    return (
+        f"Find out why that process sent the signal. If it was a time limit: the program was at "
+        f"{place_words(frame)} then; see the stacks for what it waited for."
+    )

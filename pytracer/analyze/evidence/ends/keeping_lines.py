@@ -1,0 +1,353 @@
+"""The line of the program that keeps what each round makes: it puts a result into a list or dict that only grows.
+
+Known from the source alone, and from the line that allocated what is held: what that line binds, or what its function
+returns, is stored as it is (or a view of it), and nothing empties what it is stored in. A loss is another matter: after
+backward() its graph holds nothing, so it counts only where the loop calls none.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from pytracer._text import shortened
+from pytracer.analyze.evidence.slicing.files import program_files
+from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.loops import LOOPS, loops_around
+from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, scope_of, spans
+from pytracer.analyze.naming import short_file
+from pytracer.decode.types.snapshot import Snapshot
+from pytracer.report.job import PythonFrame
+
+_QUOTED = 70
+_MOST = 2
+_FILLS = ("append", "appendleft", "add", "extend")
+_EMPTIES = ("clear", "pop", "popleft", "popitem", "remove")
+_SAME = ("detach", "cpu", "contiguous", "numpy", "view", "reshape", "squeeze", "unsqueeze", "flatten", "to", "data")
+_WITHOUT_GRAPH = ("detach", "numpy", "data")
+_NO_GRAPH = ("no_grad", "inference_mode")
+_FORWARD = ("forward", "__call__")
+_REDUCES = ("mean", "sum", "norm", "max", "min", "prod")
+_LOSSES = ("cross_entropy", "binary_cross_entropy", "binary_cross_entropy_with_logits", "criterion")
+_INIT = "__init__"
+_FREES = ("backward", "grad", "manual_backward")
+
+
+@dataclass(frozen=True)
+class KeepingLine:
+    """`subject`: for the headline, without the line that made it. `advice`: what to write there."""
+
+    subject: str
+    advice: str
+
+
+@dataclass(frozen=True)
+class _Made:
+    """What a round makes: the names that hold it, in a part of a function that runs again and again."""
+
+    file: str
+    tree: ast.Module
+    scope: Scope
+    region: ast.AST
+    names: frozenset[str]
+    line: int | None  # of the allocation, where it is in this very function
+
+
+@dataclass(frozen=True)
+class _Kept:
+    made: _Made
+    node: ast.stmt
+    container: ast.expr
+    names: tuple[str, ...]  # as they are
+    graphs: tuple[str, ...]  # numbers with a graph beside them
+
+
+def keeping_line(snapshot: Snapshot, frame: PythonFrame) -> KeepingLine | None:
+    """The one that keeps what the line of `frame` allocated; None where the source does not show a single one."""
+    files = program_files(snapshot, [frame])
+    tree = files.get(frame.file or "")
+    if tree is None or frame.file is None or frame.line is None:
+        return None
+    found = [item for made in _made(files, frame.file, tree, frame.line) for item in _stores(made)]
+    direct = [item for item in found if item.names]
+    passing = _with_backward(files.values())
+    of_graph = [item for item in found if not item.names and not _frees_graphs(item.made.region, passing)]
+    place = f"line {frame.line}"
+    if 0 < len(direct) <= _MOST:
+        return _of_values(direct[0], frame.file, place)
+    return _of_graphs(of_graph[0], frame.file, place) if not direct and len(of_graph) == 1 else None
+
+
+def _made(files: dict[str, ast.Module], file: str, tree: ast.Module, line: int) -> Iterator[_Made]:
+    scope, loops = scope_of(tree, line), loops_around(tree, line)
+    statements = [item for item in own_nodes(scope) if isinstance(item, ast.stmt) and spans(item, line)]
+    statement = max(statements, key=lambda item: item.lineno, default=None)
+    if loops or (not isinstance(scope, (ast.Module, ast.Lambda)) and scope.name not in _FORWARD):
+        yield _Made(file, tree, scope, loops[0] if loops else scope, _names(statement), line)
+    if loops or isinstance(scope, (ast.Module, ast.Lambda)):
+        return
+    if not any(isinstance(item, ast.Return) and item.value is not None for item in own_nodes(scope)):
+        return
+    for other, there in files.items():
+        for call, target in _results(there):
+            around = loops_around(there, call.lineno)
+            if around and _may_be(call, scope.name, there):
+                yield _Made(other, there, scope_of(there, call.lineno), around[0], _names(target), None)
+
+
+def _results(tree: ast.Module) -> Iterator[tuple[ast.Call, ast.stmt]]:
+    """`out = model(x)`, `out = model(x).logits`."""
+    for item in ast.walk(tree):
+        value = item.value if isinstance(item, ast.Assign) else None
+        while isinstance(value, (ast.Attribute, ast.Subscript)):
+            value = value.value
+        if isinstance(item, ast.Assign) and isinstance(value, ast.Call):
+            yield value, item
+
+
+def _may_be(call: ast.Call, name: str, tree: ast.Module) -> bool:
+    """Whether it calls the function: by its name; forward() by what the file binds to a variable."""
+    if name not in _FORWARD:
+        return called_name(call) == name
+    named = variable(call.func)
+    return named is not None and any(
+        isinstance(item, ast.Assign)
+        and any(variable(part) == named for target in item.targets for part in _parts(target))
+        for item in ast.walk(tree)
+    )
+
+
+def _names(statement: ast.stmt | None) -> frozenset[str]:
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    return frozenset(part.id for item in targets for part in ast.walk(item) if isinstance(part, ast.Name))
+
+
+def _stores(made: _Made) -> Iterator[_Kept]:
+    numbers = _numbers(made.region)
+    derived = _derived(made) | numbers
+    for node in ast.walk(made.region):
+        found = _stored(node) if isinstance(node, ast.stmt) else None
+        if found is None or not isinstance(node, ast.stmt) or not _only_grows(made, found[0], node):
+            continue
+        container, value = found
+        held = [*_held(value)]
+        here = made.line is not None and spans(node, made.line) and not _is_number(value)
+        names = tuple(name for name, _ in held if name in made.names and name not in numbers)
+        if all(_is_loss(made, name) for name in names):
+            names = ()
+        graphs = tuple(name for name, graph in held if graph and name in derived and name not in names)
+        if here and not names:
+            text = shortened(ast.unparse(value), _QUOTED)
+            if not isinstance(node, ast.AugAssign):
+                names = (text,)
+            elif isinstance(value, ast.Call) and called_name(value) not in _WITHOUT_GRAPH:
+                graphs = (text,)
+        if names or (graphs and not _without_graph(made, node)):
+            yield _Kept(made, node, container, names, graphs)
+
+
+def _stored(node: ast.stmt) -> tuple[ast.expr, ast.expr] | None:
+    """Container and value of `history.append(x)`, `cache[key] = x` and `total += x`."""
+    call = node.value if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) else None
+    if call is not None and isinstance(call.func, ast.Attribute) and call.func.attr in _FILLS and len(call.args) == 1:
+        return call.func.value, call.args[0]
+    if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Subscript):
+        target = node.targets[0]
+        return (target.value, node.value) if not isinstance(target.slice, (ast.Constant, ast.Slice)) else None
+    return (node.target, node.value) if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add) else None
+
+
+def _is_loss(made: _Made, name: str) -> bool:
+    """A number, which itself holds nothing: by its name, or by what made it."""
+    values = [item.value for item in ast.walk(made.region) if isinstance(item, ast.Assign) and name in _names(item)]
+    calls = [item for item in values if isinstance(item, ast.Call)]
+    return "loss" in name.lower() or any(
+        ((called_name(item) or "") in _REDUCES and not (isinstance(item.func, ast.Attribute) and item.args))
+        or "loss" in (called_name(item) or "").lower()
+        or (called_name(item) or "") in _LOSSES
+        for item in calls
+    )
+
+
+def _derived(made: _Made) -> frozenset[str]:
+    """Also what is computed from it, as tensors."""
+    found = set(made.names)
+    for item in [*ast.walk(made.region)] * 2:
+        if isinstance(item, ast.Assign) and not _is_number(item.value):
+            used = {part.id for part in ast.walk(item.value) if isinstance(part, ast.Name)}
+            found |= _names(item) if used & found else set()
+    return frozenset(found)
+
+
+def _held(value: ast.expr) -> Iterator[tuple[str, bool]]:
+    """The variables whose memory a value keeps, each with whether its graph, too; what is computed from them is new."""
+    if isinstance(value, (ast.Tuple, ast.List, ast.Set)):
+        for item in value.elts:
+            yield from _held(item)
+    elif isinstance(value, ast.Dict):
+        for item in value.values:
+            yield from _held(item)
+    elif isinstance(value, ast.Name):
+        yield value.id, True
+    elif isinstance(value, (ast.Attribute, ast.Subscript)):
+        drops = isinstance(value, ast.Attribute) and value.attr in _WITHOUT_GRAPH
+        if not (isinstance(value, ast.Attribute) and value.attr in ("shape", "dtype", "device", "ndim", "grad")):
+            yield from ((name, graph and not drops) for name, graph in _held(value.value))
+    elif isinstance(value, ast.Call):
+        if isinstance(value.func, ast.Attribute) and value.func.attr in _SAME:
+            drops = value.func.attr in _WITHOUT_GRAPH
+            yield from ((name, graph and not drops) for name, graph in _held(value.func.value))
+        elif isinstance(value.func, ast.Name) and value.func.id == "dict":
+            for part in value.keywords:
+                yield from _held(part.value)
+
+
+def _is_number(value: ast.expr) -> bool:
+    return isinstance(value, ast.Call) and called_name(value) in ("item", "float", "int", "len", "tolist", "str")
+
+
+def _numbers(region: ast.AST) -> frozenset[str]:
+    """What backward() is called on, and the terms of it: numbers, whose graph it frees."""
+    found: set[str] = set()
+    for item in ast.walk(region):
+        if isinstance(item, ast.Call) and called_name(item) == "backward" and isinstance(item.func, ast.Attribute):
+            roots = [item.func.value, *item.args]
+            found |= {part.id for root in roots for part in ast.walk(root) if isinstance(part, ast.Name)}
+    for item in [*ast.walk(region)] * 2:  # also the terms of terms
+        if isinstance(item, ast.Assign) and _names(item) & found and isinstance(item.value, (ast.BinOp, ast.Name)):
+            found |= {part.id for part in ast.walk(item.value) if isinstance(part, ast.Name)}
+    return frozenset(found)
+
+
+def _with_backward(trees: Iterable[ast.Module]) -> frozenset[str]:
+    """The functions of the program that call backward(); the module itself is `<module>`."""
+    return frozenset(
+        getattr(scope_of(tree, item.lineno), "name", "<module>")
+        for tree in trees
+        for item in ast.walk(tree)
+        if isinstance(item, ast.Call) and called_name(item) in _FREES
+    )
+
+
+def _frees_graphs(region: ast.AST, passing: frozenset[str]) -> bool:
+    """Whether a loop calls backward(), or a function that does; of a function without a loop its caller may do so."""
+    if not isinstance(region, LOOPS):
+        return bool(passing)
+    calls = {called_name(item) for item in ast.walk(region) if isinstance(item, ast.Call)}
+    return bool(calls & {*_FREES, *passing})
+
+
+def _without_graph(made: _Made, node: ast.stmt) -> bool:
+    around = [item for item in ast.walk(made.tree) if isinstance(item, ast.With) and spans(item, node.lineno)]
+    heads = [part for item in around for part in item.items] + list(getattr(made.scope, "decorator_list", []))
+    return any(word in ast.unparse(item) for item in heads for word in _NO_GRAPH)
+
+
+def _only_grows(made: _Made, container: ast.expr, node: ast.stmt) -> bool:
+    """Nothing empties it, or makes it anew in the loop that fills it; it is older than the round."""
+    base = container
+    while isinstance(base, ast.Subscript):
+        base = base.value
+    name = variable(base)
+    if name is None:
+        return False
+    loops = loops_around(made.tree, node.lineno)
+    if not loops and not name.startswith("self.") and lines_that_bind(made.scope, name):
+        return False  # of one call of the function
+    for item in ast.walk(made.tree):
+        if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and item.func.attr in _EMPTIES:
+            if _is(item.func.value, name):
+                return False
+        elif isinstance(item, ast.Delete):
+            if any(_is(target, name) for target in item.targets):
+                return False
+        elif isinstance(item, (ast.Assign, ast.AnnAssign)) and item is not node and item.value is not None:
+            targets = item.targets if isinstance(item, ast.Assign) else [item.target]
+            made_anew = any(variable(part) == name for target in targets for part in _parts(target))
+            if (
+                name.startswith("self.")
+                and made_anew
+                and getattr(scope_of(made.tree, item.lineno), "name", "") != _INIT
+            ):
+                return False  # a method may begin anew in each round
+            begins = _is_new(item.value) or (isinstance(node, ast.AugAssign) and isinstance(item.value, ast.Constant))
+            if made_anew and (not begins or _in(loops[-1:], item)):
+                return False
+    if isinstance(node, ast.AugAssign) and not loops:
+        return False
+    return not any(name in _names_of(loop.target) for loop in loops if isinstance(loop, (ast.For, ast.AsyncFor)))
+
+
+def _is(node: ast.expr, name: str) -> bool:
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    return variable(node) == name
+
+
+def _parts(target: ast.expr) -> Sequence[ast.expr]:
+    return target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]
+
+
+def _names_of(target: ast.expr) -> set[str]:
+    return {item.id for item in ast.walk(target) if isinstance(item, ast.Name)}
+
+
+def _is_new(value: ast.expr) -> bool:
+    """`[]`, `{}`, `defaultdict(list)`, `{'loss': []}`; no deque of a length, nor a part of what it was."""
+    if isinstance(value, (ast.List, ast.Dict, ast.Tuple, ast.Set)):
+        return True
+    names = ("list", "dict", "set", "deque", "defaultdict", "OrderedDict")
+    return isinstance(value, ast.Call) and called_name(value) in names and "maxlen" not in ast.unparse(value)
+
+
+def _in(loops: Sequence[ast.stmt], node: ast.stmt) -> bool:
+    return any(spans(loop, node.lineno) for loop in loops)
+
+
+def _place(kept: _Kept, file: str) -> str:
+    line = kept.node.lineno
+    return f"line {line}" if kept.made.file == file else f"{short_file(kept.made.file)}:{line}"
+
+
+def _text(kept: _Kept) -> str:
+    return shortened(" ".join(ast.unparse(kept.node).split()), _QUOTED)
+
+
+def _of_values(kept: _Kept, file: str, made: str) -> KeepingLine:
+    names = " and ".join(f"`{name}`" for name in dict.fromkeys(kept.names))
+    place, held = _place(kept, file), f"`{ast.unparse(kept.container)}`"
+    if kept.made.line is not None and spans(kept.node, kept.made.line):
+        return KeepingLine(
+            f"that line keeps each {names} in {held}",
+            f"{place[0].upper()}{place[1:]} (`{_text(kept)}`) keeps all that it makes: keep a number or the few "
+            "values of it that are read later (detach() alone keeps all of its values).",
+        )
+    also = "".join(
+        f" Keep `{name}.item()` in place of `{name}`, which holds its graph." for name in dict.fromkeys(kept.graphs)
+    )
+    of = f", which {made} makes" if kept.made.line is not None else ""
+    return KeepingLine(
+        f"{place} keeps each {names} in {held}",
+        f"{place[0].upper()}{place[1:]} (`{_text(kept)}`) keeps each {names}{of}: leave it out, or keep a "
+        f"number or a few values of it (detach() alone keeps all of its values).{also}",
+    )
+
+
+def _of_graphs(kept: _Kept, file: str, made: str) -> KeepingLine:
+    names = " and ".join(f"`{name}`" for name in dict.fromkeys(kept.graphs))
+    place = _place(kept, file)
+    if isinstance(kept.node, ast.AugAssign) and not isinstance(kept.node.value, ast.List):
+        return KeepingLine(
+            f"{place} adds up {names} with the graphs of all rounds",
+            f"{place[0].upper()}{place[1:]} (`{_text(kept)}`) adds up {names} with the graphs of all rounds, and these "
+            f"keep what {made} made: add numbers (`.item()`), or run the loop under torch.no_grad().",
+        )
+    return KeepingLine(
+        f"{place} keeps each {names} with its graph",
+        f"{place[0].upper()}{place[1:]} (`{_text(kept)}`) keeps each {names} with its graph, and that keeps "
+        f"what {made} made for it: detach() or item() it there, or run the loop under torch.no_grad() where nothing "
+        "calls backward().",
+    )

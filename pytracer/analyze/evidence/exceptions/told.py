@@ -1,0 +1,153 @@
+"""The exception that a process ended with: who raised it first, what led to it, and what explains it.
+
+Worked out once; the headline and the next step (next_step.py) read it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from pytracer.analyze.evidence.cuda.shared_devices import shared_device
+from pytracer.analyze.evidence.exceptions.chains import Chain, as_uncaught, chain_of, found_its_way, original
+from pytracer.analyze.evidence.exceptions.name_origins import meant_words, origin_words
+from pytracer.analyze.evidence.exceptions.raisers import Raiser, failed_sample, raiser
+from pytracer.analyze.evidence.exceptions.reraised import Reraised, reason_within, reraised
+from pytracer.analyze.evidence.exceptions.rpc_peers import rpc_peer
+from pytracer.analyze.evidence.failing.explained import Explanation, explained, involved
+from pytracer.analyze.evidence.limits.words import limit_reason
+from pytracer.analyze.evidence.phrases import error_at_words
+from pytracer.analyze.known.exceptions import exception_reason
+from pytracer.analyze.tensors.source_lines import line_text
+from pytracer.analyze.view import JobView, ProcessView
+from pytracer.decode.types.snapshot import Snapshot
+from pytracer.report.job import ExceptionReport, HandledExceptionReport, PythonFrame
+
+
+@dataclass(frozen=True)
+class Told:
+    """What is recorded of it. `first`: the text with it of another process; `origin`: that process, if recorded.
+
+    `chain`: the exception that led to it, or to the one that another process handed over.
+    """
+
+    view: ProcessView
+    first: Reraised | None
+    origin: Raiser | None
+    chain: Chain | None
+    sample: str | None
+    """The number that `__getitem__` of the dataset was called with."""
+
+    @property
+    def frame(self) -> PythonFrame | None:
+        """The program's innermost line; of another process's, that one's."""
+        return self.first.frame if self.first is not None else self.view.python_frame
+
+    @property
+    def of_worker(self) -> bool:
+        """Whether it is a DataLoader worker's, with its line."""
+        return self.first is not None and self.first.frame is not None and "DataLoader worker" in self.first.where
+
+    @property
+    def text(self) -> str | None:
+        """Of that line."""
+        return line_text(self.view.process.snapshot, self.frame)
+
+    @property
+    def deliberate(self) -> bool:
+        """Whether it is a `raise`."""
+        return re.match(r"raise\b", self.text or "") is not None
+
+    @property
+    def before(self) -> HandledExceptionReport | None:
+        """The one that was being handled, of an exception of the process's own."""
+        return original(self.view.exception) if self.first is None else None
+
+    @property
+    def reason(self) -> Reraised | ExceptionReport | None:
+        """The one with the message that counts."""
+        own = self.view.exception
+        return self.first if self.first is not None else reason_within(own) if own is not None else None
+
+    @property
+    def meant(self) -> str | None:
+        """What the variables were that the message is about."""
+        raised = self.origin
+        return meant_words(raised.snapshot, raised.exception, raised.stack) if raised is not None else None
+
+    @property
+    def means(self) -> str | None:
+        """What the message means, where it does not say so."""
+        return exception_reason(self.reason.type, self.reason.message) if self.reason is not None else None
+
+    @property
+    def origin_of_values(self) -> str | None:
+        """Where the values came from that the line used."""
+        raised = self.origin
+        return origin_words(raised.snapshot, raised.exception, raised.stack) if raised is not None else None
+
+    @property
+    def given(self) -> str | None:
+        """What the line worked on."""
+        raised = self.origin
+        return involved(raised.snapshot, raised.exception, raised.stack) if raised is not None else None
+
+    @property
+    def given_to_chain(self) -> str | None:
+        """The same of the exception that led to it."""
+        if self.origin is None or self.chain is None:
+            return None
+        led = self.chain.report(self.origin.exception, self.origin.stack)
+        return involved(self.origin.snapshot, led, led.python_stack or [])
+
+    def handling(self, explanation: Explanation | None = None) -> str:
+        """What the program was handling when its line failed; not where it was expected and the line is explained."""
+        own, line_explained = self.view.exception, explanation is not None and explanation.subject is not None
+        if self.before is None or own is None:
+            return ""
+        if line_explained and found_its_way(self.view.process.snapshot, own, self.view.exception_stack):
+            return ""
+        return f" It came while {error_at_words(self.before)} was being handled."
+
+
+def told_of(job: JobView, view: ProcessView) -> Told:
+    """Of a process that ended with an exception."""
+    first = reraised(view.exception)
+    origin = raiser(job, view, first)
+    chain = chain_of(origin.snapshot, origin.exception, origin.stack) if origin is not None else None
+    return Told(view, first, origin, chain, failed_sample(job, view, first))
+
+
+def explanation_of(job: JobView, told: Told) -> Explanation:
+    """By the facts of the line; of an exception of a DataLoader worker, by those that the worker recorded."""
+    view, first, origin = told.view, told.first, told.origin
+    snapshot, own, before = view.process.snapshot, view.exception, told.before
+    if told.chain is not None and origin is not None:
+        return _limit_or_line(origin.snapshot, origin.exception, told.chain.report(origin.exception, origin.stack))
+    if own is not None and before is not None and told.deliberate:
+        return _limit_or_line(snapshot, own, as_uncaught(before, own, view.exception_stack))
+    if own is None:
+        return Explanation()
+    if first is None:
+        shared = shared_device(job, view)
+        if shared is not None:
+            return Explanation(shared.advice, shared.subject)
+        peer = rpc_peer(job, view)
+        if peer is not None:
+            return Explanation(peer.advice, peer.subject)
+        return explained(snapshot, reason_within(own), view.exception_stack)
+    if origin is None:  # a pool's process: what its text has, and the source
+        report = ExceptionReport(type=first.type, message=first.message)
+        stack = [item for item in (first.innermost, first.frame) if item is not None]
+        return explained(snapshot, report, stack[:1] if first.innermost == first.frame else stack)
+    dataset = origin.snapshot.worker.dataset if origin.snapshot.worker is not None else None
+    return explained(origin.snapshot, origin.exception, [*origin.stack, *view.exception_stack], dataset)
+
+
+def _limit_or_line(snapshot: Snapshot, last: ExceptionReport, led: ExceptionReport) -> Explanation:
+    """Of the exception `led` that led to the last one."""
+    stack = led.python_stack or []
+    limit = limit_reason(snapshot, last, stack, led)
+    if limit is not None:
+        return Explanation(limit.advice, limit.subject, of_limit=True)
+    return explained(snapshot, led, stack)

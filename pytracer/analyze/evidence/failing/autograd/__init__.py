@@ -1,0 +1,1 @@
+"""What backward(), its graph and the optimizer's step refuse."""

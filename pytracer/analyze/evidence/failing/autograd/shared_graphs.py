@@ -1,0 +1,82 @@
+"""Two losses of one step that were computed from the same tensor: the first backward() freed the graph that both need.
+
+A GAN's generator is the usual case: its output goes into the loss of the discriminator without detach().
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from pytracer.analyze.evidence.failing.expressions import names_in, source
+from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes
+
+_CUT = re.compile(r"\.(?:detach|item|data|argmax|numpy)\b|no_grad")
+# What has no graph: data, and what is filled or read.
+_NO_GRAPH = re.compile(
+    r"^torch\.(?:triu|tril|eye|ones_like|zeros_like|rand\w*_like|as_tensor|arange|stack|cat)$|mask|target|label"
+)
+_LEAF = re.compile(r"^torch\.(?:\w*rand\w*|zeros|ones|tensor|full|empty|arange|linspace|load|from_numpy)$|^next$|\.to$")
+
+
+def shared_graph(at: FailingLine) -> str | None:
+    """The tensor, and the line of the first loss that uses it."""
+    second = _loss(at.only(ast.Call))
+    earlier = [
+        item
+        for item in own_nodes(at.scope)
+        if isinstance(item, ast.Call) and called_name(item) == "backward" and item.lineno < at.line
+    ]
+    if second is None or len(earlier) != 1 or any(item.arg == "retain_graph" for item in earlier[0].keywords):
+        return None
+    first = _loss(earlier[0])
+    if first is None or first == second:
+        return None
+    ways = [_way(at.scope, name, line) for name, line in ((first, earlier[0].lineno), (second, at.line))]
+    both = [item for item in ways[1].values() if item in ways[0].values()]
+    calls = [item for item in both if isinstance(item.value, ast.Call)]
+    shared = [item for item in calls if not _LEAF.search(ast.unparse(getattr(item.value, "func", item.value)))]
+    shared = [item for item in shared if not _NO_GRAPH.search(variable(item.targets[0]) or "")]
+    shared = [item for item in shared if not _NO_GRAPH.search(ast.unparse(getattr(item.value, "func", item.value)))]
+    if not shared:
+        return None
+    made = max(shared, key=lambda item: item.lineno)
+    name = variable(made.targets[0]) or ""
+    uses = [item for item in ways[0].values() if name in names_in(item.value) and item is not made]
+    if not uses or made.lineno >= earlier[0].lineno:
+        return None
+    return (
+        f"`{name}` (line {made.lineno}: `{source(made)}`) is part of `{first}` as of `{second}`: backward() at line "
+        f"{earlier[0].lineno} has freed its graph. Where the first shall not train what made it, use "
+        f"`{name}.detach()` at line {min(item.lineno for item in uses)}; else add both losses before one backward()."
+    )
+
+
+def _loss(call: ast.Call | None) -> str | None:
+    """`loss` of `loss.backward()` and of `scaler.scale(loss).backward()`."""
+    if call is None or not isinstance(call.func, ast.Attribute) or call.func.attr != "backward":
+        return None
+    owner = call.func.value
+    if isinstance(owner, ast.Call) and len(owner.args) == 1:
+        owner = owner.args[0]
+    return owner.id if isinstance(owner, ast.Name) else None
+
+
+def _way(scope: Scope, name: str, line: int) -> dict[str, ast.Assign]:
+    """The statements above a line that a variable was computed by, by what they set; not behind a detach()."""
+    sets = [item for item in own_nodes(scope) if isinstance(item, ast.Assign) and item.lineno < line]
+    found: dict[str, ast.Assign] = {}
+    waiting = [(name, line)]
+    while waiting:
+        wanted, before = waiting.pop()
+        last = [item for item in sets if item.lineno < before and variable(item.targets[0]) == wanted]
+        if not last or wanted in found:
+            continue
+        item = max(last, key=lambda item: item.lineno)
+        found[wanted] = item
+        if not _CUT.search(ast.unparse(item.value)):
+            waiting += [(part, item.lineno) for part in names_in(item.value)]
+    return found

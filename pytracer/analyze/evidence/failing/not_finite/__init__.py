@@ -1,0 +1,1 @@
+"""NaN and infinity: where they were made, and what can make them."""

@@ -1,0 +1,1 @@
+"""What ranks and processes give each other, and handlers on the way."""

@@ -1,0 +1,1 @@
+"""Files, checkpoints and what was read from them."""

@@ -1,0 +1,181 @@
+"""Keys that a dict, a checkpoint or a text file lacks: what is there, and where it came from."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import re
+from collections.abc import Sequence
+
+from pytracer.analyze.evidence.failing.expressions import source
+from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.failing.stored.opened import loaded_from
+from pytracer.analyze.evidence.syntax.bindings import is_loop_variable
+from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.report.job import NearNamesReport
+
+_LOADED = re.compile(r"\bload\(|state_dict|checkpoint|ckpt")
+_OF_TEXT = re.compile(r"(?:json|yaml|toml|tomllib)\.(?:safe_)?loads?$")
+_FEW = 4
+_LIKE = 0.6
+_MOST_NAMES = 8
+
+
+def missing_key(at: FailingLine) -> str | None:
+    """Of a dict whose keys, or number of keys, are recorded."""
+    if at.kind != "KeyError":
+        return None
+    key = at.message.strip()
+    if not at.own:
+        return _given_state(at, key) or _of_library(at, key)
+    node = at.only(ast.Subscript)
+    if node is None:
+        return None
+    table = source(node.value)
+    name = variable(node.value) or table
+    known = next((item for item in at.near if item.of == table), None)
+    value = at.value(name)
+    held = re.match(r"\w+ of (\d+)$", value or "")
+    came = at.came(name)
+    if known is None:
+        if held is None:
+            return None
+        empty = held[1] == "0"
+        there = "is empty" if empty else f"has {held[1]} keys, and {key} is none of them"
+        return f"`{table}`{came} {there}: {_filled(empty)}"
+    return _of_known(at, key, table, came, known)
+
+
+def _filled(empty: bool) -> str:
+    if empty:
+        return "look at what should fill it before this line, or use .get() with a default."
+    return "it was built from other data than what is looked up here: use .get() with a default, or build it from all."
+
+
+def _of_known(at: FailingLine, key: str, table: str, came: str, known: NearNamesReport) -> str:
+    names = known.names or []
+    if not names:
+        return f"`{table}`{came} has no keys at all: look at what should fill it before this line."
+    if re.fullmatch(r"-?\d+", key) and _twin(key, names) is None and all(name[:1] in "'\"" for name in names):
+        return (
+            f"`{table}`{came} is a dict by text ({names[0]}, ...), and line {at.line} asks for number {key}: take the "
+            f"items in order (`list({table}.values())[{key}]`), or the key that belongs to it."
+        )
+    twin = _twin(key, names)
+    of_one = is_loop_variable(at.scope, table.partition("[")[0], at.line)
+    if twin is not None and not _is_read(at, twin):
+        why = "rename it in that item, or read either (`.get()`)" if of_one else "correct the one or the other"
+        return f"`{table}`{came} has no {key}, but {twin}: {why}."
+    there = ", ".join(names[:_MOST_NAMES])
+    more = (known.count or 0) - len(names[:_MOST_NAMES])
+    rest = f" and {more} more" if more > 0 else ""
+    file = loaded_from(at, table)
+    lacks = f"`{table}`{f' of {file}' if file is not None else ''}{came} has the keys {there}{rest}, and no {key}"
+    made = at.made(table)
+    if made is not None and isinstance(made.node, ast.Call) and _OF_TEXT.match(ast.unparse(made.node.func)):
+        return f"{lacks}: it is read from a file ({at.shown(made)}). Add it to that file, or use .get() with a default."
+    if _LOADED.search(came) or _LOADED.search(table):
+        saved = _saving_line(at, names)
+        if saved is not None:
+            other = _saved_with(at, key)
+            if other is not None:
+                return f"{lacks}, as line {saved} saves it. Load a file that line {other} saves: that has {key}."
+            return f"{lacks}, as line {saved} saves it. Save {key} there from now on; read older ones with .get()."
+        return f"{lacks}: it was saved without it. Load what it has, or save {key} with it from now on."
+    if of_one:
+        return f"{lacks}: skip or mend such items, or use .get() with a default."
+    return f"{lacks}: add it where that is made, or use .get() with a default."
+
+
+def _is_read(at: FailingLine, key: str) -> bool:
+    """Whether the program asks for that key elsewhere, as for one of its own."""
+    return any(
+        isinstance(item, ast.Subscript) and isinstance(item.slice, ast.Constant) and repr(item.slice.value) == key
+        for item in ast.walk(at.tree)
+    )
+
+
+def _saving_line(at: FailingLine, names: Sequence[str]) -> int | None:
+    """The one dict of the file with exactly these keys."""
+    found = [
+        item.lineno
+        for item in ast.walk(at.tree)
+        if isinstance(item, ast.Dict) and item.keys
+        if {repr(part.value) if isinstance(part, ast.Constant) else "" for part in item.keys} == {*names}
+    ]
+    return found[0] if len(found) == 1 and "torch.save(" in ast.unparse(at.tree) else None
+
+
+def _saved_with(at: FailingLine, key: str) -> int | None:
+    """The one dict with that key that torch.save() is given."""
+    found = [
+        call.lineno
+        for call in ast.walk(at.tree)
+        if isinstance(call, ast.Call) and ast.unparse(call.func) == "torch.save" and call.args
+        if isinstance(call.args[0], ast.Dict)
+        if any(isinstance(part, ast.Constant) and repr(part.value) == key for part in call.args[0].keys)
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def _twin(key: str, names: Sequence[str]) -> str | None:
+    """The same as text or number, with a prefix, or misspelt."""
+    plain = key.strip("'\"")
+    for name in names:
+        other = name.strip("'\"")
+        if name != key and (other == plain or other.strip().casefold() == plain.strip().casefold()):
+            return name
+        if other.endswith((f".{plain}", f"_{plain}")) or plain.endswith((f".{other}", f"_{other}")):
+            return name
+        if other.startswith(f"{plain}_") or plain.startswith(f"{other}_"):
+            return name
+    like = difflib.get_close_matches(plain, [name.strip("'\"") for name in names], n=1, cutoff=_LIKE)
+    return next((name for name in names if like and name.strip("'\"") == like[0]), None)
+
+
+def _given_state(at: FailingLine, key: str) -> str | None:
+    """A state that a library was given lacks what its own have."""
+    call = at.only(ast.Call)
+    state = next((item for item in at.near if item.of in ("state_dict", "state") and item.names), None)
+    if call is None or len(call.args) != 1 or state is None:
+        return None
+    given, there = source(call.args[0]), ", ".join((state.names or [])[:_MOST_NAMES])
+    taken = source(call.func)
+    return (
+        f"`{given}` has the keys {there}, and {taken}() needs {key}: something else was saved or is passed there. "
+        "Compare the line that saves it, and the order of arguments on the way."
+    )
+
+
+def _of_library(at: FailingLine, key: str) -> str | None:
+    """Looked up by a function of a library; an optimizer's options may have been replaced by those of a checkpoint."""
+    inner, call = at.stack[0], at.only(ast.Call)
+    if "/torch/optim/" in (inner.file or "") and call is not None and isinstance(call.func, ast.Attribute):
+        owner = source(call.func.value)
+        loads = {
+            item.lineno: at.in_file(file, item.lineno)
+            for file, tree in at.files.items()
+            for item in ast.walk(tree)
+            if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute)
+            if item.func.attr == "load_state_dict" and source(item.func.value) == owner
+        }
+        if len(loads) == 1:
+            (line,) = loads.values()
+            return (
+                f"`{owner}` has the options of the checkpoint that {line} loads, and these lack {key}: another kind of "
+                f"optimizer wrote them than `{owner}`{at.came(owner)} is, or an older version. Make the kind that "
+                "wrote it, or begin without its state; load_state_dict() replaces all options."
+            )
+    return None
+
+
+def key_subject(at: FailingLine) -> str | None:
+    """Of a loaded file that lacks a key, what the headline says."""
+    node = at.only(ast.Subscript) if at.kind == "KeyError" and at.own else None
+    table = source(node.value) if node is not None else ""
+    known = next((item for item in at.near if item.of == table), None)
+    file = loaded_from(at, table) if known is not None and known.names else None
+    names = known.names or [] if known is not None else []
+    if file is None or not 0 < len(names) <= _FEW or known is None or (known.count or 0) > len(names):
+        return f"`{table}`, loaded from {file}, has other keys" if file is not None else None
+    return f"`{table}`, loaded from {file}, has only {', '.join(names)}"

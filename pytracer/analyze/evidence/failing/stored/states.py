@@ -1,0 +1,239 @@
+"""Checkpoints, environment and processes that are not what the program expects: what the message says of them."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from pytracer.analyze.evidence.failing.expressions import names_in, source
+from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.failing.stored.opened import opened
+from pytracer.analyze.evidence.syntax.names import variable
+
+_MISMATCH = re.compile(
+    r"size mismatch for ([\w.]+): copying a param with shape torch\.Size\((\[[\d, ]*\])\) from checkpoint, "
+    r"the shape in current model is torch\.Size\((\[[\d, ]*\])\)"
+)
+# torch.optim.Optimizer.load_state_dict
+_GROUPS = re.compile(r"loaded state dict (?:contains a parameter group that doesn't match|has a different number of)")
+_KEYS = re.compile(r"(Missing|Unexpected) key\(s\) in state_dict: ((?:\"[^\"]+\",? ?)+)")
+_PREFIXES = ("module.", "_orig_mod.", "model.", "net.", "backbone.", "encoder.", "state_dict.")
+_GLOBAL = re.compile(r"GLOBAL ([\w.]+) was not an allowed global|Unsupported (?:global|class) ([\w.]+)")
+_LACKS = re.compile(r"Missing key in checkpoint state_dict: ([\w.\-]+?)\.?\s*$", re.MULTILINE)
+_JOINED = re.compile(r"(\d+)/(\d+) clients joined")
+_PLAIN = re.compile(r"(?:True|False|-?[\d.]+)$")
+_NO_CLASS = re.compile(r"Can't get attribute '(\w+)' on <module '([\w.]+)'")
+_NO_NUMBER = re.compile(r"invalid literal for int\(\) with base \d+: (.+)|could not convert string to float: (.+)")
+_NUMBERS = ("int", "float")
+
+
+def loaded_state(at: FailingLine) -> str | None:
+    """load_state_dict(), with the keys or sizes that differ."""
+    if _GROUPS.search(at.message):
+        return _other_groups(at)
+    if "loading state_dict" not in at.message:
+        return None
+    model = _owner(at)
+    sizes = _MISMATCH.findall(at.message)
+    if sizes:
+        name, saved, own = sizes[0]
+        more = f", and {len(sizes) - 1} more differ" if len(sizes) > 1 else ""
+        return (
+            f"`{name}` is {saved} in the checkpoint and {own} in {model}{more}. Make the model with the checkpoint's "
+            "sizes (classes, vocabulary, width), or take those keys out of the state and load with strict=False."
+        )
+    keys = {kind: re.findall(r'"([^"]+)"', text) for kind, text in _KEYS.findall(at.message)}
+    missing, unexpected = keys.get("Missing", []), keys.get("Unexpected", [])
+    for prefix in _PREFIXES:
+        if unexpected and all(key.startswith(prefix) for key in unexpected) and unexpected[0][len(prefix) :] in missing:
+            return (
+                f"The checkpoint's keys begin with '{prefix}' (`{unexpected[0]}`), and those of {model} do not: take "
+                f"it away (`{{k.removeprefix('{prefix}'): v for k, v in state.items()}}`), or save the inner model's "
+                "state_dict()."
+            )
+        if missing and all(key.startswith(prefix) for key in missing) and missing[0][len(prefix) :] in unexpected:
+            return (
+                f"The keys of {model} begin with '{prefix}' (`{missing[0]}`), and the checkpoint's do not: load into "
+                f"the inner model (`.{prefix.rstrip('.')}`), or before it is wrapped."
+            )
+    if unexpected and not any("." in key for key in unexpected):
+        inner = next((key for key in unexpected if re.search("state|model|net|weights", key)), None)
+        if inner is not None:
+            there = ", ".join(unexpected[:4])
+            return f"The checkpoint is a dict around the state (`{there}`): load checkpoint['{inner}']."
+    return _differ(model, missing, unexpected)
+
+
+def _other_groups(at: FailingLine) -> str:
+    saved, own = ([int(value.rpartition(" ")[2]) for name, value in at.compared.items() if name.startswith(kind)]
+                  for kind in ("saved_groups[", "groups["))  # fmt: skip
+    if not saved or not own:
+        return (
+            f"{_owner(at)} was made with other parameters than the one whose state was saved: for another model, or "
+            "with a part of it frozen or left out. Make it as it was then, or start with a new state."
+        )
+    call = at.only(ast.Call)
+    owner = call.func.value if call is not None and isinstance(call.func, ast.Attribute) else None
+    made = at.made(owner, calls=False) if owner is not None else None
+    values = {name: at.value_at(ast.Name(name), made.spot) for name in names_in(made.node)} if made is not None else {}
+    plain = {name: value for name, value in values.items() if value is not None and _PLAIN.match(value)}
+    told = ", ".join(f"`{name}` is {value}" for name, value in plain.items())
+    return (
+        f"The saved state has {_groups(saved)}, and {_owner(at)} has {_groups(own)}{f'; {told}' if told else ''}: a "
+        "part was frozen, left out or grouped otherwise then. Make it as it was when it was saved, or start with a "
+        "new state."
+    )
+
+
+def _groups(counts: list[int]) -> str:
+    """`2 groups (4 and 2 parameters)`."""
+    many = f"{counts[0]} parameters" if len(counts) == 1 else f"{' and '.join(map(str, counts))} parameters"
+    return f"{len(counts)} group{'s' * (len(counts) != 1)} ({many})"
+
+
+def _differ(model: str, missing: list[str], unexpected: list[str]) -> str | None:
+    lacks = f"The checkpoint lacks `{missing[0]}`{_more(missing)}" if missing else ""
+    has = f"has `{unexpected[0]}`{_more(unexpected)}, which {model} lacks" if unexpected else ""
+    if not lacks and not has:
+        return None
+    words = f"{lacks} and {has}" if lacks and has else lacks or f"The checkpoint {has}"
+    return (
+        f"{words}: it is of another architecture or version. Make the model as it was when saved, or load with "
+        "strict=False if these may stay as they are."
+    )
+
+
+def _more(keys: list[str]) -> str:
+    return f" and {len(keys) - 1} more" if len(keys) > 1 else ""
+
+
+def _owner(at: FailingLine) -> str:
+    call = at.only(ast.Call)
+    owner = call.func.value if call is not None and isinstance(call.func, ast.Attribute) else None
+    return f"`{source(owner)}`{at.came(variable(owner) or '')}" if owner is not None else "the model"
+
+
+def lacking_checkpoint(at: FailingLine) -> str | None:
+    """torch.distributed.checkpoint.load() of a state that has more than the files."""
+    found, call = _LACKS.search(at.message), at.only(ast.Call)
+    if found is None or call is None:
+        return None
+    state = next((item.value for item in call.keywords if item.arg == "state_dict"), next(iter(call.args), None))
+    asks = f", which `{source(state)}`{at.came(variable(state) or '')} asks for" if state is not None else ""
+    planned = any(item.arg in (None, "planner") for item in call.keywords)
+    partly = "" if planned else (
+        "; to let it keep the values that it has, pass `planner=DefaultLoadPlanner(allow_partial_load=True)` "
+        f"to `{source(call.func)}()`"
+    )  # fmt: skip
+    return (
+        f"The checkpoint has no `{found[1]}`{asks}: it was saved from another model, or without that part. Load only "
+        f"the keys that both have{partly}."
+    )
+
+
+def refused_global(at: FailingLine) -> str | None:
+    """torch.load() with weights_only."""
+    found = _GLOBAL.search(at.message) if "Weights only load failed" in at.message else None
+    if found is None:
+        return None
+    name = found[1] or found[2]
+    held = f"The file holds an object of {name}{_below(at)}{_put_there(at)}"
+    if name.startswith("numpy."):
+        plain = "a plain number (`float()`, `.item()`)" if name.endswith("scalar") else "a tensor or list"
+        return f"{held}: save {plain} instead. A file of your own is read with weights_only=False at line {at.line}."
+    return (
+        f"{held}, which is no weights. If the file is yours: `torch.serialization.add_safe_globals([{name}])` before "
+        f"line {at.line}, or weights_only=False there; or save plain values only."
+    )
+
+
+def refused_subject(at: FailingLine) -> str | None:
+    """What the headline says of it."""
+    found = _GLOBAL.search(at.message) if "Weights only load failed" in at.message else None
+    return f"the file holds an object of {found[1] or found[2]}{_below(at)}" if found is not None else None
+
+
+def _below(at: FailingLine) -> str:
+    """`` under 'best' ``, of what torch.load() refused."""
+    key = at.values.get("key of the refused object")
+    return f" under '{key}'" if key is not None else ""
+
+
+def _put_there(at: FailingLine) -> str:
+    """The only value that this program gives that key."""
+    key = at.values.get("key of the refused object")
+    found = [
+        value
+        for item in ast.walk(at.tree)
+        if isinstance(item, ast.Dict)
+        for name, value in zip(item.keys, item.values, strict=True)
+        if key is not None and isinstance(name, ast.Constant) and name.value == key
+    ]
+    return f" (line {found[0].lineno} has `{source(found[0])}` there)" if len(found) == 1 else ""
+
+
+def environment_variable(at: FailingLine) -> str | None:
+    """One that is not set."""
+    if at.kind != "KeyError" or not (at.stack[0].file or "").endswith(("os.py", "<frozen os>")):
+        return None
+    name = at.message.strip("'\"")
+    ranks = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LOCAL_WORLD_SIZE", "GROUP_RANK"}
+    by = f"start it by `torchrun --nproc-per-node=N`, which sets {name}" if name in ranks else f"export {name} before"
+    default = "0" if "RANK" in name else "..."
+    return f'The environment has no {name}: {by}, or read it with a default (`os.environ.get("{name}", "{default}")`).'
+
+
+def pickled_elsewhere(at: FailingLine) -> str | None:
+    """A class or function that the file's writer had in its main script, and the reader has not."""
+    found = _NO_CLASS.search(at.message)
+    if at.kind != "AttributeError" or found is None:
+        return None
+    name, module, file = found[1], found[2], opened(at.values)
+    what = file.name if file is not None else "What is unpickled"
+    if not module.endswith("__main__"):  # `python -m package` names it `package.__main__`
+        return (
+            f"{what} needs `{name}` of the module {module}, which has none here: it was renamed or moved, or another "
+            "version wrote that file. Import it there under that name, or write the file anew."
+        )
+    return (
+        f"{what} needs `{name}`, which was defined in the main script that wrote it, and this main script has none: "
+        f"define it in a module that both import and write the file anew, or import `{name}` here first."
+    )
+
+
+def number_of_environment(at: FailingLine) -> str | None:
+    """`int(os.environ["RANK"])` of a text that is none."""
+    found, call = _NO_NUMBER.search(at.message), at.only(ast.Call)
+    if at.kind != "ValueError" or found is None or call is None or not call.args or source(call.func) not in _NUMBERS:
+        return None
+    made = at.made(call.args[0])
+    node = call.args[0] if made is None else made.node
+    name: ast.AST | None = None
+    if isinstance(node, ast.Subscript) and source(node.value).endswith("environ"):
+        name = node.slice
+    elif isinstance(node, ast.Call) and source(node.func).endswith(("environ.get", "getenv")) and node.args:
+        name = node.args[0]
+    if not isinstance(name, ast.Constant) or not isinstance(name.value, str):
+        return None
+    text = found[1] or found[2]
+    return (
+        f"The environment variable {name.value} is {text}, which {source(call.func)}() does not take: see where the "
+        f"job script or launcher exports {name.value}, and give it a plain number there."
+    )
+
+
+def environment_subject(at: FailingLine) -> str | None:
+    """What the headline says of it."""
+    words = re.match(r"The (environment variable \S+ is .+?), which ", number_of_environment(at) or "")
+    return f"the {words[1]}" if words is not None else None
+
+
+def clients_joined(at: FailingLine) -> str | None:
+    """A store that waited for the others."""
+    found = _JOINED.search(at.message)
+    if found is None:
+        return None
+    return (
+        f"{found[1]} of {found[2]} processes came: start all {found[2]} (torchrun, or one with each RANK), with the "
+        f"same MASTER_ADDR and MASTER_PORT, or correct world_size, where line {at.line} takes it from."
+    )

@@ -1,0 +1,118 @@
+"""Data types that do not fit: which operand has another one, and where it was made."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from pytracer.analyze.evidence.failing.expressions import names_in, source
+from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.failing.usage.settings import whence
+
+_TYPES = {"Double": "float64", "Float": "float32", "Half": "float16", "BFloat16": "bfloat16", "Long": "int64"}
+_TYPES |= {"Int": "int32", "Short": "int16", "Byte": "uint8", "Char": "int8", "Bool": "bool"}
+_TYPES |= {"double": "float64", "float": "float32", "c10::Half": "float16", "c10::BFloat16": "bfloat16"}
+_CONVERT = {"float32": ".float()", "int64": ".long()", "float64": ".double()", "float16": ".half()", "bool": ".bool()"}
+_DIFFER = re.compile(
+    r"must have the same dtype, but got ([\w:]+) and ([\w:]+)|same dtype, but got: ([\w:]+) != ([\w:]+)"
+)
+_INPUT = re.compile(r"Input type \(([\w:.]+)\) and (?:weight|bias) type \(([\w:.]+)\)")
+_TARGET = re.compile(
+    r"expected target dtype to be Long or Byte, but got (\w+)|expected scalar type Long but found (\w+)"
+)
+_EXPECTED = re.compile(r"expected scalar type (\w+) but found (\w+)|Found dtype (\w+) but expected (\w+)")
+_PUT = re.compile(r"Index put requires .* got (\w+) for the destination and (\w+) for the source")
+_SOFT = re.compile(r"floating point type for target with class probabilities, got (\w+)")
+_KERNEL = re.compile(r"not implemented for '(\w+)'")
+
+
+def types_that_differ(at: FailingLine) -> str | None:
+    """Of torch's own messages, with the variable that has the odd one."""
+    layer, given = at.layer, at.layer.given if at.layer is not None else None
+    differ = _DIFFER.search(at.message) or _INPUT.search(at.message)
+    if differ is not None and layer is not None and given is not None and layer.dtype and layer.dtype != given.dtype:
+        return _odd(at, at.passed("its input"), given.dtype, layer.dtype, f"`{layer.name}` is {layer.dtype}")
+    target = _TARGET.search(at.message)
+    if target is not None:
+        found = _TYPES.get(target[1] or target[2]) or ""
+        call = at.only(ast.Call)
+        last = call.args[-1] if call is not None and call.args else None
+        shape = at.shape(last)
+        if last is None or shape is None or shape.dtype != found:
+            return _of_pair(at, "int64", found)
+        return _odd(at, source(last), found, "int64", "class numbers must be int64")
+    soft = _SOFT.search(at.message)
+    if soft is not None:
+        return _soft_target(at, _TYPES.get(soft[1], soft[1]))
+    put = _PUT.search(at.message)
+    if put is not None:
+        return _assigned_of_another(at, _TYPES.get(put[1], put[1]), _TYPES.get(put[2], put[2]))
+    expected = _EXPECTED.search(at.message)
+    if expected is not None:
+        first = expected[1] is not None
+        wanted, found = (expected[1], expected[2]) if first else (expected[4], expected[3])
+        return _of_pair(at, _TYPES.get(wanted), _TYPES.get(found))
+    if differ is not None and differ.re is _DIFFER:
+        one, other = (_TYPES.get(item or "") for item in (differ[1] or differ[3], differ[2] or differ[4]))
+        wide, narrow = ("float64", "float32")
+        if {one, other} == {wide, narrow}:
+            return _of_pair(at, narrow, wide)
+        return None
+    kernel = _KERNEL.search(at.message)
+    return _without_kernel(at, _TYPES.get(kernel[1])) if kernel is not None else None
+
+
+def _soft_target(at: FailingLine, found: str) -> str | None:
+    """Class numbers have no dimension of classes."""
+    names = _with(at, found)
+    shape = at.shape(names[0]) if len(names) == 1 else None
+    if shape is None:
+        return None
+    name = names[0]
+    return (
+        f"`{name}` {shape.words}{whence(at, name)} is {found} and has a dimension of classes, which only probabilities "
+        f"have: pass `{name}.float()`, or class numbers without that dimension (no one_hot, no last dimension of 1)."
+    )
+
+
+def _assigned_of_another(at: FailingLine, wanted: str, found: str) -> str | None:
+    """`table[index] = values`."""
+    statement = at.statement
+    target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+    if not isinstance(target, ast.Subscript) or not isinstance(statement, ast.Assign):
+        return None
+    table, value = target.value, statement.value
+    made = whence(at, table)
+    return (
+        f"`{source(table)}`{made} is {wanted}, and `{source(value)}`{whence(at, value)} {found}: write "
+        f"`{source(value)}.to({source(table)}.dtype)`, or make both of one type."
+    )
+
+
+def _with(at: FailingLine, dtype: str | None) -> list[str]:
+    names = names_in(at.node) if at.node is not None else []
+    return [name for name in names if (shape := at.shape(name)) is not None and shape.dtype == dtype]
+
+
+def _of_pair(at: FailingLine, wanted: str | None, found: str | None) -> str | None:
+    names = _with(at, found)
+    if wanted is None or found is None or len(names) != 1:
+        return None
+    return _odd(at, names[0], found, wanted, f"{wanted} is needed there")
+
+
+def _odd(at: FailingLine, name: str, has: str, wanted: str, other: str) -> str:
+    convert = _CONVERT.get(wanted, f".to(torch.{wanted})")
+    why = "; numpy's and Python's numbers are float64" if has == "float64" else ""
+    whole = re.fullmatch(r"[\w.]+(?:[\[(].*[\])])?", name) is not None  # no operator binds less than the call
+    written = f"{name}{convert}" if whole else f"({name}){convert}"
+    return f"`{name}`{at.came(name)} is {has}, and {other}{why}. Write `{written}`, or convert it where it is made."
+
+
+def _without_kernel(at: FailingLine, dtype: str | None) -> str | None:
+    names = _with(at, dtype)
+    if dtype is None or len(names) != 1:
+        return None
+    integer = dtype.startswith(("int", "uint", "bool"))
+    to = ".long()" if integer and re.search(r"loss|nll|embedding|index", at.message) else ".float()"
+    return f"`{names[0]}`{at.came(names[0])} is {dtype}, for which this operator has no version: `{names[0]}{to}`."

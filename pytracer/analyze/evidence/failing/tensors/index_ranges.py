@@ -1,0 +1,223 @@
+"""An index, a class number or a row that is beyond what is indexed."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from pytracer.analyze.evidence.failing.expressions import names_in, source
+from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.failing.numbers import whole_number
+from pytracer.analyze.evidence.failing.usage.settings import by_constants
+from pytracer.analyze.evidence.slicing.spots import Spot
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, second_parameter
+
+_VALUES = re.compile(r", (-?\d+)\.\.(-?\d+)$")
+_LAYERS = 4
+
+
+def row_beyond(at: FailingLine, found: re.Match[str]) -> str | None:
+    """An index beyond the rows of an embedding, or a class number beyond the outputs."""
+    if found[1] is not None:
+        return _label(at, int(found[1]))
+    layer = at.layer
+    rows = layer.options.get("num_embeddings") if layer is not None and layer.kind == "Embedding" else None
+    if layer is None or rows is None:
+        return None
+    values = _VALUES.search(at.values.get(f"input of {layer.name}", ""))
+    passed = at.passed("its input")
+    table = f"`{layer.name}`{at.came(layer.name)} has {rows} rows, 0 to {rows - 1}"
+    if values is None:
+        return None
+    low, high = int(values[1]), int(values[2])
+    if low < 0:
+        marker = 'a marker for padding or "ignore"'
+        return f"{table}, and `{passed}` has {low}: {marker}. Replace it by a real row (padding_idx)."
+    if high == rows:
+        return (
+            f"{table}, and `{passed}` reaches {high}: one row too few. Make it with {rows + 1} (numbers from 1, or a "
+            "token for padding or unknown, need one more), or number from 0."
+        )
+    return (
+        f"{table}, and `{passed}` reaches {high}: make the table for the vocabulary or length in use (len(tokenizer), "
+        "resize_token_embeddings), or cut or map what is beyond it."
+    )
+
+
+def _label(at: FailingLine, label: int) -> str | None:
+    output = next(
+        (name for name, shape in at.shapes.items() if len(shape.sizes) > 1 and not _VALUES.search(at.values[name])),
+        None,
+    )
+    call = at.only(ast.Call)
+    computed = call.args[0] if call is not None and call.args and isinstance(call.args[0], ast.Call) else None
+    classes = at.shapes[output].sizes[1] if output is not None else None
+    goal = next((name for name, value in at.values.items() if name in _read(at) and _VALUES.search(value)), None)
+    if computed is not None:  # a variable with two dimensions is what it was computed from
+        return _label_of_computed(at, computed, label, goal)
+    if output is None or classes is None:
+        return None
+    values = _VALUES.search(at.values[goal]) if goal is not None else None
+    counted = last_layer(at, output)
+    has = f"`{output}`{counted} has {classes} classes, 0 to {classes - 1}, and the target has {label}"
+    if goal is not None and values is not None:
+        told = f"`{goal}`{at.came(goal)} is {values[1]} to {values[2]}"
+        has = f"`{output}`{counted} has {classes} classes, 0 to {classes - 1}, and {told}"
+        if int(values[1]) >= 1 and int(values[2]) == classes:
+            more = f"if class 0 is real, the last layer needs {classes + 1} outputs"
+            return f"{has}: if its numbers begin at 1, subtract 1; {more}."
+    if label < 0 or label in (255, 254):
+        return f'{has}: a marker for "ignore". Pass ignore_index={label} to the loss.'
+    return f"{has}: give the last layer {label + 1} outputs, or map the labels to 0 .. {classes - 1}."
+
+
+def _label_of_computed(at: FailingLine, computed: ast.Call, label: int, goal: str | None) -> str | None:
+    """`cross_entropy(model(x), y)`."""
+    values = _VALUES.search(at.values[goal]) if goal is not None else None
+    if goal is None or values is None or label < 0 or label in (255, 254):
+        return None
+    needed = max(label, int(values[2])) + 1
+    return (
+        f"`{goal}`{at.came(goal)} is {values[1]} to {values[2]}, and `{source(computed)}` has no class {label}: give "
+        f"the last layer {needed} outputs, or map the labels to the classes that it has, from 0 on."
+    )
+
+
+def last_layer(at: FailingLine, output: str) -> str:
+    """`` (line 26: `model = nn.Linear(8, classes)`) ``, of what gave the output; of nn.Sequential its last layer."""
+    found = at.made(output)
+    for _ in range(_LAYERS):
+        node = found.node if found is not None else None
+        if found is None or not isinstance(node, ast.Call):
+            return ""
+        if re.match(r"(?:torch\.)?nn\.Linear\(", ast.unparse(node)):
+            return f" ({at.shown(found)})" if _gives(at, output, node, found.spot) else ""
+        inner = node.func
+        if called_name(node) == "Sequential":
+            if not node.args or isinstance(node.args[-1], ast.Starred):
+                return ""
+            inner = node.args[-1]
+        found = at.slice.made(inner, found.spot, calls=True)
+    return ""
+
+
+def _gives(at: FailingLine, output: str, layer: ast.Call, spot: Spot) -> bool:
+    """Whether an output has the features of a layer, as far as both are known: another may have been put behind it."""
+    given = [*layer.args[1:2], *(item.value for item in layer.keywords if item.arg == "out_features")]
+    shape, features = at.shape(output), at.evaluated(given[0], spot) if given else None
+    return shape is None or features is None or features in shape.sizes
+
+
+def _read(at: FailingLine) -> list[str]:
+    return names_in(at.node) if at.node is not None else []
+
+
+def index_beyond(at: FailingLine, found: re.Match[str]) -> str | None:
+    """`table[index]`, in the words of torch and of NumPy."""
+    index, dimension, size = (int(item) for item in found.groups())
+    node = at.only(ast.Subscript)
+    if node is None and size:
+        return _index_of_call(at, index, dimension, size)
+    if node is None or size == 0:
+        return None
+    shape = at.shape(node.value)
+    if shape is None or dimension >= len(shape.sizes) or shape.sizes[dimension] != size:
+        return None
+    by = [name for name in names_in(node.slice) if _holds(at.value(name) or "", index)]
+    what = f"`{by[0]}`{at.came(by[0])} is" if len(by) == 1 else "the index is"
+    table = f"`{source(node.value)}` {shape.words} has {size} in dimension {dimension}, 0 to {size - 1}"
+    window = _beyond_length(at, node)
+    if window is not None:
+        return f"{table}, and the index is {index}: {window}"
+    if len(by) == 1 and _VALUES.search(at.values[by[0]]):
+        what = f"`{by[0]}`{at.came(by[0])} holds"
+    end = "one too many: numbers from 1, or a loop to its length" if index == size else "it was made for another array"
+    return f"{table}, and {what} {index}: {end}."
+
+
+def _holds(value: str, index: int) -> bool:
+    """Of a number, or of the least and greatest of a tensor's."""
+    span = _VALUES.search(value)
+    return str(index) in span.groups() if span is not None else value == str(index)
+
+
+def _beyond_length(at: FailingLine, node: ast.Subscript) -> str | None:
+    """`series[i + window]` of a __getitem__(i), where __len__() counts all of the series."""
+    owner, given = class_around(at.tree, at.scope), second_parameter(at.scope)
+    index = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
+    if owner is None or given is None or not isinstance(index, ast.BinOp) or not isinstance(index.op, ast.Add):
+        return None
+    if not isinstance(at.scope, ast.FunctionDef) or at.scope.name != "__getitem__" or given not in names_in(index):
+        return None
+    added = [item for item in (index.left, index.right) if given not in names_in(item)]
+    methods = [item for item in owner.body if isinstance(item, ast.FunctionDef) and item.name == "__len__"]
+    returns = [item for method in methods for item in own_nodes(method) if isinstance(item, ast.Return) and item.value]
+    counted = f"len({source(node.value)})"
+    if len(added) != 1 or len(returns) != 1 or returns[0].value is None or source(returns[0].value) != counted:
+        return None
+    return (
+        f"`{source(index)}` of the last items goes beyond it, as __len__() (line {returns[0].lineno}) counts all of "
+        f"them: return `{counted} - {source(added[0])}` there."
+    )
+
+
+def _index_of_call(at: FailingLine, index: int, dimension: int, size: int) -> str | None:
+    """`q.gather(1, actions)`."""
+    ranges = {name: found for name in _read(at) if (found := _VALUES.search(at.values.get(name, "")))}
+    holding = [name for name, found in ranges.items() if str(index) in found.groups()]
+    tables = [name for name, shape in at.shapes.items() if name not in holding and size in shape.sizes]
+    if len(holding) != 1 or not tables:
+        return None
+    name, found = holding[0], ranges[holding[0]]
+    table = f"`{tables[0]}` {at.shapes[tables[0]].words} has {size} in dimension {dimension}, 0 to {size - 1}"
+    end = "one too many: they count from 1, or one more is needed" if index == size else "correct it where it is made"
+    return f"{table}, and `{name}`{at.came(name)} is {found[1]} to {found[2]}: {end}."
+
+
+def index_of_list(at: FailingLine) -> str | None:
+    """`images[current]`, where both are recorded."""
+    node = at.only(ast.Subscript)
+    if at.kind != "IndexError" or "out of range" not in at.message or node is None or not at.own:
+        return None
+    held = re.match(r"(?:list|tuple|deque|str) of (\d+)$", at.value(node.value) or "")
+    index = whole_number(at, node.slice)
+    if isinstance(node.slice, ast.UnaryOp) and isinstance(node.slice.op, ast.USub):
+        inner = whole_number(at, node.slice.operand)
+        index = -inner if inner is not None else None
+    if held is None or held[1] == "0":
+        return None
+    name, count = source(node.value), int(held[1])
+    many = f"{count} item{'s' * (count != 1)}"
+    what = (
+        f", and `{source(node.slice)}` is {index}"
+        if index is not None and not isinstance(node.slice, ast.Constant)
+        else ""
+    )
+    what = what or f", and index {source(node.slice)} is beyond"
+    loop = at.came(source(node.slice)) if variable(node.slice) is not None else ""
+    table = at.came(variable(node.value) or "")
+    if isinstance(node.slice, ast.Constant) or index is None:
+        why = f"look at why it is shorter than line {at.line} expects, or ask len() first"
+        return f"`{name}`{table} has {many}{what}: {why}."
+    made = at.made(node.value)
+    call = made.node if made is not None else None
+    by = by_constants(at, call.args[0], made) if made is not None and isinstance(call, ast.Call) and call.args else ""
+    if source(node.slice).rpartition(".")[2] in ("rank", "local_rank", "world_rank"):
+        return (
+            f"`{name}`{table} has {many}{by}{what}: each rank needs one of its own. Make as many as there are ranks "
+            "(dist.get_world_size()), or start no more ranks than that."
+        )
+    has = f"`{name}`{table} has {many}{by}{what}{loop}"
+    if re.search(rf"\b(?:range\((?:0, )?len\({re.escape(name)}\)\)|enumerate\({re.escape(name)}\))", loop):
+        return (
+            f"{has}: it had more when that loop began, and was made shorter since. Build a new list of what is kept, "
+            f"or go over a copy (`for item in list({name})`)."
+        )
+    if f"len({name})" in loop:
+        return f"{has}: its last item is number {count - 1}. Correct what that line makes of the length."
+    return (
+        f"{has}: what sets the index counts something else than `{name}`. Take it "
+        f"from len({name}), or look at why `{name}` is shorter here (a last batch or line, a filter)."
+    )

@@ -1,0 +1,53 @@
+"""Inputs of a shape that a layer or a batch does not take: channels of images, samples of several sizes."""
+
+from __future__ import annotations
+
+import re
+
+from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.failing.recorded import sizes_in
+
+
+def unfit_channels(at: FailingLine, found: re.Match[str]) -> str | None:
+    """Of a convolution: channels last, grayscale or RGBA images, or another layer's output."""
+    shape, expected, got = sizes_in(found[1]), int(found[2]), int(found[3])
+    layer = at.layer
+    made = re.sub(r"\.\d+$", "", layer.name) if layer is not None else ""
+    name = f"`{layer.name}`{at.came(made)}" if layer is not None else "The convolution"
+    has = f"{name} takes {expected} channels (dimension 1), and its input is {found[1]}"
+    if shape[-1] == expected:
+        order = "0, 3, 1, 2" if len(shape) == 4 else "2, 0, 1"
+        return f"{has}: the channels are last. Pass x.permute({order}), as images of numpy and PIL need."
+    if expected == 3 and got == 1:
+        return (
+            f'{has}: a grayscale image. Convert the images (`.convert("RGB")`), or make the layer with in_channels=1.'
+        )
+    if expected == 3 and got == 4:
+        return f'{has}: an RGBA image. Convert the images (`.convert("RGB")`), or drop the last channel (x[:, :3]).'
+    return f"{has}: make it with in_channels={got}, or correct what the layer before gives."
+
+
+def unlike_samples(at: FailingLine, found: re.Match[str]) -> str | None:
+    """Samples of a batch that cannot be stacked."""
+    if not any("collate.py" in (item.file or "") for item in at.stack):
+        return None
+    one, other = sizes_in(found[1]), sizes_in(found[2])
+    if len(one) != len(other):
+        what = f"have {len(one)} and {len(other)} dimensions"
+        return (
+            f"Samples 0 and {found[3]} of the batch {what} ({found[1]}, {found[2]}): return one form from the dataset."
+        )
+    differ = [n for n, pair in enumerate(zip(one, other, strict=True)) if pair[0] != pair[1]]
+    if not differ:
+        return None
+    if differ == [0] and {one[0], other[0]} <= {1, 3, 4} and len(one) == 3:
+        return (
+            f"Samples 0 and {found[3]} of the batch have {one[0]} and {other[0]} channels ({found[1]}, {found[2]}): "
+            "convert all "
+            'images alike (`.convert("RGB")`) in the dataset.'
+        )
+    place = f"dimension {differ[0]}" if len(differ) == 1 else f"dimensions {', '.join(map(str, differ))}"
+    return (
+        f"Samples 0 and {found[3]} of the batch differ in {place} ({found[1]}, {found[2]}): crop, resize or pad them "
+        "to one size in the dataset, or give the DataLoader a collate_fn that pads (pad_sequence)."
+    )

@@ -1,0 +1,99 @@
+"""An output and a target, or a gradient, whose shapes do not fit."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from pytracer.analyze.evidence.failing.expressions import source
+from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.failing.recorded import sizes_in
+from pytracer.analyze.evidence.syntax.names import variable
+
+
+def unfit_gradient(at: FailingLine, found: re.Match[str]) -> str | None:
+    """Of torch.autograd.backward(outputs, gradients), output.backward(gradient), torch.autograd.grad()."""
+    call = at.only(ast.Call)
+    if call is None or not isinstance(call.func, ast.Attribute):
+        return None
+    own = call.func.attr == "backward" and isinstance(call.func.value, ast.Name) and call.func.value.id != "torch"
+    place = 0 if own else 1 if call.func.attr == "backward" else 2
+    named = {item.arg: item.value for item in call.keywords}
+    given = named.get("gradient") or named.get("grad_tensors") or named.get("grad_outputs")
+    given = given if given is not None or place >= len(call.args) else call.args[place]
+    if given is None:
+        return None
+    came = at.came(variable(given) or "")
+    which = "its shape" if own else f"the shape of number {found[1]} of it"
+    return (
+        f"`{source(given)}`{came}: {which} is {found[2]}, and that of the output {found[3]}; they must be equal. "
+        "Make it by torch.ones_like(output), or call backward() on the sum of the outputs, without one."
+    )
+
+
+def unlike_target(at: FailingLine, found: re.Match[str]) -> str | None:
+    """Of a loss that takes both of one shape."""
+    target, given = sizes_in(found[1]), sizes_in(found[2])
+    names = {shape.sizes: name for name, shape in at.shapes.items()}
+    goal, output = names.get(target, "the target"), names.get(given, "the output")
+    goal, output = (f"`{item}`" if item in at.shapes else item for item in (goal, output))
+    has = f"{output} is {found[2]} and {goal} {found[1]}"
+    has = has[0].upper() + has[1:] if has[0] != "`" else has
+    if given == (*target, 1):
+        return f"{has}: the output has a last dimension of 1 too many. Pass `{output.strip('`')}.squeeze(-1)`."
+    if target == (*given, 1):
+        return f"{has}: the target has a last dimension of 1 too many. Pass `{goal.strip('`')}.squeeze(-1)`."
+    if given[:1] == target[:1] and len(given) == len(target) + 1:
+        return (
+            f"{has}: class numbers where one value for each of {given[-1]} outputs is expected. Use CrossEntropyLoss, "
+            f"or F.one_hot({goal.strip('`')}, {given[-1]}).float()."
+        )
+    if given[:1] != target[:1] and given[1:] == target[1:]:
+        return f"{has}: their batches differ{_from_both(at, output, goal)}."
+    return f"{has}, and both must be alike{_from_both(at, output, goal)}."
+
+
+def _from_both(at: FailingLine, *names: str) -> str:
+    came = [f"{name}{words}" for name in names if (words := at.came(name.strip("`")))]
+    return f": {' and '.join(came)}" if came else ""
+
+
+def unequal_batches(at: FailingLine, found: re.Match[str]) -> str | None:
+    """Of a loss that takes one class number for each row."""
+    given, target = int(found[1]), int(found[2])
+    output = next((name for name, shape in at.shapes.items() if shape.sizes[:1] == (given,)), None)
+    goal = next(
+        (name for name, shape in at.shapes.items() if shape.elements == target or shape.sizes[:1] == (target,)), None
+    )
+    if output is None or goal is None or output == goal:
+        return None
+    one, other = at.shapes[output], at.shapes[goal]
+    has = f"`{output}` is {one.words} and `{goal}` {other.words}"
+    if target and given % target == 0 and given != target:
+        return (
+            f"{has}: {given} predictions for {target} targets, {given // target} for each. Another dimension may be "
+            f"folded into the batch{at.came(output)}: keep the batch first (`x.view(x.size(0), -1)`), or flatten the "
+            "target alike."
+        )
+    return f"{has}: their first sizes must be equal{_from_both(at, f'`{output}`', f'`{goal}`')}."
+
+
+def target_of_classes(at: FailingLine, found: re.Match[str]) -> str | None:
+    """Of a loss over images or sequences: which shape the target needs."""
+    wanted, got = sizes_in(found[1]), sizes_in(found[2])
+    output = next((name for name, shape in at.shapes.items() if (shape.sizes[:1] + shape.sizes[2:]) == wanted), None)
+    if output is None:
+        return None
+    shape = at.shapes[output]
+    has = f"`{output}` is {shape.words} (batch, classes, ...), so the target must be {found[1]}, and is {found[2]}"
+    if len(got) == len(wanted) + 1:
+        lacking = [size for size in got if got.count(size) > shape.sizes.count(size)]
+        which = f", of size {lacking[0]}," if len(lacking) == 1 else ""
+        if len(shape.sizes) == len(got):
+            return (
+                f"{has}: `{output}` lacks a dimension{which} that the target has{at.came(output)}. Look for a "
+                "squeeze(), mean(), max() or [0] in what makes it."
+            )
+    if shape.sizes[-1:] != got[-1:] and sorted(shape.sizes[1:-1]) == sorted(got[1:]):
+        return f"{has}: the classes are last. Pass `{output}.transpose(1, -1)`."
+    return f"{has}{at.came(output)}."

@@ -1,0 +1,190 @@
+"""Two operands whose shapes do not fit: which dimension is transposed, missing or unequal, and where it was made."""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+
+from pytracer.analyze.evidence.failing.expressions import names_in, source
+from pytracer.analyze.evidence.failing.line import FailingLine, Origin
+from pytracer.analyze.evidence.failing.recorded import Shape
+from pytracer.analyze.evidence.failing.usage.settings import by_constants, set_by
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.names import variable
+
+_FIXED = re.compile(r"nn\.Parameter|register_buffer|zeros|ones|arange|randn|tril|triu")
+
+
+def _operands(at: FailingLine) -> tuple[ast.AST, ast.AST] | None:
+    """Of `a @ b`, `a + b`, torch.matmul(a, b)."""
+    for item in ast.walk(at.node) if at.node is not None else ():
+        if isinstance(item, ast.BinOp):
+            return item.left, item.right
+        if isinstance(item, ast.Compare) and len(item.comparators) == 1:
+            return item.left, item.comparators[0]
+        if isinstance(item, ast.Call) and len(item.args) == 2 and not isinstance(item.args[0], ast.Starred):
+            return item.args[0], item.args[1]
+        if isinstance(item, ast.AugAssign):
+            return item.target, item.value
+    return None
+
+
+def unfit_matrices(at: FailingLine, found: re.Match[str]) -> str | None:
+    """Of a product, or of nn.Linear and its input."""
+    rows, inner, expected, columns = (int(item) for item in found.groups())
+    layer = at.layer
+    if layer is not None and layer.kind == "Linear" and layer.options.get("in_features") == expected:
+        return _linear(at, layer.name, layer.given, expected)
+    both = _operands(at)
+    if both is None or not _is_product(at):
+        return None
+    if all(at.shape(item) is None for item in both):
+        return None  # two numbers of `torch.rand(4, 7)`
+    left, right = source(both[0]), source(both[1])
+    one = f"`{left}` has {inner} columns and `{right}` {expected} rows, which must be equal"
+    if inner == columns:
+        return f"{one}: `{right}` is transposed, write `{right}.T` at line {at.line}{made_words(at, both[1])}."
+    if rows == expected:
+        return f"{one}: `{left}` is transposed, write `{left}.T` at line {at.line}{made_words(at, both[0])}."
+    return f"{one}{made_words(at, both[0])}{made_words(at, both[1])}. Change the one that was made with the wrong size."
+
+
+def _is_product(at: FailingLine) -> bool:
+    """And no call of a layer, or of F.linear(), that multiplies by a weight of another form."""
+    products = ("matmul", "mm", "bmm", "dot", "mv")
+    return any(
+        (isinstance(item, ast.BinOp) and isinstance(item.op, ast.MatMult))
+        or (isinstance(item, ast.AugAssign) and isinstance(item.op, ast.MatMult))
+        or (isinstance(item, ast.Call) and called_name(item) in products)
+        for item in ast.walk(at.node or ast.Pass())
+    )
+
+
+def _made_from(at: FailingLine, node: ast.AST) -> tuple[str, Origin] | None:
+    """Its only name, and where that came from."""
+    inside = names_in(node)
+    name = variable(node) or (inside[0] if len(inside) == 1 else None)
+    origin = at.came_from(name) if name is not None else None
+    return (name, origin) if name is not None and origin is not None else None
+
+
+def made_words(at: FailingLine, node: ast.AST) -> str:
+    """``; `x` is from line 3: `x = f()` ``, or nothing."""
+    found = _made_from(at, node)
+    return f"; `{found[0]}` is from {found[1].place}: `{found[1].text}`{found[1].also}" if found is not None else ""
+
+
+def _linear(at: FailingLine, name: str, given: Shape | None, expected: int) -> str | None:
+    layer = f"`{name}`{at.came(name)} takes {expected} features{set_by(at, name, expected)}"
+    if given is None or not given.sizes:
+        return None
+    last = given.sizes[-1]
+    call = next((item for item in ast.walk(at.node) if isinstance(item, ast.Call)), None) if at.node else None
+    passed = call.args[0] if call is not None and call.args else None
+    what = f"`{source(passed)}`" if passed is not None and at.shape(passed) == given else "its input"
+    flat = math.prod(given.sizes[1:])
+    has = f"{layer}, and {what} is {given.words}"
+    if len(given.sizes) > 2 and flat == expected:
+        return f"{has}: it was not flattened. torch.flatten(x, 1) before the layer makes it [{given.sizes[0]}, {flat}]."
+    if len(given.sizes) == 2 and given.sizes[0] == expected:
+        return f"{has}: it is transposed; pass its .T."
+    if last == 1 and given.elements == expected * given.sizes[0]:
+        return f"{has}: a dimension of 1 is last; squeeze(-1) it."
+    came = at.came(variable(passed) or "") if passed is not None else ""
+    flattened = re.search(r"flatten|view\(|reshape\(|\.size\(0\)", came) is not None or "Flatten" in str(at.values)
+    if flattened:
+        return (
+            f"{has}{came}: the flattened size follows from the images' size. Set in_features={last}, resize the "
+            "images, or put nn.AdaptiveAvgPool2d before it."
+        )
+    return f"{has}{came}, so {last}. Make the layer with in_features={last}, or give it what has {expected}."
+
+
+def unequal_operands(at: FailingLine, found: re.Match[str]) -> str | None:
+    """Of an operator that broadcasts."""
+    first, second, dimension = (int(item) for item in found.groups())
+    both = _operands(at)
+    shapes = [at.shape(item) for item in both] if both is not None else []
+    if both is None or len(shapes) != 2 or shapes[0] is None or shapes[1] is None:
+        return None
+    one, other = shapes[0], shapes[1]
+    left, right = f"`{source(both[0])}`", f"`{source(both[1])}`"
+    if one.sizes == other.sizes[::-1] and len(one.sizes) > 1:
+        return f"{left} {one.words} and {right} {other.words} are each other's transpose: transpose one (`.T`)."
+    missing = _missing_dimension(one, other, left, right)
+    if missing is not None:
+        return missing
+    made = [made_words(at, item) for item in both]
+    place = dimension % max(len(one.sizes), len(other.sizes))
+    if not _has(one, place, first, other) or not _has(other, place, second, one):
+        return None  # what a library made of them
+    unequal = f"Dimension {place} is {first} in {left} {one.words} and {second} in {right} {other.words}"
+    origins = [_made_from(at, item) for item in both]
+    fixed = [n for n, found in enumerate(origins) if found is not None and _FIXED.search(found[1].text)]
+    if len(fixed) == 1 and isinstance(both[fixed[0]], ast.Attribute):
+        size = (first, second)[fixed[0]]
+        return (
+            f"{unequal}{made[fixed[0]]}, made for {size}{made_for(at, both[fixed[0]], size)}: cut or pad the input "
+            f"to {size}, or make it for {(second, first)[fixed[0]]} and slice it to the input (`[:, :n]`)."
+        )
+    return f"{unequal}{made[0]}{made[1]}. Only a dimension of 1 is broadcast: correct the one that has the wrong size."
+
+
+def _has(shape: Shape, place: int, size: int, other: Shape) -> bool:
+    """Whether that is its size in a dimension of both, counted as an operator that broadcasts does."""
+    own = place - max(len(shape.sizes), len(other.sizes)) + len(shape.sizes)
+    return own >= 0 and shape.sizes[own] == size
+
+
+def made_for(at: FailingLine, node: ast.AST, made_for: int) -> str:
+    """The constants that the shape of a table was computed from."""
+    found = at.made(node, calls=False)
+    if found is None:
+        return ""
+    told = {
+        by_constants(at, size, found)
+        for item in ast.walk(found.node)
+        if isinstance(item, ast.Call)
+        for size in item.args
+        if not isinstance(size, ast.Constant) and at.evaluated(size, found.spot) == made_for
+    }
+    return next(iter(told)) if len(told) == 1 else ""
+
+
+def unfit_expand(at: FailingLine, found: re.Match[str]) -> str | None:
+    """`table.expand(count, -1)` of a table that is no [1, ...]."""
+    call = at.only(ast.Call)
+    owner = call.func.value if call is not None and isinstance(call.func, ast.Attribute) else None
+    shape = at.shape(owner)
+    asked, size, place = (int(item) for item in found.groups())
+    if call is None or owner is None or shape is None or called_name(call) not in ("expand", "expand_as"):
+        return None
+    last = place - len(call.args if called_name(call) == "expand" else shape.sizes) + len(shape.sizes)
+    if not 0 <= last < len(shape.sizes) or shape.sizes[last] != size:
+        return None
+    name = variable(owner)
+    table = f"`{source(owner)}` {shape.words}{at.came(name or '')}"
+    has = f"Dimension {last} of {table} is {size}{made_for(at, owner, size)}"
+    asks = call.args[place] if called_name(call) == "expand" and place < len(call.args) else call.args[0]
+    by = f"`{source(asks)}`{at.came(variable(asks) or '')}"
+    return (
+        f"{has}, and {by} asks for {asked}: only a dimension of 1 can be expanded. Make it with {asked}, cut the "
+        f"other to {size}, or repeat what is one row (`unsqueeze`, then expand)."
+    )
+
+
+def _missing_dimension(one: Shape, other: Shape, left: str, right: str) -> str | None:
+    """`[8, 4]` and `[8]`: one lacks a dimension that the other has."""
+    longer, shorter = (one, other) if len(one.sizes) > len(other.sizes) else (other, one)
+    if len(longer.sizes) != len(shorter.sizes) + 1 or not shorter.sizes:
+        return None
+    for place in range(len(longer.sizes)):
+        rest = longer.sizes[:place] + longer.sizes[place + 1 :]
+        if rest == shorter.sizes and place:
+            name, full = (right, left) if longer is one else (left, right)
+            return (
+                f"{name} {shorter.words} lacks dimension {place} of {full} {longer.words}: write "
+                f"`{name.strip('`')}.unsqueeze({place})`."
+            )
+    return None

@@ -1,0 +1,1 @@
+"""Names, calls and arguments that are not what the other side takes."""

@@ -1,0 +1,298 @@
+"""Checks of the program's own, names that no line has set, and calls that do not fit their function."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from pytracer.analyze.evidence.failing.expressions import names_in, source
+from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.failing.processes.handlers import failed_tries, head_of_handler
+from pytracer.analyze.evidence.failing.usage.empties import is_empty
+from pytracer.analyze.evidence.failing.usage.settings import whence
+from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.scopes import Function, class_named, function_named, own_nodes
+
+_UNSET = re.compile(r"local variable '(\w+)'|name '(\w+)' is not defined|free variable '(\w+)'")
+_ARGUMENTS = re.compile(
+    r"^([\w.<>]+)\(\) (?:missing \d+ required (?:positional|keyword-only) arguments?: (?P<names>.+)"
+    r"|takes (?:from \d+ to )?\d+ positional arguments? but (?P<given>\d+) (?:was|were) given)"
+)
+_UNPACK = re.compile(r"(too many|not enough) values to unpack \(expected (?:at least )?(\d+)(?:, got (\d+))?")
+_LENGTH = re.compile(r"object of type '(\w+)' has no len\(\)")
+_MOST = 3
+
+
+def own_check(at: FailingLine) -> str | None:
+    """An assert, or a raise below an `if`: the values that it compared."""
+    statement = at.statement
+    if isinstance(statement, ast.Assert):
+        return _checked(
+            at, statement.test, f"The assert of line {at.line}, `{source(statement.test)}`, does not hold", at.line
+        )
+    if not isinstance(statement, ast.Raise):
+        return None
+    tests = [
+        item
+        for item in own_nodes(at.scope)
+        if isinstance(item, ast.If) and item.lineno < at.line and any(part is statement for part in item.body)
+    ]
+    if not tests:
+        return _after_tries(at)
+    test = tests[-1]
+    return _checked(
+        at, test.test, f"The program's own check at line {test.lineno}, `{source(test.test)}`, refuses it", test.lineno
+    )
+
+
+def _after_tries(at: FailingLine) -> str | None:
+    """`raise RuntimeError("no sample")`, behind a loop that catches what each try raised."""
+    found = failed_tries(at.tree, at.line)
+    if found is None or not isinstance(at.statement, ast.Raise) or at.statement.cause is not None:
+        return None
+    loop, tried, handler = found
+    return (
+        f"The tries of the loop at line {loop.lineno} failed, and the `{head_of_handler(handler)}` at line "
+        f"{handler.lineno} caught why. Begin with that error, of {_tried(tried)}: print it there, or keep the last one "
+        "and raise this one `from` it."
+    )
+
+
+def _tried(item: ast.Try) -> str:
+    first, last = item.body[0].lineno, item.body[-1].end_lineno
+    return f"line {first} (`{source(item.body[0])}`)" if first == last else f"lines {first} to {last}"
+
+
+def _checked(at: FailingLine, test: ast.AST, words: str, line: int) -> str | None:
+    names = [name for name in names_in(test) if name in at.values][:_MOST]
+    if not names:
+        return None
+    told = ", ".join(f"`{name}`{at.came(name)} is {_value(at.values[name])}" for name in names)
+    return f"{words}: {told}. Correct the one that is not what line {line} expects, where it is made."
+
+
+def _value(value: str) -> str:
+    return (
+        f"an empty {value.removesuffix(' of 0')}"
+        if value.endswith(" of 0")
+        else f"a {value}"
+        if " of " in value
+        else value
+    )
+
+
+def unset_name(at: FailingLine) -> str | None:
+    """A variable that is only set where the program did not come by."""
+    found = _UNSET.search(at.message)
+    if at.kind not in ("NameError", "UnboundLocalError") or found is None:
+        return None
+    name = found[1] or found[2] or found[3]
+    raised = [item for item in own_nodes(at.scope) if isinstance(item, ast.AugAssign) and variable(item.target) == name]
+    bound = sorted({*(line for line, _ in lines_that_bind(at.scope, name)), *(item.lineno for item in raised)})
+    if not bound:
+        return None
+    if min(bound) >= at.line:
+        return (
+            f"`{name}` is first set at line {min(bound)}, after its use at line {at.line}, which makes it a local "
+            "variable: set it before, or declare it `global` or `nonlocal` if an outer one is meant."
+        )
+    if len([item for item in bound if item < at.line]) > 1:
+        return None
+    line = min(bound)
+    around = [
+        item
+        for item in own_nodes(at.scope)
+        if isinstance(item, (ast.For, ast.While, ast.If, ast.Try, ast.With))
+        and item.lineno < line <= (item.end_lineno or 0) < at.line
+    ]
+    if not around:
+        return None
+    return f"`{name}` is set only at line {line}, and {_not_run(at, around[0])}. Set it before, and handle that case."
+
+
+def _not_run(at: FailingLine, item: ast.stmt) -> str:
+    if isinstance(item, ast.For):
+        empty = [name for name in names_in(item.iter) if is_empty(at.value(name))]
+        why = f" (`{empty[0]}` is empty)" if empty else ""
+        return f"the loop over `{source(item.iter)}` (line {item.lineno}) had no round that came to it{why}"
+    if isinstance(item, (ast.If, ast.While)):
+        return f"`{source(item.test)}` (line {item.lineno}) did not lead to it"
+    return f"what begins at line {item.lineno} was left before it"
+
+
+def arguments_that_differ(at: FailingLine) -> str | None:
+    """A function of the program that is called with fewer or more arguments than it takes."""
+    found = _ARGUMENTS.search(at.message)
+    if at.kind != "TypeError" or found is None:
+        return None
+    first, _, last = found[1].rpartition(".")
+    owner = class_named(at.tree, first.rpartition(".")[2]) if first and not first.endswith("<locals>") else None
+    own: Function | None = None
+    if owner is not None:
+        own = next((item for item in owner.body if isinstance(item, ast.FunctionDef) and item.name == last), None)
+    elif not first or first.endswith("<locals>"):
+        own = function_named(at.tree, last)
+    if own is None and owner is None and first and found["names"]:
+        return _method_lacks(at, first.rpartition(".")[2], last, found["names"])
+    if own is None or isinstance(own, ast.Lambda):
+        return None
+    taken = ", ".join(item.arg for item in [*own.args.args, *own.args.kwonlyargs] if item.arg != "self")
+    call = at.only(ast.Call)
+    passed = f"`{source(call)}`" if call is not None else f"line {at.line}"
+    what = f"lacks {found['names']}" if found["names"] else "passes another number of them"
+    return f"{found[1]}() (line {own.lineno}) takes ({taken}), and {passed} {what}: change the call or the definition."
+
+
+def _method_lacks(at: FailingLine, kind: str, method: str, names: str) -> str | None:
+    """A method of a library's object that the line calls: `sched.step()` of a ReduceLROnPlateau."""
+    call = at.only(ast.Call)
+    if call is None or not isinstance(call.func, ast.Attribute) or call.func.attr != method or not at.own:
+        return None
+    made = [item for item in ast.walk(at.tree) if isinstance(item, ast.Call) and called_name(item) == kind]
+    where = f" (made at line {made[0].lineno}: `{source(made[0])}`)" if len(made) == 1 else ""
+    return (
+        f"`{source(call.func.value)}` is a {kind}{where}, whose {method}() needs {names}, and `{source(call)}` does "
+        f"not pass that: pass it at line {at.line}, or call it apart where other kinds take none."
+    )
+
+
+def one_input_only(at: FailingLine) -> str | None:
+    """nn.Sequential with a mask."""
+    call = at.only(ast.Call)
+    if at.kind != "TypeError" or not at.message.startswith("Sequential.forward() takes 2 positional") or call is None:
+        return None
+    return (
+        f"`{source(call.func)}`{at.came(variable(call.func) or '')} is an nn.Sequential, which takes one input and "
+        f"passes one on, and line {at.line} gives it {len(call.args)}. Keep the layers in an nn.ModuleList and call "
+        "each in a loop with all that it needs."
+    )
+
+
+def tensor_as_condition(at: FailingLine) -> str | None:
+    """`losses < best` of several values."""
+    if "Tensor with more than one value is ambiguous" not in at.message or at.node is None:
+        return None
+    statement = at.statement
+    test = statement.test if isinstance(statement, (ast.If, ast.While, ast.Assert)) else at.node
+    names = [name for name in names_in(test) if (shape := at.shape(name)) is not None and shape.elements > 1]
+    if not names or len({at.shape(name) for name in names}) > 1:
+        return None
+    name = min(names, key=lambda item: item.startswith("self."))
+    shape = at.shape(name)
+    has = f"{shape.elements} values {shape.words}" if shape is not None else "several values"
+    return (
+        f"`{name}`{whence(at, name)} has {has}, where line {at.line} asks for one answer. Reduce it where it is made "
+        "(`.mean()`, `.item()`), or say which is meant here: .any(), .all(), `is None`."
+    )
+
+
+def values_to_unpack(at: FailingLine) -> str | None:
+    """`for x, y in loader` over items of three."""
+    found = _UNPACK.search(at.message)
+    if at.kind != "ValueError" or found is None or not at.own:
+        return None
+    statement = at.statement
+    wanted = int(found[2])
+    if isinstance(statement, (ast.For, ast.AsyncFor)):
+        target, value = statement.target, statement.iter
+        what = f"an item of `{source(value)}`"
+    elif isinstance(statement, ast.Assign):
+        target, value = statement.targets[0], statement.value
+        what = f"`{source(value)}`"
+    else:
+        return None
+    shape, told = at.shape(value), at.value(value)
+    has = f" ({shape.words})" if shape is not None else f" (a {told})" if told is not None else ""
+    count = f"{found[3]} values" if found[3] else "more" if found[1] == "too many" else "fewer"
+    inner = next((name for name in names_in(value) if at.came(name)), None)
+    made = (
+        f"; `{inner}` is made{at.came(inner).replace(' (', ' at ', 1).removesuffix(')')}" if inner is not None else ""
+    )
+    if isinstance(statement, ast.Assign) and isinstance(value, ast.Attribute) and value.attr == "shape":
+        owner = at.shape(value.value)
+        has = f" {owner.words}" if owner is not None else ""
+        return (
+            f"`{source(target)}` takes {wanted} dimensions at line {at.line}, and `{source(value)}`{has} has {count}"
+            f"{at.came(variable(value.value) or '')}: a batch, channel or time dimension is missing or too many."
+        )
+    if isinstance(value, ast.Call) and called_name(value) in ("split", "rsplit", "partition", "groups"):
+        held = at.value(inner) if inner is not None else None
+        long = f" (`{inner}` is of {held.rpartition(' ')[2]} characters)" if held and held.startswith("str of") else ""
+        return (
+            f"`{source(value)}` gives {count} where line {at.line} takes {wanted}{long}{made}: that line of the text "
+            "has a field too many or too few, or another separator. Print repr() of it, and skip or mend such lines "
+            "where they are read."
+        )
+    return (
+        f"`{source(target)}` takes {wanted} values at line {at.line}, and {what}{has} has {count}{made}. Name as many "
+        "as it has (`x, y, *rest`), or return fewer."
+    )
+
+
+def no_length(at: FailingLine) -> str | None:
+    """A class without __len__."""
+    found = _LENGTH.search(at.message)
+    if at.kind != "TypeError" or found is None:
+        return None
+    owner = class_named(at.tree, found[1])
+    call = at.only(ast.Call)
+    asks = f"`{source(call)}`" if call is not None else f"line {at.line}"
+    if owner is not None:
+        return (
+            f"{found[1]} (line {owner.lineno}) has no __len__, which {asks} asks for: define it, or, for a stream "
+            "whose length is not known, pass the number of steps instead of len()."
+        )
+    return None
+
+
+_LAYER = re.compile(r"\b(?:nn\.)?[A-Z]\w+\(")
+_KIND = re.compile(r"'(str|int|float|list|tuple|dict|bool)' object is not (callable|iterable|subscriptable)")
+
+
+def wrong_kind(at: FailingLine) -> str | None:
+    """A str that is called, a number that is indexed."""
+    found = _KIND.search(at.message)
+    if at.kind != "TypeError" or found is None or not at.own:
+        return None
+    node: ast.AST | None = None
+    if found[2] == "callable":
+        node = getattr(at.only(ast.Call), "func", None)
+    elif found[2] == "subscriptable":
+        node = getattr(at.only(ast.Subscript), "value", None)
+    elif isinstance(at.statement, (ast.For, ast.AsyncFor)):
+        node = at.statement.iter
+    name = variable(node) if node is not None else None
+    if name is None:
+        return None
+    verb = {"callable": "calls it", "iterable": "loops over it", "subscriptable": "indexes it"}[found[2]]
+    hint = (
+        " Look the function up by its name first (`getattr(torch, name)`, a dict of them)." if found[1] == "str" else ""
+    )
+    return (
+        f"`{name}`{at.came(name)} is a {found[1]}, and line {at.line} {verb}.{hint if found[2] == 'callable' else ''}"
+    )
+
+
+def plain_layers(at: FailingLine) -> str | None:
+    """Layers in a list or dict, which a module does not know."""
+    if "empty parameter list" not in at.message:
+        return None
+    kinds = (ast.List, ast.ListComp, ast.Dict, ast.DictComp)
+    found = [
+        (owner.name, item)
+        for owner in ast.walk(at.tree)
+        if isinstance(owner, ast.ClassDef)
+        for item in ast.walk(owner)
+        if isinstance(item, ast.Assign) and isinstance(item.value, kinds)
+        if (variable(item.targets[0]) or "").startswith("self.") and _LAYER.search(ast.unparse(item.value))
+    ]
+    if len(found) != 1:
+        return None
+    name, item = found[0]
+    kind = "ModuleDict" if isinstance(item.value, (ast.Dict, ast.DictComp)) else "ModuleList"
+    return (
+        f"{name} keeps its layers in a plain {'dict' if kind == 'ModuleDict' else 'list'} at line {item.lineno} "
+        f"(`{source(item)}`), so that parameters() does not have them: put nn.{kind}(...) around it."
+    )

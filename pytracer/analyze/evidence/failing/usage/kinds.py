@@ -1,0 +1,189 @@
+"""An argument of the wrong kind, and a list whose items differ: which one it is, and the line that made it."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from pytracer.analyze.evidence.failing.expressions import names_in, source
+from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.failing.recorded import shape_of
+from pytracer.analyze.evidence.failing.usage.settings import whence
+from pytracer.analyze.evidence.syntax.bindings import lines_that_fill
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.scopes import own_nodes
+
+_ARGUMENT = re.compile(
+    r"(?P<call>[\w.]+)\(\): argument '(?P<name>\w+)'(?: \(position \d+\))? must be (?P<wanted>[\w. ]+), "
+    r"not (?P<got>[\w.]+)"
+)
+_WHOLE = re.compile(r"'(\w+)' object cannot be interpreted as an integer")
+_FORMAT = re.compile(r"unsupported format string passed to (\w+)\.__format__")
+_PARAMETER = re.compile(r"cannot assign '[\w.]+' (?:object to|as) parameter '(\w+)'")
+_IN_SEQUENTIAL = re.compile(r"(.+)\.(\d+)$")
+_RECURRENT = re.compile(r"\b(?:nn\.)?(LSTM|GRU|RNN|MultiheadAttention)\(")
+_ITEMS = re.compile(r"(.+); (.+) at (\d+)$")
+_OF_ITEMS = re.compile(
+    r"inhomogeneous|sequence of length|equal size|same shape|same size|as element|NoneType|only one element tensors"
+    r"|only integer tensors|setting an array element|must match|sequence item|not a sequence|unsupported operand"
+)
+_HINTS = {
+    "tuple": "take the part that is meant (`[0]`, or `out, state = ...`)",
+    "list": "join its tensors first (torch.stack, torch.cat), or make one by torch.tensor()",
+    "NoneType": "look at why it is None there",
+    "str": "convert it where it is read",
+    "numpy.ndarray": "convert it by torch.from_numpy()",
+    "dict": "take the entry that is meant (`[...]`)",
+}
+
+
+def wrong_argument(at: FailingLine) -> str | None:
+    """Of a call into torch, by its message."""
+    found = _ARGUMENT.search(at.message)
+    if at.kind != "TypeError" or found is None:
+        return None
+    inside = _in_sequential(at, found["got"])
+    if inside is not None:
+        return inside
+    call = at.only(ast.Call)
+    given = [*call.args, *(item.value for item in call.keywords)] if call is not None else []
+    odd = [item for item in given if _kind(at.value(item)) == found["got"]]
+    if len(odd) != 1:
+        return None
+    text, value = source(odd[0]), at.value(odd[0]) or ""
+    hint = _HINTS.get(found["got"], "convert it where it is made")
+    if found["got"] == "str" and "Tensor" in found["wanted"]:
+        hint = "pass the tensor that is meant, or make numbers of the text first"
+    return (
+        f"`{text}`{whence(at, odd[0])} is {_article(value)}, and `{source(call.func) if call else ''}()` takes a "
+        f"{found['wanted'].strip()} as '{found['name']}': {hint}."
+    )
+
+
+def not_a_whole_number(at: FailingLine) -> str | None:
+    """`range(steps)` of a float."""
+    found = _WHOLE.search(at.message)
+    if at.kind != "TypeError" or found is None or at.node is None or not at.own:
+        return None
+    calls = [item for item in ast.walk(at.node) if isinstance(item, ast.Call)]
+    given = [part for item in calls for part in item.args if _kind(at.values.get(ast.unparse(part))) == found[1]]
+    if len({ast.dump(item) for item in given}) != 1:
+        return None
+    text = source(given[0])
+    divides = " A division by / makes a float: use // or math.ceil() there, or" if found[1] == "float" else " Write"
+    return (
+        f"`{text}`{whence(at, given[0])} is {_article(at.values[ast.unparse(given[0])])}, a {found[1]}, where line "
+        f"{at.line} needs a whole number.{divides} int({text}) here."
+    )
+
+
+def unformatted(at: FailingLine) -> str | None:
+    """`{value:.3f}` of what is no single number."""
+    found = _FORMAT.search(at.message)
+    if at.kind != "TypeError" or found is None:
+        return None
+    statement = at.statement or at.node
+    parts = [
+        item
+        for item in (ast.walk(statement) if statement is not None else ())
+        if isinstance(item, ast.FormattedValue) and item.format_spec is not None
+    ]
+    odd = [item.value for item in parts if _kind(at.values.get(ast.unparse(item.value))) == found[1]]
+    if len(odd) != 1:
+        return None
+    text, value = source(odd[0]), at.values[ast.unparse(odd[0])]
+    hint = {
+        "Tensor": f"reduce it where it is made (`.mean()`), or format each of `{text}.tolist()`",
+        "NoneType": "set it before, or print it without a format where it is None",
+    }.get(found[1], "format its numbers one by one, or print it without a format")
+    return f"`{text}`{at.came(text)} is {_article(value)}, and a format like `:.3f` takes one number: {hint}."
+
+
+def plain_tensor(at: FailingLine) -> str | None:
+    """`layer.weight = tensor` of what must be a parameter."""
+    found, statement = _PARAMETER.search(at.message), at.statement
+    if found is None or not isinstance(statement, ast.Assign):
+        return None
+    target, value = source(statement.targets[0]), source(statement.value)
+    return (
+        f"`{value}`{whence(at, statement.value)} is a tensor, and `{target}` a registered parameter: assign "
+        f"`nn.Parameter({value})`, which an optimizer made before does not have, or keep the parameter and write into "
+        f"it (`with torch.no_grad(): {target}.copy_({value})`)."
+    )
+
+
+def _article(value: str) -> str:
+    return f"a {value}" if " of " in value else value
+
+
+def _kind(value: str | None) -> str | None:
+    if value is None:
+        return None
+    if value == "None":
+        return "NoneType"
+    if value in ("True", "False"):
+        return "bool"
+    if shape_of(value) is not None:
+        return "numpy.ndarray" if value.endswith(" array") else "Tensor"
+    if " of " in value:
+        return value.partition(" of ")[0]
+    return "int" if re.fullmatch(r"-?\d+", value) else "float" if re.fullmatch(r"-?[\d.e+-]+", value) else None
+
+
+def _in_sequential(at: FailingLine, got: str) -> str | None:
+    """A layer behind one that returns several values."""
+    name = next((name.removeprefix("input of ") for name, value in at.values.items()
+                 if name.startswith("input of ") and _kind(value) == got), None)  # fmt: skip
+    place = _IN_SEQUENTIAL.match(name) if name is not None else None
+    made = at.made(place[1], calls=False) if place is not None else None
+    call = made.node if made is not None else None
+    if place is None or made is None or not isinstance(call, ast.Call) or called_name(call) != "Sequential":
+        return None
+    number = int(place[2])
+    if not 0 < number < len(call.args) or any(isinstance(item, ast.Starred) for item in call.args):
+        return None
+    before, layer = call.args[number - 1], call.args[number]
+    told = _RECURRENT.search(ast.unparse(before))
+    returns = f"a {got}"
+    if told is not None:
+        returns = "(output, weights)" if told[1] == "MultiheadAttention" else "(output, state)"
+    return (
+        f"In the nn.Sequential of {at.place(made.spot, made.line)} `{source(before)}` returns {returns}, and "
+        f"`{source(layer)}` behind it takes one tensor. Take that layer out of the nn.Sequential, and pass on the part "
+        "that is meant (`out, _ = layer(x)`)."
+    )
+
+
+def unequal_items(at: FailingLine) -> str | None:
+    """`items of rows`, of a list that the failing expression reads."""
+    if at.node is None or not _OF_ITEMS.search(at.message):
+        return None
+    told = [(name, found) for name in names_in(at.node)
+            if (found := _ITEMS.match(at.values.get(f"items of {name}", ""))) is not None]  # fmt: skip
+    if len(told) != 1:
+        return None
+    name, found = told[0]
+    fills = [item for item in lines_that_fill(at.scope, name) if item < at.line]
+    added = _added(at, name, fills[0]) if len(fills) == 1 else None
+    made = f" (filled at line {fills[0]}{f' with `{added}`' if added else ''})" if len(fills) == 1 else at.came(name)
+    one, other, place = found.groups()
+    hint = "return or pad all to one length, or keep a list"
+    if "NoneType" in (one, other):
+        hint = "leave out what is None, or mend what gives it"
+    return f"Item 0 of `{name}`{made} is {_words(one)}, and item {place} {_words(other)}: {hint}."
+
+
+def _words(kind: str) -> str:
+    if kind.startswith("["):
+        return kind
+    return "None" if kind == "NoneType" else f"a {kind}"
+
+
+def _added(at: FailingLine, name: str, line: int) -> str | None:
+    """What `rows.append(...)` adds."""
+    calls = [item for item in own_nodes(at.scope) if isinstance(item, ast.Call) and item.lineno == line and item.args]
+    for item in calls:
+        if isinstance(item.func, ast.Attribute) and variable(item.func.value) == name:
+            return source(item.args[0])
+    return None

@@ -1,0 +1,305 @@
+"""None where a value was expected: which expression it is, and which line made it."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from pytracer.analyze.evidence.failing.expressions import source
+from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.slicing.bindings import last_binding
+from pytracer.analyze.evidence.syntax.bindings import attribute_settings, lines_that_bind
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.scopes import (
+    class_around,
+    default_of,
+    function_named,
+    is_parameter,
+    own_nodes,
+    parameters,
+)
+
+_MESSAGE = re.compile(
+    r"'NoneType' object|'NoneType' and|and 'NoneType'|found <class 'NoneType'>|but got NoneType"
+    r"|, not '?NoneType'?|, not None\b|[Cc]annot be None\b"
+)
+_READ = re.compile(r"(?:^|\.)(?:safe_)?load(?:s|_all)?$|from_file|parse_file")
+_USED = re.compile(r"'NoneType' object has no attribute '(\w+)'")
+# What gives None, and when.
+_MAY_FIND_NOTHING = {
+    "get": "found no such key, or None there: check `is None`",
+    "match": "found no match in the text: print repr() of it, and check `is None`",
+    "search": "found no match in the text: print repr() of it, and check `is None`",
+    "fullmatch": "found no match in the text: print repr() of it, and check `is None`",
+    "imread": "could not read that file: check the path (os.path.exists) and that it is an image",
+    "getenv": "found no such environment variable: export it, or give a default",
+    "which": "found no such program in PATH",
+    "find": "found no such element",
+}
+_IN_PLACE = {
+    "sort",
+    "append",
+    "extend",
+    "update",
+    "reverse",
+    "shuffle",
+    "insert",
+    "add",
+    "backward",
+    "step",
+    "zero_grad",
+}
+
+
+_DASHES = 2
+
+
+def none_value(at: FailingLine) -> str | None:
+    """Of a variable, a gradient, or an expression of the line."""
+    if at.kind not in ("AttributeError", "TypeError") or not _MESSAGE.search(at.message) or not at.own:
+        return None
+    node = _none_node(at)
+    if node is None:
+        return None
+    if isinstance(node, ast.Attribute) and node.attr == "grad":
+        return _no_gradient(node)
+    name = variable(node)
+    if isinstance(node, ast.Call):
+        return _of_call(at, node, f"`{source(node)}`", "")
+    if name is None and isinstance(node, (ast.Subscript, ast.Attribute)):
+        return _of_item(at, node)
+    return _of_variable(at, name) if name is not None else None
+
+
+def _of_item(at: FailingLine, node: ast.Subscript | ast.Attribute) -> str | None:
+    """`cfg["warmup"]`, `args.config`: from a file, an option, or a line that sets it."""
+    text = source(node)
+    option = _of_option(at, ast.unparse(node))
+    if option is not None:
+        return option
+    came = at.came(ast.unparse(node))
+    if came:
+        return f"`{text}`{came} is None: check `is None` here, or set it there."
+    table = at.made(node.value)
+    if table is None or not isinstance(table.node, ast.Call) or not _READ.search(ast.unparse(table.node.func)):
+        return None
+    return (
+        f"`{text}` is None: it is null or empty in what {at.place(table.spot, table.line)} reads "
+        f"(`{source(table.node)}`). Give it a value there, or handle None before line {at.line}."
+    )
+
+
+def item_subject(at: FailingLine) -> str | None:
+    """What the headline says of it."""
+    node = _none_node(at) if none_value(at) is not None else None
+    return f"`{source(node)}` is None" if isinstance(node, (ast.Subscript, ast.Attribute)) else None
+
+
+def _none_node(at: FailingLine) -> ast.AST | None:
+    """What was None: what the message uses it for narrows it down."""
+    node = at.node
+    used = _USED.search(at.message)
+    found: list[ast.AST] = []
+    for item in ast.walk(node) if node is not None else ():
+        if (isinstance(item, ast.Attribute) and used is not None and item.attr == used[1]) or (
+            used is None and isinstance(item, ast.Subscript) and "subscriptable" in at.message
+        ):
+            found.append(item.value)
+        elif used is None and isinstance(item, ast.Call) and "callable" in at.message:
+            found.append(item.func)
+    if used is None and "iterable" in at.message and isinstance(at.statement, (ast.For, ast.AsyncFor)):
+        found.append(at.statement.iter)
+    if not found and node is not None:
+        found = [item for item in ast.walk(node) if at.value(item) == "None"]
+    nothing = [item for item in found if at.value(item) == "None"]
+    kept = nothing or [item for item in found if at.value(item) is None]
+    return kept[0] if len({ast.dump(item) for item in kept}) == 1 else None
+
+
+def _no_gradient(node: ast.Attribute) -> str:
+    return (
+        f"`{source(node)}` is None: no backward() has given it a gradient, because the loss does not use it, it is "
+        "frozen, zero_grad() came between, or it is no parameter but a result (retain_grad() keeps that of one). Skip "
+        "those (`if p.grad is not None`), or let the loss use it."
+    )
+
+
+def _of_variable(at: FailingLine, name: str) -> str | None:
+    if name.startswith("self."):
+        return _of_attribute(at, name)
+    unset = _set_on_one_way(at, name)
+    if unset is not None:
+        return unset
+    option = _of_option(at, name)
+    if option is not None:
+        return option
+    bound = last_binding(at.scope, name, at.line)
+    if any(isinstance(item, ast.Global) and name in item.names for item in ast.walk(at.tree)):
+        return None  # another function may have set it
+    if bound is not None and isinstance(bound[1], ast.Call) and bound[2] is None:
+        return _of_call(at, bound[1], f"`{name}`", f" (line {bound[0]})")
+    if bound is not None and bound[1] is not None and _is_none(bound[1]):
+        return (
+            f"`{name}` is still None from line {bound[0]}: no line between set it, as in a branch or loop that did not "
+            "run. Check `is None` before, or set it."
+        )
+    if not lines_that_bind(at.scope, name) and is_parameter(at.scope, name):
+        default = default_of(at.scope, name)
+        if isinstance(default, ast.Constant) and default.value is None and len(at.frames) > 1:
+            return (
+                f"`{name}` is None, its default: the caller at {at.at(at.frames[1])} passes none, or None. "
+                "Pass it, or handle None here."
+            )
+    if bound is None and any(line < at.line for line, _ in lines_that_bind(at.scope, name)):
+        return None  # one of several lines
+    came = at.came(name)
+    return f"`{name}`{came} is None: check `is None` there, or mend what made it." if came else None
+
+
+def _of_option(at: FailingLine, name: str) -> str | None:
+    """An option of the command line that was not given."""
+    made = at.made(name)
+    if made is None or not isinstance(made.node, ast.Call) or called_name(made.node) != "add_argument":
+        return None
+    sets = (item.targets for item in ast.walk(at.tree) if isinstance(item, ast.Assign))
+    if "." in name and any(ast.unparse(part) == name for held in sets for part in held):
+        return None
+    flags = [item.value for item in made.node.args if isinstance(item, ast.Constant) and isinstance(item.value, str)]
+    flag = next((item for item in flags if item.startswith("--")), None)
+    default = next((item.value for item in made.node.keywords if item.arg == "default"), None)
+    required = any(item.arg in ("required", "action", "nargs") for item in made.node.keywords)
+    if flag is None or required or (default is not None and not _is_none(default)):
+        return None
+    given = (word.partition("=")[0] for word in at.snapshot.argv if word.startswith("--"))
+    if any(len(word) > _DASHES and flag.startswith(word) for word in given):  # argparse takes the begin of one, too
+        return None
+    return (
+        f"`{name}` is None, the default of {flag} ({at.place(made.spot, made.line)}): no {flag} was given. "
+        f"Start it with `{flag} ...`, give it a default there, or handle None before line {at.line}."
+    )
+
+
+def none_subject_of_option(at: FailingLine) -> str | None:
+    """What the headline says of it."""
+    words = none_value(at)
+    found = re.match(r"`[^`]+` is None, the default of (--[\w-]+) ", words or "")
+    return f"no {found[1]} was given" if found is not None else None
+
+
+def _set_on_one_way(at: FailingLine, name: str) -> str | None:
+    """`loss` of what forward() returns, which is set only `if labels is not None`."""
+    found = at.made(name)
+    if found is None or not isinstance(found.node, ast.Name) or found.spot.depth is not None:
+        return None
+    inner, scope = found.node.id, found.spot.scope
+    bound = sorted(lines_that_bind(scope, inner), key=lambda item: item[0])
+    tests = [
+        item
+        for item in own_nodes(scope)
+        if isinstance(item, ast.If) and len(bound) == 2 and item.lineno < bound[1][0] <= (item.end_lineno or 0)
+    ]
+    if len(tests) != 1 or bound[0][1] is None or not _is_none(bound[0][1]):
+        return None
+    place = at.place(found.spot, bound[1][0])
+    by = f"{getattr(scope, 'name', 'the function')}() sets it"
+    why = f"`{name}` is None: {by} only if `{source(tests[0].test)}` ({place})"
+    names = [part.id for part in ast.walk(tests[0].test) if isinstance(part, ast.Name) and is_parameter(scope, part.id)]
+    given = at.slice.argument(names[0], found.spot) if len(set(names)) == 1 else None
+    if given is None or (isinstance(given[0], ast.Constant) and not _is_none(given[0])):
+        return f"{why}, which did not hold, or gave None. Look at what decides it."
+    value, spot = given
+    line = at.place(spot, getattr(value, "lineno", spot.line))
+    passed = f"{line} passes `{names[0]}={source(value)}`"
+    if spot.scope is scope:
+        return f"{why}, and the call passes no `{names[0]}`. Pass it, or compute the loss from the other outputs."
+    if isinstance(value, ast.Call) and called_name(value) == "get":
+        return f"{why}, and {passed}, which finds no such key: print the keys that there are, and use theirs."
+    return f"{why}, and {passed}. Look at why that is so."
+
+
+def _of_attribute(at: FailingLine, name: str) -> str | None:
+    owner = class_around(at.tree, at.scope)
+    if owner is None:
+        return None
+    plain = name.removeprefix("self.")
+    if _is_set_to_none(at, owner, plain):
+        return None
+    lines = [
+        (node.lineno, method.name, node.value)
+        for method in owner.body
+        if isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef))
+        for node in ast.walk(method)
+        if isinstance(node, ast.Assign) and any(variable(item) == name for item in node.targets)
+        if not (isinstance(node.value, ast.Constant) and node.value.value is None)
+    ]
+    first = attribute_settings(owner).get(plain)
+    if first is None:
+        return None
+    if not lines:
+        return f"`{name}` is None since line {first[0]}, and no line of {owner.name} sets it: set it before this use."
+    line, method, value = lines[-1]
+    called = _of_call(at, value, f"`{name}`", f" (line {line})") if isinstance(value, ast.Call) else None
+    if method == "__init__" and called is not None:
+        return called
+    if method == "__init__":
+        return f"`{name}` is None: line {line} in __init__ set it to what gave None; check it there."
+    return (
+        f"`{name}` is None since line {first[0]}: only {method}() sets it (line {line}), which has not run before. "
+        "Call it first, or set it in __init__."
+    )
+
+
+def _is_set_to_none(at: FailingLine, owner: ast.ClassDef, name: str) -> bool:
+    """By a method other than __init__, or from outside of the class: it may have had a value."""
+    first = next((item for item in owner.body if getattr(item, "name", "") == "__init__"), None)
+    inside = {id(item) for item in ast.walk(first)} if first is not None else set[int]()
+    return any(
+        isinstance(target, ast.Attribute) and target.attr == name and _is_none(item.value)
+        for tree in at.files.values()
+        for item in ast.walk(tree)
+        if isinstance(item, ast.Assign) and id(item) not in inside
+        for target in item.targets
+    )
+
+
+def _of_call(at: FailingLine, call: ast.Call, what: str, line: str) -> str | None:
+    called = called_name(call)
+    if called is None:
+        return None
+    text = f"{what} is None{line}: "
+    own = function_named(at.tree, called)
+    if own is not None and isinstance(call.func, ast.Attribute) == (parameters(own)[:1] == ["self"]):
+        return _of_function(text, own)
+    if called in _IN_PLACE:
+        return (
+            f"{text}`{source(call)}` works in place and returns None. Call it on a line of its own, and use the object."
+        )
+    if called in _MAY_FIND_NOTHING:
+        return f"{text}`{source(call)}` {_MAY_FIND_NOTHING[called]}."
+    return f"{text}`{source(call)}` returned None. Check `is None` there, or what it is given."
+
+
+def _of_function(text: str, own: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+    returns = [item for item in own_nodes(own) if isinstance(item, ast.Return)]
+    values = [item for item in returns if item.value is not None and not _is_none(item.value)]
+    if not values:
+        return f"{text}{own.name}() (line {own.lineno}) returns nothing: end it with `return` and the value."
+    nothing = [item.lineno for item in returns if item not in values]
+    if nothing:
+        return f"{text}{own.name}() returns None at line {nothing[0]}. Handle that case here, or mend it there."
+    if _has_last_return(own):
+        return f"{text}what {own.name}() (line {own.lineno}) returns was None. Handle that here, or mend it there."
+    return (
+        f"{text}{own.name}() (line {own.lineno}) ends without `return` on some way through it: its last `return` is at "
+        f"line {max(item.lineno for item in values)}. Return a value on all."
+    )
+
+
+def _has_last_return(own: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether it ends with `return` and a value, which was None then."""
+    return isinstance(own.body[-1], ast.Return)
+
+
+def _is_none(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None

@@ -1,0 +1,200 @@
+"""How a process stood still that was ended from outside: what it waited for, what is known of that, what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pytracer._text import list_words
+from pytracer.analyze.deaths.ending import asked_to_end
+from pytracer.analyze.evidence.cuda.device_waits import DeviceWait
+from pytracer.analyze.evidence.exceptions.handled import Handled
+from pytracer.analyze.evidence.exceptions.loaders import loading_words
+from pytracer.analyze.evidence.waits.ended_threads import (
+    EndedThread,
+)
+from pytracer.analyze.evidence.waits.failed_task import FailedTask
+from pytracer.analyze.evidence.waits.lock_order import CrossedLocks, LockHolder
+from pytracer.analyze.evidence.waits.lost_lock import LostLock
+from pytracer.analyze.evidence.waits.starved_pool import StarvedPool
+from pytracer.analyze.evidence.waits.stood_loop import stood_loop
+from pytracer.analyze.evidence.waits.unasked_tasks import UnaskedTasks
+from pytracer.analyze.evidence.waits.unsent import Unsent, unsent_advice
+from pytracer.analyze.evidence.waits.wait_advice import ADVICE, read_later, wait_advice
+from pytracer.analyze.evidence.waits.wait_chain import (
+    meanwhile_words,
+    work_words,
+)
+from pytracer.analyze.evidence.waits.waited_object import waited_object
+from pytracer.analyze.evidence.waits.waits import (
+    ProcessWait,
+    WaitKind,
+)
+from pytracer.analyze.naming import name_words, place_words
+from pytracer.analyze.view import ProcessView
+
+_NOT_PUT = (
+    "They ended without putting what is waited for. What cannot be pickled (a lambda, a local function, an open file) "
+    "fails in the queue's own thread, whose traceback goes to stderr, or nowhere if the process is just ending: put "
+    "plain data. Or they returned before put(), or the error of a pool's task is in what apply_async() or submit() "
+    "returned: ask for it there. get(timeout=...), and a look at is_alive(), end such a wait."
+)
+_WORKING = "If that child is only slow, raise the time limit; else see what it does there without end."
+_LOADING = (
+    "Time that batch in one process: `dataset[i]` for its samples, with num_workers=0. If it is only slow, raise the "
+    "time limit, load less per sample, or use more workers; if it does not come back, look at what it waits for there. "
+    "The DataLoader's own `timeout` ends such a wait by an error."
+)
+_NAMED = 3
+_LIMIT: dict[WaitKind, str] = {
+    "queue": "get(timeout=...) raises instead of waiting for ever.",
+    "full-queue": "put(timeout=...) raises instead of waiting for ever.",
+    "notice": "wait(timeout=...) or result(timeout=...) does not wait for ever.",
+}
+
+
+@dataclass(frozen=True)
+class Stood:
+    """The wait at the end of the chain, who waits for that process, and the process that the signal ended first.
+
+    `thread`: of the process, ended by an exception before, that may be waited for.
+    """
+
+    wait: ProcessWait
+    waiting: tuple[tuple[ProcessView, ProcessWait], ...]
+    ended: ProcessView
+    thread: EndedThread | None = None
+    handled: Handled | None = None
+    receiver_ended: bool = False
+    """Whether a pool's thread that receives results is missing."""
+    gone: tuple[ProcessView, ...] = ()
+    """All children of a process that waits for a queue between processes: nobody is left to fill it."""
+    locks: CrossedLocks | None = None
+    loading: ProcessView | None = None
+    """The DataLoader worker that was inside a batch for longest, of a process that waited for its loader."""
+    unsent: Unsent | None = None
+    """What could not be sent through a queue, of a process that waited for one."""
+    starved: StarvedPool | None = None
+    working: tuple[ProcessView, ...] = ()
+    """Children at work, of a process that waited for what comes from another one."""
+    lost: LostLock | None = None
+    holder: LockHolder | None = None
+    task: FailedTask | None = None
+    together: int = 0
+    """How many processes waited at its line of a Barrier."""
+    alone: bool = False
+    """Whether no other thread could have ended the wait in its own memory."""
+
+    device: DeviceWait | None = None
+    unasked: UnaskedTasks | None = None
+    """Tasks of a pool whose errors nobody sees, of a process that waited for a queue between processes."""
+
+    @property
+    def unread(self) -> bool:
+        """Whether it waited for the end of a child that waits until its queue is read."""
+        return self.wait.kind == "child" and bool(self.waiting) and self.waiting[-1][1].kind == "unread-queue"
+
+
+def unread_words(found: Stood) -> str:
+    """Of a child whose queue nobody reads."""
+    return ", which cannot end before its queue is read" if found.unread else ""
+
+
+def _gone_words(gone: Sequence[ProcessView]) -> str:
+    names = list_words([name_words([item]) for item in gone[:_NAMED]] + ["others"] * (len(gone) > _NAMED))
+    codes = sorted({item.process.exit_code or 0 for item in gone})
+    return f"; {names} had ended with status {' and '.join(map(str, codes))}, and no other child could fill it"
+
+
+def _loading_words(found: Stood, worker: ProcessView) -> str:
+    """`; DataLoader worker 0 (pid 8) had been loading samples 0-7 for 9.1 s at data.py:5 in Video.__getitem__`."""
+    end = asked_to_end(found.ended.process)
+    loading = loading_words(worker, end.mono_ns if end is not None else None)
+    stood = stood_loop(worker)
+    if stood is not None:
+        why = f"; {stood.reason.words}" if stood.reason is not None else ""
+        return f"; {loading} {stood.loop_words}{stood.pause.usual_words if stood.pause is not None else ''}{why}"
+    at = f" at {place_words(worker.python_frame)}" if worker.python_frame is not None else ""
+    return f"; {loading}{at}"
+
+
+def why_words(found: Stood) -> str:
+    """Why the wait did not end, as far as that is known."""
+    if found.device is not None:
+        return found.device.words
+    if found.locks is not None:
+        return f"; {found.locks.words}"
+    if found.unsent is not None:
+        return f"; {found.unsent.words}"
+    if found.task is not None and found.thread is None:
+        return f"; {found.task.words}"
+    if found.holder is not None and found.thread is None:
+        return f"; {found.holder.words}"
+    if found.starved is not None and found.thread is None:
+        return f"; {found.starved.words}"
+    if found.loading is not None and found.thread is None:
+        return _loading_words(found, found.loading)
+    if found.unasked is not None and found.unasked.words is not None and found.thread is None:
+        return f"; {found.unasked.words}"
+    if found.gone and found.thread is None:
+        return _gone_words(found.gone)
+    if found.thread is not None:
+        return f"; {found.thread.words}"
+    if found.handled is not None:
+        return f"; it was handling {found.handled.words}"
+    if found.receiver_ended:
+        return "; the pool's thread that receives results had ended"
+    if found.alone:
+        return "; no other Python thread of the process was left to end that"
+    if found.together > 1:
+        return f"; {found.together} processes waited there"
+    working = work_words(found.working)
+    return f"; {working}" if working else ""
+
+
+def only_words(view: ProcessView, found: Stood) -> str:
+    """The line that should have ended it, where the advice speaks of that."""
+    thing = waited_object(view, found.wait) if not found.wait.kind.startswith("forked") else None
+    words = thing.only_words if thing is not None and thing.advice is not None else None
+    said = words is not None and thing is not None and (thing.advice or "") in _own_advice(view, found)
+    return f"; {words}" if said else ""
+
+
+def _own_advice(view: ProcessView, found: Stood) -> str:
+    if found.device is not None:
+        return found.device.advice
+    if found.locks is not None:
+        return found.locks.advice
+    if found.unsent is not None:
+        return unsent_advice(view, found.wait, found.unsent)
+    if found.task is not None and found.thread is None:
+        return found.task.advice
+    if found.holder is not None and found.thread is None:
+        return found.holder.advice
+    if found.starved is not None and found.thread is None:
+        return found.starved.advice
+    if found.loading is not None and found.thread is None:
+        stood = stood_loop(found.loading)
+        return stood.reason.advice if stood is not None and stood.reason is not None else _LOADING
+    if found.unasked is not None and found.thread is None:
+        return found.unasked.advice
+    kind: WaitKind = "unread-queue" if found.unread else found.wait.kind
+    if found.thread is None:
+        handled = f"Look at {found.handled.words} first: the program waits on its way out. " if found.handled else ""
+        if work_words(found.working) and not found.handled:
+            return f"{_WORKING} {wait_advice(view, found.wait)}"
+        if found.unread:
+            return f"{handled}{read_later(view, found.wait)}{ADVICE[kind]}"
+        return handled + (_NOT_PUT if found.gone else wait_advice(view, found.wait))
+    return f"{found.thread.advice} {_LIMIT.get(kind, ADVICE[kind]) if found.thread.sure else ADVICE[kind]}"
+
+
+def _meanwhile(view: ProcessView, found: Stood) -> str:
+    explained = (found.task, found.holder, found.thread, found.locks, found.unsent, found.starved)
+    known = any(item is not None for item in explained)
+    return "" if known else meanwhile_words(view, found.wait)
+
+
+def advice_of(view: ProcessView, found: Stood) -> str:
+    """What to do, with what other threads did meanwhile, where no cause is known."""
+    return _own_advice(view, found) + _meanwhile(view, found)

@@ -1,0 +1,326 @@
+"""The loop of the program that a process went round in for long, when it was ended: which one, and why it went on."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pytracer._library_files import is_library_file
+from pytracer._text import shortened
+from pytracer.analyze.evidence.exceptions.handled import handled_at_end
+from pytracer.analyze.evidence.native.fault_function import own_function
+from pytracer.analyze.evidence.native.native_stack import image_name
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.endless import reason_of
+from pytracer.analyze.evidence.syntax.iterations import counted_up
+from pytracer.analyze.evidence.syntax.loops import loops_around
+from pytracer.analyze.evidence.syntax.scopes import scope_of, spans
+from pytracer.analyze.evidence.syntax.unbounded import (
+    EndlessLoop,
+    Reason,
+    catches_all_tries,
+    head_of,
+    is_unbounded,
+    loops_at,
+    never_asked_to_stop,
+    not_entered_again,
+    only_draws,
+    yields_only_where,
+)
+from pytracer.analyze.evidence.waits.quiet import Pause, pause_of
+from pytracer.analyze.evidence.waits.waits import (
+    before_signal,
+    end_of,
+    main_stack,
+    wait_of,
+    was_asleep,
+)
+from pytracer.analyze.naming import place_words
+from pytracer.analyze.tensors.source_lines import syntax_tree
+from pytracer.analyze.view import ProcessView
+from pytracer.report.job import Confidence, PythonFrame
+
+_FRAMES = 6
+_LONGEST = 60
+_NEAR = 4
+_WAITS = re.compile(r"/(selectors|socket|ssl|threading|queue|subprocess)\.py$|/(asyncio|multiprocessing|concurrent)/")
+_BLOCKS = re.compile(r"poll|select|accept|recv|read|write|send|futex|wait|connect|sem_|lock")
+_LIBC = re.compile(r"(libc|libpthread)[.-]")
+_TORCH = re.compile(r"lib(torch|c10|mkl)")
+_TAKE_ALL = frozenset({"list", "tuple", "set", "frozenset", "sorted", "sum", "max", "min", "dict", "Counter", "deque"})
+_SOME = frozenset({"islice", "zip", "takewhile", "next"})
+_REGEX = ("sre_ucs1_match", "sre_ucs2_match", "sre_ucs4_match", "sre_search", "sre_match")
+_REGEX_CALLS = frozenset({"match", "search", "fullmatch", "sub", "subn", "findall", "finditer", "split"})
+_COMPREHENSION = re.compile(r"<(listcomp|setcomp|dictcomp|genexpr)>$")
+_NESTED = re.compile(r"\([^()]*[+*][^()]*\)[+*{]")
+
+
+@dataclass(frozen=True)
+class StoodLoop:
+    """`at`: the line in the loop, `inner` that of the program that ran. `line`, `head`: None where no loop is known."""
+
+    at: PythonFrame
+    inner: PythonFrame
+    pause: Pause | None
+    line: int | None
+    head: str | None
+    reason: Reason | None
+
+    @property
+    def confidence(self) -> Confidence | None:
+        """That it stood still; None where it may as well have worked, as one does that makes tensors."""
+        if self.reason is None or not (self.reason.sure or (self.pause is not None and self.pause.still)):
+            return None
+        return "likely" if self.reason.sure else "possible"
+
+    @property
+    def loop_words(self) -> str:
+        """`in the loop of line 28 (`while True`) at data.py:29 in batches`."""
+        within = f", which ran {place_words(self.inner)}" if self.inner != self.at else ""
+        loop = f"in the loop of line {self.line} (`{self.head}`) " if self.line is not None else ""
+        return f"{loop}at {place_words(self.at)}{within}"
+
+    @property
+    def words(self) -> str:
+        """After the process: where it was, for how long, and why."""
+        why = f"; {self.reason.words}" if self.reason is not None else ""
+        stood = f"; it {self.pause.words}" if self.pause is not None else ""
+        return f"was {self.loop_words}{stood}{why}"
+
+    @property
+    def advice(self) -> str:
+        """What to change, or to look at."""
+        if self.reason is not None:
+            more = " If it only takes long, raise the time limit." if self.confidence is None else ""
+            return f"{self.reason.advice}{more}"
+        if self.line is not None:
+            return (
+                f"Find out whether the loop of line {self.line} (`{self.head}`) still comes nearer to its end: print "
+                "what it reads, and count its passes. If it does, raise the time limit."
+            )
+        return (
+            f"If {place_words(self.at)} is not work that may take so long, see what it went on with there: print "
+            "how far it is. Else raise the time limit."
+        )
+
+
+def stood_loop(view: ProcessView) -> StoodLoop | None:
+    """None where it had done something just before, waited, or is not known to have run Python."""
+    end = end_of(view)
+    until = end.mono_ns if end is not None else view.process.exception_mono_ns
+    stack = view.exception_stack if view.raised else main_stack(view)
+    if until is None or not stack or _WAITS.search(stack[0].file or ""):
+        return None
+    asleep = was_asleep(view)
+    if not asleep and not view.raised and wait_of(view) is not None:
+        return None
+    asleep = asleep or (not view.raised and _is_blocked(view))
+    frames = _of_program(stack)
+    if not frames:
+        return None
+    pause, counted = pause_of(view, until), _counted_up(view, stack)
+    if counted is not None:
+        frame, loop, reason = counted
+        return StoodLoop(frame, frames[0], pause, loop.lineno, head_of(loop), reason)
+    if pause is None:
+        return None
+    found = _search(view, frames, pause, asleep=asleep)
+    if found is not None or asleep:
+        return found
+    return StoodLoop(frames[0], frames[0], pause, None, None, None) if pause.stood else None
+
+
+def _counted_up(view: ProcessView, stack: Sequence[PythonFrame]) -> tuple[PythonFrame, ast.For, Reason] | None:
+    """A loop over an object's __getitem__ that nothing ends; a DataLoader would stand between the two."""
+    for inner, outer in itertools.pairwise(stack):
+        if is_library_file(inner.file) or is_library_file(outer.file):
+            continue
+        trees = [syntax_tree(view.process.snapshot, frame) for frame in (inner, outer)]
+        if trees[0] is None or trees[1] is None or inner.line is None or outer.line is None:
+            continue
+        found = counted_up(trees[0], inner.line, trees[1], outer.line)
+        if found is not None:
+            return outer, *found
+    return None
+
+
+def _search(view: ProcessView, frames: Sequence[PythonFrame], pause: Pause, *, asleep: bool) -> StoodLoop | None:
+    """A loop that the source shows not to end comes first; else the innermost one."""
+    regex = None if asleep else _of_regex(view, frames[0])
+    if regex is not None:
+        return StoodLoop(frames[0], frames[0], pause, None, None, regex)
+    for place, frame in enumerate(frames):
+        for loop in _loops(view, frame):
+            reason = _outer_reason(view, frames, place, loop)
+            if reason is not None:
+                return StoodLoop(frame, frames[0], pause, loop.lineno, head_of(loop), reason)
+    if asleep or _in_torch(view):
+        return None
+    found = _possible(view, frames)
+    if found is None:
+        return None
+    frame, loop, reason = found
+    return StoodLoop(frame, frames[0], pause, loop.lineno, head_of(loop), reason)
+
+
+def _possible(
+    view: ProcessView, frames: Sequence[PythonFrame]
+) -> tuple[PythonFrame, EndlessLoop, Reason | None] | None:
+    """The innermost loop, or one around the call of what ran; of that only where the source shows what may keep it."""
+    for place, frame in enumerate(frames):
+        loop, reason = _innermost(view, frame, called=place > 0)
+        if loop is not None and (reason is not None or (not place and own_function(view) is None)):
+            return frame, loop, reason
+        if _in_any_loop(view, frame):
+            return None
+    return None
+
+
+def _innermost(view: ProcessView, frame: PythonFrame, *, called: bool) -> tuple[EndlessLoop | None, Reason | None]:
+    """The innermost loop of a frame that may not end, and why. Of a frame that called another one, only its own."""
+    tree, line = syntax_tree(view.process.snapshot, frame), frame.line or 0
+    loop = next(iter(_loops(view, frame)), None)
+    if loop is None or tree is None or (called and loops_around(tree, line)[-1:] not in ([loop], [])):
+        return None, None
+    return loop, reason_of(scope_of(tree, line), loop, line)
+
+
+def loop_reason(view: ProcessView) -> tuple[Reason, str] | None:
+    """Why a loop of the program may not end, whatever it recorded meanwhile, and the loop where a call was in it."""
+    frames = _of_program(main_stack(view))
+    found = _possible(view, frames) if frames else None
+    if found is None:
+        return None
+    frame, loop, reason = found
+    if reason is None:
+        return None
+    called = f", called in the loop of line {loop.lineno} (`{head_of(loop)}`) at {place_words(frame)}"
+    return reason, called if frame != frames[0] else ""
+
+
+def _of_program(stack: Sequence[PythonFrame]) -> list[PythonFrame]:
+    own = [item for item in stack if not is_library_file(item.file) and not (item.file or "").startswith("<")]
+    return [item for item in own if item.line is not None][:_FRAMES]
+
+
+def _in_any_loop(view: ProcessView, frame: PythonFrame) -> bool:
+    """Whether a bounded loop has the line, too: work that takes its time."""
+    tree = syntax_tree(view.process.snapshot, frame)
+    if tree is None or _COMPREHENSION.search(frame.function or ""):
+        return True
+    return bool(loops_around(tree, frame.line or 0))
+
+
+def _loops(view: ProcessView, frame: PythonFrame) -> list[EndlessLoop]:
+    tree = syntax_tree(view.process.snapshot, frame)
+    return loops_at(scope_of(tree, frame.line), frame.line) if tree is not None and frame.line is not None else []
+
+
+def _outer_reason(view: ProcessView, frames: Sequence[PythonFrame], place: int, loop: EndlessLoop) -> Reason | None:
+    """What holds wherever in the loop it was: a generator that goes on for ever, or tries that all fail."""
+    frame, snapshot = frames[place], view.process.snapshot
+    tree = syntax_tree(snapshot, frame)
+    if tree is None or frame.line is None or not is_unbounded(loop):
+        return None
+    again = not_entered_again(scope_of(tree, frame.line), loop, frame.line) if place == 0 else None
+    if again is not None:
+        return again
+    only = yields_only_where(loop, frame.line) if place == 0 else None
+    if never_asked_to_stop(loop) and place + 1 < len(frames):
+        taken = _taken_by(view, frames[place + 1])
+        if taken is not None:
+            return Reason(
+                f"nothing in it ends it, and {taken} of {place_words(frames[place + 1])} takes items until it ends",
+                f"Take as many as are needed at line {frames[place + 1].line} (itertools.islice(..., n), or `break` "
+                f"after n), or let `{head_of(loop)}` (line {loop.lineno}) end after one pass.",
+                sure=only_draws(loop),
+            )
+    tried = catches_all_tries(loop, frame.line)
+    return _of_tries(view, loop, tried) if tried is not None else only
+
+
+def _of_tries(view: ProcessView, loop: EndlessLoop, handler: ast.ExceptHandler) -> Reason:
+    kind = f"except {shortened(ast.unparse(handler.type), _LONGEST)}" if handler.type is not None else "except"
+    handled = handled_at_end(view)
+    caught = f"; it had just caught {handled.words}" if handled is not None else ""
+    at = f" at {place_words(handled.frame)}" if handled is not None and handled.frame is not None else ""
+    see = (
+        f"See why {handled.report.type} comes{at}"
+        if handled is not None
+        else (f"Print the exception in the `except` of line {handler.lineno}")
+    )
+    return Reason(
+        f"the `{kind}` of line {handler.lineno} goes on with the next try each time, and nothing limits the "
+        f"number of tries{caught}",
+        f"{see}: an exception that comes again with each try never lets the loop end. Bound the tries (`for attempt in "
+        "range(5):`), and raise the last exception after them.",
+        sure=False,
+    )
+
+
+def _taken_by(view: ProcessView, frame: PythonFrame) -> str | None:
+    """What at a line takes all that an iterator has: `list()`. A `for` may work with each item, by design for ever."""
+    tree = syntax_tree(view.process.snapshot, frame)
+    line = frame.line
+    if tree is None or line is None:
+        return None
+    calls = [item for item in ast.walk(tree) if isinstance(item, ast.Call) and spans(item, line)]
+    names = [called_name(item) or "" for item in calls]
+    if any(name in _SOME for name in names):
+        return None
+    taking = next((name for name in names if name in _TAKE_ALL), None)
+    return f"{taking}()" if taking is not None else None
+
+
+def _of_regex(view: ProcessView, frame: PythonFrame) -> Reason | None:
+    """A pattern that repeats what repeats, in the matching of which the end found it."""
+    native = before_signal(view)[:_NEAR]
+    tree = syntax_tree(view.process.snapshot, frame)
+    if tree is None or frame.line is None or not any(item.function in _REGEX for item in native):
+        return None
+    for call in (item for item in ast.walk(tree) if isinstance(item, ast.Call) and spans(item, frame.line)):
+        if called_name(call) not in _REGEX_CALLS:
+            continue
+        for pattern, line in _patterns(tree, call):
+            if _NESTED.search(pattern):
+                return Reason(
+                    f"the regular expression of line {line} (`{shortened(pattern, _LONGEST)}`) repeats a group that "
+                    f"repeats by itself, so a text that does not match can take twice as long for each further "
+                    f"character, in `{shortened(ast.unparse(call), _LONGEST)}`",
+                    f"Write the pattern of line {line} so that each text can match in one way only: without a `+` or "
+                    "`*` inside of a group with another one, or with atomic groups and possessive quantifiers (Python "
+                    "3.11). Or limit the length of what is passed to it.",
+                )
+    return None
+
+
+def _patterns(tree: ast.Module, call: ast.Call) -> list[tuple[str, int]]:
+    """The pattern of `re.match(r"...", text)`, and of `PATTERN.match(text)` with its re.compile()."""
+    given = call.args[0] if call.args else None
+    found = [(given.value, call.lineno)] if isinstance(given, ast.Constant) and isinstance(given.value, str) else []
+    owner = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else None
+    for item in ast.walk(tree):
+        if not isinstance(item, ast.Assign) or not isinstance(item.value, ast.Call):
+            continue
+        made = item.value
+        named = any(ast.unparse(target) == owner for target in item.targets)
+        if named and called_name(made) == "compile" and made.args and isinstance(made.args[0], ast.Constant):
+            found.append((str(made.args[0].value), item.lineno))
+    return found
+
+
+def _is_blocked(view: ProcessView) -> bool:
+    """Whether its main thread stood in a system call that waits, as far as that stack is known."""
+    first = next((item for item in before_signal(view) if item.function is not None), None)
+    own = view.thread is None or end_of(view) is None or main_stack(view) == view.python_stack
+    if first is None or not own or not view.python_stack:
+        return False
+    return bool(_LIBC.match(image_name(first.image)) and _BLOCKS.search(first.function or ""))
+
+
+def _in_torch(view: ProcessView) -> bool:
+    """Whether the line ran native code of torch's: one operator may take as long."""
+    return any(_TORCH.match(image_name(item.image)) for item in before_signal(view)[:1])
