@@ -54,7 +54,7 @@ def test_variables_and_sample_of_the_worker_are_told(program: Path, tmp_path: Pa
     assert summary(report).endswith(": `words` is empty.")
     said = advice(report)
     assert said.startswith("`words` is empty (line 11: `words = self.rows[number]`).")
-    assert "`dataset[3]` in one process should repeat it." in said
+    assert "`dataset[3]` should repeat it in one process" in said
 
 
 def test_worker_whose_error_was_caught_is_healthy(program: Path, tmp_path: Path) -> None:

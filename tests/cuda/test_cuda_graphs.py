@@ -38,10 +38,11 @@ def test_a_replay_without_its_input_is_told_at_the_crash(run: Path, fate: str) -
     report = program("graph_replay", fate, "error", run=run).report
     found = finding(report, RULE)
     assert found is not None and found.summary is not None and found.evidence is not None
-    assert "2 times after an input of it had been freed" in found.summary
+    assert "after an input of it had been freed" in found.summary and "2 times" in found.summary
     assert ("belongs to another tensor now" in found.summary) == (fate == "reallocated")
     where = {"resized": "resize_(0)", "deleted": 'del keep["static"]', "reallocated": 'del keep["static"]'}[fate]
     assert f"graph_replay.py:{line_of('graph_replay', where)} in main" in found.evidence[0]
+    assert "used first by kernel vectorized_elementwise_kernel" in found.evidence[0]  # of torch for CUDA 13
     assert report.verdict is not None and report.verdict.class_ == "cuda-error"
     assert graph_of(report).broken_replays == 2
 
@@ -99,3 +100,10 @@ def test_a_fault_in_the_memory_of_a_compiled_function_names_it(run: Path) -> Non
     fault = only_victim(done.report).fault
     assert fault is not None and fault.cuda_graph is not None and fault.cuda_graph.role == "pool-memory"
     assert fault.cuda_graph.name == "compiled function 1 (inference), model.py:31 in attention"
+
+
+def test_the_line_that_replays_a_broken_graph_is_recorded(run: Path) -> None:
+    """At every level."""
+    found = finding(program("graph_replay", "deleted", "error", run=run).report, RULE)
+    line = line_of("graph_replay", "graph.replay()  # after")
+    assert found is not None and f"2 times, first at graph_replay.py:{line} in main, after" in (found.summary or "")

@@ -119,6 +119,19 @@ def test_out_of_memory_shows_what_the_memory_was_used_for(run: Path) -> None:
     )
 
 
+@pytest.mark.fake_cuda
+def test_out_of_memory_names_the_attribute_that_keeps_the_results(run: Path) -> None:
+    """Counted when the exception leaves the program."""
+    done = program("kept_tensors", run=run, FAKECUDA_MEMORY_MB="512")
+    assert done.status == 1
+    found = finding(done.report, "cuda-out-of-memory")
+    stored = line_of("kept_tensors", "append(output)")
+    words = f"`recorder.maps` (kept_tensors.py:{stored}: `self.maps[layer].append(output)`) keeps "
+    assert found is not None and found.summary is not None
+    assert words in found.summary and " tensors, " in found.summary
+    assert "Keep of `output` only what is read later" in (found.advice or "")
+
+
 def test_a_program_that_was_killed_leaves_its_blocks(run: Path) -> None:
     """SIGKILL at any moment: no torn item, no damage."""
     done = program("killed", run=run)

@@ -48,3 +48,19 @@ def test_a_missing_wait_between_two_streams_is_told_with_both_lines(run: Path, b
     assert found is not None and found.confidence == "possible" and found.summary is not None
     for text in ("weight.copy_(fresh)", "weight @ weight"):
         assert f"side_stream.py:{line_of('side_stream', text)} in <module>" in found.summary
+
+
+@pytest.mark.parametrize("between", ["nothing", "event", "polled", "device", "accelerator", "blocking", "anew"])
+def test_pinned_memory_that_is_filled_again_under_a_copy_is_told_with_both_lines(run: Path, between: str) -> None:
+    """And none where the host waits, or has new memory for each copy."""
+    done = program("pinned_refill", between, run=run, options=("--level", "ops"))
+    assert done.status == 1, done.stderr
+    found = finding(done.report, "missing-stream-wait")
+    if between != "nothing":
+        assert found is None
+        return
+    assert found is not None and found.confidence == "possible" and found.summary is not None
+    for text in ("staging.fill_(index)", "places[index].copy_(staging"):
+        assert f"pinned_refill.py:{line_of('pinned_refill', text)} in <module>" in found.summary
+    made = line_of("pinned_refill", "staging = torch.empty(1 << 16, pin_memory=True)")
+    assert f"allocated at pinned_refill.py:{made}" in " ".join(found.evidence or [])

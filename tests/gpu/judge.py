@@ -1,4 +1,4 @@
-"""Programs whose fault on a GPU is known (faults.toml), and what a report must say of each.
+"""Programs whose fault on a GPU is known (three sets, *.toml), and what a report must say of each.
 
 A report is right when each of these is:
   class     one of the acceptable ones
@@ -21,6 +21,7 @@ from pytracer.report.job import Report
 
 HERE = Path(__file__).resolve().parent
 PROGRAMS = HERE / "programs"
+SETS = ("faults.toml", "second_set.toml", "third_set.toml")
 FACETS = ("class", "kernel", "launch", "names")
 
 
@@ -62,9 +63,10 @@ class Judged:
 
 
 def faults() -> list[Fault]:
-    """All of faults.toml."""
+    """All sets, in the order in which they were written."""
     toml = importlib.import_module("tomllib")  # Python has it since 3.11
-    entries = toml.loads((HERE / "faults.toml").read_text(encoding="utf-8"))["fault"]
+    texts = [(HERE / name).read_text(encoding="utf-8") for name in SETS]
+    entries = [entry for text in texts for entry in toml.loads(text)["fault"]]
     return [
         Fault(
             id=entry["id"],

@@ -43,6 +43,9 @@ def parts(facts: Facts) -> Iterator[Part]:
         yield Part("exception type")
 
 
+ASSERTION = "/a/Loss.cu:245: nll_loss: block: [0,0,0], thread: [3,0,0] Assertion `t >= 0 && t < n_classes` failed."
+
+
 def process_with(entry: Entry, run: Path, without: Part | None = None) -> Job:
     """A job of one process with the facts of the entry; the fact `without`, if given, has the opposite value."""
     facts = entry.facts
@@ -59,6 +62,8 @@ def process_with(entry: Entry, run: Path, without: Part | None = None) -> Job:
         name = "OtherError" if without == Part("exception type") else (*raised.type, "RuntimeError")[0]
         off = facts.gradients_off and without != Part("gradients_off")
         held = [{"name": "torch.is_grad_enabled()", "value": "False"}] if off else []
+        if without == Part("kernel_assertion"):
+            box.kernel_assertion(ASSERTION)
         box.exception(name, _message(entry, without), _python(facts, without), variables=held).exit(1)
     job = s.load(run, box)
     return replace(job, processes=tuple(_completed(process, entry, without) for process in job.processes))

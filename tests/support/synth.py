@@ -339,6 +339,11 @@ class Box:
         frames = [{"function": f, "file": p, "line": n} for f, p, n in stack]
         return self._json(36, {"type": type, "message": message, "thread": thread, "python_stack": frames, **more})
 
+    def kernel_assertion(self, text: str) -> Box:
+        """DEVICE_ASSERTION: the driver printed it."""
+        self.entry(51, text.encode())
+        return self
+
     def thread_exception(
         self, type: str, message: str, stack: Sequence[Frame] = (), thread: str = "Thread-1 (write)", tid: int = 777
     ) -> Box:
@@ -510,6 +515,10 @@ class Box:
         """DOING."""
         return self._json(46, {"kind": kind, "text": text})
 
+    def graph_replay(self, graph: int, function: str, file: str, line: int) -> Box:
+        """GRAPH_REPLAY."""
+        return self._json(63, {"graph": graph, "function": function, "file": file, "line": line})
+
     def step(self, number: int, source: int = 1) -> Box:
         """STEP, and the step of the header."""
         self.step_now, self.step_source = number, source
@@ -532,12 +541,24 @@ class Box:
         return self.record(EVENTS[kind], payload, tid)
 
     def device_op(
-        self, name: str, by: By, storages: Sequence[int] = (), *, sequence_nr: int = -1, stream: int = 0
+        self,
+        name: str,
+        by: By,
+        storages: Sequence[int] = (),
+        *,
+        sequence_nr: int = -1,
+        stream: int = 0,
+        kernel: str | None = None,
+        host: Sequence[int] = (),
+        asynchronous: bool = False,
     ) -> Box:
-        """DEVICE_OP on cuda:0."""
+        """DEVICE_OP on cuda:0; `kernel`: a mangled name; `host`: those of `storages` that are host memory."""
+        storages = [addr | 1 << 63 if addr in host else addr for addr in storages]
+        count = len(storages) | (1 << 31 if asynchronous else 0)
+        device = 1 | (self.entry(52, kernel.encode()) << 8 if kernel is not None else 0)
         some = (list(storages) + [0] * 5)[:5]
         payload = struct.pack(
-            "<40sIIqIIQ5Q", name.encode()[:40], by.id, by.where, sequence_nr, len(storages), 1, stream, *some
+            "<40sIIqIIQ5Q", name.encode()[:40], by.id, by.where, sequence_nr, count, device, stream, *some
         )
         return self.record(EVENTS["DEVICE_OP"], payload)
 

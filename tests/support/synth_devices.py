@@ -76,11 +76,11 @@ class Devices:
 
     def graph(
         self, number: int, by: Id, *, pool: tuple[int, int] = (1, 0), state: int = 2, replays: int = 0, broken: int = 0,
-        captured_ns: int = 0, reset_ns: int = 0,
+        captured_ns: int = 0, reset_ns: int = 0, replayed_ns: int = 0,
     ) -> None:  # fmt: skip
         """A capture."""
         head = struct.pack("<IIIIIIQ", number, state, number, 0, *pool, 0x10) + struct.pack("<4I", *by, *NOBODY)
-        head += struct.pack("<4Q", captured_ns, reset_ns, replays, captured_ns)
+        head += struct.pack("<4Q", captured_ns, reset_ns, replays, replayed_ns or captured_ns)
         head += struct.pack("<4I", 1, 0, 0, 1 if broken else 0) + struct.pack(
             "<QQIIII", broken, captured_ns, 0, 0, 99, 0
         )

@@ -7,6 +7,9 @@ import torch
 from torch import nn
 
 torch.set_num_threads(int(sys.argv[1]))
+# MKL chooses its sqrt() at the first call. Two threads that call it at once for the first time may get two of them,
+# which differ in the last bit (2 of 3,000 processes without pytracer, torch 2.13): AdamW would train differently.
+torch.ones(8).sqrt()
 torch.manual_seed(0)
 encoder = nn.TransformerEncoderLayer(96, 4, 200, batch_first=True)
 conv = nn.Sequential(

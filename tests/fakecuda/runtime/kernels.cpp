@@ -41,6 +41,13 @@ cudaError_t launch(const void* function, cudaStream_t handle) {
 /// For tests: how many kernels were launched.
 FAKECUDA_API unsigned long long fakecuda_launches() { return launches; }
 
+/// The name of a kernel; null: not known.
+FAKECUDA_API const char* fakecuda_kernel_name(const void* function) {
+  Lock lock;
+  auto found = names().find(function);
+  return found != names().end() ? found->second.c_str() : nullptr;
+}
+
 FAKECUDA_API unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream) {
   configurations.push_back({grid, block, shared_bytes, stream});
   return 0;

@@ -51,7 +51,10 @@ def test_function_of_the_library_is_named_in_headline_and_advice(run: Path) -> N
     said, told = summary_of(run, [BROADCAST, LOGGED, ZERO, NO_GRAD], [("save", 3), ("main", 5)])
     inside = "ZeroRedundancyOptimizer.consolidate_state_dict()"
     assert f"rank 0 called broadcast in {inside} at program.py:3 in save, from where rank 1 called none; " in said
-    assert "rank 1 called all_reduce in Tensor.backward() at program.py:6 in main." in said
+    assert (
+        "rank 1 called all_reduce in Tensor.backward() at program.py:6 in main; the call of rank 0 is below "
+        "`if rank == 0:` (program.py:2)." in said
+    )
     assert f"so that only some ranks call {inside}" in told
 
 

@@ -211,7 +211,7 @@ def test_size_is_followed_through_calls_and_loops_to_the_split_by_rank(split: st
     way = [("gather", 2), ("run", 14)]
     said = advised(run, PARTS.format(split), way, ([[16, 5]], [[15, 5]]), "allgather_")
     assert said.startswith("Dimension 0 of `own` is 16 on rank 0 and 15 on rank 1. It comes from line 4 (`items")
-    assert "which gives each rank a part of its own (16 and 15 are those of 31): the parts are alike only" in said
+    assert "): 31 is no multiple of the 2 ranks. Either all_gather() the sizes first, pad to the largest" in said
     named = "; the size comes from line 4 (`items"
     assert named in summary(reported(run, PARTS.format(split), way, ([[16, 5]], [[15, 5]]), "allgather_"))
     other = advised(run, PARTS.format(split), way, ([[16, 5]], [[9, 5]]), "allgather_")
@@ -227,6 +227,39 @@ def test_size_that_no_line_makes_by_the_rank_is_not_said_to_be(run: Path) -> Non
     assert "depends on the rank" not in advised(run, known, way, sizes, "allgather_")
     said = advised(run, PARTS.format("read(31, rank)"), way, sizes, "allgather_")
     assert "It may come from line 4 (`read(31, rank)`), which depends on the rank" in said
+
+
+IN_TURN = """def mine(items):
+    for n, item in enumerate(items):
+        {0}
+    return own
+def gather(items):
+    scores, labels = [], []
+    for item in {1}:
+        scores.append(net(item))
+        labels.append(item)
+    dist.all_gather(parts, torch.cat(labels))
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "items", "line"),
+    [
+        ("if n % world == rank:\n            own.append(item)", "mine(items)", 3),
+        ("if n % world != rank:\n            continue\n        own.append(item)", "mine(items)", 3),
+        ("pass", "[item for n, item in enumerate(items) if n % world_size == dist.get_rank()]", 7),
+        ("pass", "itertools.islice(items, rank, None, world)", 7),
+        ("pass", "[item for n, item in enumerate(items) if n % 2 == 0]", 0),
+        ("if n % world != 0:\n            continue\n        own.append(item)", "mine(items)", 0),
+    ],
+)
+def test_size_of_what_the_ranks_take_in_turn(body: str, items: str, line: int, run: Path) -> None:
+    """Into the second of two lists that one statement makes; the look-alikes have no rank in them."""
+    source = IN_TURN.format(body, items)
+    last = source[: source.index("dist.all_gather")].count("\n") + 1
+    said = advised(run, source, [("gather", last)], ([[49]], [[48]]), "allgather_")
+    assert (f"It comes from line {line} (`" in said and "): 97 is no multiple of the 2 ranks." in said) == (line > 0)
+    assert line or "multiple" not in said
 
 
 COLLECTED = """def loader_of(data):
@@ -268,7 +301,7 @@ BATCHES = """def train(data):
         (
             "batch_size=64, drop_last=False, 500",
             (52, 64),
-            "the last batch of `loader` has 52 samples, as 500 samples in",
+            "the last batch of `loader` has 52 of 500 samples (batch_size=64). Set",
         ),
         ("batch_size=64, drop_last=True, 537", (64, 52), None),
         ("batch_size=32, drop_last=False, 537", (64, 52), None),  # other rows

@@ -9,6 +9,7 @@ import pytest
 
 from pytracer.analyze.collectives.stall import find_waits, live_process
 from pytracer.decode.job.merge import load_job
+from pytracer.decode.types.devices import CudaStream
 from pytracer.decode.types.snapshot import Collective, Group, Process, StatusKind
 from pytracer.render.live import render_live
 from pytracer.report.live import GroupWait, LiveReport
@@ -107,3 +108,12 @@ def test_nothing_open_is_said(ranks: list[Process]) -> None:
     text = render_live(report)
     assert text.startswith("No collective is open.\n")
     assert "last done    all_reduce number 3 of group 0, float32[4], completed 6.999 s ago" in text
+
+
+@pytest.mark.parametrize(("state", "since_s", "said"), [("busy", -40, True), ("busy", 5, False), ("idle", -40, False)])
+def test_a_stream_that_was_busy_for_long_is_noted(ranks: list[Process], state: str, since_s: int, said: bool) -> None:
+    """A kernel may not end; a stream that has work is no news."""
+    streams = (CudaStream(0, 0, state, since_s * 1000 * MS, NOW - 500 * MS, None),)
+    shown = live_process(replace(ranks[0], snapshot=replace(ranks[0].snapshot, cuda_streams=streams)), NOW)
+    words = "the default stream of cuda:0 was busy whenever it was asked, once a second, for 49.500 s"
+    assert (shown.notes == [words]) == said

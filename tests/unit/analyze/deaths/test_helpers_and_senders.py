@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from pytracer.decode.types.snapshot import PythonFrame, SignalSend
 from pytracer.report.job import Report
 from tests.support import scenarios as s
 from tests.support.deaths import advice, summary, verdict
+from tests.support.scenarios import program_in
 from tests.support.synth import MS, Box
 
 PID, HELPER = 101, 150
@@ -437,3 +439,126 @@ def test_process_of_a_pool_that_its_parent_ended_is_no_news(of_pool: bool, run: 
     if of_pool:
         assert report.verdict is not None
         assert (report.verdict.class_, report.verdict.pid) == ("python-exception", 100)
+
+
+CONNECTION = "/usr/lib/python3.11/multiprocessing/connection.py"
+BATCHES = [("Connection._recv", CONNECTION, 399), ("Queue.get", "/usr/lib/python3.11/multiprocessing/queues.py", 122)]
+
+
+@pytest.mark.parametrize(
+    ("signal", "sent_at", "raised_at", "stack", "cause"),
+    [
+        (9, 700, 1000, [*BATCHES, *LOAD], True),
+        (9, None, 1000, [*BATCHES, *LOAD], True),  # by the kernel, for memory
+        (9, 1100, 1000, [*BATCHES, *LOAD], False),  # on its own way out
+        (15, None, 1000, [*BATCHES, *LOAD], False),  # as above, not noted
+        (9, 700, 1000, LOAD, False),  # an EOFError of the program's own
+    ],
+)
+def test_connection_to_a_process_that_had_died_is_its_consequence(
+    signal: int, sent_at: int | None, raised_at: int, stack: list[tuple[str, str, int]], cause: bool, run: Path
+) -> None:
+    """Its parent reads from a queue, learns the end late, and its exception does not name the process."""
+    parent = Box(pid=100, ppid=99, argv=["python", "train.py"]).at(raised_at).exception("EOFError", "", stack)
+    parent.at(1500).wait(101, signal=signal).at(1600).exit(1)
+    child = Box(pid=101, ppid=100, argv=["python", "train.py"]).at(650).mark("step")
+    job = s.load(run, parent, child)
+    if sent_at is not None:
+        sent = SignalSend(
+            signal=signal, target=101, to_group=False, result=0, target_ticks=child.start_ticks, target_state="S",
+            tid=100, mono_ns=parent.created_ns + sent_at * MS,
+        )  # fmt: skip
+        job = replace(
+            job,
+            processes=tuple(
+                replace(item, snapshot=replace(item.snapshot, sends=(sent,))) if item.snapshot.pid == 100 else item
+                for item in job.processes
+            ),
+        )
+    report = build_report(job)
+    assert (primary(report).get(101) is True) == cause, primary(report)
+    whys = {item.pid: item.why for item in report.processes or []}
+    if cause:
+        assert whys[100] == "lost the connection to process 101 (train.py)"
+        said = [item.summary for item in report.findings or []]
+        assert any("raised because process 101 (train.py) had died" in (text or "") for text in said), said
+    else:
+        assert primary(report)[100] is True
+
+
+EOF = "eof (this error originated at tensorpipe/transport/shm/connection_impl.cc:259)"
+RPC = [("rpc_sync", "/usr/lib/python3.11/site-packages/torch/distributed/rpc/api.py", 842)]
+
+
+def peers(
+    run: Path, message: str, end: dict[str, Any], *, ended_at: int = 900, source: str = "", parent: int = 100
+) -> Report:
+    """Of two children that call each other by torch's RPC, one raises at 1000 ms, and the other one ends."""
+    program = str(program_in(run, source)) if source else "train.py"
+    starter = Box(pid=100, ppid=99, argv=["python", "train.py"]).at(ended_at)
+    starter.wait(102, exit_code=end.get("exit_code"), signal=end.get("signal"))
+    raises = Box(pid=101, ppid=100, argv=["python", "train.py"]).at(1000)
+    raises.exception("RuntimeError", message, [*RPC, ("train", program, 1)]).exit(1)
+    other = Box(pid=102, ppid=parent, argv=["python", "train.py"]).at(800).mark("step")
+    if "exit_code" in end:
+        other.at(ended_at).exit(end["exit_code"])
+    starter.at(1500).wait(101, exit_code=1).at(1600).exit(1)
+    return build_report(s.load(run, starter, raises, other))
+
+
+@pytest.mark.parametrize(
+    ("message", "end", "parent", "cause"),
+    [
+        (EOF, {"signal": 9}, 100, True),
+        (EOF, {"signal": 11}, 100, True),
+        (EOF, {"signal": 9}, 55, False),  # of another program
+        ("the function raised", {"signal": 9}, 100, False),
+    ],
+)
+def test_rpc_to_a_process_that_had_died_is_its_consequence(
+    message: str, end: dict[str, int], parent: int, cause: bool, run: Path
+) -> None:
+    """They were started side by side."""
+    report = peers(run, message, end, parent=parent)
+    whys = {item.pid: item.why for item in report.processes or []}
+    assert (whys[101] == "lost the connection to process 102 (train.py)") == cause
+
+
+SERVER = """train()
+def serve(done):
+    done.wait(timeout=2)
+    rpc.shutdown({0})
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "ended_at", "words"),
+    [
+        (
+            "graceful=False",
+            900,
+            "process 102 (train.py) had ended, with status 0 (rpc.shutdown(graceful=False) at line 4",
+        ),
+        ("graceful=False", 1400, "process 102 (train.py) ended at that time, with status 0 (rpc.shutdown"),
+        ("", 900, "process 102 (train.py) had ended, with status 0."),
+    ],
+)
+def test_rpc_to_a_process_that_left_names_it(options: str, ended_at: int, words: str, run: Path) -> None:
+    """Also where it ended a moment later: it had shut down its RPC before."""
+    report = peers(run, EOF, {"exit_code": 0}, ended_at=ended_at, source=SERVER.format(options))
+    assert report.verdict is not None and words in (report.verdict.summary or "")
+    said = advice(report)
+    assert ("Line 3 (`done.wait(timeout=2)`) returns after its timeout in any case" in said) == bool(options)
+    assert ("Write rpc.shutdown() at line 4, which waits until all" in said) == bool(options)
+
+
+@pytest.mark.parametrize(
+    ("message", "end", "ended_at"),
+    [(EOF, {"exit_code": 0}, 5000), ("the function raised", {"exit_code": 0}, 900), (EOF, {"exit_code": 3}, 900)],
+)
+def test_processes_that_are_no_reason_are_not_named(
+    message: str, end: dict[str, int], ended_at: int, run: Path
+) -> None:
+    """Long after, another message, or an end that is a death of its own."""
+    report = peers(run, message, end, ended_at=ended_at, source=SERVER.format("graceful=False"))
+    assert report.verdict is not None and "with status 0" not in (report.verdict.summary or "")

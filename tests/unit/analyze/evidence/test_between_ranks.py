@@ -105,7 +105,8 @@ def test_list_of_objects_that_only_one_rank_has(tmp_path: Path) -> None:
     message, way = "object of type 'NoneType' has no len()", [("shared", 5), ("<module>", 6)]
     found = said(tmp_path, SHARED.format("rank == 0"), message, way, "config")
     assert (found.words or "").startswith(
-        "`config` is None on this rank (line 2), and only rank 0 makes a list (line 4): broadcast_object_list() fills"
+        "`config` is None on this rank (line 2), and only another rank makes a list (line 4): "
+        "broadcast_object_list() fills"
     )
     other = said(tmp_path, SHARED.format("ready"), message, way, "config")
     assert "only rank 0" not in (other.words or "") and "is None on this rank (line 2):" in (other.words or "")
@@ -193,3 +194,48 @@ main()
     found = said(tmp_path, source.format("fill(folder, 5 if rank == 0 else 4)"), message, way)
     assert "(line 5: `root(dist.get_rank())`)" in (found.words or "")
     assert "may depend" not in (said(tmp_path, source.format("torch.manual_seed(rank)"), message, way).words or "")
+
+
+@pytest.mark.parametrize(
+    ("imported", "before", "told"),
+    [
+        ("import torch.multiprocessing as mp", "prepare()", True),
+        ("import torch.multiprocessing as mp", "prepare() if flag else None", False),
+        ("from own import mp", "prepare()", False),
+        ("import torch.multiprocessing as mp", "pass", False),
+    ],
+)
+def test_call_that_chose_the_start_method(imported: str, before: str, told: bool, tmp_path: Path) -> None:
+    """A pool made before; the look-alikes: below a condition, another module's, none in the program."""
+    source = (
+        f"{imported}\ndef prepare():\n    with mp.Pool(2) as pool:\n        pass\n"
+        f"def main(flag):\n    {before}\n    mp.set_start_method('spawn')\nmain(1)\n"
+    )
+    found = said(tmp_path, source, "context has already been set", [("main", 7), ("<module>", 8)])
+    chosen = "`mp.Pool(2)` at line 3 has chosen the start method, and it is chosen once"
+    assert (found.words or "").startswith(chosen) == told
+    assert ("get_context('spawn')" in (found.words or "")) == told
+
+
+SAMPLING = """class Net(nn.Module):
+    def forward(self, x):
+        return self.embed(x)
+    def generate(self, x):
+        return {0}(x)
+def main(x):
+    net = FSDP(Net())
+    return {1}(x)
+main(1)
+"""
+
+
+@pytest.mark.parametrize(("inner", "told"), [("self.forward", True), ("self", True), ("model", False)])
+@pytest.mark.parametrize("called", ["net.generate", "net.module.generate"])
+def test_method_of_an_fsdp_module_that_calls_its_own_forward(
+    called: str, inner: str, told: bool, tmp_path: Path
+) -> None:
+    """generate(): the wrapper takes no part; the look-alike goes through another name, which may be the wrapper."""
+    way = [("forward", 3), ("generate", 5), ("main", 8)]
+    found = said(tmp_path, SAMPLING.format(inner, called), "'weight' must be 2-D", way)
+    assert (f"Line 8 calls `{called}()`" in (found.words or "")) == told
+    assert ("FSDP.summon_full_params(net, writeback=False)" in (found.words or "")) == told

@@ -23,8 +23,9 @@ from pytracer.analyze.evidence.failing.clauses import first_clause
         ("`y` (returned by Data.__getitem__, line 9) is None in sample 3: f() returns", "`y` is None in sample 3"),
         ("AdamW.__init__() has no 'x', but 'y'. Use that", "AdamW.__init__() has no 'x', but 'y'"),
         ("Look at line 4: it fails", None),
-        (f"`{'x' * 120}` is None: check", None),
+        (f"`{'x' * 140}` is None: check", None),
         ("`s` is a Plan (made at line 3: it takes a value. Pass it", None),
+        (f"`a` holds {'x' * 90}, so that `b` has no graph and cannot {'y' * 30}. Do", f"`a` holds {'x' * 90}"),
         ("no end", None),
     ],
 )

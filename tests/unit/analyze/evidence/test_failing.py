@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 import time
 import traceback
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -33,7 +34,9 @@ def of_program(folder: Path, source: str, judge: Callable[..., Any] = explained)
     file.write_text(source, encoding="utf-8")
     names: dict[str, Any] = {"__name__": "__main__", "torch": torch, "nn": torch.nn}
     try:
-        exec(compile(file.read_text(encoding="utf-8"), str(file), "exec"), names)  # noqa: S102
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a warning is not what the program dies of
+            exec(compile(file.read_text(encoding="utf-8"), str(file), "exec"), names)  # noqa: S102
     except BaseException as error:  # torch.distributed.checkpoint's is no Exception
         return _explained(error, judge)
     finally:
@@ -58,7 +61,7 @@ def _explained(error: BaseException, judge: Callable[..., Any]) -> str | None:
         near=[NearNamesReport(**item) for item in near_names(error, trace)],  # type: ignore[arg-type]
     )
     snapshot: Any = SimpleNamespace(
-        created_wall_ns=time.time_ns() + 10**9, argv=("train.py", "--seed=1"), environment={}
+        created_wall_ns=time.time_ns() + 10**9, argv=("train.py", "--seed=1"), environment={}, step=5
     )
     found = judge(snapshot, report, stack)
     if not isinstance(found, Explanation):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pytracer.analyze.evidence.failing.handlers import ended_by_first
+from pytracer.analyze.evidence.failing.processes.handlers import ended_by_first
 from pytracer.report.job import HandledExceptionReport, PythonFrame
 
 FORMS = [

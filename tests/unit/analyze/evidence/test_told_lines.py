@@ -106,6 +106,32 @@ def test_line_that_torchscript_refuses(tmp_path: Path) -> None:
     assert found.words.startswith("TorchScript cannot compile line 9 (`x = x / peak`): Random.choice(Tensor self)")
 
 
+def test_known_message_has_its_own_advice(tmp_path: Path) -> None:
+    """Instead of what holds for each line that TorchScript refuses."""
+    message = (
+        "\nModule 'Net' has no attribute 'layers' (This attribute exists on the Python module, but we failed to "
+        "convert Python type: 'list' to a TorchScript type.):\n"
+        '  File "{file}", line 9\n        if peak > 5:\n            x = x / peak\n                ~~~~ <--- HERE\n'
+    )
+    found = said(tmp_path, "RuntimeError", message)
+    assert found.words is not None and found.subject is not None
+    assert found.words.startswith("TorchScript cannot compile line 9 (`x = x / peak`). self.layers is of type list.")
+    assert found.subject.endswith(": TorchScript cannot hold an attribute of that Python type")
+
+
+def test_operator_without_a_fake_function_is_no_error_of_the_model(tmp_path: Path) -> None:
+    """The look-alike of an error that the line raises without compilation, too."""
+    message = (
+        "RuntimeError when making fake tensor call\n  Explanation: Dynamo failed to run FX node with fake tensors: "
+        "call_function my.f.default(*(FakeTensor(..., size=(3,)),), **{}): got RuntimeError('There was no fake impl "
+        f"registered for <CustomOpDef(my::f)>.')\n  Hint: x\n\n{FROM} {frame(11, 'forward', 'self.fuse(joined)')}\n"
+    )
+    found = said(tmp_path, "TorchRuntimeError", message)
+    assert found.words is not None
+    assert found.words.startswith("torch.compile stopped at line 11 of forward()")
+    assert "register_fake" in found.words and "without torch.compile" not in found.words
+
+
 @pytest.mark.parametrize(
     ("kind", "message"),
     [

@@ -12,7 +12,7 @@ from pytracer.analyze.engine import build_report
 from pytracer.analyze.known.exceptions import ExceptionEntry, exception_advice, exception_entries
 from pytracer.report.job import Report
 from tests.support import scenarios as s
-from tests.support.deaths import advice, evidence
+from tests.support.deaths import advice, evidence, summary
 from tests.support.synth import Box
 
 ENTRIES = exception_entries()
@@ -28,15 +28,24 @@ def test_entry_answers_its_own_example(entry: ExceptionEntry) -> None:
     assert groups is not None and said is not None
     start = re.split(r"\{\w+\}", entry.advice)[0]
     assert said.startswith(start)
-    named = set(re.findall(r"\{(\w+)\}", entry.advice)) - {"line"}
+    named = set(re.findall(r"\{(\w+)\}", f"{entry.advice} {entry.reason}")) - {"line"}
     assert named <= set(groups.groupdict())
     assert entry.advice.endswith(".") and len(entry.advice) < 450
+    assert entry.reason is None or (not entry.reason.endswith(".") and len(entry.reason) < 120)
 
 
 def test_message_with_braces_is_quoted_as_it_is() -> None:
     """A key may be any text."""
     said = exception_advice("KeyError", "'{line}'", LINE)
     assert said is not None and said.startswith("The key '{line}' is not in what is looked up at train.py:12 in main")
+
+
+@pytest.mark.parametrize("word", ["a" * 4000, ".so" * 1300, "1," * 2000, "x." * 2000, "'" * 4000, "[" * 4000])
+def test_message_of_one_long_word_is_answered_at_once(word: str) -> None:
+    """Expressions that try each of its characters took minutes; the end of such a message still counts."""
+    assert exception_advice("KeyError", word, LINE) is not None
+    told = f"{word[:3000]} libx.so.1: cannot open shared object file"
+    assert "libx.so.1" in (exception_advice("ImportError", told, LINE) or "")
 
 
 @pytest.mark.parametrize("source", [None, 'rows["optimizer"]', "table[config_of(name)]"])
@@ -65,6 +74,15 @@ def raised(run: Path, line: str, context: tuple[str, str] | None = None) -> Repo
     return build_report(s.load(run, box))
 
 
+def test_headline_says_what_a_message_means(run: Path) -> None:
+    """An entry with a reason; the look-alike has none."""
+    box = Box(pid=101, ppid=99).exception(
+        "ValueError", "Attempting to unscale FP16 gradients.", [("main", s.SCRIPT, 2)]
+    )
+    assert "parameters are float16 themselves" in summary(build_report(s.load(run, box.exit(1))))
+    assert "float16" not in summary(raised(run / "plain", "x = parse(row)"))
+
+
 def test_line_is_quoted(run: Path) -> None:
     """It says which values to print."""
     assert "line 2 (`x = parse(row)`)" in advice(raised(run, "x = parse(row)"))
@@ -78,7 +96,7 @@ def test_check_of_the_program_is_told_as_one(run: Path) -> None:
 def test_exception_that_was_raised_for_another_one_has_that_one_s_advice(run: Path) -> None:
     """`except KeyError as error: raise ValueError(...) from error`."""
     said = advice(raised(run, 'raise ValueError("no data") from error', ("KeyError", "'cat'")))
-    assert said.startswith("Look at KeyError: 'cat' at train.py:7 in load first")
+    assert said.startswith("Begin with the first error, at train.py:7 in load: the last one was raised for it.")
     assert "The key 'cat' is not in what is looked up" in said
 
 
@@ -112,7 +130,7 @@ def test_exception_of_a_worker_has_the_sample_of_that_worker(run: Path) -> None:
         frames = [("__getitem__", str(file), 3)]
         workers.append(box.exception("ValueError", "no data", frames, variables=seen, on_its_way="fetch"))
     report = build_report(s.load(run, parent, *workers))
-    assert "with sample 5: `dataset[5]` in one process" in advice(report)
+    assert "with sample 5: `dataset[5]` should repeat it" in advice(report)
 
 
 @pytest.mark.parametrize("below", ["", '  File "/usr/lib/python3.11/statistics.py", line 9, in mean\n'])
@@ -158,7 +176,7 @@ def test_first_exception_comes_first_where_it_would_have_ended_the_run(run: Path
     report = build_report(s.load(run, box))
     said = (report.verdict.summary if report.verdict else None) or ""
     assert "raised KeyError: 'cat' at train.py:2 in main, and while that was on its way, TypeError: no file" in said
-    assert advice(report).startswith("Look at KeyError: 'cat' at train.py:2 in main first: it ended the run")
+    assert advice(report).startswith("Begin with the first error, at train.py:2 in main: it ended the run")
 
 
 @pytest.mark.parametrize(("inner", "says"), [("Words.__call__", True), ("Words.__getitem__", False)])

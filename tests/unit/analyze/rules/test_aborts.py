@@ -315,6 +315,21 @@ def test_fault_inside_free_is_likely_heap_corruption(run: Path) -> None:
     assert finding(report, "wild-pointer") is None
 
 
+@pytest.mark.parametrize(
+    ("outer", "confidence"),
+    [("posix_memalign", "certain"), ("cfree", "likely")],  # what is freed may be a bad pointer itself
+)
+def test_numbers_in_the_lists_of_the_allocator_are_an_array_written_over_a_block(
+    outer: str, confidence: str, run: Path
+) -> None:
+    stack: Frames = [(LIBC_SO, "unlink_chunk.constprop.0"), (LIBC_SO, outer), (s.VICTIM, "Pool::get(long)")]
+    written = 0x4040_0000_4040_0000
+    report = died(run, addr=written, code=128, stack_of=stack, registers={"rdi": written})
+    assert verdict(report) == ("heap-corruption", confidence)
+    words = "an array had been written over a block: two float32 numbers, 3 and 3, stood where a pointer was"
+    assert (words in summary(report)) == (confidence == "certain"), summary(report)
+
+
 def test_fault_inside_another_allocator_counts_as_well(run: Path) -> None:
     """jemalloc, by preload."""
     report = died(run, addr=0x10, code=1, stack_of=[("/usr/lib/libjemalloc.so.2", "free"), (s.VICTIM, "f")])

@@ -1319,3 +1319,26 @@ def killed(process: Process, job: Job) -> SignalSend:
         signal=9, target=process.snapshot.pid, to_group=False, result=0, target_ticks=process.snapshot.start_ticks,
         target_state="S", tid=1, mono_ns=ended - 10_000_000, stack=(),
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("other", "waited_ms", "leads"),
+    [
+        (call("broadcast_", state="started", root=0, line=14), 3000, True),
+        (call("broadcast_", state="started", root=0, line=14), 300, False),
+        (call(state="started", sizes=[8], nbytes=32, line=14), 3000, False),
+    ],
+    ids=["another operation", "only now", "another size"],
+)
+def test_ranks_that_all_stand_in_different_operations_need_not_have_stood_for_long(
+    other: dict[str, Any], waited_ms: int, leads: bool, run: Path
+) -> None:
+    """They never meet. Look-alikes: ended at once; sizes, of which torch may tell in time."""
+    job = Ranks(2)
+    job.everybody(DONE)
+    job.calls(0, call(state="started", line=22), first=2)
+    job.calls(1, other, first=2)
+    begun = max(box.now - box.created_ns for box in job.boxes) // MS
+    job.terminated(0, 1)
+    report = build_report(job.job(run, ended_at=begun + waited_ms))
+    assert (verdict(report)[0] == "collective-mismatch") == leads, summary(report)

@@ -239,7 +239,7 @@ def test_graph_input_freed_accompanies_the_error(run: Path, taken: bool) -> None
     assert ("belongs to another tensor now" in found.summary) == taken
     assert "freed at train.py:35 in drop" in found.evidence[0]
     assert verdict(report)[0] == "cuda-error"
-    assert "Keep a reference" in advice(report)
+    assert "Keep the tensor of 1.0 MiB" in advice(report)
 
 
 def test_graph_input_freed_does_not_fire_without_a_replay(run: Path) -> None:
@@ -251,13 +251,13 @@ def test_graph_input_freed_does_not_fire_without_a_replay(run: Path) -> None:
 # Xid lines of the kernel's log, as drivers write them
 
 
-def with_log(run: Path, box: Box, *lines: str, first_pid_namespace: bool = True) -> Any:
+def with_log(run: Path, box: Box, *lines: str, first_pid_namespace: bool = True, message: str = ILLEGAL) -> Any:
     """An illegal access, and these lines in the kernel's log 0.3 s before."""
     box.at(500)
     seen, log_us = box.now - 200_000_000, (box.now - 300_000_000) // 1000
     log = {"readable": True, "lines": [{"text": text, "log_us": log_us, "seen_mono_ns": seen} for text in lines]}
     witness = {"before": {"mono_ns": 1}, "kernel_log": log, "first_pid_namespace": first_pid_namespace}
-    box.exception(ERROR, ILLEGAL, [("step", s.SCRIPT, 40)]).exit(1)
+    box.exception(ERROR, message, [("step", s.SCRIPT, 40)]).exit(1)
     launcher = {"child_pid": 101, "exit_code": 1, "ended_mono_ns": box.now, "witness": witness}
     return build_report(s.load(run, box, launcher=launcher))
 
@@ -273,14 +273,63 @@ def test_an_xid_of_the_process_maps_its_address_to_the_block(run: Path) -> None:
     report = with_log(run, with_block(), MMU.format(101, "7f60_00001000", "WRITE"))
     told = evidence(report)
     assert "Xid 31 of this process on GPU 0000:41:00: a kernel used an address that is not mapped" in told
-    assert "writing 0x7f6000001000 (4096 bytes into a live block of 4.0 MiB on cuda:0;" in told
+    assert (
+        "writing 0x7f6000001000 (4096 bytes into a live block of 4.0 MiB on cuda:0, allocated at train.py:12;" in told
+    )
     assert "0.300 s before the exception" in told
+
+
+def test_an_xid_in_a_freed_input_of_a_graph_leads_to_the_graph(run: Path) -> None:
+    """The other address is of no graph."""
+    report = with_log(run, with_graph(broken=1), MMU.format(101, "7f60_00001000", "READ"))
+    assert "after an input of it (1.0 MiB" in summary(report) and "the address of Xid 31 lies in it" in summary(report)
+
+
+def test_an_xid_elsewhere_does_not(run: Path) -> None:
+    """A page behind the input."""
+    report = with_log(run, with_graph(broken=1), MMU.format(101, "7f60_00100000", "READ"))
+    assert "the address of Xid 31" not in summary(report)
 
 
 def test_an_xid_outside_of_all_memory_says_so(run: Path) -> None:
     """A wild address."""
     report = with_log(run, with_block(), MMU.format(101, "100_05252000", "READ"))
     assert "reading 0x10005252000, where torch's allocator has no memory" in evidence(report)
+
+
+ENDED = "NVRM: Xid (PCI:0000:41:00): 43, pid=101, name=python, Ch 00000008"
+CUBLAS = "CUDA error: CUBLAS_STATUS_INTERNAL_ERROR when calling `cublasSgemm(handle)`"
+
+
+@pytest.mark.parametrize(
+    ("message", "lines", "names"),
+    [
+        (CUBLAS, [ENDED], True),
+        (CUBLAS, [ENDED, MMU.format(101, "7f60_00001000", "READ")], False),
+        (CUBLAS, [], False),
+        ("CUDA error: an illegal memory access was encountered", [ENDED], False),
+    ],
+    ids=["ended itself", "refused access", "no log", "told by CUDA"],
+)
+def test_a_kernel_that_ended_itself_is_of_an_operator_that_checks(
+    message: str, lines: list[str], names: bool, run: Path
+) -> None:
+    """A library's own error has no word of it, and the driver printed nothing."""
+    box = with_block()
+    box.device_op("aten::gather", at(box, 20), [DEVICE]).device_op("aten::mm", at(box, 30), [DEVICE])
+    report = with_log(run, box, *lines, message=message)
+    alone = "may have been launched by aten::gather at train.py:20 in step: a kernel ended itself" in evidence(report)
+    assert alone == names
+    assert ("Check the indices of train.py:20" in advice(report)) == names
+
+
+def test_the_address_of_a_fault_that_the_driver_does_not_know_is_none(run: Path) -> None:
+    """As driver 580 writes while it makes a core dump."""
+    line = MMU.format(101, "1825c9_001016db", "READ").replace(
+        "FAULT_PDE ACCESS_TYPE_VIRT_READ", "UNRECOGNIZED_FAULT UNRECOGNIZED_ACCESS_TYPE"
+    )
+    told = evidence(with_log(run, with_block(), line))
+    assert "Xid 31 of this process" in told and "0x1825c9001016db" not in told
 
 
 def test_an_xid_of_another_process_is_not_told(run: Path) -> None:
@@ -524,6 +573,22 @@ def test_two_launches_that_were_not_over_are_both_suspects(run: Path) -> None:
     assert "launched by" not in summary(report)
     assert "may have been launched by aten::add at train.py:30 in step or aten::mul at train.py:20" in evidence(report)
     assert "train.py:22" not in evidence(report)
+    assert "aten::add may have been the one, and was given a block of 4.0 MiB, allocated at train.py:12" in evidence(
+        report
+    )
+
+
+def test_of_many_suspects_the_programs_own_kernel_is_told_first_with_its_memory(run: Path) -> None:
+    """Torch's check more. At most two are told, and memory that was allocated later is another one's."""
+    box = with_block()
+    box.device_op("triton::scale", at(box, 20), [DEVICE])
+    for line in (30, 31, 32):
+        box.device_op("aten::add", at(box, line), [DEVICE + 8 * MIB])
+    box.step(2)
+    box.devices.alloc(DEVICE + 8 * MIB, MIB, at(box, 33), box.epoch)
+    told = evidence(raised(run, box, ILLEGAL))
+    assert "triton::scale may have been the one, and was given a block of 4.0 MiB, allocated at train.py:12" in told
+    assert "train.py:33" not in told
 
 
 def test_a_value_of_the_cpu_is_waited_for_by_nobody(run: Path) -> None:
@@ -550,6 +615,123 @@ def test_an_assertion_fails_in_an_operator_that_checks(run: Path) -> None:
     box.device_op("aten::nll_loss_forward", at(box, 20), [DEVICE]).device_op("aten::mul", at(box, 30), [DEVICE])
     report = raised(run, box, ASSERT)
     assert "launched by aten::nll_loss_forward at train.py:20 in step" in summary(report)
+
+
+INDEX = (
+    "/pytorch/aten/src/ATen/native/cuda/IndexKernel.cu:111: operator(): block: [4,0,0], thread: [7,0,0] "
+    'Assertion `-sizes[i] <= index && index < sizes[i] && "index out of bounds"` failed.'
+)
+INDEX_KERNEL = "_ZN2at6native24index_elementwise_kernelILi128ELi4EZNS0_16gpu_index_kernelEvEEvlT1_"
+
+
+def test_the_words_of_an_assertion_name_condition_kernel_and_launch(run: Path) -> None:
+    """As the driver prints them; only operators whose kernels have that assertion may have launched it."""
+    box = with_block()
+    box.device_op("aten::_index_put_impl_", at(box, 20), [DEVICE]).device_op(
+        "aten::view", at(box, 20), kernel=INDEX_KERNEL
+    )
+    box.device_op("aten::nll_loss_forward", at(box, 30), [DEVICE])
+    report = raised(run, box.kernel_assertion(INDEX), ASSERT)
+    assert "an index in x[...] or x[...] = v is out of range for its dimension" in summary(report)
+    assert "launched by aten::_index_put_impl_ at train.py:20 in step (kernel index_elementwise_kernel)" in summary(
+        report
+    )
+    assert "failed at IndexKernel.cu:111, first in block (4, 0, 0), thread (7, 0, 0)" in evidence(report)
+    assert "known as" not in evidence(report)
+    assert "Print the shape of the indexed tensor" in advice(report)
+
+
+IN_BLOCK = "block: [0,0,0], thread: [1,0,0] Assertion"
+GATHER_KERNEL = "_ZN2at6native24vectorized_gather_kernelEv"
+
+
+def test_an_assertion_of_the_forward_pass_is_of_no_operator_of_the_backward_pass(run: Path) -> None:
+    """The function that the driver printed has the name of its pass."""
+    text = f"/x/Loss.cu:245: nll_loss_forward_no_reduce_cuda_kernel: {IN_BLOCK} `t >= 0 && t < n_classes` failed."
+    box = with_block()
+    box.device_op("aten::nll_loss_forward", at(box, 20), [DEVICE], sequence_nr=7)
+    box.device_op("aten::nll_loss_backward", box.node("NllLossBackward0", 7), [DEVICE])
+    report = raised(run, box.kernel_assertion(text), ASSERT)
+    assert "launched by aten::nll_loss_forward at train.py:20" in summary(report)
+    assert "NllLossBackward0" not in evidence(report)
+
+
+@pytest.mark.parametrize(("kernel", "other"), [(GATHER_KERNEL, False), (None, True), (INDEX_KERNEL, True)])
+def test_a_kernel_with_an_assertion_of_its_own_has_no_other(run: Path, kernel: str | None, other: bool) -> None:
+    """One that isn't known, or that runs functions with assertions, may have it."""
+    text = f"/x/ScatterGatherKernel.cu:163: operator(): {IN_BLOCK} `idx_dim >= 0 && idx_dim < index_size` failed."
+    box = with_block()
+    box.device_op("aten::gather", at(box, 20), [DEVICE], kernel=kernel).device_op(
+        "aten::scatter_", at(box, 30), [DEVICE]
+    )
+    report = raised(run, box.kernel_assertion(text), ASSERT)
+    assert ("train.py:20" in evidence(report)) is other
+    assert ("launched by aten::scatter_ at train.py:30" in summary(report)) is not other
+
+
+def test_what_an_autograd_functions_backward_launched_has_its_line(run: Path) -> None:
+    """The forward's is told with it; that of backward() itself is no launch's."""
+    box = with_block()
+    box.device_op("aten::mul", at(box, 20), [DEVICE], sequence_nr=7)
+    box.device_op("aten::_local_scalar_dense", at(box, 21), [DEVICE])
+    own = box.site(("Pick.backward", s.SCRIPT, 12), node="PickBackward", sequence_nr=7)
+    box.device_op("aten::index_copy_", own, [DEVICE])
+    said = "aten::index_copy_ at train.py:12 in Pick.backward, in the backward pass of train.py:20 in step"
+    assert said in summary(raised(run, box, ASSERT))
+
+
+def test_the_call_of_backward_is_not_a_line_that_launched(run: Path) -> None:
+    """torch's nodes run below it."""
+    box = with_block()
+    box.device_op("aten::embedding", at(box, 20), [DEVICE], sequence_nr=7)
+    box.device_op("aten::_local_scalar_dense", at(box, 21), [DEVICE])
+    inner = ("_engine_run_backward", "/x/site-packages/torch/autograd/graph.py", 829)
+    by = box.site(inner, ("step", s.SCRIPT, 25), node="EmbeddingBackward0", sequence_nr=7)
+    box.device_op("aten::embedding_dense_backward", by, [DEVICE])
+    assert "aten::embedding_dense_backward in EmbeddingBackward0, of train.py:20" in summary(raised(run, box, ASSERT))
+
+
+GATHER = (
+    "/pytorch/aten/src/ATen/native/cuda/IndexKernelUtils.cu:16: vectorized_gather_kernel: block: [2,0,0], thread: "
+    '[0,0,0] Assertion `ind >=0 && ind < ind_dim_size && "vectorized gather kernel index out of bounds"` failed.'
+)
+
+
+def test_the_launch_of_the_kernel_that_asserted_is_the_one(run: Path) -> None:
+    """Not another operator that may launch it, too, and of which no kernel is known."""
+    box = with_block()
+    box.device_op(
+        "aten::embedding", at(box, 20), [DEVICE], kernel="_ZN2at6native24vectorized_gather_kernelILi16ElEEvPcS2_"
+    )
+    box.device_op("aten::embedding_dense_backward", at(box, 30), [DEVICE])
+    report = raised(run, box.kernel_assertion(GATHER), ASSERT)
+    assert "launched by aten::embedding at train.py:20" in summary(report)
+
+
+def test_an_assertion_is_the_reason_of_what_a_library_returns_later(run: Path) -> None:
+    """cuBLAS's own error has no word of it."""
+    report = raised(
+        run, with_block().kernel_assertion(INDEX), "CUDA error: CUBLAS_STATUS_INTERNAL_ERROR when calling x"
+    )
+    assert "device-side assert triggered, returned as CUBLAS_STATUS_INTERNAL_ERROR" in summary(report)
+
+
+def test_an_assertion_of_other_code_is_quoted(run: Path) -> None:
+    """Its meaning is not known."""
+    text = "/home/me/kernels.cu:12: scale_rows: block: [0,0,0], thread: [1,0,0] Assertion `row < rows` failed."
+    box = with_block()
+    box.device_op("torch.cuda::scale_rows", at(box, 20), [DEVICE]).device_op("aten::index", at(box, 30), [DEVICE])
+    report = raised(run, box.kernel_assertion(text), ASSERT)
+    assert "triggered: `row < rows` in scale_rows, launched by torch.cuda::scale_rows at train.py:20" in summary(report)
+    assert "Look at kernels.cu:12" in advice(report)
+
+
+def test_a_line_that_only_looks_like_an_assertion_is_not_one(run: Path) -> None:
+    """A damaged entry."""
+    report = raised(run, with_block().kernel_assertion("Assertion `x"), ASSERT)
+    found = finding(report, "cuda-error")
+    assert found is not None and found.missing is not None
+    assert "the line that it printed, if there is one, names it" in found.missing[0]
 
 
 def test_a_launch_of_the_backward_pass_has_the_line_of_its_forward_pass(run: Path) -> None:
@@ -610,6 +792,29 @@ def test_memory_that_another_stream_may_still_read_is_not_to_be_written(run: Pat
     assert found is not None and "may still have read, at train.py:20" in (found.summary or "")
 
 
+@pytest.mark.parametrize("times", [1, 2])
+def test_memory_that_was_freed_and_used_again_needs_record_stream(run: Path, times: int) -> None:
+    """A batch that a side stream loads; where it was allocated once, a wait is what lacks."""
+    box = Box(pid=101, ppid=99)
+    box.devices.segment(DEVICE, 20 * MIB)
+    for _ in range(times):
+        box.devices.alloc(DEVICE, 4 * MIB, at(box, 20), box.epoch, stream=SIDE)
+        if times > 1:
+            box.devices.free(DEVICE, at(box, 25), box.epoch)
+    report = raised(run, written_on_the_side(box.device_op("aten::mean", at(box, 30), [DEVICE])), "no", "ValueError")
+    found = finding(report, RACE)
+    assert found is not None and found.advice is not None
+    assert ("record_stream" in found.advice) == (times > 1)
+    assert ("wait_stream" in found.advice) == (times == 1)
+
+
+def test_memory_with_record_stream_is_not_used_again_too_early(run: Path) -> None:
+    """The allocator waits."""
+    box = with_block()
+    box.device_op("aten::record_stream", at(box, 29), [DEVICE]).device_op("aten::mean", at(box, 30), [DEVICE])
+    assert finding(raised(run, written_on_the_side(box), "no", "ValueError"), RACE) is None
+
+
 @pytest.mark.parametrize("how", ["stream", "event", "host", "device", "value", "copy"])
 def test_a_wait_between_two_streams_puts_them_in_order(run: Path, how: str) -> None:
     """By whatever means; of a value and a copy to the host it is the host that waits."""
@@ -625,6 +830,16 @@ def test_a_wait_between_two_streams_puts_them_in_order(run: Path, how: str) -> N
     else:
         name = "aten::_local_scalar_dense" if how == "value" else "aten::copy_"
         box.device_op(name, at(box, 25), [DEVICE + 8 * MIB], stream=SIDE)
+    report = raised(run, box.device_op("aten::mm", at(box, 30), [DEVICE]), "the loss is NaN", "ValueError")
+    assert finding(report, RACE) is None
+
+
+def test_what_distributed_data_parallel_launches_is_no_race(run: Path) -> None:
+    """Its streams wait in C++, where no record is made."""
+    box = with_block()
+    torch_file = "/usr/lib/python3/site-packages/torch/nn/parallel/distributed.py"
+    inside = box.site(("_sync_params", torch_file, 900), ("step", s.SCRIPT, 20))
+    box.device_op("aten::copy_", inside, [DEVICE, DEVICE + 8 * MIB], stream=SIDE)
     report = raised(run, box.device_op("aten::mm", at(box, 30), [DEVICE]), "the loss is NaN", "ValueError")
     assert finding(report, RACE) is None
 

@@ -100,8 +100,52 @@ def test_storages_of_one_line_that_pile_up_are_in_the_headline(count: int, piled
     report = build_report(s.load(run, box.exception("RuntimeError", NO_MEMORY, [("step", s.SCRIPT, 9)]).exit(1)))
     assert report.verdict is not None
     assert (f"{count} storages allocated at train.py:31 in cache" in (report.verdict.summary or "")) == piled
-    assert ("keeps what each step made there" in (report.verdict.advice or "")) == piled
+    assert ("what each step made there is kept" in (report.verdict.advice or "")) == piled
     assert "enforce fail" not in (report.verdict.summary or "")
+
+
+@pytest.mark.parametrize(
+    ("shape", "asked", "told_so"),
+    [
+        ("[10000, 1, 28, 28] float32", 10000 * 64 * 28 * 28 * 4, True),
+        ("[64, 1, 28, 28] float32", 64 * 64 * 28 * 28 * 400, False),  # as in each step of training
+        ("[10001, 28] float32", 10000 * 64 * 28 * 28 * 4, False),
+        ("[10000, 28] int64", 10000 * 64 * 28 * 28 * 4, False),
+    ],
+)
+def test_request_for_very_many_entries_at_once(shape: str, asked: int, told_so: bool, run: Path) -> None:
+    """Of the tensor that the line worked on."""
+    box = Box(pid=101, ppid=99).at(500)
+    message = f"{NO_MEMORY} to allocate {asked} bytes. Error code 12"
+    box.exception("RuntimeError", message, [("main", s.SCRIPT, 50)], variables=[{"name": "x", "value": shape}])
+    report = build_report(s.load(run, box.exit(1)))
+    assert report.verdict is not None
+    said = "`x` has 10000 entries in its first dimension, and 1.9 GiB are 196.0 KiB for each"
+    assert (said in (report.verdict.summary or "")) == told_so
+    assert ("Take smaller batches there" in (report.verdict.advice or "")) == told_so
+
+
+@pytest.mark.parametrize(
+    ("head", "made", "told_so"),
+    [
+        ("import itertools", "batches = itertools.cycle(loader)", True),
+        ("from itertools import cycle as forever", "batches = forever(loader)", True),
+        ("def cycle(items):\n    while True: yield from items", "batches = cycle(loader)", False),
+        ("import itertools", "batches = iter(loader)", False),
+    ],
+)
+def test_batches_that_a_cycle_keeps(head: str, made: str, told_so: bool, run: Path) -> None:
+    """itertools.cycle() keeps its first round; the look-alikes: a program's own function of that name, an iterator."""
+    text = f"{head}\ndef train(loader):\n    {made}\n    for step in range(9):\n        batch = next(batches)\n"
+    file = s.program_in(run, text)
+    line = ("train", str(file), text[: text.index("batch = next")].count("\n") + 1)
+    box = Box(pid=101, ppid=99).at(300)
+    for number in range(40):
+        box.alloc(BASE + number * 64 * MIB, 32 * MIB, line)
+    report = build_report(s.load(run, box.at(500).exception("RuntimeError", NO_MEMORY, [line]).exit(1)))
+    assert report.verdict is not None
+    kept = "itertools.cycle() at program.py:" in (report.verdict.summary or "")
+    assert (kept, "take a new iterator in each round" in (report.verdict.advice or "")) == (told_so, told_so)
 
 
 @pytest.mark.parametrize(("asked", "is_address"), [(140247862083560, True), (68719476736, False)])

@@ -130,3 +130,44 @@ def test_a_number_is_not_what_is_nested(is_number: bool, run: Path) -> None:
     said = advised(run, [(PICKLE, "save")], source, line=2, numbers=numbers)
     assert ("`best`" in said) != is_number
     assert ("in what line 2 passes" in said) == is_number
+
+
+GUARD = "import sys\nsys.setrecursionlimit(10**6)\n"
+
+
+@pytest.mark.parametrize(
+    ("image", "function", "lines", "guarded"),
+    [
+        (PICKLE, "save", GUARD, True),
+        (s.PYTHON, "_PyEval_EvalFrameDefault", GUARD, True),
+        (s.VICTIM, "save", GUARD, False),  # the program's own code asks no limit of Python's
+        (s.PYTHON, "subtype_dealloc", GUARD, False),
+        (PICKLE, "save", "import sys\nsys.setrecursionlimit(10**4)\n", False),  # it went further than that
+        (PICKLE, "save", "import sys\nlimit = 10**6\n", False),
+    ],
+)
+def test_line_that_took_the_guard_of_python_away(
+    image: str, function: str, lines: str, guarded: bool, run: Path
+) -> None:
+    said = advised(run, [(image, function)], f"{lines}pickle.dumps(x)\n", line=3)
+    assert ("line 2 (`sys.setrecursionlimit(10 ** 6)`)" in said) == guarded
+
+
+LINKED = """class Job:
+    def __init__(self, dependency):
+        self.dependency = dependency
+class Pipeline:
+    def add(self):
+        self.last = Job(dependency=self.last)
+    def save(self):
+        pickle.dumps(self.last)
+"""
+
+
+def test_line_by_which_an_object_holds_the_one_before(run: Path) -> None:
+    """From call to call; a class that keeps another thing adds none."""
+    said = advised(run, [(PICKLE, "save")], LINKED, line=8)
+    assert "and line 6 may add one each time that add() runs: `self.last = Job(dependency=self.last)`" in said
+    assert "Leave `dependency` out (`Job.__getstate__`)" in said
+    other = advised(run, [(PICKLE, "save")], LINKED.replace("=self.last", "=self.first"), line=8)
+    assert "may add one" not in other and "too many in `self.last`" in other

@@ -129,6 +129,28 @@ def test_memset_names_the_tensor_it_began_at_and_the_bytes_asked_for(run: Path) 
 
 
 @needs_capstone
+@pytest.mark.parametrize("begun", [BASE, HEAP[0] - 0x1000])
+def test_memset_whose_storage_is_not_recorded_any_more_has_its_beginning_and_length(begun: int, run: Path) -> None:
+    """It may have run over the recording; the look-alike: rdx holds something else."""
+    library = (HEAP[1], HEAP[1] + 0x4000, "r-xp", 0, "/usr/lib/libother.so")
+    report = faulted(
+        run,
+        Box(pid=101),
+        HEAP[1],
+        code=2,
+        error_code=7,
+        registers={"rdi": HEAP[1], "rdx": begun, "rcx": 0x1000},
+        code_bytes=FILL,
+        mappings=[PROGRAM, HEAP, library],
+        stack_of=[("/usr/lib/libc.so.6", "__memset_avx2_unaligned_erms")],
+    )
+    known = begun == BASE
+    assert verdict(report) == ("out-of-bounds", "likely" if known else "possible")
+    assert (f"wrote past the end of the memory at {BASE:#x} in memset()" in summary(report)) == known
+    assert (f"passes, {HEAP[1] - BASE + 0x1000} bytes, with nbytes" in advice(report)) == known
+
+
+@needs_capstone
 def test_beginning_that_no_register_of_memset_holds_is_never_certain(run: Path) -> None:
     """A pointer into a tensor in between does not prove that the access began there."""
     library = (HEAP[1], HEAP[1] + 0x4000, "r-xp", 0, "/usr/lib/libother.so")

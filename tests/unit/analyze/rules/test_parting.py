@@ -24,16 +24,21 @@ Way = Sequence[tuple[str, int]]  # functions of the program and their lines, the
 
 def parted(run: Path, source: str, mine: Way, theirs: Way) -> str:
     """The advice where rank 0 is in an all_reduce below `mine`, and rank 1 in a broadcast below `theirs`."""
+    return advice(reported(run, source, mine, theirs))
+
+
+def reported(run: Path, source: str, mine: Way, theirs: Way, rounds: int = 1) -> Report:
+    """`rounds`: calls of both before."""
     program = program_in(run, source)
     job = Ranks(2)
-    job.everybody(DONE)
-    job.calls(0, call(state="failed", line=44), first=2)
-    job.calls(1, call("broadcast_", root=0, state="failed", line=48), first=2)
+    job.everybody(*[DONE] * rounds)
+    job.calls(0, call(state="failed", line=44), first=rounds + 1)
+    job.calls(1, call("broadcast_", root=0, state="failed", line=48), first=rounds + 1)
     for rank, line, way in ((0, 44, mine), (1, 48, theirs)):
         stack = [IN_TORCH, ("step", SCRIPT, line), *((function, str(program), number) for function, number in way)]
         job.boxes[rank].at(7000 + rank).exception("RuntimeError", TIME_OUT, stack).exit(1)
         job.endings[rank] = {"exit_code": 1}
-    return advice(build_report(job.job(run)))
+    return build_report(job.job(run))
 
 
 LOOP = """def fit(batches):
@@ -63,6 +68,74 @@ def test_rounds_that_depend_on_the_rank_are_told(run: Path) -> None:
     """The head of the loop names it."""
     source = "def fit(files, rank):\n    for file in files[rank::2]:\n        step(file)\n    save()\n"
     assert "may depend on the rank" in parted(run, source, [("fit", 3)], [("fit", 4)])
+
+
+STOPS = """def fit(control, start):
+    {head}
+        step()
+        {test}
+            break
+    save()
+class Control:
+    stop = False
+    def install(self):
+        {install}
+    def on_stop(self, number, frame):
+        self.stop = True
+        {more}
+"""
+SURE = "; rank 1 had left the loop of line 2 by line 4 ("
+STOP = {"head": "for n in range(100):", "test": "if control.stop:", "install": "pass", "more": "pass"}
+SIGNAL = "signal.signal(signal.SIGUSR1, self.on_stop)"
+
+
+@pytest.mark.parametrize(
+    ("parts", "words", "more"),
+    [
+        (
+            {"install": SIGNAL},
+            f"{SURE}`if control.stop:`), which its SIGUSR1 handler sets (line 12).",
+            "A signal comes",
+        ),
+        ({"install": f"if rank == 0:\n            {SIGNAL}", "more": ""}, "handler sets (line 13).", "Only rank 0 has"),
+        (
+            {"head": "while True:"},
+            f"{SURE}`if control.stop:`), which line 12 sets.",
+            "It is set on each rank by itself",
+        ),
+        ({"test": "if time.time() - start > 60:"}, "which goes by the clock of each process.", "a clock of its own"),
+        ({"test": "if lost():"}, f"{SURE}`if lost():`).", "Agree before line 4: all_reduce() the flag (MAX)"),
+    ],
+)
+def test_flag_by_which_one_rank_left_the_loop_is_followed(
+    parts: dict[str, str], words: str, more: str, run: Path
+) -> None:
+    """To the handler of a signal, a clock, or the one line that sets it."""
+    report = reported(run, STOPS.format(**{**STOP, **parts}), [("fit", 3)], [("fit", 6)], 3)
+    assert words in summary(report)
+    assert more in advice(report)
+
+
+@pytest.mark.parametrize(
+    ("parts", "rounds"),
+    [
+        ({}, 1),  # too few calls to know that both are in the same round
+        ({"head": "for n in batches:"}, 3),
+        ({"test": "if n > 5: break\n        if control.stop:"}, 3),
+        ({"head": "try:\n     for n in range(100):", "more": ""}, 3),
+    ],
+)
+def test_loop_that_a_rank_may_have_left_otherwise_is_not_in_the_headline(
+    parts: dict[str, str], rounds: int, run: Path
+) -> None:
+    """Other rounds, another `break`, an exception that is caught."""
+    source = STOPS.format(**{**STOP, **parts})
+    line, behind = 3, 6
+    if "try" in source:
+        source = source.replace("    save()", "    except KeyboardInterrupt:\n        pass\n    save()")
+        line, behind = 4, 9
+    report = reported(run, source, [("fit", line)], [("fit", behind)], rounds)
+    assert "had left" not in summary(report)
 
 
 TRY = """def fit(batches):
@@ -452,6 +525,13 @@ def test_break_of_an_outer_loop_is_named_where_the_inner_one_is_even(run: Path) 
     report = left(run, "self.files", "if stop(epoch):", "break")
     assert "rank 1 may have left the loop of line 8 by line 11 (`if stop(epoch):`)" in summary(report)
     assert "all_reduce() the flag (MAX), so that all ranks stop in the same round" in advice(report)
+
+
+def test_clock_by_which_a_finished_rank_may_have_left_is_named(run: Path) -> None:
+    """It is each rank's own."""
+    report = left(run, "self.files", "if time.time() > end:", "break")
+    assert "by line 11 (`if time.time() > end:`), which goes by the clock of each process" in summary(report)
+    assert "Each rank reads a clock of its own." in advice(report)
 
 
 def test_loops_that_all_ranks_leave_alike_are_not(run: Path) -> None:

@@ -212,6 +212,16 @@ def test_ranks_that_were_never_started_are_named(run: Path) -> None:
     assert "WORLD_SIZE is 3, and 2 processes called it: start as many processes" in advice(report)
 
 
+def test_rank_that_its_parent_ended_at_the_time_limit_counts_as_well(run: Path) -> None:
+    """Only one of the two gave up by itself; the other one's call had not returned either."""
+    boxes = [Box(pid=101 + n, ppid=100).at(10).rendezvous(n, 4).at(6001 + n) for n in range(2)]
+    boxes[1].exception(STORE_ERROR, LOST, STACK).exit(1)
+    write_run(run, agent((101, {"signal": 15}), (102, {"exit_code": 1}), at=8000, code=1), *boxes)
+    report = build_report(load_job(run, symbols=False))
+    assert summary(report).startswith("Ranks 0 and 1 waited"), summary(report)
+    assert "and 2 processes called it: start as many processes" in advice(report)
+
+
 @pytest.mark.parametrize("size", [2, 3])
 def test_ranks_that_all_came_or_were_seen_are_not_missing(size: int, run: Path) -> None:
     """The look-alikes: a store that did not answer, and a third rank that had not got so far."""

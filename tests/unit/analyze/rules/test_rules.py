@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from pytracer.analyze.platform import instruction
 from pytracer.report.job import Finding, Report
 from tests.conditions import needs_capstone
 from tests.support import scenarios as s
+from tests.support.deaths import advice
 from tests.support.synth import NOBODY, Box
 
 PYTHON_MAPPING = (0x5555_0000_0000, 0x5555_0001_0000, "r-xp", 0, s.PYTHON)
@@ -376,6 +378,20 @@ def test_sentence_that_goes_on_in_the_next_line_is_whole(message: str, words: st
     assert report.verdict is not None and words in (report.verdict.summary or "")
 
 
+@pytest.mark.parametrize(
+    ("other", "words"), [("size 40", " (rank 1's message; that of rank 0 differs)"), ("size 64", "")]
+)
+def test_message_of_one_rank_is_not_said_of_all(other: str, words: str, run: Path) -> None:
+    """Where another one has other numbers."""
+    at = [("main", s.SCRIPT, 12)]
+    ranks = [Box(pid=101 + rank, ppid=99, rank=rank).at(5_000 - rank) for rank in range(2)]
+    for box, message in zip(ranks, (other, "size 64"), strict=True):
+        box.exception("ValueError", message, at)
+    report = build_report(s.load(run, *(box.exit(1) for box in ranks)))
+    assert report.verdict is not None
+    assert report.verdict.summary == f"Ranks 0 and 1 raised ValueError: size 64{words} at train.py:12 in main."
+
+
 def test_advice_speaks_of_other_ranks_only_where_their_errors_followed(run: Path) -> None:
     """A job of one process has no other ranks."""
     box = Box(pid=101, ppid=99).exception("ValueError", "bad shape", [("main", s.SCRIPT, 12)])
@@ -456,6 +472,20 @@ def test_error_that_a_program_ended_itself_for_is_the_cause(run: Path) -> None:
     assert report.verdict is not None
     assert "raised KeyError: 'train' at train.py:7 in load, and ended itself" in (report.verdict.summary or "")
     assert "exit status 1 at train.py:20 in last while handling it" in (report.verdict.summary or "")
+    assert "write `raise`" in advice(report)
+
+
+def test_error_that_a_program_ended_itself_for_is_explained_by_its_line(run: Path, tmp_path: Path) -> None:
+    """As if it had reached the top."""
+    file = tmp_path / "data.py"
+    file.write_text("size = 128\npick = rng.choice(len(points), size, replace=False)\n", encoding="utf-8")
+    os.utime(file, (1, 1))
+    message = "Cannot take a larger sample than population when 'replace=False'"
+    frames = [{"function": "<module>", "file": str(file), "line": 2}]
+    report = exits(run, 1, code=1, context=[{"type": "ValueError", "message": message, "python_stack": frames}])
+    assert report.verdict is not None
+    assert "`size`, 128, is more than `len(points)`, and ended itself" in (report.verdict.summary or "")
+    assert "`size` (line 1: `size = 128`)" in advice(report)
 
 
 @pytest.mark.parametrize("kind", ["SystemExit", "KeyboardInterrupt"])

@@ -311,3 +311,79 @@ def test_task_that_failed_in_the_function_that_fills_a_queue(function: str, run:
     assert verdict(report) == ("hang", "likely" if known else "possible")
     assert ("a task of its pool had failed with KeyError: 'label' at train.py:3 in fill" in summary(report)) == known
     assert ("A Future keeps the exception" in advice(report)) == known
+
+
+POOL_TASKS = """\
+import {module}
+def main(flag):
+    progress = {made}
+    tasks = []
+    pool = {pool}
+    {call}
+    progress.get()
+{after}
+"""
+
+
+def of_pool(
+    run: Path, call: str, made: str = "mp.Queue()", module: str = "multiprocessing as mp", **more: str
+) -> Report:
+    """The pool's worker had ended well."""
+    words = {"pool": "mp.Pool(2)", "after": "", **more}
+    script = of(run, POOL_TASKS.format(call=call, made=made, module=module, **words))
+    worker = Box(pid=102, ppid=101).at(5_000).exit(0)
+    return ended(run, stopped(parent().wait(102, exit_code=0), [*GET, ("main", script, 7)]), worker)
+
+
+@pytest.mark.parametrize(
+    ("call", "more"),
+    [
+        ("pool.apply_async(work, args=(1, progress))", {}),
+        ("tasks.append(pool.starmap_async(work, [(i, progress) for i in range(3)]))", {}),
+        ("tasks = [pool.apply_async(work, (i, progress)) for i in range(3)]", {"after": "    tasks[0].get()"}),
+        ("pool.apply_async(work, (1, progress))", {"module": "torch.multiprocessing as mp"}),
+        ("pool.submit(work, 1, progress)", {"pool": "ProcessPoolExecutor(2)"}),
+    ],
+)
+def test_queue_that_is_passed_to_a_task_is_refused(call: str, more: dict[str, str], run: Path) -> None:
+    """Its error stays in a result that nobody asks for."""
+    report = of_pool(run, call, **more)
+    assert verdict(report) == ("hang", "likely")
+    assert "line 6 passes `progress`, made by `mp.Queue()`, to " in summary(report)
+    assert "`progress` (line 3: `mp.Queue()`) cannot be an argument of a task (line 6)" in advice(report)
+
+
+@pytest.mark.parametrize(
+    ("call", "made", "more"),
+    [
+        ("pool.apply_async(work, (1,))", "mp.Queue()", {}),
+        ("pool.apply_async(work, (1, progress))", "mp.Manager().Queue()", {}),
+        ("pool.apply_async(work, (1, progress.name))", "mp.Queue()", {}),
+    ],
+)
+def test_tasks_that_nobody_asks_for_may_hide_an_error(call: str, made: str, more: dict[str, str], run: Path) -> None:
+    """Nothing of what cannot be passed, where nothing such is seen."""
+    report = of_pool(run, call, made, **more)
+    assert "had ended with status 0" in summary(report)
+    assert "Line 6 gives tasks to a pool by apply_async(), and nobody asks for their results before line 7" in advice(
+        report
+    )
+
+
+@pytest.mark.parametrize(
+    ("call", "more"),
+    [
+        ("pool.apply_async(work, (1, progress), error_callback=print)", {}),
+        ("pool.apply_async(work, (1, progress)).get()", {}),
+        ("[item.get() for item in [pool.apply_async(work, (1, progress))]]", {}),
+        ("pool.map(work, [progress])", {}),
+        ("pool.apply_async(work, (1, progress))", {"pool": "ThreadPool(2)"}),
+        ("pool.apply_async(work, (1, progress))", {"module": "multiprocessing.dummy as mp"}),
+        ("if flag: pool.apply_async(work, (1, progress))", {}),
+    ],
+)
+def test_tasks_whose_errors_show_are_not_told(call: str, more: dict[str, str], run: Path) -> None:
+    """Or which threads run, or which may never have been given."""
+    report = of_pool(run, call, **more)
+    assert "nobody asks" not in advice(report)
+    assert "made by" not in summary(report)

@@ -100,7 +100,8 @@ def test_shapes_of_tensors_and_layers() -> None:
 
     found = variables_of(trace_of(Net().forward, torch.zeros(5, 4, dtype=torch.float64)))
     assert {item["name"]: item["value"] for item in found} == {
-        "x": "[5, 4] float64", "self.fc.weight": "[2, 4] float32", "self.scale": "[3] float32"
+        "x": "[5, 4] float64", "self.fc.weight": "[2, 4] float32", "self.scale": "[3] float32",
+        "parameters of self": "3, finite",
     }  # fmt: skip
 
 
@@ -302,3 +303,42 @@ def test_repr_of_the_keys_of_a_program_is_never_called() -> None:
     trace = trace_of(default_collate, [{key: [1, 2]}, {key: [1]}])
     found = next(item["variables"] for item in outer_variables(trace) if item["frame"] == 0)
     assert found == [{"name": "batch[0]", "value": "list of 2"}, {"name": "batch[1]", "value": "list of 1"}]
+
+
+def test_parameters_and_gradients_that_are_not_finite_are_counted() -> None:
+    """Of each module of the frame; nothing of one that could not be read whole and has none."""
+    torch = pytest.importorskip("torch")
+    bad, good, large = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2), torch.nn.Linear(200, 200)
+    bad.weight.data.fill_(float("nan"))
+    good(torch.ones(1, 2)).sum().backward()
+    assert good.weight.grad is not None
+    good.weight.grad[0] = float("inf")
+
+    def step(bad: object, good: object, large: object) -> None:
+        raise ValueError(bad, good, large)
+
+    found = {item["name"]: item["value"] for item in variables_of(trace_of(step, bad, good, large))}
+    assert found == {
+        "parameters of bad": "1 of 2 with nan",
+        "parameters of good": "2, finite",
+        "gradients of good": "1 of 2 with inf",
+    }
+
+
+def test_what_a_distribution_was_made_of_is_known() -> None:
+    """Its parameters, of a variable and of an attribute; an array of NumPy with NaN is told, too."""
+    torch = pytest.importorskip("torch")
+    numpy = pytest.importorskip("numpy")
+
+    class Policy:
+        def __init__(self) -> None:
+            self.dist = torch.distributions.Normal(torch.tensor([float("nan")]), torch.ones(1), validate_args=False)
+
+        def act(self, table: object) -> None:
+            raise ValueError(self.dist, table)
+
+    found = {
+        item["name"]: item["value"] for item in variables_of(trace_of(Policy().act, numpy.array([0.0, numpy.nan])))
+    }
+    assert found["self.dist.loc"] == "[1] float32, with nan" and found["self.dist.scale"] == "[1] float32"
+    assert found["table"] == "[2] float64 array, with nan"

@@ -35,7 +35,7 @@ def said(folder: Path, names: list[str]) -> str | None:
     file.write_text(PROGRAM, encoding="utf-8")
     snapshot = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9)
     frames = [PythonFrame(function="<module>", file=str(file), line=15)]
-    view: Any = SimpleNamespace(process=SimpleNamespace(snapshot=snapshot), exception_stack=frames)
+    view: Any = SimpleNamespace(process=SimpleNamespace(snapshot=snapshot), exception_stack_of_program=frames)
     found = layers_without_gradients(view, names)
     return found.words if found is not None else None
 

@@ -182,6 +182,21 @@ def test_modules_functions_and_what_is_called_are_no_values(tmp_path: Path) -> N
     assert done.origin == "`rows` comes from line 9 (`load([])  # caller`)"
 
 
+def test_a_function_that_is_passed_comes_from_no_line(tmp_path: Path) -> None:
+    source = """
+        from torch.distributed import rpc
+
+        def score(x):
+            return x
+
+        def run():
+            rpc.rpc_sync("worker2", score)  # here
+
+        run()  # caller
+        """
+    assert Failed(tmp_path, source, "could not find destination name worker2", "run", "<module>").origin is None
+
+
 @pytest.mark.parametrize("known", [True, False])
 def test_a_look_up_is_about_its_tables_and_not_about_the_call_around_it(known: bool, tmp_path: Path) -> None:
     """Of two tables, one of them a global that is not recorded, either may lack the key."""
@@ -240,4 +255,18 @@ def test_line_behind_the_failing_one_made_no_value_of_it(tmp_path: Path) -> None
         forward(images)  # caller
         """
     failed = Failed(tmp_path, looped, "refused", "forward", "<module>", x="[16, 3] float32")
-    assert "relu" in (failed.origin or "")
+    assert "(`x = relu(y)`), and in the first round it is the caller's" in (failed.origin or "")
+
+
+def test_default_of_a_parameter_does_not_come_from_the_call(tmp_path: Path) -> None:
+    """`train()` passes nothing; the look-alike passes an expression."""
+    source = """
+        def train(width=128):
+            return load(width)  # here
+        train({0})  # caller
+        """
+    given = [
+        Failed(tmp_path, source.format(text), "refused", "train", "<module>", width="128").origin
+        for text in ("", "64 * 2")
+    ]
+    assert given[0] is None and "train(64 * 2)" in (given[1] or "")

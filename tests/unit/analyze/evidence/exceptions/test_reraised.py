@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from pytracer.analyze.engine import build_report
-from pytracer.analyze.evidence.exceptions.reraised import reason_within, reraised
+from pytracer.analyze.evidence.exceptions.reraised import library_reason, reason_within, reraised
 from pytracer.render.text import render_text
-from pytracer.report.job import ExceptionReport
+from pytracer.report.job import ExceptionReport, HandledExceptionReport, PythonFrame
 from tests.support import scenarios as s
 from tests.support.deaths import summary
 from tests.support.synth import Box
@@ -100,3 +100,21 @@ def test_report_names_the_reason_and_the_program_s_line(run: Path) -> None:
     assert "CheckpointException: RuntimeError: Missing key in checkpoint state_dict: model.score at " in summary(report)
     text = render_text(report)
     assert "more lines" in text and "KeyError: 'other'" in text
+
+
+def test_error_of_a_library_that_has_the_facts() -> None:
+    """Look-alikes: a text with facts of its own, a lookup that failed, one of the program's own lines."""
+    library = PythonFrame(function="_compile", file="/x/site-packages/torch/_dynamo/convert_frame.py", line=1)
+    own = PythonFrame(function="main", file="/x/train.py", line=2)
+
+    def reason(message: str, kind: str, stack: list[PythonFrame]) -> str | None:
+        before = HandledExceptionReport(type=kind, message="recompile_limit is 8", python_stack=stack)
+        found = library_reason(
+            ExceptionReport(type="Limit", message=message, python_stack=[library, own], context=[before])
+        )
+        return found.type if found is not None else None
+
+    assert reason("Hard failure", "Unsupported", [library]) == "Unsupported"
+    assert reason("Hard failure of 'f'", "Unsupported", [library]) is None
+    assert reason("Hard failure", "KeyError", [library]) is None
+    assert reason("Hard failure", "Unsupported", [library, own]) is None

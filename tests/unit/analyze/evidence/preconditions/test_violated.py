@@ -125,6 +125,17 @@ def test_fault_in_the_operator_whose_argument_does_not_fit_is_certainly_that(run
     assert verdict(report_of(run, stack_of=unnamed)) == ("out-of-bounds", "likely")
 
 
+@pytest.mark.parametrize("function", ["_int_malloc", "unlink_chunk.constprop.0"])
+def test_fault_of_the_allocator_below_such_an_operator_is_damage_that_was_done_before(function: str, run: Path) -> None:
+    """A call before this one wrote too far: the operator asked for memory only."""
+    library = "/usr/lib/libc.so.6"
+    stack = [(library, function), (library, "posix_memalign"), (s.TORCH_CPU, "at::native::empty_cpu"), *STACK]
+    report = report_of(run, stack_of=stack)
+    assert verdict(report)[0] == "heap-corruption", summary(report)
+    assert "inside the allocator" in summary(report) and "takes 1024 for granted" in summary(report)
+    assert "out of bounds" not in summary(report)
+
+
 def test_fault_after_such_a_call_is_what_it_had_written(run: Path) -> None:
     other = [(s.TORCH_CPU, "at::_ops::sum::call(at::Tensor const&)"), STACK[-1]]
     report = report_of(run, function="step", stack_of=other)

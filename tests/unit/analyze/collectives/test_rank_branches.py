@@ -1,0 +1,68 @@
+"""Collectives that only some ranks call: the `if` or the decorator that keeps the others from it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytracer.analyze.engine import build_report
+from tests.support import scenarios as s
+from tests.support.collectives import TIME_OUT, Ranks, call
+from tests.support.deaths import advice, summary, verdict
+from tests.support.synth import Frame
+
+REDUCES: Frame = ("all_reduce", f"{s.TORCH}/distributed/distributed_c10d.py", 3252)
+SOURCE = "def evaluate():\n    if {}:\n        mean(loss)\n    report()\n"
+
+
+def missing(run: Path, source: str, line: int, *, at: Frame = ("work", s.SCRIPT, 21), called: bool = False) -> str:
+    """Rank 0 waits in a collective below this line of a program; SIGTERM finds rank 1 elsewhere."""
+    program = s.program_in(run, source)
+    job = Ranks(2)
+    job.everybody(call(line=44 if called else 30))
+    job.calls(0, call(state="failed", line=44), first=2)
+    stack = [REDUCES, ("step", s.SCRIPT, 44), ("evaluate", str(program), line)]
+    job.boxes[0].at(7000).exception("RuntimeError", TIME_OUT, stack).exit(1)
+    job.endings[0] = {"exit_code": 1}
+    job.terminated(1)
+    here = at if at[1] == s.SCRIPT else (at[0], str(program), at[2])
+    job.boxes[1].crash(0, code=0, state=6, python=[here], native=[(s.PYTHON, 0x1000)])
+    report = build_report(job.job(run))
+    assert verdict(report)[0] == "missing-rank"
+    return f"{summary(report)} {advice(report)}"
+
+
+@pytest.mark.parametrize("test", ["rank == 0", "dist.get_rank() == 0", "is_main", "local_rank != -1 and rank == 0"])
+def test_a_branch_on_the_rank_around_the_call_of_those_that_wait(run: Path, test: str) -> None:
+    """In the headline by its line, and what to do about it."""
+    said = missing(run, SOURCE.format(test), 3)
+    assert f"; the call of rank 0 is below `if {test}:` (program.py:2). program.py:3 in evaluate is below" in said
+    assert "call it on all ranks" in said
+
+
+@pytest.mark.parametrize("test", ["epoch % 2", "local_rank != -1", "rank is not None", "rank >= 0"])
+def test_a_branch_that_all_ranks_take_is_not_named(run: Path, test: str) -> None:
+    """The look-alikes: data, and what is the same on all ranks."""
+    assert "the call of rank 0" not in missing(run, SOURCE.format(test), 3)
+
+
+def test_a_late_rank_that_has_called_from_that_line_is_only_late(run: Path) -> None:
+    """The look-alike: whatever the `if` asks, it was true there as well."""
+    assert "the call of rank 0" not in missing(run, SOURCE.format("rank == 0"), 3, called=True)
+
+
+def test_a_late_rank_in_a_branch_of_its_own_may_come_to_the_same(run: Path) -> None:
+    """The look-alike: sender and receiver call it in functions of their own."""
+    source = "def evaluate():\n    if rank == 0:\n        send()\n    if rank == 1:\n        receive()\n"
+    assert "the call of rank 0" not in missing(run, source, 3, at=("evaluate", "", 5))
+
+
+@pytest.mark.parametrize(
+    "decorator, only",
+    [("rank_zero_only", True), ("accelerator.on_main_process", True), ("main_process_first()", False)],
+)
+def test_a_decorator_by_which_one_rank_runs_a_function(run: Path, decorator: str, only: bool) -> None:
+    """And one after which all have run it."""
+    said = missing(run, f"@{decorator}\ndef evaluate():\n    mean(loss)\n", 3)
+    assert (f"below `@{decorator}` (program.py:1)" in said) == only

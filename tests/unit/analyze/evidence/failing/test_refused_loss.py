@@ -1,0 +1,47 @@
+"""An end that the program asks for where its loss is not finite: the line that can have made it so."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pytracer.analyze.evidence.failing.not_finite.refused_loss import refused_loss
+from pytracer.report.job import PythonFrame
+
+PROGRAM = """
+import math, sys
+def normalized(target):
+    return (target - target.mean(-1)) / target.var(-1) ** 0.5
+def train(data):
+    for batch in data:
+        loss = (batch - normalized(batch)).pow(2).mean()
+        value = loss.item()
+        if {test}:
+            sys.exit(1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "says"),
+    [
+        (
+            "not math.isfinite(value)",
+            "`value` is not finite; line 4 divides by `target.var(-1) ** 0.5`, which may be 0",
+        ),
+        ("torch.isnan(loss).any()", "`loss` is not finite; line 4 divides by `target.var(-1) ** 0.5`, which may be 0"),
+        ("math.isfinite(value)", None),  # the program's end is due
+        ("value > 10", None),
+        ("not math.isfinite(value) and len(data) > 3", None),
+    ],
+)
+def test_a_number_that_is_refused_has_a_line_that_can_make_it(test: str, says: str | None, tmp_path: Path) -> None:
+    """Where the condition says that it is not finite, and nothing else."""
+    file = tmp_path / "train.py"
+    file.write_text(PROGRAM.replace("{test}", test), encoding="utf-8")
+    snapshot: Any = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9, argv=("train.py",), environment={}, step=3)
+    found = refused_loss(snapshot, [PythonFrame(function="train", file=str(file), line=10)])
+    assert (found[0] if found is not None else None) == says

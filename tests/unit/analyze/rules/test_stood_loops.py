@@ -1,0 +1,148 @@
+"""other-death and standstill: a process that was ended in a loop of the program, after a long time without a step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytracer.report.job import Report
+from tests.support import scenarios as s
+from tests.support.deaths import advice, summary, verdict
+from tests.support.standing import ended, parent, stopped
+from tests.support.synth import Box
+
+TRAIN = """\
+def batches(rows):
+    at = 0
+    while True:
+        while at < len(rows):
+            yield rows[at]
+            at += 1
+
+def train(rows):
+    for batch in batches(rows):
+        step(batch)
+
+def negative(seen):
+    item = random.randrange(9)
+    while item in seen:
+        item = random.randrange(9)
+    return item
+
+def tokens(lines):
+    total = 0
+    while lines:
+        total += weigh(lines.pop())
+    for line in lines:
+        total += weigh(line)
+
+def buckets(rows, size):
+    while True:
+        for row in rows:
+            full = put(row)
+            if len(full) == size:
+                yield full
+
+def gather(count, total):
+    while count.value < total:
+        pass
+"""
+
+
+def trained(until_ms: int = 9_000) -> Box:
+    """With 20 steps, 10 ms apart; nothing was recorded after them."""
+    box = parent().at(until_ms - 500).alloc(0x1000, 64)
+    for number in range(20):
+        box.at(until_ms - 200 + 10 * number).step(number + 1)
+    return box
+
+
+def report(run: Path, box: Box, *frames: tuple[str, int]) -> Report:
+    program = str(s.program_in(run, TRAIN))
+    return ended(run, stopped(box, [(function, program, line) for function, line in frames]))
+
+
+def test_a_generator_that_yields_nothing_any_more_is_the_cause(run: Path) -> None:
+    found = report(run, trained(), ("batches", 3), ("train", 9))
+    assert verdict(found) == ("hang", "likely")
+    assert "was in the loop of line 3 (`while True`) at program.py:3 in batches; it had made no step" in summary(found)
+    assert "where a step had taken 10.0 ms at most (the last 19)" in summary(found)
+    assert "`at` is set before it (line 2), and in it only by the loop of line 4" in summary(found)
+    assert advice(found).startswith("Set `at` anew inside of `while True` (line 3), before line 4: `at = 0`.")
+
+
+def test_a_generator_at_work_in_its_inner_loop_is_not_stuck(run: Path) -> None:
+    """The look-alike: it reads a row."""
+    found = report(run, trained(), ("batches", 5), ("train", 9))
+    assert "`at` is set before it" not in summary(found)
+    assert verdict(found) == ("external-kill", "certain")
+
+
+def test_a_draw_without_end_is_possibly_the_cause(run: Path) -> None:
+    found = report(run, trained(), ("negative", 15), ("train", 10))
+    assert verdict(found) == ("hang", "possible")
+    assert "line 15 draws at random" in summary(found) and "`len(set(seen))`" in advice(found)
+
+
+def test_steps_until_the_end_are_work(run: Path) -> None:
+    """The look-alike: the time limit met it between two draws."""
+    found = report(run, trained(until_ms=59_990), ("negative", 15), ("train", 10))
+    assert verdict(found) == ("external-kill", "certain")
+    assert "had made no step" not in summary(found)
+
+
+@pytest.mark.parametrize("many", [10, 200])
+def test_tensors_that_were_made_since_are_no_standing_still(run: Path, many: int) -> None:
+    """The look-alike: at times that are not known, so that it may have made them all along."""
+    box = parent().at(9_000).step(1)
+    for number in range(many):
+        box.alloc(0x1000 + 0x100 * number, 64)
+    found = report(run, box, ("negative", 15), ("train", 10))
+    assert ("no tensor" in summary(found)) == (many < 32)
+
+
+def test_a_loop_that_makes_tensors_is_work(run: Path) -> None:
+    """The look-alike: an evaluation after the steps; what keeps its loop from ending is told as that."""
+    box = trained()
+    for number in range(40):
+        box.at(20_000 + 950 * number).mark("image").alloc(0x2000 + 0x100 * number, 64)
+    found = report(run, box, ("negative", 15), ("train", 10))
+    assert verdict(found) == ("external-kill", "certain")
+    assert "had made no step for" in summary(found) and "tensor" not in summary(found)
+    assert advice(found).endswith("If it only takes long, raise the time limit.")
+
+
+def test_a_bounded_loop_is_work_with_its_time(run: Path) -> None:
+    """The look-alike: it may take as long; that nothing else happened is a fact."""
+    found = report(run, trained(), ("tokens", 23))
+    assert verdict(found) == ("external-kill", "certain")
+    assert "it had made no step and next to no tensor for" in summary(found)
+    assert "in the loop" not in summary(found)
+
+
+def test_a_loop_that_takes_from_its_list_may_end_in_time(run: Path) -> None:
+    """The look-alike: nothing says that it would not."""
+    found = report(run, trained(), ("tokens", 21))
+    assert verdict(found) == ("external-kill", "certain")
+    assert "in the loop `while lines` (line 20); it had made no step" in summary(found)
+    assert "still comes nearer to its end" in advice(found)
+
+
+@pytest.mark.parametrize(("line", "class_"), [(28, "hang"), (30, "external-kill")])
+def test_a_generator_that_yields_only_below_an_if_is_possibly_stuck(line: int, class_: str, run: Path) -> None:
+    """The look-alike is about to yield."""
+    found = report(run, trained(), ("buckets", line), ("train", 9))
+    assert verdict(found)[0] == class_
+    assert ("yields only where `len(full) == size` (line 29) holds" in summary(found)) == (class_ == "hang")
+
+
+@pytest.mark.parametrize(("at_ms", "gone"), [(12_000, True), (59_990, False)])
+def test_children_that_ended_before_cannot_end_the_loop(at_ms: int, gone: bool, run: Path) -> None:
+    """The look-alike ended with the rest."""
+    program = str(s.program_in(run, TRAIN))
+    box = stopped(trained(), [("gather", program, 34)])
+    found = ended(run, box, Box(pid=102, ppid=101).at(at_ms).exit(0))
+    assert verdict(found) == ("hang", "possible")
+    assert "nothing in it changes what `count.value < total` reads" in summary(found)
+    assert ("all its recorded children had ended before" in summary(found)) == gone
