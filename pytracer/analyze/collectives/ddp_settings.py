@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pytracer._library_files import is_library_file
 from pytracer.analyze.collectives.call_sites import stacks_of
 from pytracer.analyze.collectives.description import place_of
-from pytracer.analyze.collectives.parting import quoted
 from pytracer.analyze.collectives.rank_value_words import value_words
 from pytracer.analyze.collectives.rank_values import Compared
+from pytracer.analyze.collectives.ways import quoted
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pytracer._text import capital, uncapital
-from pytracer.analyze.collectives.parting import quoted, way_to
 from pytracer.analyze.collectives.rounds import is_fixed, leaver_words
 from pytracer.analyze.collectives.stop_flags import StopFlag, stop_flag
+from pytracer.analyze.collectives.ways import quoted, way_to
 from pytracer.analyze.evidence.failing.expressions import short
 from pytracer.analyze.evidence.slicing.by_rank import SizeSource, rounds_source
 from pytracer.analyze.evidence.slicing.files import program_files

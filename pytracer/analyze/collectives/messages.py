@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 
 from pytracer._text import capital, list_words
 from pytracer.analyze.collectives.description import at_place, place_of
-from pytracer.analyze.collectives.parting import quoted, way_to
 from pytracer.analyze.collectives.rank_value_words import differing_advice
 from pytracer.analyze.collectives.rank_values import Compared, passed_argument
 from pytracer.analyze.collectives.rounds import leaver_words
 from pytracer.analyze.collectives.wait_graph import Wait
+from pytracer.analyze.collectives.ways import quoted, way_to
 from pytracer.analyze.deaths.attribution import views_of
 from pytracer.analyze.evidence.failing.expressions import short
 from pytracer.analyze.evidence.syntax.calls import called_name

@@ -11,7 +11,7 @@ from pytracer.analyze.collectives.fresh_losses import FreshLoss, fresh_loss
 from pytracer.analyze.collectives.library_calls import library_call
 from pytracer.analyze.collectives.matching import GroupMatch, Mismatch
 from pytracer.analyze.collectives.own_groups import own_group_advice
-from pytracer.analyze.collectives.parting import find_parting, way_to
+from pytracer.analyze.collectives.parting import find_parting
 from pytracer.analyze.collectives.rank_branches import branch_advice, data_branch_advice
 from pytracer.analyze.collectives.rank_value_words import differing_advice
 from pytracer.analyze.collectives.rounds import (
@@ -25,6 +25,7 @@ from pytracer.analyze.collectives.rounds import (
     skipped_words,
 )
 from pytracer.analyze.collectives.sizes import cause_words, left_out_advice, size_advice
+from pytracer.analyze.collectives.ways import way_to
 from pytracer.analyze.deaths.attribution import views_of
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.view import JobView, ProcessView

@@ -11,7 +11,7 @@ from pytracer._library_files import is_library_file
 from pytracer.analyze.collectives.call_sites import stacks_of
 from pytracer.analyze.collectives.description import place_of
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
 from pytracer.analyze.naming import place_words, short_file
@@ -183,7 +183,7 @@ def _has_counterpart(tree: ast.Module, branch: ast.If, line: int) -> bool:
 
     The other ranks call it there, then: the branch is no reason why they did not.
     """
-    own = {ast.unparse(item.func) for item in _calls(branch) if item.lineno <= line <= (item.end_lineno or 0)}
+    own = {ast.unparse(item.func) for item in calls_on(branch, line)}
     others = [item for item in own_nodes(scope_of(tree, line)) if isinstance(item, ast.Call)]
     inside = range(branch.lineno, (branch.end_lineno or branch.lineno) + 1)
     body = range(branch.body[0].lineno, (branch.body[-1].end_lineno or 0) + 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from pytracer.analyze.collectives.parting import DRAWN
+from pytracer.analyze.collectives.deciding_tests import DRAWN
 from pytracer.analyze.collectives.rank_values import RANK, Compared, RankValue, passed_argument
 from pytracer.analyze.evidence.failing.expressions import as_written, short
 from pytracer.analyze.evidence.slicing.spots import Spot

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from pytracer.analyze.collectives.matching import state_of
-from pytracer.analyze.collectives.parting import way_to
+from pytracer.analyze.collectives.ways import way_to
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
 from pytracer.analyze.evidence.slicing.calls import argument_of
 from pytracer.analyze.evidence.slicing.slice import Slice

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 
 from pytracer._text import count_words, shortened
 from pytracer.analyze.collectives.call_sites import Site, site_of
-from pytracer.analyze.collectives.parting import goes_on, quoted
+from pytracer.analyze.collectives.quiet_handlers import goes_on
+from pytracer.analyze.collectives.ways import quoted
 from pytracer.analyze.evidence.failing.expressions import short
 from pytracer.analyze.evidence.slicing.by_rank import rounds_source
 from pytracer.analyze.evidence.slicing.slice import Slice
@@ -17,7 +18,7 @@ from pytracer.analyze.evidence.syntax.bindings import bound_value
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import Loop, loops_around
 from pytracer.analyze.evidence.syntax.names import names_of, variable
-from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, scope_of
+from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, scope_of, spans
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -192,7 +193,7 @@ def _has_comprehension(tree: ast.Module, line: int) -> bool:
     """`[compute_loss(model, x, y) for x, y in loader]`, which calls something in each round."""
     return any(
         isinstance(item, (ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp))
-        and item.lineno <= line <= (item.end_lineno or 0)
+        and spans(item, line)
         and any(isinstance(part, ast.Call) for part in ast.walk(getattr(item, "elt", None) or item.value))  # type: ignore[union-attr]
         for item in ast.walk(tree)
     )

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from pytracer._text import capital, shortened
 from pytracer.analyze.collectives.call_sites import site_of
 from pytracer.analyze.collectives.description import place_of
-from pytracer.analyze.collectives.parting import quoted, way_to
 from pytracer.analyze.collectives.rank_values import RANK, variables_in
 from pytracer.analyze.collectives.rounds import calls_of_line, leaver_words
+from pytracer.analyze.collectives.ways import quoted, way_to
 from pytracer.analyze.evidence.failing.data.loaders import full_batch, last_batch
 from pytracer.analyze.evidence.failing.expressions import as_written, short
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line

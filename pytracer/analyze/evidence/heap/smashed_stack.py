@@ -12,7 +12,7 @@ from pytracer.analyze.evidence.operators.operator import shape_words
 from pytracer.analyze.evidence.own_code.native_source import LocalArray, local_arrays
 from pytracer.analyze.evidence.own_code.passed import passed
 from pytracer.analyze.evidence.own_code.passed_memory import held_tensor
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.lines import names_of_line
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.tensors.source_lines import syntax_tree
@@ -76,10 +76,7 @@ def _texts(view: ProcessView) -> list[str]:
     frame = next(iter(program_frames(view)), None)
     tree = syntax_tree(view.process.snapshot, frame)
     found: list[str] = []
-    line = frame.line or 0 if frame is not None else 0
-    for node in ast.walk(tree) if tree is not None else ():
-        if not isinstance(node, ast.Call) or not node.lineno <= line <= (node.end_lineno or 0):
-            continue
+    for node in calls_on(tree, frame.line) if tree is not None and frame is not None and frame.line is not None else ():
         if called_name(node) == "encode" and isinstance(node.func, ast.Attribute):
             name = variable(node.func.value)
         elif called_name(node) == "c_char_p" and node.args:

@@ -6,14 +6,13 @@ data_ptr() of its own tensor leaves a pointer.
 
 from __future__ import annotations
 
-import ast
 import re
 from dataclasses import dataclass
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.own_code.own_signature import Definition, definitions, own_definition
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.tensors.origins import is_borrowed
 from pytracer.analyze.tensors.source_lines import syntax_tree
@@ -52,13 +51,7 @@ def local_blob(view: ProcessView) -> LocalMemory | None:
     tree = syntax_tree(view.process.snapshot, frame)
     if storage is None or not is_borrowed(storage) or tree is None or frame is None or frame.line is None:
         return None
-    line = frame.line
-    calls = [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and node.lineno <= line <= (node.end_lineno or node.lineno)
-    ]
-    found = [item for node in calls if (item := _blob(view, called_name(node))) is not None]
+    found = [item for node in calls_on(tree, frame.line) if (item := _blob(view, called_name(node))) is not None]
     return found[0] if len(found) == 1 else None
 
 

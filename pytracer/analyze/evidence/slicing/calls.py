@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
-from pytracer.analyze.evidence.syntax.calls import called_name, is_bound
+from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, is_bound
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import Function
 
@@ -51,9 +51,7 @@ def call_of(
     tree: ast.Module, line: int, function: ast.FunctionDef | ast.AsyncFunctionDef, owner: ast.ClassDef | None
 ) -> ast.Call | None:
     """The call of a line that led into a function."""
-    calls = [
-        item for item in ast.walk(tree) if isinstance(item, ast.Call) and item.lineno <= line <= (item.end_lineno or 0)
-    ]
+    calls = calls_on(tree, line)
     named = [item for item in calls if called_name(item) == function.name]
     if function.name == "__init__" and owner is not None:
         named = [item for item in calls if called_name(item) == owner.name] or named

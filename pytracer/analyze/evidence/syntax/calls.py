@@ -9,6 +9,11 @@ from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import Scope, parameters, spans
 
 
+def calls_on(tree: ast.AST, line: int) -> list[ast.Call]:
+    """The calls that a line is part of, the outer ones before those in their arguments."""
+    return [item for item in ast.walk(tree) if isinstance(item, ast.Call) and spans(item, line)]
+
+
 def passed_as(tree: ast.Module, line: int, scope: Scope, name: str) -> str | None:
     """The caller's own name for a parameter: `step(model, batch)` passes `batch`; None for anything but a name.
 
@@ -36,8 +41,7 @@ def _only_call(tree: ast.Module, line: int, scope: Scope) -> ast.Call | None:
     """That of a function on a line; None of several."""
     if isinstance(scope, (ast.Lambda, ast.Module)):
         return None
-    calls = [item for item in ast.walk(tree) if isinstance(item, ast.Call) and spans(item, line)]
-    calls = [item for item in calls if called_name(item) == scope.name]
+    calls = [item for item in calls_on(tree, line) if called_name(item) == scope.name]
     return calls[0] if len(calls) == 1 else None
 
 

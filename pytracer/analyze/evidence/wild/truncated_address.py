@@ -13,7 +13,7 @@ from pytracer.analyze.evidence.native.fault_function import own_function
 from pytracer.analyze.evidence.own_code.own_libraries import program_files
 from pytracer.analyze.evidence.own_code.own_signature import argtypes, signature
 from pytracer.analyze.evidence.own_code.passed_memory import called_by_ctypes
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.wild.explanation import Explanation
 from pytracer.analyze.platform.instruction import signed
 from pytracer.analyze.tensors.source_lines import syntax_tree
@@ -92,12 +92,8 @@ def _of_call(view: ProcessView) -> str | None:
     tree = syntax_tree(view.process.snapshot, frame)
     if function is None or tree is None or frame is None or frame.line is None or not called_by_ctypes(view):
         return None
-    name, line = function.name.rpartition("::")[2], frame.line
-    calls = [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and called_name(node) == name and node.lineno <= line <= (node.end_lineno or 0)
-    ]
+    name = function.name.rpartition("::")[2]
+    calls = [node for node in calls_on(tree, frame.line) if called_name(node) == name]
     if len(calls) != 1 or not isinstance(calls[0].func, ast.Attribute):
         return None
     bare = [ast.unparse(item) for item in calls[0].args if _is_bare(item)]
@@ -109,8 +105,8 @@ def _of_call(view: ProcessView) -> str | None:
     wrapped = f"`ctypes.c_void_p({bare[0]})`"
     return (
         f"Set `{ast.unparse(calls[0].func)}.argtypes = {types or '[ctypes.c_void_p, ...]'}` where the library is "
-        f"loaded, or pass {wrapped} at line {line}: without argtypes ctypes passes a Python int, such as `{bare[0]}`, "
-        "as a C int of 32 bits. Sizes of more than 32 bits need the same."
+        f"loaded, or pass {wrapped} at line {frame.line}: without argtypes ctypes passes a Python int, such as "
+        f"`{bare[0]}`, as a C int of 32 bits. Sizes of more than 32 bits need the same."
     )
 
 

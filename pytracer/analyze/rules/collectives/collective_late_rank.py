@@ -21,7 +21,7 @@ from pytracer._text import capital, time_words
 from pytracer.analyze.collectives.absent_ranks import last_seen
 from pytracer.analyze.collectives.description import at_place, group_words, place_of, span_words
 from pytracer.analyze.collectives.matching import GroupMatch
-from pytracer.analyze.collectives.parting import quoted
+from pytracer.analyze.collectives.ways import quoted
 from pytracer.analyze.deaths.attribution import symptom_evidence, views_of
 from pytracer.analyze.deaths.consequences import PEER_SILENT
 from pytracer.analyze.evidence.syntax.calls import called_name

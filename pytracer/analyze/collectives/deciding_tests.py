@@ -1,0 +1,66 @@
+"""An `if` by which one rank went another way: what to do about what it asks."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from pytracer.analyze.evidence.syntax.bindings import bound_value
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.scopes import Scope, scope_of
+
+DECIDE = "let one rank decide and broadcast it, or all_reduce() the flag, so that all take the same way."
+DRAWN = re.compile(r"\brand\w*\s*\(|random|bernoulli|\bchoice\(|uniform\(")
+_SEEDS = (
+    "it draws from a generator of each rank's own: give it the same seed on all ranks, one of its own if the data "
+    "needs different ones, or broadcast what is drawn."
+)
+_EMPTY = (
+    "a rank with nothing in it leaves out what the others wait for. Let it take part, too, with an empty or neutral "
+    "tensor (zeros, a count of 0), or give every rank something."
+)
+
+
+def advice_of_test(decides: ast.If, tree: ast.Module) -> str:
+    """About an `if` that one rank passed by; `tree`: of its file."""
+    if _is_no_list(decides.test, scope_of(tree, decides.lineno), decides.lineno):
+        return _EMPTY
+    return _advice_of(decides.test)
+
+
+def _is_no_list(test: ast.expr, scope: Scope, line: int) -> bool:
+    """`not mine`, of a part of a list, or a list that is made above."""
+    name = variable(test.operand) if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) else None
+    bound = bound_value(scope, name, line) if name is not None else None
+    made = bound[1] if bound is not None else None
+    if isinstance(made, ast.Subscript):
+        return isinstance(made.slice, ast.Slice)
+    return isinstance(made, (ast.List, ast.ListComp)) or (
+        isinstance(made, ast.Call) and called_name(made) in ("list", "sorted", "glob", "listdir")
+    )
+
+
+def _advice_of(test: ast.expr) -> str:
+    """About an `if` that one rank passed by."""
+    if DRAWN.search(ast.unparse(test)) is not None:
+        return _SEEDS
+    if any(_asks_if_empty(item) for item in ast.walk(test)):
+        return _EMPTY
+    return f"see whether that came out differently there (files, options, data): {DECIDE}"
+
+
+def _asks_if_empty(test: ast.AST) -> bool:
+    """`len(x) == 0`, `x.numel() > 0`, `not x.size(0)`."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return _is_size(test.operand)
+    if not isinstance(test, ast.Compare) or len(test.comparators) != 1:
+        return False
+    number = test.comparators[0]
+    return _is_size(test.left) and isinstance(number, ast.Constant) and number.value in (0, 1)
+
+
+def _is_size(value: ast.expr) -> bool:
+    if isinstance(value, ast.Subscript):
+        return ast.unparse(value.value).endswith(".shape")
+    return isinstance(value, ast.Call) and called_name(value) in ("len", "numel", "size")

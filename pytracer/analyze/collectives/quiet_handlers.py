@@ -1,0 +1,53 @@
+"""An `except` that goes on as if nothing were: what one rank hides from the others."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans
+from pytracer.analyze.naming import place_words
+from pytracer.analyze.tensors.source_lines import syntax_tree
+from pytracer.decode.types.snapshot import Snapshot
+from pytracer.report.job import PythonFrame
+
+_EXITS = ("sys.exit", "exit", "os._exit", "os.abort", "quit")
+
+
+def quiet_handler(snapshot: Snapshot, way: Sequence[PythonFrame], other: str, unless: int | None = None) -> str | None:
+    """An `except` around a line of the way that goes on as if nothing were: what it hides from the other ranks.
+
+    `unless`: a line of the first frame's function; a `try` that is around both says nothing.
+    """
+    for position in range(len(way) - 1, -1, -1):
+        frame = way[position]
+        tree = syntax_tree(snapshot, frame)
+        if tree is None or frame.line is None:
+            continue
+        for item in own_nodes(scope_of(tree, frame.line)):
+            if not isinstance(item, ast.Try) or not _within(item.body, frame.line):
+                continue
+            if position == 0 and unless is not None and spans(item, unless):
+                continue
+            handler = next((handler for handler in item.handlers if goes_on(handler)), None)
+            if handler is not None:
+                return (
+                    f"{place_words(frame)} is in a `try` whose `except` (line {handler.lineno}) goes on: an error "
+                    f"that {other} alone caught there would cost it this collective. Look for it in that rank's "
+                    "output; then let the error end the rank, or all ranks skip together."
+                )
+    return None
+
+
+def goes_on(handler: ast.ExceptHandler) -> bool:
+    """Whether it may reach its end: nothing raises or ends the process there, or only in some cases."""
+    for item in handler.body:
+        call = item.value if isinstance(item, ast.Expr) else None
+        exits = isinstance(call, ast.Call) and ast.unparse(call.func) in _EXITS
+        if isinstance(item, ast.Raise) or exits:
+            return False
+    return True
+
+
+def _within(body: Sequence[ast.stmt], line: int) -> bool:
+    return bool(body) and body[0].lineno <= line <= (body[-1].end_lineno or 0)

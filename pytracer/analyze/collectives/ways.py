@@ -1,0 +1,80 @@
+"""The lines of the program that led each of two ranks to its call, and the first at which they differ."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from pytracer._library_files import is_library_file
+from pytracer._text import shortened
+from pytracer.analyze.collectives.call_sites import stacks_of
+from pytracer.analyze.collectives.description import place_of
+from pytracer.analyze.tensors.source_lines import line_text
+from pytracer.analyze.view import ProcessView
+from pytracer.decode.types.snapshot import Collective, Snapshot
+from pytracer.report.job import PythonFrame
+
+_LONGEST = 80  # characters of a quoted line
+
+
+@dataclass(frozen=True)
+class Side:
+    """A rank, and the lines of its program that led to the call, the outermost first."""
+
+    view: ProcessView
+    way: tuple[PythonFrame, ...]
+    call: Collective
+
+    @property
+    def name(self) -> str:
+        """For a sentence: `rank 3`."""
+        return f"rank {self.view.process.rank}"
+
+
+def way_to(view: ProcessView, call: Collective) -> tuple[PythonFrame, ...]:
+    """The program's frames, the outermost first; the call's own line alone where the rank did not end in it."""
+    at = place_of(call)
+    for stack in stacks_of(view):
+        own = [frame for frame in stack if not is_library_file(frame.file)]
+        if at is None or at in own:
+            return tuple(reversed(own))
+    return _in_function(next(stacks_of(view), ()), at) if at is not None else ()
+
+
+def _in_function(stack: Sequence[PythonFrame], at: PythonFrame) -> tuple[PythonFrame, ...]:
+    """Of a call that was awaited later in the same function (`work.wait()`), the frames that led there."""
+    own = [frame for frame in reversed(stack) if not is_library_file(frame.file)]
+    same = [number for number, frame in enumerate(own) if (frame.file, frame.function) == (at.file, at.function)]
+    return (*own[: same[-1]], at) if same else (at,)
+
+
+def aligned(one: Side, other: Side) -> tuple[Side, Side]:
+    """Of a rank whose stack is not known, its one line beside the same function of the other rank."""
+    if len(one.way) > 1 and len(other.way) > 1:
+        return one, other
+    return _beside(one, other), _beside(other, one)
+
+
+def _beside(one: Side, other: Side) -> Side:
+    if len(other.way) != 1 or len(one.way) < 2:
+        return one
+    single = other.way[0]
+    same = (at for at, frame in enumerate(one.way) if (frame.file, frame.function) == (single.file, single.function))
+    return replace(one, way=one.way[next(same, 0) :])
+
+
+def parted(mine: Sequence[PythonFrame], theirs: Sequence[PythonFrame]) -> int | None:
+    """The position of the function in which both are, at different lines; or that only one of them is in."""
+    for at, (one, other) in enumerate(zip(mine, theirs, strict=False)):
+        if (one.file, one.function) != (other.file, other.function) or None in (one.line, other.line):
+            return None
+        if one.line != other.line:
+            return at
+    shorter = min(len(mine), len(theirs))
+    return shorter if shorter and len(mine) != len(theirs) else None
+
+
+def quoted(snapshot: Snapshot, frame: PythonFrame, line: int) -> str | None:
+    """A line of the frame's file in backticks, cut where it is long; None where it is not known."""
+    text = line_text(snapshot, PythonFrame(file=frame.file, line=line, function=frame.function))
+    return f"`{shortened(text, _LONGEST)}`" if text is not None else None
