@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -21,8 +22,8 @@ PROGRAM = PROGRAMS / "standing_still.py"
 pytestmark = [needs_native, pytest.mark.slow]
 
 
-def job(kind: str, seconds: float) -> list[str]:
-    return torchrun(PROGRAM, kind, str(seconds))
+def job(kind: str, seconds: float, *until: Path) -> list[str]:
+    return torchrun(PROGRAM, kind, str(seconds), *map(str, until))
 
 
 def killed(kind: str, run: Path) -> Ended:
@@ -120,10 +121,25 @@ def test_data_stall_of_ten_times_the_longest_pause_is_no_alarm(tmp_path: Path) -
 def test_job_without_progress_gets_one_note(tmp_path: Path) -> None:
     """Rank 0 sleeps for a time that stands for hours: who waits for whom, and no word of a deadlock.
 
-    On a busy machine importing torch is a pause of some seconds, and only ten times the longest pause is a stall.
+    How long that must be depends on the machine: only ten times the longest pause is a stall, and a busy start has
+    pauses of some seconds. So rank 0 sleeps on for a while after the note, in which a second one could come.
     """
-    run = tmp_path / "run"
-    done = traced_run(*job("data", 75), run=run, PYTRACER_HANG_SPEED="200")
+    run, noted = tmp_path / "run", tmp_path / "noted"
+
+    def release_rank_0() -> None:
+        while not (run / "hang.json").exists() and not ended.wait(0.5):
+            pass
+        ended.wait(10)
+        noted.touch()
+
+    ended = threading.Event()
+    release = threading.Thread(target=release_rank_0)
+    release.start()
+    try:
+        done = traced_run(*job("data", 95, noted), run=run, PYTRACER_HANG_SPEED="200")
+    finally:
+        ended.set()
+        release.join()
     assert done.status == 0, done.stderr
     assert "pytracer: deadlock" not in done.stderr
     notes = [words for words in done.stderr.splitlines() if words.startswith("pytracer: note: ")]

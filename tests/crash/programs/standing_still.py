@@ -1,7 +1,7 @@
-"""Ranks of gloo that stand still: standing_still.py KIND SECONDS.
+"""Ranks of gloo that stand still: standing_still.py KIND SECONDS [UNTIL].
 
 Deadlocks: "ended", "apart", "cycle". Pauses: "checkpoint", "evaluation", "compile", "data", each SECONDS long, while
-the other ranks wait in a barrier; then the job ends as usual.
+the other ranks wait in a barrier; then the job ends as usual. "data" also ends when the file UNTIL exists.
 """
 
 import os
@@ -54,6 +54,7 @@ elif rank == 0:
         while time.monotonic() < until:
             total += sum(range(10000))
     else:
-        time.sleep(seconds)
+        while time.monotonic() < until and not os.path.exists(sys.argv[3]):
+            time.sleep(0.5)
 dist.barrier()
 dist.destroy_process_group()
