@@ -22,20 +22,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from pytracer._text import capital, count_words
-from pytracer.analyze.collectives.call_sites import calls_by_site, differing_sites, site_of
+from pytracer._text import count_words
+from pytracer.analyze.collectives.call_sites import calls_by_site, differing_sites
 from pytracer.analyze.collectives.ddp_settings import DifferingOption, differing_option, option_advice, option_words
-from pytracer.analyze.collectives.description import at_place, call_words, group_words, place_of, span_words, value_of
-from pytracer.analyze.collectives.library_calls import library_call
+from pytracer.analyze.collectives.description import at_place, call_words, place_of, span_words
 from pytracer.analyze.collectives.matching import STOOD_NS, GroupMatch, Mismatch, Variant
 from pytracer.analyze.collectives.mismatch_advice import (
     from_other_lines,
-    loss_without_parameters,
     mismatch_advice,
-    parting_cause,
-    size_cause,
     two_sides,
 )
+from pytracer.analyze.collectives.mismatch_words import mismatch_summary
 from pytracer.analyze.collectives.pairing import pairing_evidence
 from pytracer.analyze.collectives.rank_branches import branch_head
 from pytracer.analyze.collectives.rounds import (
@@ -93,7 +90,7 @@ class CollectiveMismatch:
     def describe(self, job: JobView, judgement: Judgement[_Found]) -> Description:
         """See Rule."""
         match, found, handled = judgement.found.match, judgement.found.mismatch, judgement.found.handled
-        summary = _summary(job, match, found)
+        summary = mismatch_summary(job, match, found)
         if judgement.found.option is not None:
             summary = f"{_option_words(judgement.found.option, found)}. {summary}"
         elif handled is not None:
@@ -229,85 +226,6 @@ _DID = {
 }
 
 
-def _summary(job: JobView, match: GroupMatch, found: Mismatch) -> str:
-    where = f"collective {found.sequence_nr} of {group_words(match)}"
-    if found.field != "op":
-        where = f"{found.variants[0].call.op} ({where})"
-    end = _silence(found)
-    if from_other_lines(found):
-        sides = "; ".join(
-            f"{span_words(item.ranks)} {_call_words(item)}{at_place(item.call)}" for item in found.variants[:_LISTED]
-        )
-        return f"Ranks were at different lines in {where}: {sides}{end}."
-    right, wrong = found.variants[0], found.variants[1]
-    if found.odd is None:
-        sides, line = _sides(job, match, found)
-        return f"Ranks disagree in {where}{line}: {sides}{_cause(job, match, found)}{end}."
-    if len(found.variants) > 2:
-        return (
-            f"{capital(span_words(found.odd))} disagree with {span_words(right.ranks)} in {where}: "
-            f"{_passed(right, found, match)}{end}."
-        )
-    wrong_words, right_words = (_passed(item, found, match) + _inside(job, item, found) for item in (wrong, right))
-    place = at_place(wrong.call)
-    if found.field == "op":
-        return f"{capital(wrong_words)}{place} where {right_words} ({where}){end}."
-    return f"{capital(wrong_words)} in {where}{place}, where {right_words}{end}."
-
-
-def _cause(job: JobView, match: GroupMatch, found: Mismatch) -> str:
-    """What the next step says of the size, or of a loss."""
-    fresh = loss_without_parameters(job, match, found)
-    if fresh is not None:
-        return f"; {fresh.subject}"
-    left = parting_cause(job, match, found)
-    if left is not None:
-        return f"; {left}"
-    words = size_cause(job, match, found) if found.field == "size" else None
-    return f"; the size {words.removeprefix('it ')}" if words is not None else ""
-
-
-def _sides(job: JobView, match: GroupMatch, found: Mismatch) -> tuple[str, str]:
-    """What each side passed, with its line where these differ; and the line where all are at the same one."""
-    items = found.variants[:_LISTED]
-    alone = [_alone(job, match, item, found) for item in items]
-    if all(alone) or parting_cause(job, match, found) is not None:
-        alone = ["" for _ in items]  # each has a line of its own, or what is said of the loop says more
-    sides = [
-        (_passed(item, found, match) + _inside(job, item, found), at_place(item.call) + only)
-        for item, only in zip(items, alone, strict=True)
-    ]
-    lines = {line for _, line in sides}
-    if len(lines) == 1:
-        return "; ".join(words for words, _ in sides), lines.pop()
-    return "; ".join(words + line for words, line in sides), ""
-
-
-def _inside(job: JobView, item: Variant, found: Mismatch) -> str:
-    """` in Tensor.backward()`: what of a library called it there."""
-    views = views_of(job, item.ranks[:1]) if found.field == "op" else []
-    name = library_call(views[0], item.call) if views else None
-    return f" in {name}()" if name is not None else ""
-
-
-def _alone(job: JobView, match: GroupMatch, item: Variant, found: Mismatch) -> str:
-    """That the other of two ranks has called none from that line, of what always calls one."""
-    inside = _inside(job, item, found)
-    if found.field != "op" or len(found.variants) != 2 or inside.endswith(("forward()", "backward()", "step()")):
-        return ""
-    site = site_of(item.call)
-    other = next(side for side in found.variants if side is not item)
-    counts = [calls_by_site(view, match.name) for view in views_of(job, other.ranks)]
-    if site is None or not counts or any(count is None or count[site] for count in counts):
-        return ""
-    return f", from where {span_words(other.ranks)} called none"
-
-
-def _call_words(item: Variant) -> str:
-    """`in all_reduce of 4680 elements`."""
-    return f"in {item.call.op} of {count_words(item.call.numel or 0, 'element')}"
-
-
 def _uneven_lines(job: JobView, item: _Found) -> Iterator[Evidence]:
     """The lines from which two sides had called a different number of times before: there they went apart."""
     found = item.mismatch
@@ -332,22 +250,6 @@ def _uneven_lines(job: JobView, item: _Found) -> Iterator[Evidence]:
         )
 
 
-def _passed(item: Variant, found: Mismatch, match: GroupMatch) -> str:
-    """`rank 2 passed int32`."""
-    value, ranks = value_of(item.call, found.field, match), span_words(item.ranks)
-    if found.field == "op":
-        return f"{ranks} called {value}"
-    if found.field == "root":
-        return f"{ranks} named rank {value} as root"
-    if found.field == "reduce_op":
-        return f"{ranks} asked for {value}"
-    if found.field == "size" and len({other.call.numel for other in found.variants}) == 1:
-        return f"{ranks} expected {count_words(item.call.output_numel or 0, 'element')} in all"
-    if found.field == "size":
-        return f"{ranks} passed {count_words(item.call.numel or 0, 'element')} {list(item.call.sizes)}"
-    return f"{ranks} passed {value}"
-
-
 def _side(item: Variant, match: GroupMatch) -> Evidence:
     call = call_words(item.call, match)
     text = f"{span_words(item.ranks)}: {call}{at_place(item.call)}, {item.call.state}"
@@ -367,13 +269,6 @@ def _side(item: Variant, match: GroupMatch) -> Evidence:
 def _more(found: Mismatch) -> Evidence | None:
     left = len(found.variants) - _LISTED
     return Evidence("collective-state", f"... and {left} more kinds of call", count=left) if left > 0 else None
-
-
-def _silence(found: Mismatch) -> str:
-    """What a mismatch means that no rank noticed."""
-    if not found.silent or found.field == "shape":
-        return ""
-    return "; every rank's call reported success, and the data is corrupt"
 
 
 def _result(found: Mismatch) -> Evidence | None:

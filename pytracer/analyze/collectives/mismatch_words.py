@@ -1,0 +1,122 @@
+"""The sentence of collective-mismatch: what each side called or passed, and from which line."""
+
+from __future__ import annotations
+
+from pytracer._text import capital, count_words
+from pytracer.analyze.collectives.call_sites import calls_by_site, site_of
+from pytracer.analyze.collectives.description import at_place, group_words, span_words, value_of
+from pytracer.analyze.collectives.library_calls import library_call
+from pytracer.analyze.collectives.matching import GroupMatch, Mismatch, Variant
+from pytracer.analyze.collectives.mismatch_advice import (
+    from_other_lines,
+    loss_without_parameters,
+    parting_cause,
+    size_cause,
+)
+from pytracer.analyze.deaths.attribution import views_of
+from pytracer.analyze.view import JobView
+
+_LISTED = 4
+
+
+def mismatch_summary(job: JobView, match: GroupMatch, found: Mismatch) -> str:
+    """Who called or passed what, where, and why as far as the source shows it."""
+    where = f"collective {found.sequence_nr} of {group_words(match)}"
+    if found.field != "op":
+        where = f"{found.variants[0].call.op} ({where})"
+    end = _silence(found)
+    if from_other_lines(found):
+        sides = "; ".join(
+            f"{span_words(item.ranks)} {_call_words(item)}{at_place(item.call)}" for item in found.variants[:_LISTED]
+        )
+        return f"Ranks were at different lines in {where}: {sides}{end}."
+    right, wrong = found.variants[0], found.variants[1]
+    if found.odd is None:
+        sides, line = _sides(job, match, found)
+        return f"Ranks disagree in {where}{line}: {sides}{_cause(job, match, found)}{end}."
+    if len(found.variants) > 2:
+        return (
+            f"{capital(span_words(found.odd))} disagree with {span_words(right.ranks)} in {where}: "
+            f"{_passed(right, found, match)}{end}."
+        )
+    wrong_words, right_words = (_passed(item, found, match) + _inside(job, item, found) for item in (wrong, right))
+    place = at_place(wrong.call)
+    if found.field == "op":
+        return f"{capital(wrong_words)}{place} where {right_words} ({where}){end}."
+    return f"{capital(wrong_words)} in {where}{place}, where {right_words}{end}."
+
+
+def _cause(job: JobView, match: GroupMatch, found: Mismatch) -> str:
+    """What the next step says of the size, or of a loss."""
+    fresh = loss_without_parameters(job, match, found)
+    if fresh is not None:
+        return f"; {fresh.subject}"
+    left = parting_cause(job, match, found)
+    if left is not None:
+        return f"; {left}"
+    words = size_cause(job, match, found) if found.field == "size" else None
+    return f"; the size {words.removeprefix('it ')}" if words is not None else ""
+
+
+def _sides(job: JobView, match: GroupMatch, found: Mismatch) -> tuple[str, str]:
+    """What each side passed, with its line where these differ; and the line where all are at the same one."""
+    items = found.variants[:_LISTED]
+    alone = [_alone(job, match, item, found) for item in items]
+    if all(alone) or parting_cause(job, match, found) is not None:
+        alone = ["" for _ in items]  # each has a line of its own, or what is said of the loop says more
+    sides = [
+        (_passed(item, found, match) + _inside(job, item, found), at_place(item.call) + only)
+        for item, only in zip(items, alone, strict=True)
+    ]
+    lines = {line for _, line in sides}
+    if len(lines) == 1:
+        return "; ".join(words for words, _ in sides), lines.pop()
+    return "; ".join(words + line for words, line in sides), ""
+
+
+def _inside(job: JobView, item: Variant, found: Mismatch) -> str:
+    """` in Tensor.backward()`: what of a library called it there."""
+    views = views_of(job, item.ranks[:1]) if found.field == "op" else []
+    name = library_call(views[0], item.call) if views else None
+    return f" in {name}()" if name is not None else ""
+
+
+def _alone(job: JobView, match: GroupMatch, item: Variant, found: Mismatch) -> str:
+    """That the other of two ranks has called none from that line, of what always calls one."""
+    inside = _inside(job, item, found)
+    if found.field != "op" or len(found.variants) != 2 or inside.endswith(("forward()", "backward()", "step()")):
+        return ""
+    site = site_of(item.call)
+    other = next(side for side in found.variants if side is not item)
+    counts = [calls_by_site(view, match.name) for view in views_of(job, other.ranks)]
+    if site is None or not counts or any(count is None or count[site] for count in counts):
+        return ""
+    return f", from where {span_words(other.ranks)} called none"
+
+
+def _call_words(item: Variant) -> str:
+    """`in all_reduce of 4680 elements`."""
+    return f"in {item.call.op} of {count_words(item.call.numel or 0, 'element')}"
+
+
+def _passed(item: Variant, found: Mismatch, match: GroupMatch) -> str:
+    """`rank 2 passed int32`."""
+    value, ranks = value_of(item.call, found.field, match), span_words(item.ranks)
+    if found.field == "op":
+        return f"{ranks} called {value}"
+    if found.field == "root":
+        return f"{ranks} named rank {value} as root"
+    if found.field == "reduce_op":
+        return f"{ranks} asked for {value}"
+    if found.field == "size" and len({other.call.numel for other in found.variants}) == 1:
+        return f"{ranks} expected {count_words(item.call.output_numel or 0, 'element')} in all"
+    if found.field == "size":
+        return f"{ranks} passed {count_words(item.call.numel or 0, 'element')} {list(item.call.sizes)}"
+    return f"{ranks} passed {value}"
+
+
+def _silence(found: Mismatch) -> str:
+    """What a mismatch means that no rank noticed."""
+    if not found.silent or found.field == "shape":
+        return ""
+    return "; every rank's call reported success, and the data is corrupt"
