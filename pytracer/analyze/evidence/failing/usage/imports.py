@@ -23,6 +23,7 @@ from pytracer.analyze.evidence.failing.usage.imported_names import (
     names_in,
     near_name,
 )
+from pytracer.analyze.evidence.failing.usage.not_installed import not_installed
 
 _NOT_FOUND = re.compile(r"^No module named '(?P<name>[\w.]+)'(?:; '(?P<file>[\w.]+)' is not a package)?$")
 _NO_NAME = re.compile(
@@ -56,7 +57,9 @@ def failed_import(at: FailingLine) -> str | None:
         return None
     missing = _NOT_FOUND.match(at.message)
     if missing is not None:
-        return _as_file(at, missing["file"]) if missing["file"] is not None else _elsewhere(at, missing["name"])
+        if missing["file"] is not None:
+            return _as_file(at, missing["file"])
+        return _elsewhere(at, missing["name"]) or not_installed(at, missing["name"])
     found = _NO_NAME.match(at.message)
     if found is None:
         return None

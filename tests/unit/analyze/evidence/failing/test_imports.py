@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 import time
+import venv
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,12 +20,16 @@ from pytracer.report.job import ExceptionReport, PythonFrame
 _FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>.+)$', re.MULTILINE)
 
 
-def said(folder: Path, files: dict[str, str], *command: str, created_ns: int | None = None) -> str:
-    """What is explained of the traceback that a program of these files prints."""
+def said(
+    folder: Path, files: dict[str, str], *command: str, created_ns: int | None = None, path: str | None = None
+) -> str:
+    """What is explained of the traceback that a program of these files prints; `path`: PATH, to find `python` by."""
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
-    done = subprocess.run([sys.executable, *command], cwd=folder, capture_output=True, text=True, check=False)
+    python = shutil.which("python", path=path) if path is not None else sys.executable
+    assert python is not None
+    done = subprocess.run([python, *command], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stderr
     frames = [item.groupdict() for item in _FRAME.finditer(done.stderr)]
     stack = [
@@ -33,7 +39,10 @@ def said(folder: Path, files: dict[str, str], *command: str, created_ns: int | N
     ]
     kind, _, message = done.stderr.strip().splitlines()[-1].partition(": ")
     snapshot: Any = SimpleNamespace(
-        created_wall_ns=created_ns or time.time_ns() + 10**9, argv=("python", *command), environment={}, step=None
+        created_wall_ns=created_ns or time.time_ns() + 10**9,
+        argv=("python", *command),
+        environment={"PATH": path} if path is not None else {},
+        step=None,
     )
     found = explained(snapshot, ExceptionReport(type=kind, message=message), stack)
     assert found.failure is None, found.failure
@@ -72,6 +81,46 @@ def test_module_mode_starts_from_the_folder_it_was_started_in(tmp_path: Path) ->
 
 def test_nothing_is_said_of_a_package_that_is_not_there(tmp_path: Path) -> None:
     assert said(tmp_path, {"train.py": "import no_such_package_at_all\n", "data/x.txt": ""}, "train.py") == ""
+
+
+def environment(folder: Path, *packages: str) -> tuple[str, Path]:
+    """The folder of a new virtual environment's programs, and that of its packages."""
+    venv.create(folder)
+    site = next(folder.glob("lib/python3*/site-packages"))
+    for name in packages:
+        (site / name).mkdir()
+        (site / name / "__init__.py").touch()
+    return str(folder / "bin"), site
+
+
+def test_package_that_is_missing_is_installed_by_the_python_of_the_process(tmp_path: Path) -> None:
+    path, _ = environment(tmp_path / "jobs")
+    found = said(tmp_path, {"train.py": "import zoo_of_models.nets\n"}, "train.py", path=path)
+    assert found.startswith(f"`zoo_of_models` is not installed for the Python of this process, {path}/python:")
+    assert f"`{path}/python -m pip install zoo_of_models`" in found
+
+
+def test_package_of_another_python_is_found(tmp_path: Path) -> None:
+    """`pip` was that of another environment."""
+    path, _ = environment(tmp_path / "jobs")
+    other, site = environment(tmp_path / "mine", "zoo_of_models")
+    found = said(tmp_path, {"train.py": "import zoo_of_models\n"}, "train.py", path=f"{path}:{other}")
+    assert f"`zoo_of_models` is installed in {site}, which the Python of this process, {path}/python, does not" in found
+
+
+def test_package_is_named_as_it_is_installed(tmp_path: Path) -> None:
+    path, _ = environment(tmp_path / "jobs")
+    found = said(tmp_path, {"train.py": "from sklearn.svm import SVC\n"}, "train.py", path=path)
+    assert f"`{path}/python -m pip install scikit-learn`" in found
+
+
+def test_nothing_is_said_of_a_package_that_came_after_the_run(tmp_path: Path) -> None:
+    path, site = environment(tmp_path / "jobs")
+    files = {"train.py": "import zoo_of_models\n"}
+    assert said(tmp_path, files, "train.py", path=path) != ""
+    (site / "zoo_of_models").mkdir()
+    snapshot_of_before = said(tmp_path, {"train.py": "import zoo_of_models.nets\n"}, "train.py", path=path)
+    assert "not installed" not in snapshot_of_before
 
 
 def test_folder_that_was_made_later_is_not_named(tmp_path: Path) -> None:
