@@ -149,12 +149,13 @@ class Watch:
     def take_ended(self, *, last: bool = False) -> list[Identity]:
         """The processes with recordings that ended since the last call, but for those that exited with status 0.
 
-        One whose status is not known yet is returned later, unless this is the `last` call.
+        One whose status is not known yet is returned later, unless this is the `last` call; and the job's first process
+        only by that: its end is that of the job, however late the launcher comes to see it.
         """
         found = []
         for seen in [*self._seen.values(), *self._orphans]:
             identity = seen.pid, seen.start_ticks
-            if seen.gone_mono_ns is None or identity in self._taken:
+            if seen.gone_mono_ns is None or identity in self._taken or (seen.pid == self.unseen.child and not last):
                 continue
             seen.looks_gone += 1
             known = seen.how is not None and identity in self._writers
@@ -163,6 +164,8 @@ class Watch:
                 if seen.exit_code != 0 and identity in self._writers:
                     found.append(identity)
         for identity in self._writers - self._taken - self._held():
+            if identity[0] == self.unseen.child and not last:
+                continue
             self._taken.add(identity)  # it had ended when its recording was first seen
             found.append(identity)
         return found

@@ -139,6 +139,29 @@ def test_workers_that_come_and_go_leave_room_for_the_next_ones(run: Run, monkeyp
     assert [pid for pid, _ in watched.take_ended(last=True)] == [pids[0], pids[5]]
 
 
+@needs_exit_by_pidfd
+def test_end_of_the_first_process_is_that_of_the_job(run: Run) -> None:
+    """A busy launcher may look between that end and its own wait(): no line about it comes before the report."""
+    watched = Watch(run, lambda: None)
+    with subprocess.Popen(SLEEPER) as first, subprocess.Popen(SLEEPER) as other:
+        box_of(run, first)
+        box_of(run, other)
+        watched.unseen.child = first.pid
+        watched.look()
+        for process in (first, other):
+            process.kill()
+            process.wait()
+    for _ in range(process_monitor._PATIENCE + 2):
+        watched.look()
+        ended = watched.take_ended()
+        if ended:
+            break
+    assert [pid for pid, _ in ended] == [other.pid]
+    assert watched.take_ended() == []
+    watched.finish()
+    assert [pid for pid, _ in watched.take_ended(last=True)] == [first.pid]
+
+
 def test_another_process_with_the_same_pid_is_not_met(run: Run) -> None:
     """The start time in the recording is another one's."""
     watched = Watch(run, lambda: None)
