@@ -54,8 +54,8 @@ _ADVICE_UNITS = (
     "compare the names and shapes of its parameters."
 )
 _ADVICE_BROADCAST = (
-    " The broadcast is the one of buffers in each forward of a DistributedDataParallel model in training: outside of "
-    "the training loop call `model.module(...)`, or eval() it with broadcast_buffers=False."
+    " The broadcast is the one of buffers (of BatchNorm) in each forward of a DistributedDataParallel model, after "
+    "eval() as well: outside of the training loop call `model.module(...)`, or make it with broadcast_buffers=False."
 )
 _OF_OBJECTS = ("broadcast_object_list", "send_object_list", "recv_object_list")
 _GATHERS = ("all_gather", "all_gather_into_tensor")

@@ -12,7 +12,9 @@ from pytracer.analyze.collectives.mismatch_advice import (
     loss_without_parameters,
     parting_cause,
     size_cause,
+    two_sides,
 )
+from pytracer.analyze.collectives.model_sizes import unequal_parameter
 from pytracer.analyze.deaths.attribution import views_of
 from pytracer.analyze.view import JobView
 
@@ -55,7 +57,11 @@ def _cause(job: JobView, match: GroupMatch, found: Mismatch) -> str:
     if left is not None:
         return f"; {left}"
     words = size_cause(job, match, found) if found.field == "size" else None
-    return f"; the size {words.removeprefix('it ')}" if words is not None else ""
+    sides = two_sides(job, found) if found.field == "size" else None
+    parameter = unequal_parameter(*sides) if sides is not None else None
+    comes = f"the size {words.removeprefix('it ')}" if words is not None else None
+    models = f"the models differ in `{parameter}`" if parameter is not None else None
+    return "".join(f"; {item}" for item in (models, comes) if item is not None)
 
 
 def _sides(job: JobView, match: GroupMatch, found: Mismatch) -> tuple[str, str]:

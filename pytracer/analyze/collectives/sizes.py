@@ -10,9 +10,10 @@ import itertools
 import re
 from collections.abc import Iterator, Sequence
 
-from pytracer._text import capital, shortened
+from pytracer._text import capital, count_words, shortened
 from pytracer.analyze.collectives.call_sites import site_of
 from pytracer.analyze.collectives.description import place_of
+from pytracer.analyze.collectives.model_sizes import unequal_parameter
 from pytracer.analyze.collectives.rank_values import RANK, variables_in
 from pytracer.analyze.collectives.rounds import calls_of_line, leaver_words
 from pytracer.analyze.collectives.ways import quoted, way_to
@@ -124,6 +125,9 @@ def size_advice(first: _Side, second: _Side, names: Sequence[str], members: int)
                 "all ranks, or on one rank, and broadcast it (broadcast_object_list)."
             )
     source = source_of_size(first, second)
+    parameter = unequal_parameter(first, second)
+    if parameter is not None:
+        return _model_advice(first, second, parameter, source, members)
     batch = _batch_words(first, second, dimension) if source is None or source.split is None else None
     if batch is not None:
         sides = [f"{item.sizes[dimension]} on rank {other.process.rank}" for other, item in (first, second)]
@@ -132,6 +136,18 @@ def size_advice(first: _Side, second: _Side, names: Sequence[str], members: int)
     if source is not None:
         return _source_advice(first, second, what, source, members)
     return _made_advice(first, second, dimension)
+
+
+def _model_advice(first: _Side, second: _Side, parameter: str, source: SizeSource | None, members: int) -> str:
+    sides = [f"{count_words(call.numel or 0, 'element')} on rank {view.process.rank}" for view, call in (first, second)]
+    comes = (
+        f"; its size {_from_words(first, second, source, members).removeprefix('it ')}" if source is not None else ""
+    )
+    return (
+        f"The models differ: `{parameter}` has {' and '.join(sides)}{comes}. Make what its size comes from "
+        "(vocabulary, classes, options) from the same data on all ranks, or on one rank, and broadcast it (broadcast_object_list) "
+        "before the model is made."
+    )
 
 
 def _batch_words(first: _Side, second: _Side, dimension: int) -> str | None:

@@ -42,6 +42,13 @@ def world_size_source(snapshot: Snapshot, at: PythonFrame | None, name: str) -> 
     return " or ".join(f"`{_shown(item)}` (line {item.lineno})" for item in found)
 
 
+def argument_words(snapshot: Snapshot, at: PythonFrame | None, name: str) -> str | None:
+    """`` `rank=args.local_rank` (line 33) ``: what a call of init_process_group() passes by that name."""
+    tree = syntax_tree(snapshot, at)
+    given = _argument(tree, at.line, name) if tree is not None and at is not None and at.line is not None else None
+    return f"`{name}={_shown(given)}` (line {given.lineno})" if given is not None else None
+
+
 def environment_setting(snapshot: Snapshot, at: PythonFrame | None, name: str) -> tuple[int, str] | None:
     """The only line of a file that sets a variable of the environment to something computed, and what."""
     tree = syntax_tree(snapshot, at)

@@ -19,7 +19,7 @@ from dataclasses import replace
 
 from pytracer._text import capital, list_words, span_words, time_words
 from pytracer.analyze.collectives.rendezvous import Join, Mismatch, find_mismatch
-from pytracer.analyze.collectives.world_size import environment_setting
+from pytracer.analyze.collectives.world_size import argument_words, environment_setting
 from pytracer.analyze.deaths.attribution import symptom_evidence
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.parts import python_frame
@@ -64,7 +64,7 @@ class RendezvousMismatch:
                 _waited(found),
                 *symptom_evidence(job),
             ],
-            _ADVICE[found.kind].format(found.variable) + _set_at(found),
+            _replaced_rank(found) or _ADVICE[found.kind].format(found.variable) + _set_at(found),
             [
                 "a third process: which value is wrong is undecidable" if found.tie else None,
                 "whether these names lead to different hosts" if found.variable == "MASTER_ADDR" else None,
@@ -106,12 +106,26 @@ def _summary(found: Mismatch) -> str:
     )
 
 
+def _replaced_rank(found: Mismatch) -> str | None:
+    """Where the launcher gave each process a RANK of its own, and the program passes another one."""
+    joins, line = found.sides[0], _line(found.sides[0])
+    given = [join.view.process.snapshot.environment.get("RANK") for join in joins]
+    passed = all("rank" in join.data.passed for join in joins)
+    if found.kind != "twice" or not passed or None in given or len(set(given)) < len(given):
+        return None
+    frame = python_frame(line) if line is not None else None
+    words = argument_words(joins[0].view.process.snapshot, frame, "rank") or "the argument `rank`"
+    return (
+        f"Leave out {words}: it is {joins[0].data.rank} in each of these processes, and replaces RANK, "
+        f"which their launcher had set to {list_words([str(item) for item in given])}. Without it init_process_group() "
+        "takes RANK."
+    )
+
+
 def _set_at(found: Mismatch) -> str:
     """` Line 18 sets it to `free_port()` where each process runs: ...`, where the program does."""
-    join = found.sides[0][0]
-    caller = join.data.caller
-    at = PythonFrame(caller.function, caller.file, caller.line) if caller is not None else None
-    frame = python_frame(at) if at is not None else None
+    join, line = found.sides[0][0], _line(found.sides[0][:1])
+    frame = python_frame(line) if line is not None else None
     line = environment_setting(join.view.process.snapshot, frame, found.variable)
     if line is None:
         return ""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pytracer.analyze.engine import build_report
+from pytracer.decode.types.snapshot import NamedTensor
 from pytracer.report.job import Report
 from tests.support.collectives import TIME_OUT, Ranks
 from tests.support.deaths import advice, summary
@@ -42,8 +44,12 @@ def reported(
     sizes: tuple[Sizes, Sizes],
     op: str = "allreduce_",
     held: Sequence[Mapping[str, str]] = (),
+    models: Sequence[Mapping[str, int]] = (),
 ) -> Report:
-    """Both ranks call from the innermost line; the last call of each fails, with variables of rank 0's frames."""
+    """Both ranks call from the innermost line; the last call of each fails, with variables of rank 0's frames.
+
+    `models`: bytes of the parameters of each rank's model.
+    """
     program = str(program_in(run, source))
     job = Ranks(2)
     stack: list[Frame] = [("all_reduce", f"{TORCH}/distributed/distributed_c10d.py", 3252)]
@@ -60,7 +66,20 @@ def reported(
         own = named[0] if rank == 0 and named else []
         box.at(7000).exception("RuntimeError", TIME_OUT, stack, variables=own, outer=outer).exit(1)
     job.endings = {0: {"exit_code": 1}, 1: {"exit_code": 1}}
-    return build_report(job.job(run))
+    loaded = job.job(run)
+    for rank, model in enumerate(models):
+        named = {
+            at: (NamedTensor(f"parameter {name}", "parameter", at, at, nbytes, 1, earlier=False),)
+            for at, (name, nbytes) in zip(range(1 << 40, 1 << 41, 1 << 30), model.items(), strict=False)
+        }
+        loaded = replace(
+            loaded,
+            processes=tuple(
+                replace(item, snapshot=replace(item.snapshot, named=named)) if item.rank == rank else item
+                for item in loaded.processes
+            ),
+        )
+    return build_report(loaded)
 
 
 ROUND = [[24, 12], [3, 24], [7, 24]]
@@ -125,6 +144,32 @@ def test_length_that_depends_on_the_rank_is_named(run: Path) -> None:
         "Dimension 0 of `p.grad` is 11 on rank 0 and 10 on rank 1; `vocab.words` is a list of 11 on "
     )
     assert "which depends on the rank (line 8: `mine = text[rank::2]`)" in said
+
+
+DELTAS = """def step(model, anchor):
+    for p, old in zip(model.parameters(), anchor):
+        delta = old - p.detach()
+        dist.all_reduce(delta)
+"""
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "named"),
+    [
+        ({"tok.weight": 704, "head.bias": 44}, {"tok.weight": 640, "head.bias": 40}, True),
+        ({"tok.weight": 704}, {"tok.weight": 704}, False),
+        ({"tok.weight": 704}, {"head.weight": 640}, False),
+        ({"tok.weight": 704, "head.weight": 704}, {"tok.weight": 640, "head.weight": 640}, False),  # which of them?
+        ({}, {}, False),
+    ],
+)
+def test_parameter_that_has_another_size_in_the_model_of_each_rank_is_named(
+    mine: Mapping[str, int], theirs: Mapping[str, int], named: bool, run: Path
+) -> None:
+    report = reported(run, DELTAS, [("step", 4)], ([[11, 16]], [[10, 16]]), models=(mine, theirs))
+    said = "The models differ: `tok.weight` has 176 elements on rank 0 and 160 elements on rank 1. Make what its size"
+    assert advice(report).startswith(said) == named
+    assert ("the models differ in `tok.weight`" in summary(report)) == named
 
 
 def test_another_length_or_data_of_all_ranks_is_not(run: Path) -> None:

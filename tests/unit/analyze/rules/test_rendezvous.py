@@ -52,6 +52,26 @@ def test_port_of_one_rank_is_named(run: Path) -> None:
     assert "same MASTER_PORT" in advice(report)
 
 
+@pytest.mark.parametrize(("passed", "ranks"), [(["rank"], "01"), ([], "01"), (["rank"], "00")])
+def test_rank_that_the_program_passes_in_place_of_its_launchers(passed: list[str], ranks: str, run: Path) -> None:
+    """The look-alikes: the environment itself had one rank twice."""
+    script = run / "train.py"
+    script.write_text("def setup(args):\n    dist.init_process_group('gloo', rank=args.local_rank)\n")
+    os.utime(script, (0, 0))  # older than the process
+    caller = {"function": "setup", "file": str(script), "line": 2}
+    boxes = []
+    for number, started in enumerate(ranks):
+        box = Box(pid=101 + number, ppid=100, environment={"RANK": started})
+        box.at(10).rendezvous(0, 2, passed=passed, caller=caller)
+        boxes.append(box.at(6000 + number).exception(STORE_ERROR, LOST, [("setup", str(script), 2)]).exit(1))
+    report = report_of(run, *boxes)
+    assert verdict(report) == ("misuse", "certain")
+    said = (
+        "Leave out `rank=args.local_rank` (line 2): it is 0 in each of these processes, and replaces RANK, which their"
+    )
+    assert (said in advice(report)) == (passed == ["rank"] and ranks == "01")
+
+
 def test_two_ranks_with_two_ports_are_undecided(run: Path) -> None:
     """No majority: both values are shown and nobody is blamed."""
     boxes = [rank_of(0, world_size=2), rank_of(1, world_size=2, master_port=29501)]
