@@ -145,8 +145,8 @@ def _model_advice(first: _Side, second: _Side, parameter: str, source: SizeSourc
     )
     return (
         f"The models differ: `{parameter}` has {' and '.join(sides)}{comes}. Make what its size comes from "
-        "(vocabulary, classes, options) from the same data on all ranks, or on one rank, and broadcast it (broadcast_object_list) "
-        "before the model is made."
+        "(vocabulary, classes, options) from the same data on all ranks, or on one rank, and broadcast it "
+        "(broadcast_object_list) before the model is made."
     )
 
 

@@ -124,8 +124,8 @@ def _replaced_rank(found: Mismatch) -> str | None:
 
 def _set_at(found: Mismatch) -> str:
     """` Line 18 sets it to `free_port()` where each process runs: ...`, where the program does."""
-    join, line = found.sides[0][0], _line(found.sides[0][:1])
-    frame = python_frame(line) if line is not None else None
+    join, caller = found.sides[0][0], _line(found.sides[0][:1])
+    frame = python_frame(caller) if caller is not None else None
     line = environment_setting(join.view.process.snapshot, frame, found.variable)
     if line is None:
         return ""

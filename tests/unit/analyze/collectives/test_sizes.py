@@ -68,14 +68,14 @@ def reported(
     job.endings = {0: {"exit_code": 1}, 1: {"exit_code": 1}}
     loaded = job.job(run)
     for rank, model in enumerate(models):
-        named = {
+        tensors = {
             at: (NamedTensor(f"parameter {name}", "parameter", at, at, nbytes, 1, earlier=False),)
             for at, (name, nbytes) in zip(range(1 << 40, 1 << 41, 1 << 30), model.items(), strict=False)
         }
         loaded = replace(
             loaded,
             processes=tuple(
-                replace(item, snapshot=replace(item.snapshot, named=named)) if item.rank == rank else item
+                replace(item, snapshot=replace(item.snapshot, named=tensors)) if item.rank == rank else item
                 for item in loaded.processes
             ),
         )

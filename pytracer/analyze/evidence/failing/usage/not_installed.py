@@ -50,8 +50,14 @@ def not_installed(at: FailingLine, name: str) -> str | None:
     others = (folder for folder in _elsewhere(at.snapshot, python) if folder not in own and _has(folder, top))
     other = next(others, None)
     if other is not None:
-        return f"`{top}` is installed in {other}, which the Python of this process, {python}, does not look at: {how}, or start the program with the other one."
-    return f"`{top}` is not installed for the Python of this process, {python}: {how}. If it is a module of your own, put the folder that holds it on PYTHONPATH."
+        return (
+            f"`{top}` is installed in {other}, which the Python of this process, {python}, does not look at: {how}, or "
+            "start the program with the other one."
+        )
+    return (
+        f"`{top}` is not installed for the Python of this process, {python}: {how}. If it is a module of your own, put "
+        "the folder that holds it on PYTHONPATH."
+    )
 
 
 def _interpreter(snapshot: Snapshot) -> Path | None:
