@@ -68,7 +68,7 @@ def reported(
     job.endings = {0: {"exit_code": 1}, 1: {"exit_code": 1}}
     loaded = job.job(run)
     for rank, model in enumerate(models):
-        tensors = {
+        tensors: dict[int, tuple[NamedTensor, ...]] = {
             at: (NamedTensor(f"parameter {name}", "parameter", at, at, nbytes, 1, earlier=False),)
             for at, (name, nbytes) in zip(range(1 << 40, 1 << 41, 1 << 30), model.items(), strict=False)
         }

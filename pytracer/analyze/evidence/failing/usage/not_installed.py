@@ -65,10 +65,14 @@ def _interpreter(snapshot: Snapshot) -> Path | None:
     first = snapshot.argv[0] if snapshot.argv else ""
     if _PYTHON.match(Path(first).name) is None:
         return None
-    folders = (
-        [""] if first.startswith("/") else snapshot.environment.get("PATH", "").split(":") if "/" not in first else []
-    )
-    return next((file for folder in folders if (file := Path(folder, first)).is_file()), None)
+    if "/" in first:
+        return Path(first) if first.startswith("/") and Path(first).is_file() else None
+    return next((file for folder in _path(snapshot) if (file := folder / first).is_file()), None)
+
+
+def _path(snapshot: Snapshot) -> list[Path]:
+    """The folders of PATH."""
+    return [Path(item) for item in snapshot.environment.get("PATH", "").split(":") if item.startswith("/")]
 
 
 def _packages_of(prefix: Path) -> Iterator[Path]:
@@ -80,16 +84,9 @@ def _packages_of(prefix: Path) -> Iterator[Path]:
 
 def _elsewhere(snapshot: Snapshot, python: Path) -> Iterator[Path]:
     """Folders of packages of other Pythons: those on PATH, beside this one, of the user, of the system."""
-    paths = [Path(item) for item in snapshot.environment.get("PATH", "").split(":") if item.startswith("/")]
-    for prefix in dict.fromkeys(
-        (
-            *(item.parent for item in paths),
-            python.resolve().parent.parent,
-            Path.home() / ".local",
-            Path("/usr/local"),
-            Path("/usr"),
-        )
-    ):
+    beside = [folder.parent for folder in _path(snapshot)]
+    system = (Path.home() / ".local", Path("/usr/local"), Path("/usr"))
+    for prefix in dict.fromkeys((*beside, python.resolve().parent.parent, *system)):
         yield from _packages_of(prefix)
 
 
