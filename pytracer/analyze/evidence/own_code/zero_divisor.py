@@ -24,13 +24,14 @@ _QUOTED = 80
 
 @dataclass(frozen=True)
 class ZeroDivisor:
-    """The only variable of the line that is 0. `origin`: `` line 30 (`self.oov = ...`) ``."""
+    """The only variable of the line that is 0. `origin`: `` line 30 (`self.oov = ...`) ``; `quotient`: `28 // 30`."""
 
     name: str
     line: int
     origin: str | None
     rounds: bool
     of_module: bool = False  # an attribute of the module that the line runs
+    quotient: str | None = None
 
     @property
     def words(self) -> str:
@@ -47,6 +48,11 @@ class ZeroDivisor:
         if self.of_module:
             return f"Keep `{self.name}` from being 0 when line {self.line} runs the module: it is set by {self.origin}."
         rounded = ", which rounds down: max(1, ...) keeps it positive" if self.rounds else ""
+        if self.quotient is not None:
+            rounded = (
+                f", here {self.quotient}, which rounds down: see whether both numbers are right; max(1, ...) keeps it "
+                "positive"
+            )
         return f"Keep `{self.name}` from being 0, which line {self.line} passes: it comes from {self.origin}{rounded}."
 
 
@@ -61,7 +67,31 @@ def zero_divisor(view: ProcessView) -> ZeroDivisor | None:
         return ZeroDivisor(name, given.line, None, rounds=False)
     place = place_of(view, found.frame.file, found.frame.line)
     origin = f"{place} (`{shortened(found.text, _QUOTED)}`)"
-    return ZeroDivisor(name, given.line, origin, bool(_ROUNDS.search(found.text)))
+    quotient = _quotient(view, found.frame, found.text)
+    return ZeroDivisor(name, given.line, origin, bool(_ROUNDS.search(found.text)), quotient=quotient)
+
+
+def _quotient(view: ProcessView, frame: PythonFrame, text: str) -> str | None:
+    """The numbers of `stride = size // resolution`, where its frame has both variables and neither was set again."""
+    try:
+        statement = ast.parse(text.strip()).body[0]
+    except (SyntaxError, IndexError):
+        return None
+    value = statement.value if isinstance(statement, ast.Assign) else None
+    if not isinstance(value, ast.BinOp) or not isinstance(value.op, ast.FloorDiv) or view.crash is None:
+        return None
+    here = (frame.file, frame.function)
+    held = {
+        item.expression: item.value for item in view.crash.numbers if (item.frame.file, item.frame.function) == here
+    }
+    numbers = [
+        item.value if isinstance(item, ast.Constant) else held.get(ast.unparse(item))
+        for item in (value.left, value.right)
+    ]
+    above, below = numbers
+    if not isinstance(above, int) or not isinstance(below, int) or not below or above // below != 0:
+        return None
+    return f"{above} // {below}"
 
 
 def _of_module(view: ProcessView, frames: list[PythonFrame]) -> ZeroDivisor | None:

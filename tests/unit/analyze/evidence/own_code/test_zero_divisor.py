@@ -42,6 +42,14 @@ def test_the_only_zero_is_named_with_its_line(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(("rate", "words"), [(500, "here 500 // 1000, which rounds down"), (2000, "which rounds down")])
+def test_numbers_of_the_division_are_said(rate: int, words: str, tmp_path: Path) -> None:
+    """The look-alike: a variable that has been set to another number since."""
+    found = zero_divisor.zero_divisor(view_of(tmp_path, hop=0, size=7, rate=rate))
+    assert found is not None and words in found.advice
+    assert ("here" in found.advice) == (rate == 500)
+
+
 def test_a_line_without_a_division_is_not_said_to_round(tmp_path: Path) -> None:
     """Its number is what it is."""
     found = zero_divisor.zero_divisor(view_of(tmp_path, hop=16, size=0))
