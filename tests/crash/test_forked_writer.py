@@ -37,6 +37,7 @@ def test_memory_that_fork_left_out_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["own", "borrowed"])
+@pytest.mark.quick(1)
 def test_memory_that_the_child_unmapped_is_not_called_left_out(tmp_path: Path, how: str) -> None:
     """A storage that is younger than the fork; memory whose owner gave it back in the child."""
     report = written(how, tmp_path).report
@@ -66,6 +67,7 @@ def test_tensor_that_was_released_while_a_thread_saved_it(tmp_path: Path) -> Non
     assert f"another thread released it at {THREAD}:{frees} in main" in verdict.advice
 
 
+@pytest.mark.slow
 def test_thread_that_freed_what_it_saves_itself_gets_other_advice(tmp_path: Path) -> None:
     """No other thread is involved."""
     verdict = saved("own", tmp_path).report.verdict
@@ -75,6 +77,7 @@ def test_thread_that_freed_what_it_saves_itself_gets_other_advice(tmp_path: Path
     assert "still writing" not in verdict.advice
 
 
+@pytest.mark.slow
 def test_tensor_that_was_released_while_async_save_wrote_it(tmp_path: Path) -> None:
     """The line that called async_save(), which the thread of its executor has not on its stack."""
     verdict = traced_run(sys.executable, PROGRAMS / ASYNC, "freed", run=tmp_path / "run").report.verdict
@@ -86,6 +89,7 @@ def test_tensor_that_was_released_while_async_save_wrote_it(tmp_path: Path) -> N
     assert f"another thread released it at {ASYNC}:{frees} in main" in verdict.advice
 
 
+@pytest.mark.slow
 def test_copy_that_async_save_makes_is_whole(tmp_path: Path) -> None:
     """torch's own stager copies tensors of the CPU, too."""
     assert traced_run(sys.executable, PROGRAMS / ASYNC, "copied", run=tmp_path / "run").status == 0

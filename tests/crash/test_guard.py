@@ -166,6 +166,7 @@ def test_damage_beside_a_living_storage_is_found_at_the_end(tmp_path: Path, run:
     assert (item.offset_bytes, item.changed_bytes, item.content, item.freed) == (4000, 5, "0707070707", None)
 
 
+@pytest.mark.slow
 def test_damage_before_the_storage_is_found_too(tmp_path: Path, run: Path) -> None:
     """On the side without an adjacent guard, within the storage's own pages."""
     program = tmp_path / "before.py"
@@ -215,6 +216,7 @@ def test_without_markers_pages_are_protected(program: str, verdict: str, run: Pa
 
 
 @needs_memory_lock
+@pytest.mark.slow
 def test_memory_that_is_locked_later_stays_guarded(run: Path) -> None:
     """After mlockall() the kernel refuses markers: storages from before and after are still protected."""
     done = guarded("guard_locked.py", run=run)
@@ -358,6 +360,7 @@ def test_words_nobody_knows_are_noted_and_change_nothing(run: Path) -> None:
     assert any("guard mode is off" in note and "'everything'" in note for note in process.notes or [])
 
 
+@pytest.mark.slow
 def test_healthy_guarded_run_is_clean(run: Path) -> None:
     """No finding where there is no error; the report states that guard mode was on."""
     done = guarded("guard_training.py", "1", run=run)

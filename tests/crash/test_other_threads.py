@@ -149,6 +149,7 @@ def test_processes_that_die_together_are_all_served(run: Path) -> None:
     assert {crash.threads_how for crash in crashes} == {"helper"}
 
 
+@pytest.mark.slow
 def test_hundred_processes_that_die_together_are_all_reported(run: Path) -> None:
     """More than the helper serves at a time: processes that are not served in time use the signal."""
     done = traced_run(sys.executable, PROGRAMS / "deaths_together.py", "100", run=run, options=("--no-report",))
@@ -177,6 +178,7 @@ def test_path_may_be_longer_than_a_sockets_address(tmp_path: Path) -> None:
     assert crash_of(launched(run=long)).threads_how == "helper"
 
 
+@pytest.mark.slow
 def test_helper_that_is_stopped_costs_little(run: Path) -> None:
     """It accepts no connection: after 0.6 s every thread gets the signal."""
     command = ["sh", "-c", f'{sys.executable} -c "$STOP" && "$@"', "sh", sys.executable, str(PROGRAMS / PROGRAM)]

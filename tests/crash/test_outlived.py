@@ -18,6 +18,7 @@ pytestmark = needs_native
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.slow
 def test_process_that_outlives_a_failed_job_leaves_its_stacks(tmp_path: Path) -> None:
     """Although it is killed afterwards, it is no death of that job."""
     done = pytracer("run", "-o", "run", "--", sys.executable, PROGRAMS / "outlived.py", cwd=tmp_path)

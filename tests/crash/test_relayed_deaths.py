@@ -19,6 +19,7 @@ def added(traced: Ended) -> list[str]:
 
 
 @pytest.mark.parametrize("how", ["spawn", "pool", "from"])
+@pytest.mark.quick(1)
 def test_exception_of_the_parent_is_followed_by_what_became_of_the_child(tmp_path: Path, how: str) -> None:
     """As the last line, below the exception; status, stdout and the exception are as untraced."""
     traced = victim(PROGRAM, how, run=tmp_path / "run")
@@ -32,6 +33,7 @@ def test_exception_of_the_parent_is_followed_by_what_became_of_the_child(tmp_pat
 
 
 @pytest.mark.parametrize("how", ["other", "caught"])
+@pytest.mark.quick(1)
 def test_exception_about_something_else_is_printed_as_it_is(tmp_path: Path, how: str) -> None:
     """Also where a child did die before."""
     traced = victim(PROGRAM, how, run=tmp_path / "run")

@@ -103,6 +103,7 @@ def test_tensor_whose_memory_was_unmapped_by_its_owner_is_told(way: str, line: s
     assert (fault.storage.state, fault.storage.origin, fault.storage.offset_bytes) == ("live", way, 4000)
 
 
+@pytest.mark.slow
 def test_exception_beside_memory_that_is_gone_ends_as_it_would(run: Path) -> None:
     """The kernel reads what its variables hold, and refuses; operators of torch would fault, or wait for threads."""
     program = "raises_beside_dead_memory.py"

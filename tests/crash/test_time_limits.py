@@ -52,6 +52,7 @@ def test_wait_for_a_loader_names_the_worker_and_its_samples(tmp_path: Path) -> N
     assert "`dataset[i]` for its samples" in advice(report)
 
 
+@pytest.mark.slow
 def test_loop_that_only_sleeps_waited_for_its_condition(tmp_path: Path) -> None:
     """It computed nothing that could end it: somebody else should have."""
     headline, next_step = ended(tmp_path, "sleep", class_="hang", confidence="possible")

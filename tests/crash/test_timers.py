@@ -37,6 +37,7 @@ print(len(seen) >= 3)
 
 
 @pytest.mark.parametrize("call", ["alarm(1)", "setitimer(signal.ITIMER_REAL, 0.5)"])
+@pytest.mark.quick(1)
 def test_timer_that_is_left_on_is_the_cause_with_the_line_that_sets_it(call: str, tmp_path: Path) -> None:
     """It ends the process by its default action, after the handler was taken back."""
     program = tmp_path / "limit.py"
@@ -61,6 +62,7 @@ def test_handled_timer_stays_the_program_s(name: str, timer: str, tmp_path: Path
     assert done.status == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_parent_of_a_forked_child_is_the_one_that_forked_it(tmp_path: Path) -> None:
     """Also where that one ends at once, so that getppid() is 1 before the child can ask."""
     program = tmp_path / "forks.py"

@@ -97,6 +97,7 @@ def test_deaths_at_once_are_three_lines_and_a_count(tmp_path: Path) -> None:
     assert sum(line.startswith("pytracer: process") for line in lines) <= 6
 
 
+@pytest.mark.slow
 def test_command_gets_the_report_of_each_death(tmp_path: Path) -> None:
     """The verdict is about the process that died then, also that of the last one, and of the job itself."""
     children = "subprocess.run(crash)\ntime.sleep(8)\nexec(crash[2])"

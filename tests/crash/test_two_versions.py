@@ -40,6 +40,7 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("enable", ["pytracer.enable()", ""])
+@pytest.mark.quick(1)
 def test_core_of_another_version_is_left_alone_and_told(other: Path, enable: str, tmp_path: Path) -> None:
     """The program runs as it would, the core records its crash, and the report says what is missing and why."""
     done = traced_run(sys.executable, "-c", PROGRAM.format(path=str(other), enable=enable), run=tmp_path / "run")

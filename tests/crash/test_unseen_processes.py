@@ -42,6 +42,7 @@ def test_program_that_lost_the_environment_is_told(tmp_path: Path) -> None:
     assert what in done.stderr
 
 
+@pytest.mark.slow
 def test_preload_that_was_dropped_is_told(tmp_path: Path) -> None:
     """As sudo does: the rest of the environment is there."""
     done = tree(tmp_path, f"env -u LD_PRELOAD {shlex.quote(sys.executable)} -c {shlex.quote(WORKER)}")
@@ -49,6 +50,7 @@ def test_preload_that_was_dropped_is_told(tmp_path: Path) -> None:
     assert "its environment lacked LD_PRELOAD; pass it on" in what
 
 
+@pytest.mark.slow
 def test_tree_that_is_recorded_whole_is_not_told(tmp_path: Path) -> None:
     """Python below a shell below Python; and a program that is neither Python nor torch."""
     worker = f"{shlex.quote(sys.executable)} -c {shlex.quote(WORKER)}"

@@ -135,6 +135,7 @@ def test_end_of_a_process_without_a_parent_is_seen(tmp_path: Path) -> None:
     assert ("signaled", 9, "launcher") in ends
 
 
+@pytest.mark.slow
 def test_orphans_keep_their_parent_unless_asked(tmp_path: Path) -> None:
     """Without --subreaper getppid() is as untraced; with it, the launcher's pid."""
     parents = {}

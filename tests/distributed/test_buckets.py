@@ -70,6 +70,7 @@ DistributedDataParallel(torch.nn.Linear(2, 2), static_graph=True, broadcast_buff
 """
 
 
+@pytest.mark.slow
 def test_rank_that_dies_while_it_wraps_the_model_has_the_options(run: Path) -> None:
     """In the collectives of __init__; static_graph is set behind them."""
     program = run.parent / "dies.py"

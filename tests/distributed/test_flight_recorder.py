@@ -76,6 +76,7 @@ def test_torchs_analyzer_stops_at_torchs_dumps_of_gloo(job: Ended) -> None:
         (job.run.parent / "json").rename(job.run / "comm_lib_trace_rank_2")
 
 
+@pytest.mark.slow
 def test_torchs_analyzer_reads_ours(job: Ended, tmp_path: Path) -> None:
     """It finds the mismatch. It may blame the others: it trusts the first dump that it reads."""
     done = pytracer("dump", job.run, "--flight-recorder", "out", cwd=tmp_path)

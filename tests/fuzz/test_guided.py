@@ -40,6 +40,7 @@ guided.guide("planted", float(sys.argv[2]), Path(sys.argv[3]))
 
 @needs_atheris
 @pytest.mark.parametrize(("how", "seconds", "found"), [("guided", 60, True), ("blind", 4, False)])
+@pytest.mark.slow
 def test_rare_branch_is_found_by_guidance_alone(how: str, seconds: int, found: bool, tmp_path: Path) -> None:
     """It takes a second or two; the same changes without coverage do not find it in several times as many inputs."""
     done = subprocess.run(

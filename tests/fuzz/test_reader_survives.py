@@ -101,6 +101,7 @@ def test_hostile_journal_costs_little(tmp_path: Path) -> None:
         assert time.process_time() - began < SECONDS
 
 
+@pytest.mark.slow
 def test_report_and_dump_survive_what_the_reader_survives(good: bytes, tmp_path: Path) -> None:
     """Both read the same values."""
     rng = random.Random(99)

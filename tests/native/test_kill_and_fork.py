@@ -68,6 +68,7 @@ def test_killed_process_leaves_no_inconsistent_life(native: Native) -> None:
     print(f"{KILLS} processes killed: {lives} lives checked, {unfinished_lives} caught unfinished")
 
 
+@pytest.mark.slow
 def test_fork_while_others_record_leaves_readable_boxes(native: Native) -> None:
     """Fifty forks beside busy threads: all recordings are whole, and each child's holds what it recorded itself."""
     done = native.child(f"""
