@@ -173,6 +173,8 @@ def why_words(item: r.ProcessReport) -> str:
     if item.primary:
         if item.why_kind == "absent":
             return f"died {item.why}"  # "first: it never entered ..."
+        if item.why_kind == "alike":
+            return item.why or ""  # "the same fault, independently": one of them died first
         return "died first" if item.why_kind in (None, "first") else f"died first: {item.why}"
     if item.primary is False:
         return f"consequence: {item.why}"

@@ -194,7 +194,7 @@ def test_a_process_is_first_by_the_kind_of_its_reason() -> None:
     first = r.ProcessReport(pid=1, role="rank", rank=0, primary=True, why="it was first", why_kind="first")
     alike = r.ProcessReport(pid=2, role="rank", rank=1, primary=True, why="first", why_kind="alike")
     text = render_text(r.Report(verdict=r.Verdict(class_="abort"), processes=[first, alike]))
-    assert "it was first" not in text and "died first: first" in text
+    assert "it was first" not in text and text.count("died first") == 1
 
 
 # One was stored later.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pytracer._text import hex_addr, size_words, time_words
+from pytracer.analyze.address_space.address_info import Place
 from pytracer.analyze.address_space.lookup import ONE_ACCESS_BYTES
 from pytracer.analyze.evidence.native.native_stack import image_at, image_name
 from pytracer.analyze.naming import place_words
@@ -18,9 +19,18 @@ _NEARLY_AT_ONCE_NS = 1_000_000
 def unmapping_of(view: ProcessView) -> Unmapping | None:
     """The call that gave the memory at the fault address back; None when it was not seen, or memory is there again."""
     crash, place = view.crash, view.place
-    if crash is None or place is None or place.mapping is not None or place.addr != crash.fault_addr:
+    if crash is None or place is None or place.addr != crash.fault_addr or not crash.mappings:
         return None
-    return crash.unmapping if crash.mappings else None
+    return crash.unmapping if place.mapping is None or _took_hole(place, crash.unmapping) else None
+
+
+def _took_hole(place: Place, unmapping: Unmapping | None) -> bool:
+    """Whether inaccessible memory lies where a living storage was, all of which was given back: a thread's heap."""
+    storage, mapping = place.storage, place.mapping
+    if place.kind != "in-storage" or storage is None or mapping is None or unmapping is None:
+        return False
+    whole = unmapping.addr <= storage.base and storage.base + storage.nbytes <= unmapping.addr + unmapping.nbytes
+    return whole and not mapping.path and mapping.permissions.startswith("---")
 
 
 def may_have_run_on(view: ProcessView, unmapping: Unmapping) -> bool:
@@ -44,7 +54,13 @@ def unmapper_words(view: ProcessView, unmapping: Unmapping) -> str:
     image = image_at(view.crash, unmapping.caller) if view.crash is not None else None
     if image is None:
         return "the program"
-    return "mmap.close()" if image_name(image).startswith(_PYTHONS_MMAP) else image_name(image)
+    return "mmap.close()" if is_by_mmap(view, unmapping) else image_name(image)
+
+
+def is_by_mmap(view: ProcessView, unmapping: Unmapping) -> bool:
+    """Whether Python's mmap called munmap(): by close(), or because an object of it was collected."""
+    image = image_at(view.crash, unmapping.caller) if view.crash is not None else None
+    return image is not None and image_name(image).startswith(_PYTHONS_MMAP)
 
 
 def unmapping_age(view: ProcessView, unmapping: Unmapping) -> str:

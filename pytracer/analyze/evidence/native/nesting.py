@@ -32,17 +32,31 @@ _SOURCE = "level of nesting in the source that it compiles"
 _STATEMENTS = "Write it as statements with variables in between, or bound its depth"
 _OBJECT = "object that an object holds"
 _CONTAINER = "container inside a container"
+_UNLINK = "Keep the objects in a flat list, or leave {0} out (`{1}__getstate__`) if that can be set again"
+_COPY = (
+    "Copy the objects in a loop (`{1}__deepcopy__`, with a list as stack), or leave {0} out if the copy can do without"
+)
 _FLAT = "Make the data flat, such as a list of rows that refer to each other by number"
-_UNLINK = "Leave the links out (`__getstate__`), or keep the objects in a flat list"
 
 
 @dataclass(frozen=True)
 class Nesting:
-    """`who` calls itself once for each `level`; `change`: what to do about it."""
+    """`who` calls itself once for each `level`; `change`: what to do about it, in which {0} and {1} are to be filled.
+
+    {0}: what is left out, "links" or an attribute; {1}: the class of the objects and a dot, where that is known.
+    `called`: by which names a program calls it.
+    """
 
     who: str
     level: str
     change: str
+    called: tuple[str, ...] = ()
+
+    def advice(self, attribute: str | None = None, owner: str | None = None) -> str:
+        """`change`, of the objects of a class that hold each other by an attribute."""
+        return self.change.format(
+            f"`{attribute}`" if attribute else "links", f"{owner}." if attribute and owner else ""
+        )
 
     @property
     def words(self) -> str:
@@ -87,17 +101,19 @@ _FUNCTIONS = (
     ),
     (r"[wr]_(complex_)?object\b", Nesting("marshal", _CONTAINER, _FLAT)),
 )
-PICKLE, JSON = Nesting("pickle", _OBJECT, _UNLINK), Nesting("json", _CONTAINER, _FLAT)
+PICKLE = Nesting("pickle", _OBJECT, _UNLINK, ("dump", "dumps", "save"))
+JSON = Nesting("json", _CONTAINER, _FLAT, ("dump", "dumps"))
+_DEEPCOPY = Nesting("copy.deepcopy()", _OBJECT, _COPY, ("deepcopy",))
 _IMAGES = (
     ("_pickle.", PICKLE),
     ("_json.", JSON),
     ("_yaml.", Nesting("yaml", _CONTAINER, _FLAT)),
 )
 _PYTHON = (
-    ("copy.py", Nesting("copy.deepcopy()", _OBJECT, _UNLINK.replace("__getstate__", "__deepcopy__"))),
+    ("copy.py", _DEEPCOPY),
     ("pickle.py", PICKLE),
     ("json/encoder.py", JSON),
-    ("dataclasses.py", Nesting("dataclasses.asdict()", _OBJECT, _FLAT)),
+    ("dataclasses.py", Nesting("dataclasses.asdict()", _OBJECT, _FLAT, ("asdict", "astuple"))),
 )
 _COUNTED = ("_PyEval_EvalFrame", "PyObject_Repr", "PyObject_Str", "PyObject_RichCompare", "do_richcompare")
 _WRAPS = ("map", "filter", "zip", "chain", "islice", "partial", "Subset", "ConcatDataset")
@@ -127,23 +143,42 @@ def of_python(frames: Sequence[PythonFrame]) -> Nesting | None:
     return next((item for end, item in _PYTHON if any(file.endswith(f"/{end}") for file in files)), None)
 
 
-def nesting_advice(view: ProcessView, found: Nesting) -> str:
-    """`pickle calls itself for each object that an object holds. Line 18 (...) puts one around the last. ...`"""
+def nesting_advice(view: ProcessView, found: Nesting, deeper: str) -> str:
+    """`pickle calls itself for each object that an object holds. Line 18 (...) puts one around the last. ...`
+
+    `deeper`: how the thread gets a larger stack.
+    """
     frames = program_frames(view)
     wraps = wrapping_line(view, frames)
     first = found.words
     if found == _GRAPH:
-        return f"{first}{_traced(view, frames)}. {found.change}; `ulimit -s` helps only a little."
+        return f"{first}{_traced(view, frames)}. {found.change}. {deeper}"
     link = linking_line(_files(view, frames), found)
     if link is not None and (wraps is None or link.owner is not None):
-        return f"{link_words(found, link, _place(frames, link.file, link.line))}; `ulimit -s` helps only a little."
+        return f"{link_words(found, link, _place(frames, link.file, link.line))}. {deeper}"
     if wraps is not None:
         where, text = wraps
         return (
-            f"{first}: {where} (`{shortened(text, _QUOTED)}`) may add one in each round of a loop. {found.change}; "
-            "`ulimit -s` helps only a little."
+            f"{first}: {where} (`{shortened(text, _QUOTED)}`) may add one in each round of a loop. {found.advice()}. "
+            f"{deeper}"
         )
-    return f"{first}, and there are too many{_passed(view, frames)}. {found.change}; `ulimit -s` helps only a little."
+    return f"{first}, and {_passed(view, frames)} is nested too deep for the stack. {found.advice()}. {deeper}"
+
+
+def only_call(view: ProcessView, found: Nesting) -> str | None:
+    """``train.py:43 (`copy.deepcopy(formula)`)``: the program's only call, where the stack was cut before its line."""
+    if program_frames(view):
+        return None
+    calls = {
+        (file, node.lineno, shortened(ast.unparse(node), _QUOTED))
+        for file, tree in _files(view, []).items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and called_name(node) in found.called
+    }
+    if len(calls) != 1:
+        return None
+    file, line, text = calls.pop()
+    return f"{short_file(file)}:{line} (`{text}`)"
 
 
 def adding_line(view: ProcessView, found: Nesting) -> str | None:
@@ -182,20 +217,20 @@ def _cannot_nest(view: ProcessView, frame: PythonFrame) -> set[str]:
 
 
 def _passed(view: ProcessView, frames: list[PythonFrame]) -> str:
-    """`` in `best`, which line 24 passes (line 22: `best = search(net, steps)`) ``."""
+    """`` `best`, which line 24 passes (line 22: `best = search(net, steps)`) ``."""
     frame = frames[0] if frames else None
     tree = syntax_tree(view.process.snapshot, frame)
     if tree is None or frame is None or frame.line is None:
-        return ""
+        return "what it is given"
     names = set(names_of_line(tree, frame.line)) - _cannot_nest(view, frame)
     known = [follow(view.process.snapshot, frames, name, None) for name in sorted(names)]
     made = next(iter(found), None) if len(found := [item for item in known if item is not None]) == 1 else None
     if made is None:
-        return f" in what line {frame.line} passes"
+        return f"what line {frame.line} passes"
     if (made.frame.file, made.frame.line) == (frame.file, frame.line) or made.frame.file != frame.file:
-        return f" in `{made.name}`, which line {frame.line} passes"
+        return f"`{made.name}`, which line {frame.line} passes,"
     origin = f"line {made.frame.line}: `{shortened(made.text, _QUOTED)}`"
-    return f" in `{made.name}` ({origin}), which line {frame.line} passes"
+    return f"`{made.name}` ({origin}), which line {frame.line} passes,"
 
 
 def wrapping_line(view: ProcessView, frames: list[PythonFrame]) -> tuple[str, str] | None:
@@ -242,13 +277,12 @@ def linking_line(files: Mapping[str, ast.Module], walker: Nesting) -> Wrap | Non
 
 def link_words(found: Nesting, link: Wrap, place: str) -> str:
     """With the attribute that is to be left out."""
-    owner, name = link.owner or "", link.attribute or ""
+    owner, name = link.owner, link.attribute
     text = f"{found.words}, and {place} may add one {link.when}: `{shortened(link.text, _QUOTED)}`"
     if found.level != _OBJECT or not name:
-        return f"{text}. {found.change}"
+        return f"{text}. {found.advice()}"
     held = f", each held by `{owner}.{name}`" if owner else ""
-    change = found.change.replace("Leave the links out (`", f"Leave `{name}` out (`{f'{owner}.' if owner else ''}")
-    return f"{text}{held}. {change}"
+    return f"{text}{held}. {found.advice(name, owner)}"
 
 
 def guard_words(view: ProcessView, cycle: StackCycle | None) -> str | None:

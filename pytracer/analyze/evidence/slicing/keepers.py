@@ -85,8 +85,8 @@ def _of_dataclass(owner: ast.ClassDef, attribute: str) -> tuple[Function, str] |
 
 
 def _inside(value: ast.expr) -> str | None:
-    """`x` of `x`, `iter(x)` and `x or other`."""
-    if isinstance(value, ast.Call) and called_name(value) == "iter" and len(value.args) == 1:
+    """`x` of `x`, `iter(x)`, `list(x)` and `x or other`."""
+    if isinstance(value, ast.Call) and called_name(value) in ("iter", "list", "tuple") and len(value.args) == 1:
         value = value.args[0]
     if isinstance(value, ast.BoolOp):
         value = value.values[0]

@@ -28,6 +28,7 @@ from pytracer.analyze.evidence.syntax.loops import Loop, loops_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, class_around, own_nodes, parameters
 
 _NAMED = (ast.FunctionDef, ast.AsyncFunctionDef)
+_ADDS = ("append", "add", "appendleft")
 _DEEPEST = 3  # functions that pass it on
 
 
@@ -84,18 +85,18 @@ def links(files: Files) -> list[Wrap]:
         for file, tree in files.items()
         for scope in _scopes(tree)
         for node in own_nodes(scope)
-        if isinstance(node, ast.Assign) and len(node.targets) == 1
+        if isinstance(node, (ast.Assign, ast.Expr))
         for attribute, loops in _linked(scope, node)
         for name in [scope.name if isinstance(scope, _NAMED) else None]
         for sometimes in [_is_conditional(scope, node.lineno, max((item.lineno for item in loops), default=0))]
     ]
 
 
-def _linked(scope: Scope, node: ast.Assign) -> Iterator[tuple[str | None, list[Loop]]]:
-    target, held = node.targets[0], ast.unparse(node.value)
-    if not isinstance(target, (ast.Attribute, ast.Subscript)) or isinstance(node.value, ast.Constant):
+def _linked(scope: Scope, node: ast.Assign | ast.Expr) -> Iterator[tuple[str | None, list[Loop]]]:
+    target, value = _set_part(node)
+    if target is None or value is None or isinstance(value, ast.Constant):
         return
-    base = ast.unparse(target.value)
+    base, held = ast.unparse(target.value), ast.unparse(value)
     if base == "self":
         return
     loops = [item for item in loops_of(scope) if item.lineno < node.lineno <= (item.end_lineno or 0)]
@@ -108,6 +109,17 @@ def _linked(scope: Scope, node: ast.Assign) -> Iterator[tuple[str | None, list[L
             if moved and (inside or (not loops and _outlives(scope, name))):
                 yield target.attr if isinstance(target, ast.Attribute) else None, loops
                 return
+
+
+def _set_part(node: ast.Assign | ast.Expr) -> tuple[ast.Attribute | ast.Subscript | None, ast.expr | None]:
+    """Where `node.next = other` or `node.children.append(other)` puts something, and what."""
+    target: ast.expr | None = None
+    value: ast.expr | None = node.value
+    if isinstance(node, ast.Assign):
+        target = node.targets[0] if len(node.targets) == 1 else None
+    elif isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and called_name(value) in _ADDS:
+        target, value = value.func.value, value.args[0] if len(value.args) == 1 else None
+    return (target, value) if isinstance(target, (ast.Attribute, ast.Subscript)) else (None, None)
 
 
 def wraps_of_function(files: Files, function: Scope, parameter: str) -> list[Wrap]:
@@ -189,10 +201,13 @@ def _wraps(files: Files, takers: Sequence[Taker], depth: int) -> list[Wrap]:
         for scope in _scopes(tree):
             for kept in (item for node in own_nodes(scope) for item in _kept_calls(node)):
                 for taker, given in _given(kept.call, by_name.get(called_name(kept.call) or "", ())):
-                    if kept.target is None or _is_returned(scope, kept.target):
+                    grown = _grown(scope, kept, taker, given) if kept.target is not None else None
+                    if grown is not None and grown.looped:
+                        found[file, kept.node.lineno] = dataclasses.replace(grown, file=file)
+                    elif kept.target is None or _is_returned(scope, kept.target):
                         further = _of_caller(files, scope, taker, given, depth)
                         found |= {(item.file, item.line): item for item in further}
-                    elif (grown := _grown(scope, kept, taker, given)) is not None:
+                    elif grown is not None:
                         found[file, kept.node.lineno] = dataclasses.replace(grown, file=file)
     return [*found.values()]
 
@@ -213,6 +228,8 @@ def _given(call: ast.Call, takers: Sequence[Taker]) -> Iterator[tuple[Taker, ast
             yield from ((item, given) for given in (*call.args, *(word.value for word in call.keywords)))
         elif (given := argument_of(call, item.function, item.parameter)) is not None:
             yield item, given
+            if isinstance(given, (ast.List, ast.Tuple)):
+                yield from ((item, one) for one in given.elts)
 
 
 def _texts(scope: Scope, given: ast.expr) -> set[str]:

@@ -11,7 +11,8 @@ What to do: look at the native function and at the Python line that called it; c
 A tensor with 0 elements, or whose storage was resized to 0, has no memory: its data pointer is null, and index -1 leads
 to an address below it. If a variable of the innermost frame has such a tensor, and the function is torch's, takes
 tensors, or was made by torch.compile, it is named, with the line that took its memory away; else an argument of the
-running operator that has none, or is undefined.
+running operator that has none, or is undefined. In the backward pass it is one that the forward saved. A variable that
+is None is named where nothing else that the line passes can be the null pointer.
 
 How it can be wrong: without capstone the operands are unknown, so that a garbage pointer with a small value can
 look like null plus an offset; the confidence is lower then. A pointer to a member of a null object was already
@@ -29,6 +30,7 @@ from pytracer._text import hex_addr, list_words
 from pytracer.analyze.address_space.null_pointer import has_constant_address, null_confidence, null_sibling
 from pytracer.analyze.evidence.lifetime.emptied import emptied_at
 from pytracer.analyze.evidence.lifetime.never_made import never_made
+from pytracer.analyze.evidence.lifetime.saved_memory import SavedWithoutMemory, saved_without_memory
 from pytracer.analyze.evidence.lifetime.variables import (
     line_words,
     plain_expression,
@@ -50,6 +52,7 @@ from pytracer.analyze.evidence.operators.operator import (
 from pytracer.analyze.evidence.own_code.capi_table import unfetched_table
 from pytracer.analyze.evidence.own_code.null_global import null_global
 from pytracer.analyze.evidence.own_code.passed import names_passed, passed
+from pytracer.analyze.evidence.own_code.passed_none import passed_none
 from pytracer.analyze.evidence.phrases import (
     collective_evidence,
     fault_evidence,
@@ -84,6 +87,7 @@ class _Null:
     empty: tuple[Holder, ...]
     arguments: tuple[OperatorTensor, ...]
     operator: Operator | None
+    saved: SavedWithoutMemory | None
     sibling: AlsoCrashed | None
     without_gil: bool
     by_ctypes: bool  # it is Python's function that a ctypes.CDLL called
@@ -102,14 +106,15 @@ class NullDereference(MemoryFaultRule[_Null]):
             return None
         operator = find_operator(view)
         with_tensors = operator is not None or (view.function or "").startswith(_IN_TORCH) or _by_torch_ops(view)
-        empty = tuple(tensors_without_memory(view)) if with_tensors else ()
+        saved = saved_without_memory(view, operator)
+        empty = tuple(tensors_without_memory(view)) if with_tensors and saved is None else ()
         if not with_tensors and runs_compiled(view):  # its kernels read what has elements alone
             empty = tuple(item for item in tensors_without_memory(view) if item.elements)
-        if not with_tensors and not empty:
+        if not with_tensors and not empty and saved is None:
             empty = _empty_arguments(view)
         arguments = tuple(without_memory(operator)) if not empty else ()
         by_ctypes = calls_python_by_ctypes(view)
-        found = _Null(empty, arguments, operator, null_sibling(view), by_ctypes or without_gil(view), by_ctypes)
+        found = _Null(empty, arguments, operator, saved, null_sibling(view), by_ctypes or without_gil(view), by_ctypes)
         return Judgement("null-dereference", confidence, (view,), found)
 
     def describe(self, job: JobView, judgement: Judgement[_Null]) -> Description:
@@ -132,6 +137,9 @@ class NullDereference(MemoryFaultRule[_Null]):
         table = unfetched_table(view)
         if table is not None:
             reason = f": {table.summary}"
+        none = passed_none(view) if not reason else None
+        if none is not None:
+            reason = f": {none.summary}"
         unset = null_global(view) if not reason else None
         if unset is not None:
             reason = f": {unset.summary}"
@@ -164,6 +172,8 @@ class NullDereference(MemoryFaultRule[_Null]):
             if table is not None
             else unset.advice(line_words(view))
             if unset is not None
+            else none.advice
+            if none is not None
             else _what_to_do(view, judgement.found),
             [missing_operands(view)],
         )
@@ -230,9 +240,12 @@ def _sibling(sibling: AlsoCrashed) -> Evidence:
 
 def _reason(found: _Null) -> str:
     """`: foo works on [0] float32, empty`."""
+    if found.saved is not None:
+        return f": {found.saved.summary}"
     if len(found.arguments) != 1 or found.operator is None:
         return ""
-    if found.arguments[0].name is None and (given := _given(found.operator)):
+    first = found.arguments[0]
+    if first.name is None and not first.item.elements and (given := _given(found.operator)):
         return f": {found.operator.name} was given {given}, and works on an empty tensor of its own"
     return f": {found.operator.name} works on {tensor_words(found.arguments[0])}"
 
@@ -254,9 +267,12 @@ def _advice(view: ProcessView, found: _Null) -> str:
     tensor = never_made(view)
     if tensor is not None and not empty and not found.arguments:
         return tensor.advice(passed(view))
+    if found.saved is not None:
+        return found.saved.advice
     if found.arguments and found.operator is not None:
         which = list_words([tensor_words(item) for item in found.arguments])
-        given = _given(found.operator) if all(item.name is None for item in found.arguments) else None
+        no_names = all(item.name is None and not item.item.elements for item in found.arguments)
+        given = _given(found.operator) if no_names else None
         if given is not None:
             return (
                 f"Check the values and sizes of {given} before {line_words(view)}: {found.operator.name} made room for "
@@ -264,7 +280,7 @@ def _advice(view: ProcessView, found: _Null) -> str:
             )
         return (
             f"Check what {line_words(view)} passes to {found.operator.name}: it was given {which}, and uses the memory "
-            "that such a tensor does not have."
+            f"that such a tensor does not have.{_taken(view, found.arguments)}"
         )
     emptied = _emptied(view, empty)
     if emptied is not None:
@@ -301,6 +317,13 @@ def _emptied(view: ProcessView, empty: tuple[Holder, ...]) -> str | None:
         f"Give {_several(items)} {its} memory back before {line_words(view)} (resize_() of {storage} to the old size, "
         f"then copy_()), or use {'it' if len(items) == 1 else 'them'} before {at} takes the memory away."
     )
+
+
+def _taken(view: ProcessView, items: Sequence[OperatorTensor]) -> str:
+    """Of tensors of one size that have elements: the line of the program that took their memory away."""
+    sizes = {item.item.elements for item in items}
+    at = emptied_at(view, sizes.pop()) if len(sizes) == 1 else None
+    return f" Its memory was taken away by {at}: give it back before." if at is not None else ""
 
 
 def _verb(view: ProcessView) -> str:

@@ -8,12 +8,14 @@ native code (destructors of long chains, recursive descents); a function with a 
 small stack.
 
 What to do: end the recursion or turn it into a loop; make the data flat that a parser, pickle or a destructor walks
-through (the line that nests it is named, and one that raised Python's limit of recursion). Where the depth is meant,
-give the thread more: `ulimit -s` before the start for the main thread, `threading.stack_size()` for Python threads,
+through (the line that nests it is named, and one that raised Python's limit of recursion), or walk through it in a
+loop: the links of a tree are its data. A larger stack holds more in proportion. Where the depth is meant, give the
+thread more: `ulimit -s` before the start for the main thread, `threading.stack_size()` for Python threads,
 OMP_STACKSIZE for OpenMP's.
 
 How it can be wrong: without the recorded bounds of the stack they are taken from the memory map. Only the innermost
-and the outermost frames are kept, so that a cycle of more than 24 functions is not seen.
+and the outermost frames are kept, so that a cycle of more than 24 functions is not seen. Where no line of the program
+is among the Python frames that were kept, its only call of the function that repeats is named.
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ from pytracer.analyze.evidence.native.nesting import (
     nesting_advice,
     of_native,
     of_python,
+    only_call,
 )
 from pytracer.analyze.evidence.native.recursion import Cycle, find_cycle
 from pytracer.analyze.evidence.own_code.own_libraries import is_own_path, program_files
@@ -53,6 +56,11 @@ _MORE = {
     "main": "If the depth is meant, raise the limit before the start: `ulimit -s`.",
     "python": "If the depth is meant, give the thread more: threading.stack_size() before it is started.",
     "openmp": "If the depth is meant, set OMP_STACKSIZE.",
+}
+_LARGER = {
+    "main": "`ulimit -s` before the start",
+    "python": "threading.stack_size() before the thread is started",
+    "openmp": "OMP_STACKSIZE",
 }
 
 
@@ -84,7 +92,7 @@ class StackOverflow(MemoryFaultRule[_Cycles]):
         return Description(
             f"{introduction(judgement.views)} ran over the end of its stack"
             f"{'' if _is_of_python(native, python) else in_function(view)}"
-            f"{_how(view, native, python)}{_let(view, native)}.",
+            f"{_how(view, native, python)}{_let(view, native)}{_called(view, native, python)}.",
             [
                 fault_evidence(view),
                 _bounds(view),
@@ -258,6 +266,13 @@ def _small_stack_advice(view: ProcessView) -> str | None:
     return f"Ask threading.stack_size() for several MiB at {at}, or leave the default: {more}."
 
 
+def _deeper(view: ProcessView) -> str:
+    """`` A larger stack holds more in proportion: 8.0 MiB held 45540 frames (`ulimit -s` before the start). ``"""
+    size, kind = _stack_bytes(view), view.thread.kind if view.thread else None
+    held = f": {size_words(size)} held {count_words(_depth(view), 'frame')}" if size is not None else ""
+    return f"A larger stack holds more in proportion{held} ({_LARGER.get(kind or '', 'whoever creates the thread')})."
+
+
 def _raised_at(guard: str | None) -> str:
     return f": {guard} does" if guard is not None else ""
 
@@ -268,11 +283,18 @@ def _let(view: ProcessView, cycle: StackCycle | None) -> str:
     return f", which {guard} allows" if guard is not None else ""
 
 
+def _called(view: ProcessView, cycle: StackCycle | None, python: Cycle[PythonFrame] | None) -> str:
+    """The call that led there, where no line of the program is among the frames that were kept."""
+    nested = _nested(cycle, python)
+    call = only_call(view, nested) if nested is not None else None
+    return f"; the only call of it that was found in the program is {call}" if call is not None else ""
+
+
 def _advice(view: ProcessView, cycle: StackCycle | None, python: Cycle[PythonFrame] | None) -> str:
     nested, guard = _nested(cycle, python), guard_words(view, cycle)
     back = f" Without {guard}, Python would raise RecursionError instead." if guard is not None else ""
     if nested is not None:
-        return f"{nesting_advice(view, nested)}{back}"
+        return f"{nesting_advice(view, nested, _deeper(view))}{back}"
     added = level_added(view.process.snapshot, view.python_stack or []) if _is_of_python(cycle, python) else None
     if added is not None:
         return f"{added}{back}"

@@ -4,7 +4,8 @@ What: the fault address is in no mapping, and a call of munmap() in this process
 tensor: a file that was mapped, or a buffer of another library.
 
 Why it happens: a view, a ctypes pointer or an object of a native library kept the address of a mapped file - `mmap`,
-`np.memmap`, an LMDB transaction, an Arrow or safetensors file - beyond its `close()`.
+`np.memmap`, an LMDB transaction, an Arrow or safetensors file - beyond its `close()`, or beyond the life of the object
+that unmaps it in `__del__` (a local `SharedMemory`).
 
 What to do: keep it open for as long as its memory is used, or copy what is needed before it is closed.
 
@@ -18,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytracer.analyze.address_space.stack_bounds import ran_over
+from pytracer.analyze.evidence.lifetime.dropped_owner import dropped_owner
 from pytracer.analyze.evidence.lifetime.unmapping import (
     may_have_run_on,
     unmapper_words,
@@ -57,12 +59,15 @@ class UnmappedMemory(MemoryFaultRule[Unmapping]):
         view, unmapping = judgement.views[0], judgement.found
         who = unmapper_words(view, unmapping)
         where = "" if view.python_frame else in_function(view)  # the line follows
+        dropped, age = dropped_owner(view), unmapping_age(view, unmapping)
         return Description(
             f"{introduction(judgement.views)} {access_verb(view)} memory that had been unmapped{where}: "
-            f"{who} gave it back {unmapping_age(view, unmapping)} before.",
+            f"{f'{dropped.summary}, {age}' if dropped is not None else f'{who} gave it back {age}'} before.",
             [fault_evidence(view), unmapping_evidence(view), python_evidence(view)],
-            f"What was mapped there was closed too early, by {who}: close it when nothing uses its memory any more "
-            "(pointers and native readers do not keep it open), or copy what is needed first.",
+            dropped.advice("its memory is used")
+            if dropped is not None
+            else f"What was mapped there was closed too early, by {who}: close it when nothing uses its memory any "
+            "more (pointers and native readers do not keep it open), or copy what is needed first.",
             [
                 None if unmapping_line(unmapping) else "the Python line that gave it back",
                 "what had been mapped there: the calls of mmap() are not recorded",

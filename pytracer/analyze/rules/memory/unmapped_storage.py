@@ -5,7 +5,8 @@ had another owner, and inaccessible anonymous memory is there now, such as the r
 
 Why it happens: the memory has another owner. `torch.from_blob`, `torch.frombuffer`, `torch.from_numpy` and
 DLPack make tensors of memory that another library, a `mmap` or a C array owns; a tensor keeps the object alive that it
-was made from, but not what that object only points at.
+was made from, but not what that object only points at. An owner that unmaps its memory when it is collected
+(SharedMemory, mmap) is named, where it was a local variable of a function that has returned.
 
 An address of 32 bits, in a process that has no memory below 4 GiB, lost its upper half before the tensor was made of
 it: then it is a `wild-pointer`.
@@ -21,6 +22,7 @@ from __future__ import annotations
 
 from pytracer.analyze.address_space.overrun import begins_there, oversized_bytes
 from pytracer.analyze.evidence.lifetime.cut_memory import cut_memory
+from pytracer.analyze.evidence.lifetime.dropped_owner import dropped_owner
 from pytracer.analyze.evidence.lifetime.inherited_memory import was_left_behind
 from pytracer.analyze.evidence.lifetime.owner_calls import owner_calls
 from pytracer.analyze.evidence.lifetime.owner_object import owner_object
@@ -73,8 +75,10 @@ class UnmappedStorage(StorageFaultRule[None]):
     def describe(self, job: JobView, judgement: Judgement[None]) -> Description:
         """See FaultRule."""
         view = judgement.views[0]
-        cut, local = cut_memory(view), local_blob(view)
+        cut, local, dropped = cut_memory(view), local_blob(view), dropped_owner(view)
         why = f"the tensor is alive, its memory was unmapped{_by_words(view)}"
+        if dropped is not None:
+            why = f"the tensor is alive, its memory was unmapped: {dropped.summary}"
         if local is not None:
             why = local.summary
         if cut is not None:
@@ -107,6 +111,9 @@ def _advice(view: ProcessView) -> str:
     local = local_blob(view)
     if local is not None:
         return blob_advice(view, local)
+    dropped = dropped_owner(view)
+    if dropped is not None:
+        return dropped.advice("the tensor")
     calls = owner_calls(view) if unmapping is None else None
     if calls is not None:
         return calls.advice

@@ -72,11 +72,11 @@ def _of_walker(snapshot: Snapshot, walker: Nesting, frames: Sequence[PythonFrame
         text = line_text(snapshot, PythonFrame(file=file, line=line)) or ""
         return (
             f"{walker.words}, and {_place(file, line, shown)} may add one in each round of a loop: "
-            f"`{shortened(text, _QUOTED)}`. {walker.change}. {_DELAYS}"
+            f"`{shortened(text, _QUOTED)}`. {walker.advice()}. {_DELAYS}"
         )
     if walker == PICKLE:
         return None  # that is a known crash
-    return f"{walker.words}, deeper than the recursion limit. {walker.change}. {_DELAYS}"
+    return f"{walker.words}, deeper than the recursion limit. {walker.advice()}. {_DELAYS}"
 
 
 def _of_objects(

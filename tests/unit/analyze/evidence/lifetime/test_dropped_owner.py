@@ -1,0 +1,94 @@
+"""Memory that was unmapped because its owner was collected: the variable that held it, and who let it go."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pytracer.analyze.evidence.lifetime import dropped_owner as module
+from pytracer.decode.types.snapshot import PythonFrame, Unmapping
+
+LIBRARY = "/usr/lib/python3.11/multiprocessing/shared_memory.py"
+CLOSE, DEL = PythonFrame("SharedMemory.close", LIBRARY, 230), PythonFrame("SharedMemory.__del__", LIBRARY, 187)
+ATTACH = """def attach(name):
+    shm = SharedMemory(name=name)
+    table = np.ndarray(SHAPE, buffer=shm.buf)
+    return torch.from_numpy(table)
+def train(name):
+    table = attach(name)
+    return table.sum()
+"""
+LOOP = """class Tables:
+    def __init__(self, names):
+        for name in names:
+            shm = SharedMemory(name=name)
+            self.tensors.append(torch.from_numpy(np.ndarray(N, buffer=shm.buf)))
+tables = Tables(NAMES)
+"""
+
+
+def view_of(folder: Path, source: str, line: int, *ends: PythonFrame) -> Any:
+    """A process whose munmap() was called below these frames and that line."""
+    file = folder / "train.py"
+    file.write_text(source, encoding="utf-8")
+    at = PythonFrame("train", str(file), line)
+    unmapping = Unmapping(0x1000, 4096, 1, 1, 0, (*ends, at))
+    crash = SimpleNamespace(fault_addr=0x1000, mappings=(1,), unmapping=unmapping, images=(), python_stack=(at,))
+    snapshot = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9)
+    place = SimpleNamespace(addr=0x1000, mapping=None)
+    return SimpleNamespace(crash=crash, place=place, process=SimpleNamespace(snapshot=snapshot))
+
+
+def test_local_of_a_function_that_returned(tmp_path: Path) -> None:
+    found = module.dropped_owner(view_of(tmp_path, ATTACH, 6, CLOSE, DEL))
+    assert found is not None
+    assert found.summary == (
+        "`shm` of attach() (line 2: `shm = SharedMemory(name=name)`), which owns it, was collected when attach() "
+        "returned to train.py:6 in train"
+    )
+    said = found.advice("the tensor")
+    assert said.startswith("Keep `shm` of attach() for as long as the tensor (as an attribute, or returned")
+    assert "return a copy at line 4 (`return torch.from_numpy(table)`: clone() or copy())" in said
+
+
+def test_address_that_is_returned_is_not_to_be_copied(tmp_path: Path) -> None:
+    source = ATTACH.replace("torch.from_numpy(table)", "table.ctypes.data")
+    found = module.dropped_owner(view_of(tmp_path, source, 6, CLOSE, DEL))
+    assert found is not None and "copy" not in found.advice("the tensor")
+
+
+@pytest.mark.parametrize(("line", "anew"), [(4, True), (6, False)])
+def test_variable_of_a_loop(line: int, anew: bool, tmp_path: Path) -> None:
+    """Each round drops the object of the round before; the last one goes with the function."""
+    found = module.dropped_owner(view_of(tmp_path, LOOP, line, CLOSE, DEL))
+    assert found is not None
+    assert found.summary.startswith("line 4 (`shm = SharedMemory(name=name)`) binds `shm` anew") == anew
+    assert found.summary.startswith("`shm` of Tables.__init__() (line 4: ") != anew
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("return torch.from_numpy(table)", "return torch.from_numpy(table), shm"),
+        ("    return torch", "    KEPT.append(shm)\n    return torch"),
+        ("    return torch", "    self.shm = shm\n    return torch"),
+        ("shm = SharedMemory", "shm = self.shm = open_shared"),
+        ("    table = attach", "    table = HOOK"),
+    ],
+    ids=["returned", "in a list", "an attribute", "another object", "another call"],
+)
+def test_where_no_variable_is_known_only_the_line_is(old: str, new: str, tmp_path: Path) -> None:
+    line = 6 + new.count("\n")
+    found = module.dropped_owner(view_of(tmp_path, ATTACH.replace(old, new), line, CLOSE, DEL))
+    assert found is not None
+    text = "table = HOOK(name)" if "HOOK" in new else "table = attach(name)"
+    assert found.summary == f"the SharedMemory that owned it was collected at train.py:{line} in train (`{text}`)"
+
+
+def test_close_of_the_program_is_no_collection(tmp_path: Path) -> None:
+    """The look-alike: its line is what has to be changed."""
+    assert module.dropped_owner(view_of(tmp_path, ATTACH, 6, CLOSE)) is None
