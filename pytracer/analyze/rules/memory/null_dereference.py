@@ -26,7 +26,7 @@ from dataclasses import dataclass
 
 from pytracer._library_files import is_library_file
 from pytracer._text import hex_addr, list_words
-from pytracer.analyze.address_space.null_pointer import has_constant_address, null_confidence, null_sibling
+from pytracer.analyze.address_space.null_pointer import has_constant_address, is_below_null, null_confidence, null_sibling
 from pytracer.analyze.evidence.lifetime.emptied import emptied_at
 from pytracer.analyze.evidence.lifetime.never_made import never_made
 from pytracer.analyze.evidence.lifetime.variables import (
@@ -44,6 +44,7 @@ from pytracer.analyze.evidence.operators.operator import (
     Operator,
     OperatorTensor,
     find_operator,
+    made_empty,
     tensor_words,
     without_memory,
 )
@@ -57,6 +58,7 @@ from pytracer.analyze.evidence.phrases import (
     missing_operands,
     python_evidence,
 )
+from pytracer.analyze.evidence.preconditions.violated import is_unfit
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.platform.instruction import signed
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
@@ -98,7 +100,7 @@ class NullDereference(MemoryFaultRule[_Null]):
     def judge(self, view: ProcessView) -> Judgement[_Null] | None:
         """See MemoryFaultRule."""
         confidence = null_confidence(view)
-        if confidence is None:
+        if confidence is None or is_unfit(view):
             return None
         operator = find_operator(view)
         with_tensors = operator is not None or (view.function or "").startswith(_IN_TORCH) or _by_torch_ops(view)
@@ -108,6 +110,8 @@ class NullDereference(MemoryFaultRule[_Null]):
         if not with_tensors and not empty:
             empty = _empty_arguments(view)
         arguments = tuple(without_memory(operator)) if not empty else ()
+        if not empty and not arguments and is_below_null(view):  # row -1 of what has none
+            arguments = tuple(made_empty(operator)[:1])
         by_ctypes = calls_python_by_ctypes(view)
         found = _Null(empty, arguments, operator, null_sibling(view), by_ctypes or without_gil(view), by_ctypes)
         return Judgement("null-dereference", confidence, (view,), found)
@@ -257,6 +261,11 @@ def _advice(view: ProcessView, found: _Null) -> str:
     if found.arguments and found.operator is not None:
         which = list_words([tensor_words(item) for item in found.arguments])
         given = _given(found.operator) if all(item.name is None for item in found.arguments) else None
+        if given is not None and is_below_null(view):
+            return (
+                f"Check the sizes and values of {given} before {line_words(view)}: the result of {found.operator.name} "
+                "has no elements by them, and it reads the one before the first."
+            )
         if given is not None:
             return (
                 f"Check the values and sizes of {given} before {line_words(view)}: {found.operator.name} made room for "
@@ -270,7 +279,8 @@ def _advice(view: ProcessView, found: _Null) -> str:
     if emptied is not None:
         return emptied
     if empty:
-        names = list_words([f"`{item.expression}`" for item in empty])
+        own = [item for item in empty if item.frame is not None and not is_library_file(item.frame.file)]
+        names = list_words([f"`{item.expression}`" for item in own or empty])
         what = "resized" if all(item.elements for item in empty) else "empty"
         return (
             f"Check the size of {names} before {line_words(view)}: the function does not, and uses the memory that "

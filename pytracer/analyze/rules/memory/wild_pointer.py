@@ -62,6 +62,7 @@ from pytracer.analyze.evidence.phrases import (
     missing_operands,
     python_evidence,
 )
+from pytracer.analyze.evidence.preconditions.violated import is_unfit
 from pytracer.analyze.evidence.wild.address import access_words, address_evidence
 from pytracer.analyze.evidence.wild.explain import explained_access, explained_jump, without_cause
 from pytracer.analyze.evidence.wild.explanation import Explanation
@@ -144,7 +145,7 @@ def _is_wild(view: ProcessView) -> bool:
     place = view.place
     if place is None or ran_over(view) or heap_damage(view) is not None or ran_on(view) is not None:
         return False
-    if null_confidence(view) is not None:
+    if null_confidence(view) is not None or is_unfit(view):
         return False
     if place.kind in ("null", "near-null") or null_sibling(view) is not None:
         return True
