@@ -251,7 +251,7 @@ def _nearest(alike: Iterable[Argument]) -> Argument | None:
 
 
 def _held(crash: Crash, frame: PythonFrame, name: str) -> tuple[int, int] | None:
-    """The start of the storage and the elements of the tensor that the variable held, where it has memory or is empty."""
+    """The start of the storage and the elements of the tensor that the variable held: one with memory, or empty."""
     items = [
         item
         for item in crash.holders

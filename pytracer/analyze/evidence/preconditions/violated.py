@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pytracer._text import count_words, list_words
+from pytracer.analyze.evidence.heap.heap import heap_damage
 from pytracer.analyze.evidence.lifetime.variables import line_words
 from pytracer.analyze.evidence.lifetime.where_made import line_that_made
 from pytracer.analyze.evidence.operators.in_backward import backward
@@ -80,8 +81,10 @@ class Violated:
 
 def violated(view: ProcessView) -> Violated | None:
     """None where all may fit, or the operator is none of those that are known."""
-    calls = bound_calls(view, preconditions())
+    calls, damaged = bound_calls(view, preconditions()), heap_damage(view) is not None
     for call in reversed([item for item in calls if _may_run(view, item.operator)]):  # the program's own first
+        if damaged and call.entry.at_once:
+            continue
         found = _first_broken(call)
         if found is not None:
             return Violated(call, found)
@@ -89,7 +92,7 @@ def violated(view: ProcessView) -> Violated | None:
 
 
 def is_unfit(view: ProcessView) -> bool:
-    """Whether the access that was refused is explained by such an argument, wherever it led: unfit-arguments says so."""
+    """Whether such an argument explains the access that was refused, wherever it led, as unfit-arguments says."""
     return view.place is not None and view.place.kind not in OTHERWISE and violated(view) is not None
 
 

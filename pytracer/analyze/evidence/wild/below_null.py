@@ -40,10 +40,12 @@ class BelowNull(Explanation):
 
     def advice(self, view: ProcessView) -> str:
         """See Explanation."""
-        what = f"what {line_words(view)} passes to native code" if view.python_frame else "what the native code is given"
+        what = (
+            f"what {line_words(view)} passes to native code" if view.python_frame else "what the native code is given"
+        )
         return (
-            f"Check {what} for an empty buffer or a null pointer, in front of which index -1 or a small negative offset "
-            "leads, and for a negative number (an error code, -1 for a failure) that is used as a pointer."
+            f"Check {what} for an empty buffer or a null pointer, before which index -1 or a negative offset leads, "
+            "and for a negative number (an error code, -1 for a failure) that is used as a pointer."
         )
 
 

@@ -26,7 +26,12 @@ from dataclasses import dataclass
 
 from pytracer._library_files import is_library_file
 from pytracer._text import hex_addr, list_words
-from pytracer.analyze.address_space.null_pointer import has_constant_address, is_below_null, null_confidence, null_sibling
+from pytracer.analyze.address_space.null_pointer import (
+    has_constant_address,
+    is_below_null,
+    null_confidence,
+    null_sibling,
+)
 from pytracer.analyze.evidence.lifetime.emptied import emptied_at
 from pytracer.analyze.evidence.lifetime.never_made import never_made
 from pytracer.analyze.evidence.lifetime.variables import (

@@ -37,7 +37,6 @@ from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Evidence
 
 
-
 class UnfitArguments(MemoryFaultRule[Violated]):
     """Fires where the operator that ran takes something for granted that does not hold."""
 

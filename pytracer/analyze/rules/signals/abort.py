@@ -236,7 +236,7 @@ def _way(view: ProcessView) -> _Way:
         return _NOTHING_THROWN
     exception, check, gil = cpp_exception(view), failed_check(view), without_gil(view)
     if check is not None:
-        return _Way(*check)
+        return _Way(check.what, check.advice, _caller(view))
     if gil is not None:
         return _Way(gil.what, gil.advice, _caller(view))
     if exception is not None and exception.type is not None:
