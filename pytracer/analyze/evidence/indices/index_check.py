@@ -29,7 +29,7 @@ from pytracer.decode.types.snapshot import PythonFrame
 
 _CHECK = re.compile(r"index out of bounds: (?:-?\w+ <= )?tmp\d+ < (\w+)")
 _BODIES = ("_omp_fn", "omp_outlined")  # what GCC and clang call the body of a parallel region
-_CAUGHT = {"", "Exception", "BaseException", "IndexError", "LookupError"}
+_CAUGHT = {"Exception", "BaseException", "IndexError", "LookupError", "RuntimeError"}
 _INDEXING = ("embedding", "embedding_bag", "index_select", "gather", "take", "take_along_dim", "index_add", "scatter")
 _MOST = 3
 
@@ -209,14 +209,14 @@ def _catch_advice(view: ProcessView) -> str:
     """How the same mistake becomes an exception with a line, and whether the program shows it."""
     handler = _handler(view)
     caught = f" (print it in the `except` of line {handler}, which goes on)" if handler is not None else ""
-    eager = f"With TORCH_COMPILE_DISABLE=1 the same call raises an IndexError that names the line{caught}"
+    eager = f"With TORCH_COMPILE_DISABLE=1 the same call raises an error that names the line{caught}"
     if not _is_in_region(view):
         return f"{eager}."
     return f"{eager}; torch.set_num_threads(1) before the first call makes the compiled one raise a RuntimeError."
 
 
 def _handler(view: ProcessView) -> int | None:
-    """The line of an `except` around a line of the stack that would catch an IndexError, and go on."""
+    """The line of an `except` around a line of the stack that would catch the error of an index, and go on."""
     for frame in program_frames(view):
         tree = syntax_tree(view.process.snapshot, frame)
         for node in ast.walk(tree) if tree is not None and frame.line is not None else ():

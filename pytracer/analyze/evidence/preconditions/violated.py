@@ -59,8 +59,9 @@ class Violated:
         limit = f"{self.broken.relation}{right.value}{_source(right, self.call.given)}"
         fix = self.call.entry.fix.get(self.broken.text)
         if fix is not None:
+            other = f" {_named(self.call.given[right.arguments[0]])}" if right.arguments else ""
             return (
-                f"{fix.format_map(_Texts(self.call.texts))} at {line}: {_named(culprit)}{since} does not fit, and "
+                f"{fix.format_map(_Texts(self.call.texts))} at {line}: {_named(culprit)}{since} does not fit{other}, and "
                 f"{self.call.operator} does not check it."
             )
         if left.function in _OF_VALUES:

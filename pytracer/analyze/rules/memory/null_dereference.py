@@ -9,9 +9,10 @@ in ctypes code, a missing `argtypes`/`restype` or a Python None passed as a poin
 What to do: look at the native function and at the Python line that called it; check that what it is given exists.
 
 A tensor with 0 elements, or whose storage was resized to 0, has no memory: its data pointer is null, and index -1 leads
-to an address below it. If a variable of the innermost frame has such a tensor, and the function is torch's, takes
-tensors, or was made by torch.compile, it is named, with the line that took its memory away; else an argument of the
-running operator that has none, or is undefined.
+to an address below it: a small negative number. That is *certain* where the register that was indexed was null, and
+*likely* where the line passes such a tensor or torch's operator made one, of no rows. If a variable of the innermost
+frame has such a tensor, and the function is torch's, takes tensors, or was made by torch.compile, it is named, with the
+line that took its memory away; else an argument of the running operator that has none, or is undefined.
 
 How it can be wrong: without capstone the operands are unknown, so that a garbage pointer with a small value can
 look like null plus an offset; the confidence is lower then. A pointer to a member of a null object was already

@@ -2,7 +2,8 @@
 
 What: a refused memory access in an operator whose kernel takes a size or a range of values for granted
 (`analyze/known/operators.toml`), while the line that called it passes something else: statistics of 16 channels for an
-input of 32, an index beyond its plane, a gradient of another number of planes.
+input of 32, an index beyond its plane, a gradient of another number of planes, a state with a batch dimension for an
+input without one, offsets of an embedding bag that make no bag.
 
 Why it happens: the functions of torch.nn compare what they are given; the operators below them, which extensions,
 exported programs and hand-written backwards call, often do not. They then read or write past the end of the smaller

@@ -25,6 +25,9 @@ address is a whole number of elements away from a dense one. Where libffi faults
 line gave it a callback that nothing holds, or where a destructor deletes what the source shows to have a second owner,
 the class is use-after-free, *likely* as well.
 
+A small negative number, -4096 to -1, that no register and no empty tensor explains is *possible* only: index -1 of an
+empty buffer, or an error code that was used as a pointer.
+
 A register that held the lower 32 bits of a live storage's address shows that the address was passed as an int. A small
 number that a function called by ctypes used as a pointer shows that its declaration in Python does not fit.
 

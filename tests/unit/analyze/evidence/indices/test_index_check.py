@@ -119,9 +119,9 @@ def report_of(
     elements = {"words": 40, "places": 40, "large": 32000, "table": 16384}
     order = {"arg0_1": "words", "arg1_1": "large", "arg2_1": "places", "arg3_1": "table"}
     holders = (
+        Holder("local", "tmp_4", TABLE, own, True, elements=16384),  # which Dynamo adds
         *(Holder("local", name, named[of], made, True, elements=elements[of]) for name, of in order.items()),
         *(Holder("local", name, base, own, True, elements=elements[name]) for name, base in named.items()),
-        Holder("local", "tmp_4", TABLE, own, True, elements=16384),
     )
     box = Box(pid=101).alloc(WORDS, 320).alloc(PLACES, 320).alloc(LARGE, 128000).alloc(TABLE, 65536)
     what = f"kernel, /tmp/torchinductor_me/ab/c{'b' * 51}.main.cpp:{check}"
