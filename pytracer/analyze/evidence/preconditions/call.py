@@ -11,7 +11,7 @@ import ast
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pytracer._library_files import is_library_file
 from pytracer.analyze.evidence.lifetime.variables import MODULE, plain_expression, python_frames, variable_name
@@ -19,7 +19,7 @@ from pytracer.analyze.evidence.operators.operator import find_operator
 from pytracer.analyze.evidence.preconditions.modules import construction, forward_of, module_class
 from pytracer.analyze.evidence.preconditions.terms import Given
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.scopes import function_named, own_nodes, scope_of
 from pytracer.analyze.known.operators import Precondition
 from pytracer.analyze.parts import python_frame
@@ -28,6 +28,7 @@ from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Argument, Crash, Holder, PythonFrame
 
 _TORCH, _OPS = "torch", "ops"
+_MODULES, _CALLS_FORWARD = "torch/nn/modules/", ("Module._call_impl", "Module._wrapped_call_impl")
 _ITEMS = 2  # of a tuple or list that is one argument
 _OF_OPS = 3  # `ops.aten.name` of `torch.ops.aten.name.default`
 
@@ -36,7 +37,7 @@ _OF_OPS = 3  # `ops.aten.name` of `torch.ops.aten.name.default`
 class BoundCall:
     """`operator`: without namespace and overload; `given`: what is known of its arguments, by their names.
 
-    `texts`: its arguments as the line writes them.
+    `texts`: its arguments as the program writes them.
     """
 
     operator: str
@@ -57,16 +58,35 @@ def bound_calls(view: ProcessView, known: Mapping[str, Precondition]) -> list[Bo
     Nothing where the innermost of those lines has several.
     """
     found: list[BoundCall] = []
+    running: str | None = None
     for frame in python_frames(view):
         tree = syntax_tree(view.process.snapshot, python_frame(frame)) if frame.line is not None else None
         if tree is not None and frame.line is not None:
             calls = list(_calls(ast.walk(tree), tree, known, range(frame.line, frame.line + 1)))
             if len(calls) > 1:
                 return found
+            own = not is_library_file(frame.file)
+            calls = calls or (_called_module(tree, frame.line, running) if own and running is not None else [])
             found += [_bound(view, frame, *call, known) for call in calls]
         if not is_library_file(frame.file):
             break
+        if not (frame.function or "").startswith(_CALLS_FORWARD):
+            running = _module_of(frame, known)
     return found
+
+
+def _module_of(frame: PythonFrame, known: Mapping[str, Precondition]) -> str | None:
+    """The operator that a module of torch is known by, of the frame that runs its forward()."""
+    owner, _, function = (frame.function or "").rpartition(".")
+    if function != "forward" or _MODULES not in (frame.file or ""):
+        return None
+    return next((name for name, entry in known.items() if owner in entry.modules), None)
+
+
+def _called_module(tree: ast.Module, line: int, name: str) -> list[tuple[str, ast.Call]]:
+    """The only call on a line, below which that module ran: `cell(x, state)` for each `cell` of a list."""
+    calls = calls_on(tree, line)
+    return [(name, calls[0])] if len(calls) == 1 else []
 
 
 def earlier_calls(view: ProcessView, known: Mapping[str, Precondition]) -> Iterator[BoundCall]:
@@ -125,7 +145,24 @@ def _bound(
         for argument, node in (*passed.items(), *items)
         if (item := given_of(view, frame, node)) is not None
     }
-    return BoundCall(name.rpartition(".")[2], found, known[name], call.lineno, _texts(call, known[name]))
+    for argument, rows_of in list(found.items()):  # a tensor that is taken for a tuple of its rows
+        rows = ((f"{argument}{at}", _row(rows_of, at)) for at in range(_ITEMS))
+        found.update({row: item for row, item in rows if item is not None and row not in found})
+    texts = _texts(call, known[name])
+    if is_library_file(frame.file):  # whose variables the program does not know
+        names = {argument: item.name.strip("`") for argument, item in found.items()}
+        whole = {name: names.get(f"{name}0", name).removesuffix("[0]") for name in texts}
+        texts = {name: names.get(name, whole[name]) for name in texts}
+    return BoundCall(name.rpartition(".")[2], found, known[name], call.lineno, texts)
+
+
+def _row(whole: Given, at: int) -> Given | None:
+    tensor = whole.tensor
+    if tensor is None or not at < (tensor.sizes[0] if tensor.sizes else 0) or len(tensor.sizes) != tensor.dimensions:
+        return None
+    elements = tensor.elements // tensor.sizes[0]
+    row = replace(tensor, elements=elements, sizes=tensor.sizes[1:], dimensions=tensor.dimensions - 1)
+    return Given(f"`{whole.name.strip('`')}[{at}]`", row, elements=elements, base=whole.base)
 
 
 def _items(whole: ast.expr) -> list[ast.expr]:

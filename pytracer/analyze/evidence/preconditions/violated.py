@@ -61,8 +61,8 @@ class Violated:
         if fix is not None:
             other = f" {_named(self.call.given[right.arguments[0]])}" if right.arguments else ""
             return (
-                f"{fix.format_map(_Texts(self.call.texts))} at {line}: {_named(culprit)}{since} does not fit{other}, and "
-                f"{self.call.operator} does not check it."
+                f"{fix.format_map(_Texts(self.call.texts))} at {line}: {_named(culprit)}{since} does not fit{other}, "
+                f"and {self.call.operator} does not check it."
             )
         if left.function in _OF_VALUES:
             what = "sum to" if left.function == "least_sum" else "be"

@@ -215,14 +215,23 @@ CELL_STACK = [
 
 
 def of_module(
-    run: Path, x: Argument, state: Argument, *, module: str, given: str = "state", options: str = "", **how: Any
+    run: Path,
+    x: Argument,
+    state: Argument,
+    *,
+    module: str,
+    given: str = "state",
+    options: str = "",
+    name: str | None = None,
+    above: tuple[tuple[str, str, int], ...] = (),
+    **how: Any,
 ) -> Report:
     """A module of torch at line 8, called with `x` and `state`."""
     script = run.parent / "cell.py"
     script.write_text(CELL.format(module=module, state=given, options=options), encoding="utf-8")
     os.utime(script, (0, 0))
     frame, other = PythonFrame("step", str(script), 8), PythonFrame("step", str(script), 8)
-    name = "state[0]" if module == "LSTMCell" and given == "state" else "state"
+    name = name or ("state[0]" if module == "LSTMCell" and given == "state" else "state")
     holders = (
         Holder("local", "x", INPUT, frame, True, elements=x.elements),
         Holder("local", name, MEAN, frame, True, elements=state.elements),
@@ -230,7 +239,7 @@ def of_module(
     )
     box = Box(pid=101).alloc(MEAN, 4 * state.elements).alloc(INPUT, 4096)
     return died(
-        run, box=box, python=[("step", str(script), 8)], holders=holders, arguments=(x, state),
+        run, box=box, python=[*above, ("step", str(script), 8)], holders=holders, arguments=(x, state),
         **{"addr": WILD, "registers": {"rdx": WILD}, "mappings": [PROGRAM], **how},
     )  # fmt: skip
 
@@ -273,3 +282,28 @@ def test_cells_and_bags_are_no_suspects_of_damage(run: Path) -> None:
     report = of_module(run, tensor(INPUT, 5), tensor(MEAN, 6, 6), module="LSTMCell", **{**DAMAGED, "addr": 0})
     assert verdict(report)[0] == "heap-corruption"
     assert "for granted" not in summary(report) and "LSTMCell" not in advice(report)
+
+
+def test_tensor_that_is_taken_for_a_tuple_is_one_of_states(run: Path) -> None:
+    how: dict[str, Any] = {"module": "LSTMCell", "name": "state", "stack_of": CELL_STACK}
+    report = of_module(run, tensor(INPUT, 5), tensor(MEAN, 2, 6, 6), **how)
+    assert "`state[0]` [6, 6] has 2 dimensions, where LSTMCell takes 1 for granted" in summary(report)
+    fits = of_module(run.parent / "2", tensor(INPUT, 6, 5), tensor(MEAN, 2, 6, 6), **how)
+    assert "for granted" not in summary(fits)
+
+
+@pytest.mark.parametrize(
+    ("between", "known"), [(("Module._call_impl",), True), (("Decoder.forward", "Module._call_impl"), False)]
+)
+def test_module_of_a_list_is_known_by_the_forward_that_runs(between: tuple[str, ...], known: bool, run: Path) -> None:
+    """The file does not say what `cell` is; a module of a library that has such a cell takes other arguments."""
+    folder = "/usr/lib/python3/site-packages"
+    own = {"Module._call_impl": f"{folder}/torch/nn/modules/module.py", "Decoder.forward": f"{folder}/speech/net.py"}
+    above = (
+        ("LSTMCell.forward", f"{folder}/torch/nn/modules/rnn.py", 1757),
+        *((name, own[name], 40) for name in between),
+    )
+    report = of_module(
+        run, tensor(INPUT, 5), tensor(MEAN, 6, 6), module="Cells", name="state[0]", above=above, stack_of=CELL_STACK
+    )
+    assert ("where LSTMCell takes 1 for granted" in summary(report)) == known
