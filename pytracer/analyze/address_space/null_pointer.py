@@ -6,8 +6,11 @@ from pytracer.analyze.address_space.referrers import STATE_REGISTERS
 from pytracer.analyze.address_space.regions import NEAR_NULL_BYTES
 from pytracer.analyze.evidence.heap.heap import heap_damage
 from pytracer.analyze.evidence.known_crashes import known_crash
+from pytracer.analyze.evidence.lifetime.variables import program_frames, tensors_without_memory
 from pytracer.analyze.evidence.native.jumps import wild_jump
-from pytracer.analyze.evidence.operators.operator import find_operator, without_memory
+from pytracer.analyze.evidence.operators.operator import find_operator, made_empty, without_memory
+from pytracer.analyze.evidence.syntax.lines import names_of_line
+from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import AlsoCrashed
 from pytracer.report.job import Confidence
@@ -20,9 +23,29 @@ _BELOW_NULL = (1 << 64) - NEAR_NULL_BYTES
 
 
 def is_below_null(view: ProcessView) -> bool:
-    """Whether the address is that of a row in front of the first one of a tensor without memory: null - 80."""
-    place = view.place
-    return place is not None and place.addr >= _BELOW_NULL and bool(without_memory(find_operator(view)))
+    """Whether the address is a small negative number: null - 8, or no address at all (an error code)."""
+    return view.place is not None and view.place.addr >= _BELOW_NULL
+
+
+def _null_below(view: ProcessView) -> Confidence | None:
+    """How sure it is that null was indexed with -1, where the address is a small negative number.
+
+    The register shows it, or the operator or the line has a tensor without memory, such as one of 0 rows.
+    """
+    instruction, operator = view.instruction, find_operator(view)
+    if instruction is not None and instruction.addr is not None and instruction.base_value == 0:
+        return "certain"
+    return "likely" if without_memory(operator) or made_empty(operator) or _passes_empty(view) else None
+
+
+def _passes_empty(view: ProcessView) -> bool:
+    """Whether a variable that the program's innermost line names has a tensor of 0 elements."""
+    frame = next(iter(program_frames(view)), None)
+    tree = syntax_tree(view.process.snapshot, frame)
+    if tree is None or frame is None or frame.line is None:
+        return False
+    names = names_of_line(tree, frame.line)
+    return any(not item.elements and item.expression in names for item in tensors_without_memory(view))
 
 
 def null_sibling(view: ProcessView) -> AlsoCrashed | None:
@@ -69,8 +92,8 @@ def null_confidence(view: ProcessView) -> Confidence | None:
         return None
     if place.kind == "unmapped" and place.addr < _FARTHEST_BYTES and null_sibling(view) is not None:
         return "likely"  # null + what this worker was to begin with
-    if is_below_null(view):
-        return "likely"
+    if is_below_null(view) and (below := _null_below(view)) is not None:
+        return below
     if place.kind == "unmapped" and _is_null_indexed(view):
         return "certain"
     if place.kind == "unmapped" and _is_multiple_of_a_register(view):

@@ -13,13 +13,18 @@ _FILE = Path(__file__).resolve().parent / "operators.toml"
 class Precondition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Of all operators in `names`: the names of their arguments by position, and what must hold.
 
-    `modules`: classes of torch.nn that are called with the same arguments.
+    `modules`: classes of torch.nn that are called with the same arguments. `why` and `fix`: for one of `must`, what
+    follows where it does not hold, and what to pass; `{input}` is the argument as the program writes it. `at_once`: the
+    call itself dies of it, so that no later damage is laid to it.
     """
 
     names: tuple[str, ...]
     arguments: str
     must: tuple[str, ...]
     modules: tuple[str, ...] = ()
+    why: dict[str, str] = {}
+    fix: dict[str, str] = {}
+    at_once: bool = False
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

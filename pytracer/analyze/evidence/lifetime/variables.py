@@ -18,6 +18,7 @@ from pytracer.report import job as r
 
 MODULE = "<module>"  # the function of a module's own lines
 _MOST_EMPTY = 3
+_OF_DYNAMO = re.compile(r"(?:tmp_\d+|graph_out_\d+|___\w+)(?![\w])")  # variables that Dynamo adds to a function
 _OF_MODULE = re.compile(r"\._(?:parameters|buffers|modules)\['([A-Za-z_]\w*)'\]")
 
 
@@ -95,9 +96,9 @@ def _words(item: Holder) -> str:
 
 def _distance(item: Holder) -> tuple[bool, bool, int, bool]:
     """The program's before those of libraries, the crashed thread's first, plain variables before what is inside of
-    something, locals before globals.
+    something, locals before globals. Those that Dynamo adds to a compiled function are in no source.
     """
-    library = item.frame is None or is_library_file(item.frame.file)
+    library = item.frame is None or is_library_file(item.frame.file) or _OF_DYNAMO.match(item.expression) is not None
     return library, not item.own, item.expression.count(".") + item.expression.count("["), item.kind == "global"
 
 

@@ -6,12 +6,14 @@ tensors. The variables of the line, and the arguments of torch's own Python fram
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 
 from pytracer._library_files import is_library_file
 from pytracer.analyze.evidence.lifetime.variables import plain_expression, python_frames, variable_name
 from pytracer.analyze.evidence.operators.operator import OperatorTensor, find_operator
+from pytracer.analyze.evidence.syntax.calls import calls_on
 from pytracer.analyze.evidence.syntax.lines import names_of_call
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.tensors.source_lines import syntax_tree
@@ -39,6 +41,24 @@ def line_tensors(view: ProcessView) -> tuple[OperatorTensor, ...]:
                 name = variable_name(view, held.base)
                 found.setdefault((held.base, held.offset, held.sizes), OperatorTensor(held, name, None, passed=False))
     return tuple(found.values())
+
+
+def passes_list(view: ProcessView) -> bool:
+    """Whether a call on the program's innermost line passes a list or tuple, written there or held by a variable."""
+    own = next((item for item in python_frames(view) if not is_library_file(item.file)), None)
+    tree = syntax_tree(view.process.snapshot, python_frame(own)) if own is not None else None
+    if tree is None or own is None or own.line is None or view.crash is None:
+        return False
+    given = [value for call in calls_on(tree, own.line) for value in (*call.args, *(k.value for k in call.keywords))]
+    if any(isinstance(item, (ast.List, ast.Tuple, ast.ListComp, ast.GeneratorExp)) for item in given):
+        return True
+    names = {ast.unparse(item) for item in given}
+    at = (own.file, own.function, own.line)
+    return any(
+        plain_expression(item.expression).rpartition("[")[0] in names
+        for item in view.crash.holders
+        if item.frame is not None and (item.frame.file, item.frame.function, item.frame.line) == at
+    )
 
 
 def _is_stale(item: OperatorTensor) -> bool:

@@ -200,6 +200,13 @@ def without_memory(operator: Operator | None) -> list[OperatorTensor]:
     return [item for item in operator.tensors if item.passed and _lacks_memory(item.item, of_torch)]
 
 
+def made_empty(operator: Operator | None) -> list[OperatorTensor]:
+    """Tensors without elements that an operator of torch made for itself, of the sizes that its arguments lead to."""
+    if operator is None or not is_of_torch(operator):
+        return []
+    return [item for item in operator.tensors if not item.item.undefined and not item.item.elements and item.item.sizes]
+
+
 def is_of_torch(operator: Operator) -> bool:
     """Whether it is torch's own, not a function of an extension."""
     return operator.name.startswith(("aten::", "at::native::"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pytracer._text import list_words, size_words
@@ -18,7 +18,7 @@ from pytracer.analyze.evidence.indices.sparse_source import sparse_operator_advi
 from pytracer.analyze.evidence.lifetime.variables import line_words, program_frames, variable_name
 from pytracer.analyze.evidence.native.fault_function import own_function
 from pytracer.analyze.evidence.operators.line_tensors import line_tensors
-from pytracer.analyze.evidence.operators.operator import find_operator, is_of_torch, shape_words
+from pytracer.analyze.evidence.operators.operator import OperatorTensor, find_operator, is_of_torch, shape_words
 from pytracer.analyze.evidence.operators.state_sizes import small_state
 from pytracer.analyze.evidence.operators.unfit_operands import unfit_operands
 from pytracer.analyze.evidence.own_code.arrays import array_words, held_array
@@ -35,6 +35,8 @@ from pytracer.report.job import PythonFrame
 
 _WITH_NUMBERS = (1, 7)  # the format of a recording
 _MOST = 4
+_PARAMETER = "parameter "
+_ROW_BY_ROW = ("backward", "loss")  # operators of torch whose tensors are of the same rows
 _COUNTS = ("numel", "size", "stride", "dim", "nelement", "storage_offset", "item", "tolist")
 _SIZES = ("shape", "size", "nbytes", "ndim", "strides", "itemsize", "value")
 _ADDRESSES = ("data_ptr", "ctypes", "data", "untyped_storage", "cast", "byref", "addressof", "from_buffer", "c_void_p")
@@ -227,12 +229,15 @@ def _sample(view: ProcessView) -> str | None:
 def unequal_tensors(view: ProcessView) -> str | None:
     """`` `mean` [32, 1] and `x` [20000000, 4] ``: of an operator's tensors, by their first sizes.
 
-    Of a backward function, which takes what belongs together; of any other, those that differ in nothing else.
+    Of a backward function, which takes what belongs together; of any other, those that differ in nothing else. Of
+    torch's operators, only those that take all row by row.
     """
     operator = find_operator(view)
     if operator is None:
         return None
     backward = "backward" in operator.name
+    if is_of_torch(operator) and not any(word in operator.name for word in _ROW_BY_ROW):
+        return None  # a weight, a table or a state has other rows than the data beside it
     tensors = line_tensors(view) if is_of_torch(operator) else [item for item in operator.tensors if item.passed]
     floats = [
         item for item in tensors if item.name and item.item.sizes and item.item.elements and not item.item.is_integer
@@ -248,12 +253,21 @@ def unequal_tensors(view: ProcessView) -> str | None:
         if least.item.sizes[0] * 2 <= most.item.sizes[0]
         and (backward or _alike(least.item, most.item))
         and not _in_other_order(least.item, most.item)
+        and not _is_weight(most, least, tensors)
     )
     best = max(pairs, key=lambda pair: pair[0].item.sizes[0] / pair[1].item.sizes[0], default=None)
     if best is None:
         return None
     most, least = best
     return f"`{least.name}` {shape_words(least.item)} and `{most.name}` {shape_words(most.item)}"
+
+
+def _is_weight(one: OperatorTensor, other: OperatorTensor, tensors: Sequence[OperatorTensor]) -> bool:
+    """Whether one is a layer's: a parameter beside data, or a factor of the product that is among the tensors."""
+    if (one.name or "").startswith(_PARAMETER) != (other.name or "").startswith(_PARAMETER):
+        return True
+    rows = (one.item.sizes[0], other.item.sizes[0])
+    return any(item.item.sizes[-2:] in (rows, rows[::-1]) for item in tensors if item not in (one, other))
 
 
 def _in_other_order(one: Argument, other: Argument) -> bool:

@@ -8,16 +8,18 @@ expressions nothing was recorded.
 from __future__ import annotations
 
 import ast
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pytracer._library_files import is_library_file
 from pytracer.analyze.evidence.lifetime.variables import MODULE, plain_expression, python_frames, variable_name
-from pytracer.analyze.evidence.preconditions.modules import forward_of, module_class
+from pytracer.analyze.evidence.operators.operator import find_operator
+from pytracer.analyze.evidence.preconditions.modules import construction, forward_of, module_class
 from pytracer.analyze.evidence.preconditions.terms import Given
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.scopes import function_named, own_nodes, scope_of
 from pytracer.analyze.known.operators import Precondition
 from pytracer.analyze.parts import python_frame
@@ -26,6 +28,8 @@ from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Argument, Crash, Holder, PythonFrame
 
 _TORCH, _OPS = "torch", "ops"
+_MODULES, _CALLS_FORWARD = "torch/nn/modules/", ("Module._call_impl", "Module._wrapped_call_impl")
+_ITEMS = 2  # of a tuple or list that is one argument
 _OF_OPS = 3  # `ops.aten.name` of `torch.ops.aten.name.default`
 
 
@@ -33,7 +37,7 @@ _OF_OPS = 3  # `ops.aten.name` of `torch.ops.aten.name.default`
 class BoundCall:
     """`operator`: without namespace and overload; `given`: what is known of its arguments, by their names.
 
-    `texts`: its arguments as the line writes them.
+    `texts`: its arguments as the program writes them.
     """
 
     operator: str
@@ -45,15 +49,44 @@ class BoundCall:
 
 def bound_call(view: ProcessView, known: Mapping[str, Precondition]) -> BoundCall | None:
     """Of the program's innermost line, or of torch's own lines above it: the only call of an operator in `known`."""
+    return next(iter(bound_calls(view, known)), None)
+
+
+def bound_calls(view: ProcessView, known: Mapping[str, Precondition]) -> list[BoundCall]:
+    """The innermost, and what called it, up to the program's innermost line: a module of torch knows other arguments.
+
+    Nothing where the innermost of those lines has several.
+    """
+    found: list[BoundCall] = []
+    running: str | None = None
     for frame in python_frames(view):
         tree = syntax_tree(view.process.snapshot, python_frame(frame)) if frame.line is not None else None
         if tree is not None and frame.line is not None:
             calls = list(_calls(ast.walk(tree), tree, known, range(frame.line, frame.line + 1)))
-            if calls:
-                return _bound(view, frame, *calls[0], known) if len(calls) == 1 else None
+            if len(calls) > 1:
+                return found
+            own = not is_library_file(frame.file)
+            calls = calls or (_called_module(tree, frame.line, running) if own and running is not None else [])
+            found += [_bound(view, frame, *call, known) for call in calls]
         if not is_library_file(frame.file):
-            return None
-    return None
+            break
+        if not (frame.function or "").startswith(_CALLS_FORWARD):
+            running = _module_of(frame, known)
+    return found
+
+
+def _module_of(frame: PythonFrame, known: Mapping[str, Precondition]) -> str | None:
+    """The operator that a module of torch is known by, of the frame that runs its forward()."""
+    owner, _, function = (frame.function or "").rpartition(".")
+    if function != "forward" or _MODULES not in (frame.file or ""):
+        return None
+    return next((name for name, entry in known.items() if owner in entry.modules), None)
+
+
+def _called_module(tree: ast.Module, line: int, name: str) -> list[tuple[str, ast.Call]]:
+    """The only call on a line, below which that module ran: `cell(x, state)` for each `cell` of a list."""
+    calls = calls_on(tree, line)
+    return [(name, calls[0])] if len(calls) == 1 else []
 
 
 def earlier_calls(view: ProcessView, known: Mapping[str, Precondition]) -> Iterator[BoundCall]:
@@ -68,6 +101,8 @@ def earlier_calls(view: ProcessView, known: Mapping[str, Precondition]) -> Itera
             ]
             for node in sorted(above, key=lambda item: -item.lineno):
                 name = _operator_name(node.func, tree, known)
+                if name is not None and name in known and known[name].at_once:
+                    continue
                 if name is not None and name in known:
                     yield _bound(view, frame, name, node, known)
                 else:
@@ -95,15 +130,56 @@ def _in_function(
             item = given_of(view, frame, outer) if outer is not None else None
             if item is not None:
                 given[argument] = item
+        if known[name].at_once:
+            continue
         yield BoundCall(name, given, known[name], inner.lineno, _texts(inner, known[name]))
 
 
 def _bound(
     view: ProcessView, frame: PythonFrame, name: str, call: ast.Call, known: Mapping[str, Precondition]
 ) -> BoundCall:
-    passed = dict(_passed(call, known[name]))
-    found = {argument: item for argument, node in passed.items() if (item := given_of(view, frame, node)) is not None}
-    return BoundCall(name, found, known[name], call.lineno, _texts(call, known[name]))
+    passed = {**_made_with(view, frame, call), **dict(_passed(call, known[name]))}
+    items = [(f"{argument}{at}", node) for argument, whole in passed.items() for at, node in enumerate(_items(whole))]
+    found = {
+        argument: item
+        for argument, node in (*passed.items(), *items)
+        if (item := given_of(view, frame, node)) is not None
+    }
+    for argument, rows_of in list(found.items()):  # a tensor that is taken for a tuple of its rows
+        rows = ((f"{argument}{at}", _row(rows_of, at)) for at in range(_ITEMS))
+        found.update({row: item for row, item in rows if item is not None and row not in found})
+    texts = _texts(call, known[name])
+    if is_library_file(frame.file):  # whose variables the program does not know
+        names = {argument: item.name.strip("`") for argument, item in found.items()}
+        whole = {name: names.get(f"{name}0", name).removesuffix("[0]") for name in texts}
+        texts = {name: names.get(name, whole[name]) for name in texts}
+    return BoundCall(name.rpartition(".")[2], found, known[name], call.lineno, texts)
+
+
+def _row(whole: Given, at: int) -> Given | None:
+    tensor = whole.tensor
+    if tensor is None or not at < (tensor.sizes[0] if tensor.sizes else 0) or len(tensor.sizes) != tensor.dimensions:
+        return None
+    elements = tensor.elements // tensor.sizes[0]
+    row = replace(tensor, elements=elements, sizes=tensor.sizes[1:], dimensions=tensor.dimensions - 1)
+    return Given(f"`{whole.name.strip('`')}[{at}]`", row, elements=elements, base=whole.base)
+
+
+def _items(whole: ast.expr) -> list[ast.expr]:
+    """The first items of what is passed as one argument: of a tuple or list that is written there, or of a variable."""
+    if isinstance(whole, (ast.Tuple, ast.List)):
+        return whole.elts[:_ITEMS] if not any(isinstance(item, ast.Starred) for item in whole.elts) else []
+    if not isinstance(whole, (ast.Name, ast.Attribute)):
+        return []
+    return [ast.Subscript(whole, ast.Constant(at), ast.Load()) for at in range(_ITEMS)]
+
+
+def _made_with(view: ProcessView, frame: PythonFrame, call: ast.Call) -> dict[str, ast.expr]:
+    """Constants by which the module that is called was made: `include_last_offset=True`."""
+    tree = syntax_tree(view.process.snapshot, python_frame(frame))
+    made = construction(tree, call.func) if tree is not None else None
+    words = made.keywords if made is not None else ()
+    return {item.arg: item.value for item in words if item.arg and isinstance(item.value, ast.Constant)}
 
 
 def _texts(call: ast.Call, entry: Precondition) -> dict[str, str]:
@@ -141,7 +217,8 @@ def _operator_name(function: ast.expr, tree: ast.Module, known: Mapping[str, Pre
     parts = [*origin.split("."), *parts]
     if _OPS in parts:
         parts = parts[parts.index(_OPS) : parts.index(_OPS) + _OF_OPS]
-    return parts[-1]
+    qualified = ".".join(parts[-2:])  # torch.nn.functional takes some arguments in another order
+    return qualified if qualified in known else parts[-1]
 
 
 def _imported(tree: ast.Module) -> dict[str, str]:
@@ -161,8 +238,8 @@ def _imported(tree: ast.Module) -> dict[str, str]:
 
 def _passed(call: ast.Call, entry: Precondition) -> Iterator[tuple[str, ast.expr]]:
     names = entry.arguments.split()
-    if not any(isinstance(item, ast.Starred) for item in call.args):
-        yield from zip(names, call.args, strict=False)
+    plain = itertools.takewhile(lambda item: not isinstance(item, ast.Starred), call.args)
+    yield from zip(names, plain, strict=False)
     yield from ((item.arg, item.value) for item in call.keywords if item.arg in names)
 
 
@@ -170,7 +247,7 @@ def given_of(view: ProcessView, frame: PythonFrame, node: ast.expr) -> Given | N
     """What is known of an expression of a frame: a number that it says, or what a variable of it held."""
     if isinstance(node, ast.Constant):
         return Given(str(node.value), value=int(node.value)) if isinstance(node.value, int) else None
-    if not isinstance(node, (ast.Name, ast.Attribute)):
+    if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
         return None
     name, crash = ast.unparse(node), view.crash
     if crash is None:
@@ -184,8 +261,20 @@ def given_of(view: ProcessView, frame: PythonFrame, node: ast.expr) -> Given | N
     if held is None:
         return None
     base, elements = held
-    tensor = _nearest(item for item in crash.arguments if item.base == base and item.elements == elements)
-    return Given(f"`{variable_name(view, base) or name}`", tensor, elements=elements, base=base)
+    alike = [item for item in crash.arguments if base and item.base == base and item.elements == elements]
+    tensor = _nearest(_given_to_operator(view, alike) if frame == next(iter(python_frames(view)), None) else alike)
+    known = variable_name(view, base) if is_library_file(frame.file) else None
+    return Given(f"`{known or name}`", tensor, elements=elements, base=base)
+
+
+def _given_to_operator(view: ProcessView, alike: list[Argument]) -> list[Argument]:
+    """Of those that the variable of the innermost line may have held: what the operator was given, if one is seen.
+
+    Another variable further out may hold another view of the same memory: `input.unsqueeze(0)` is not `input`.
+    """
+    operator = find_operator(view)
+    among = {id(item.item) for item in (operator.tensors if operator is not None else ()) if item.passed}
+    return [item for item in alike if id(item) in among and item.how == "reference"] or alike
 
 
 def _nearest(alike: Iterable[Argument]) -> Argument | None:
@@ -199,12 +288,14 @@ def _nearest(alike: Iterable[Argument]) -> Argument | None:
 
 
 def _held(crash: Crash, frame: PythonFrame, name: str) -> tuple[int, int] | None:
-    """The start of the storage and the elements of the tensor that the variable held, where it has memory."""
-    held = {
-        (item.base, item.elements)
+    """The start of the storage and the elements of the tensor that the variable held: one with memory, or empty."""
+    items = [
+        item
         for item in crash.holders
-        if _has(frame, item) and plain_expression(item.expression) == name and item.base
-    }
+        if _has(frame, item) and plain_expression(item.expression) == name and (item.base or not item.elements)
+    ]
+    own = [item for item in items if item.own]  # other threads may run the same line
+    held = {(item.base, item.elements) for item in own or items}
     return held.pop() if len(held) == 1 else None
 
 

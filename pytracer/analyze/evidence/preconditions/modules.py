@@ -16,6 +16,13 @@ def module_class(tree: ast.Module, function: ast.expr) -> str | None:
     return made.pop().rpartition(".")[2] if len(made) == 1 else None
 
 
+def construction(tree: ast.Module, function: ast.expr) -> ast.Call | None:
+    """`nn.EmbeddingBag(10, 4)` of `self.bag` where the file makes it at one place only."""
+    name = variable(function)
+    made = list(_values(tree, name)) if name is not None else []
+    return made[0] if len(made) == 1 else None
+
+
 def forward_of(tree: ast.Module, call: ast.Call) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
     """The forward() that `model(...)` runs, where the class of `model` is one of the file's."""
     name = module_class(tree, call.func)

@@ -65,6 +65,7 @@ class Broken:
     left: Side
     right: Side
     relation: str
+    text: str = ""  # as it is stored
 
 
 def broken(text: str, given: Mapping[str, Given]) -> Broken | None:
@@ -74,7 +75,7 @@ def broken(text: str, given: Mapping[str, Given]) -> Broken | None:
         return None
     node, left, right = sides
     holds, words = _RELATIONS[type(node.ops[0])]
-    return None if holds(left.value, right.value) else Broken(left, right, words)
+    return None if holds(left.value, right.value) else Broken(left, right, words, text)
 
 
 def is_decided(text: str, given: Mapping[str, Given]) -> bool:

@@ -8,15 +8,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pytracer._text import count_words, list_words
+from pytracer.analyze.evidence.heap.heap import heap_damage
 from pytracer.analyze.evidence.lifetime.variables import line_words
 from pytracer.analyze.evidence.lifetime.where_made import line_that_made
 from pytracer.analyze.evidence.operators.in_backward import backward
 from pytracer.analyze.evidence.operators.operator import find_operator, shape_words
-from pytracer.analyze.evidence.preconditions.call import BoundCall, bound_call, earlier_calls
+from pytracer.analyze.evidence.preconditions.call import BoundCall, bound_call, bound_calls, earlier_calls
 from pytracer.analyze.evidence.preconditions.terms import Broken, Given, Side, as_code, broken, is_decided
 from pytracer.analyze.known.operators import preconditions
 from pytracer.analyze.view import ProcessView
 
+OTHERWISE = ("null", "near-null", "stack-guard")  # an argument is missing or empty, or the stack was full
 _ATEN = "aten::"
 _MOST = 4
 _OF_VALUES = ("min", "max", "least_sum")
@@ -44,7 +46,9 @@ class Violated:
         taken = f"{self.broken.relation}{right.value}"
         of = _source(right, self.call.given)
         at = f" at line {self.call.line}" if self.before else ""
-        return f"{_held(left, self.call.given)}, where {self.call.operator}{at} takes {taken} for granted{of}"
+        why = self.call.entry.why.get(self.broken.text)
+        reason = f": {why}" if why is not None else ""
+        return f"{_held(left, self.call.given)}, where {self.call.operator}{at} takes {taken} for granted{of}{reason}"
 
     def advice(self, view: ProcessView) -> str:
         """What to change, and since which line it is so."""
@@ -53,6 +57,13 @@ class Violated:
         made = line_that_made(view, culprit.base, quote=False) if culprit.base else None
         since = f", which {made} made," if made is not None else ""
         limit = f"{self.broken.relation}{right.value}{_source(right, self.call.given)}"
+        fix = self.call.entry.fix.get(self.broken.text)
+        if fix is not None:
+            other = f" {_named(self.call.given[right.arguments[0]])}" if right.arguments else ""
+            return (
+                f"{fix.format_map(_Texts(self.call.texts))} at {line}: {_named(culprit)}{since} does not fit{other}, "
+                f"and {self.call.operator} does not check it."
+            )
         if left.function in _OF_VALUES:
             what = "sum to" if left.function == "least_sum" else "be"
             return (
@@ -71,11 +82,19 @@ class Violated:
 
 def violated(view: ProcessView) -> Violated | None:
     """None where all may fit, or the operator is none of those that are known."""
-    call = bound_call(view, preconditions())
-    found = _first_broken(call) if call is not None and _may_run(view, call.operator) else None
-    if call is not None:
-        return Violated(call, found) if found is not None else None
-    return _of_backward(view)
+    calls, damaged = bound_calls(view, preconditions()), heap_damage(view) is not None
+    for call in reversed([item for item in calls if _may_run(view, item.operator)]):  # the program's own first
+        if damaged and call.entry.at_once:
+            continue
+        found = _first_broken(call)
+        if found is not None:
+            return Violated(call, found)
+    return _of_backward(view) if not calls else None
+
+
+def is_unfit(view: ProcessView) -> bool:
+    """Whether such an argument explains the access that was refused, wherever it led, as unfit-arguments says."""
+    return view.place is not None and view.place.kind not in OTHERWISE and violated(view) is not None
 
 
 def _of_backward(view: ProcessView) -> Violated | None:
@@ -140,7 +159,7 @@ def _may_run(view: ProcessView, called: str) -> bool:
     operator = find_operator(view)
     if operator is None or not operator.name.startswith(_ATEN):
         return True
-    running, called = (name.removeprefix(_ATEN).strip("_") for name in (operator.name, called))
+    running, called = (name.removeprefix(_ATEN).replace("_", "").lower() for name in (operator.name, called))
     return running in called or called in running
 
 
@@ -171,6 +190,8 @@ def _held(side: Side, given: Mapping[str, Given]) -> str:
         return f"{name} holds {side.value}"
     if side.function == "least_sum":
         return f"{name} sums to {side.value} or more"
+    if side.function == "dim":
+        return f"{name} has {count_words(side.value, 'dimension')}"
     if side.function == "numel":
         return f"{name} has {count_words(side.value, 'element')}"
     if side.argument is not None:
@@ -186,4 +207,13 @@ def _source(side: Side, given: Mapping[str, Given]) -> str:
     first = _named(given[side.arguments[0]])
     if side.function == "size":
         return f" (size {side.dimension} of {first})"
+    if side.function == "dim":
+        return f" (dimensions of {first})"
     return f" (elements of {first})" if side.function == "numel" else f" (by {first})"
+
+
+class _Texts(dict[str, str]):
+    """An argument that the line does not pass, in `fix`, by its own name."""
+
+    def __missing__(self, key: str) -> str:
+        return key

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from pytracer.analyze.evidence.native.jumps import Jump
 from pytracer.analyze.evidence.wild.address import may_be_indexed
+from pytracer.analyze.evidence.wild.below_null import below_null
 from pytracer.analyze.evidence.wild.closed_handle import closed_handle
 from pytracer.analyze.evidence.wild.cut_handle import cut_handle
 from pytracer.analyze.evidence.wild.explanation import Explanation
@@ -50,6 +51,7 @@ def _overflow(view: ProcessView) -> Explanation | None:
 
 
 _FINDERS: tuple[Callable[[ProcessView], Explanation | None], ...] = (
+    below_null,
     truncated_address,
     missing_memory,
     freed_callback,

@@ -11,6 +11,7 @@ from pytracer.analyze.evidence.lifetime.never_made import never_made
 from pytracer.analyze.evidence.lifetime.variables import line_words, program_frames
 from pytracer.analyze.evidence.native.fault_function import own_function
 from pytracer.analyze.evidence.operators.in_backward import backward, changed_advice
+from pytracer.analyze.evidence.operators.line_tensors import passes_list
 from pytracer.analyze.evidence.operators.operator import find_operator, is_of_torch
 from pytracer.analyze.evidence.operators.suspect_argument import suspect_argument
 from pytracer.analyze.evidence.operators.unfit_operands import unfit_operands
@@ -73,9 +74,13 @@ def _by_operands(view: ProcessView) -> str | None:
     if sparse is not None:
         return sparse
     if is_block_size(view):
+        operator = find_operator(view)
+        of = "the array or list that it takes" if passes_list(view) else "an array that it makes of them"
+        if operator is None or not is_of_torch(operator):
+            of = "an array or list that it uses"
         return (
-            f"Check the number and the shapes of the tensors that {line_words(view)} passes: the function takes more "
-            "from an array or list of them than it has."
+            f"Check the number and the shapes of the tensors that {line_words(view)} passes: the function reads past "
+            f"the end of {of}."
         )
     return None
 

@@ -9,10 +9,12 @@ in ctypes code, a missing `argtypes`/`restype` or a Python None passed as a poin
 What to do: look at the native function and at the Python line that called it; check that what it is given exists.
 
 A tensor with 0 elements, or whose storage was resized to 0, has no memory: its data pointer is null, and index -1 leads
-to an address below it. If a variable of the innermost frame has such a tensor, and the function is torch's, takes
-tensors, or was made by torch.compile, it is named, with the line that took its memory away; else an argument of the
-running operator that has none, or is undefined. In the backward pass it is one that the forward saved. A variable that
-is None is named where nothing else that the line passes can be the null pointer.
+to an address below it: a small negative number. That is *certain* where the register that was indexed was null, and
+*likely* where the line passes such a tensor or torch's operator made one, of no rows. If a variable of the innermost
+frame has such a tensor, and the function is torch's, takes tensors, or was made by torch.compile, it is named, with the
+line that took its memory away; else an argument of the running operator that has none, or is undefined. In the backward
+pass it is one that the forward saved. A variable that is None is named where nothing else that the line passes can be
+the null pointer.
 
 How it can be wrong: without capstone the operands are unknown, so that a garbage pointer with a small value can
 look like null plus an offset; the confidence is lower then. A pointer to a member of a null object was already
@@ -27,7 +29,12 @@ from dataclasses import dataclass
 
 from pytracer._library_files import is_library_file
 from pytracer._text import hex_addr, list_words
-from pytracer.analyze.address_space.null_pointer import has_constant_address, null_confidence, null_sibling
+from pytracer.analyze.address_space.null_pointer import (
+    has_constant_address,
+    is_below_null,
+    null_confidence,
+    null_sibling,
+)
 from pytracer.analyze.evidence.lifetime.emptied import emptied_at
 from pytracer.analyze.evidence.lifetime.never_made import never_made
 from pytracer.analyze.evidence.lifetime.saved_memory import SavedWithoutMemory, saved_without_memory
@@ -46,6 +53,7 @@ from pytracer.analyze.evidence.operators.operator import (
     Operator,
     OperatorTensor,
     find_operator,
+    made_empty,
     tensor_words,
     without_memory,
 )
@@ -60,6 +68,7 @@ from pytracer.analyze.evidence.phrases import (
     missing_operands,
     python_evidence,
 )
+from pytracer.analyze.evidence.preconditions.violated import is_unfit
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.platform.instruction import signed
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
@@ -102,7 +111,7 @@ class NullDereference(MemoryFaultRule[_Null]):
     def judge(self, view: ProcessView) -> Judgement[_Null] | None:
         """See MemoryFaultRule."""
         confidence = null_confidence(view)
-        if confidence is None:
+        if confidence is None or is_unfit(view):
             return None
         operator = find_operator(view)
         with_tensors = operator is not None or (view.function or "").startswith(_IN_TORCH) or _by_torch_ops(view)
@@ -113,6 +122,8 @@ class NullDereference(MemoryFaultRule[_Null]):
         if not with_tensors and not empty and saved is None:
             empty = _empty_arguments(view)
         arguments = tuple(without_memory(operator)) if not empty else ()
+        if not empty and not arguments and is_below_null(view):  # row -1 of what has none
+            arguments = tuple(made_empty(operator)[:1])
         by_ctypes = calls_python_by_ctypes(view)
         found = _Null(empty, arguments, operator, saved, null_sibling(view), by_ctypes or without_gil(view), by_ctypes)
         return Judgement("null-dereference", confidence, (view,), found)
@@ -273,6 +284,11 @@ def _advice(view: ProcessView, found: _Null) -> str:
         which = list_words([tensor_words(item) for item in found.arguments])
         no_names = all(item.name is None and not item.item.elements for item in found.arguments)
         given = _given(found.operator) if no_names else None
+        if given is not None and is_below_null(view):
+            return (
+                f"Check the sizes and values of {given} before {line_words(view)}: the result of {found.operator.name} "
+                "has no elements by them, and it reads the one before the first."
+            )
         if given is not None:
             return (
                 f"Check the values and sizes of {given} before {line_words(view)}: {found.operator.name} made room for "
@@ -286,7 +302,8 @@ def _advice(view: ProcessView, found: _Null) -> str:
     if emptied is not None:
         return emptied
     if empty:
-        names = list_words([f"`{item.expression}`" for item in empty])
+        own = [item for item in empty if item.frame is not None and not is_library_file(item.frame.file)]
+        names = list_words([f"`{item.expression}`" for item in own or empty])
         what = "resized" if all(item.elements for item in empty) else "empty"
         return (
             f"Check the size of {names} before {line_words(view)}: the function does not, and uses the memory that "

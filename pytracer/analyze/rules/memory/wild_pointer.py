@@ -25,6 +25,9 @@ address is a whole number of elements away from a dense one. Where libffi faults
 line gave it a callback that nothing holds, or where a destructor deletes what the source shows to have a second owner,
 the class is use-after-free, *likely* as well.
 
+A small negative number, -4096 to -1, that no register and no empty tensor explains is *possible* only: index -1 of an
+empty buffer, or an error code that was used as a pointer.
+
 A register that held the lower 32 bits of a live storage's address shows that the address was passed as an int. A small
 number that a function called by ctypes used as a pointer shows that its declaration in Python does not fit.
 
@@ -62,6 +65,7 @@ from pytracer.analyze.evidence.phrases import (
     missing_operands,
     python_evidence,
 )
+from pytracer.analyze.evidence.preconditions.violated import is_unfit
 from pytracer.analyze.evidence.wild.address import access_words, address_evidence
 from pytracer.analyze.evidence.wild.explain import explained_access, explained_jump, without_cause
 from pytracer.analyze.evidence.wild.explanation import Explanation
@@ -144,7 +148,7 @@ def _is_wild(view: ProcessView) -> bool:
     place = view.place
     if place is None or ran_over(view) or heap_damage(view) is not None or ran_on(view) is not None:
         return False
-    if null_confidence(view) is not None:
+    if null_confidence(view) is not None or is_unfit(view):
         return False
     if place.kind in ("null", "near-null") or null_sibling(view) is not None:
         return True

@@ -7,6 +7,10 @@ error.
 Why it happens: an exception thrown on a thread without a handler (gloo and NCCL threads, for instance, when a peer
 sends another size than expected), a violated assumption, or memory that was overwritten earlier.
 
+torch.compile writes a check of each index into its kernels. Which tensor has the index that failed is read from the
+kernel's source, while that is in inductor's cache; else it is the only one with values outside that no other table
+takes. An exception in a parallel region of the kernel ends the process, also inside of a `try`.
+
 What to do: read the message; the native stack names who called abort(). "terminate called without an active
 exception" means that a std::thread was destroyed before it was joined, or that a thread was ended while the
 interpreter shut down.
@@ -236,7 +240,7 @@ def _way(view: ProcessView) -> _Way:
         return _NOTHING_THROWN
     exception, check, gil = cpp_exception(view), failed_check(view), without_gil(view)
     if check is not None:
-        return _Way(*check)
+        return _Way(check.what, check.advice, _caller(view))
     if gil is not None:
         return _Way(gil.what, gil.advice, _caller(view))
     if exception is not None and exception.type is not None:

@@ -206,9 +206,34 @@ def test_row_minus_one_of_an_empty_tensor_is_below_null(tmp_path: Path) -> None:
     assert "a null pointer minus 80 bytes" in summary(report)
 
 
-def test_small_negative_address_without_an_empty_tensor_is_wild(tmp_path: Path) -> None:
+def test_result_without_rows_is_named_by_what_it_was_made_of(tmp_path: Path) -> None:
+    """The operator made room for no rows, and reads the one before the first."""
+    report = crashed(tmp_path, tensor(TABLE, 6, 16), tensor(0, 0, 64, outer=0), addr=BELOW_NULL, stack_of=LOOK_UP)
+    assert verdict(report) == ("null-dereference", "likely")
+    assert "works on an empty tensor of its own" in summary(report)
+    assert "has no elements by them, and it reads the one before the first" in advice(report)
+
+
+def test_small_negative_address_without_an_empty_tensor_is_no_overwritten_pointer(tmp_path: Path) -> None:
+    """It may be an error code; an overwritten pointer would hold any number."""
     report = crashed(tmp_path, tensor(TABLE, 6, 16), index(0, 2), addr=BELOW_NULL)
-    assert verdict(report)[0] == "wild-pointer"
+    assert verdict(report) == ("wild-pointer", "possible")
+    assert "memory at 0xffffffffffffffb0, the number -80" in summary(report)
+    assert "an empty buffer or a null pointer" in advice(report) and "an error code" in advice(report)
+    assert "overwritten" not in summary(report) + advice(report)
+
+
+@needs_capstone
+def test_null_register_below_which_is_read_is_certain(tmp_path: Path) -> None:
+    """The program's own function: `movsd xmm0, qword ptr [rdi + rsi*8 - 8]`."""
+    code, registers = bytes.fromhex("f20f1044f7f8"), {"rdi": 0, "rsi": 0}
+    stack = [("/home/user/liblast.so", "last"), PYTHON]
+    how: dict[str, Any] = {"stack_of": stack, "code_bytes": code, "addr": (1 << 64) - 8}
+    report = crashed(tmp_path, registers=registers, **how)
+    assert verdict(report) == ("null-dereference", "certain")
+    assert "a null pointer minus 8 bytes" in summary(report)
+    other = crashed(tmp_path / "2", registers={"rdi": (1 << 64) - 16, "rsi": 2}, **how)
+    assert verdict(other)[0] == "wild-pointer"
 
 
 FAR_ROW = -6_148_914_691_236_517_206

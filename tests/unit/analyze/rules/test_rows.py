@@ -249,8 +249,18 @@ def test_copy_is_known_by_where_it_began_to_write(function: str, named: bool, ru
         ("norm_backward", ((9000, 4), (9000, 2)), False),
         ("mm", ((9000, 8), (8, 4)), False),
         ("loss", ((9000, 8), (9, 8)), True),
+        ("linear", ((9000, 8), (9, 8)), False),
+        ("lstm_cell", ((24, 5), (1, 5)), False),
     ],
-    ids=["of other pairs", "a weight", "the same rows", "a product", "of another batch"],
+    ids=[
+        "of other pairs",
+        "a weight",
+        "the same rows",
+        "a product",
+        "of another batch",
+        "a weight of the same columns",
+        "a weight of a cell",
+    ],
 )
 def test_tensors_that_do_not_fit_stand_in_the_headline_of_a_guess(
     name: str, shapes: tuple[tuple[int, ...], tuple[int, ...]], unfit: bool, run: Path

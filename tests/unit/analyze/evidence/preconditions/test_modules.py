@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from pytracer.analyze.evidence.preconditions.modules import forward_of, module_class
+from pytracer.analyze.evidence.preconditions.modules import construction, forward_of, module_class
 
 NET = """class Net(nn.Module):
     def __init__(self):
@@ -52,3 +52,17 @@ def test_forward_is_that_of_the_class_alone(main: str, known: bool) -> None:
     call = next(item for item in ast.walk(tree) if isinstance(item, ast.Call) and ast.unparse(item) == "model(x)")
     found = forward_of(tree, call)
     assert (found is not None) == known
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("bag = nn.EmbeddingBag(9, 4, include_last_offset=True)\nbag(a, b)\n", ["include_last_offset"]),
+        ("bag = nn.EmbeddingBag(9, 4)\nbag = nn.EmbeddingBag(9, 4, mode='max')\nbag(a, b)\n", None),
+        ("bag(a, b)\n", None),
+    ],
+    ids=["made once", "made at two places", "made elsewhere"],
+)
+def test_construction_of_a_module_is_known_where_there_is_one(source: str, words: list[str] | None) -> None:
+    made = construction(ast.parse(source), called(source, "bag"))
+    assert ([word.arg for word in made.keywords] if made is not None else None) == words

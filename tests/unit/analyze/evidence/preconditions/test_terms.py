@@ -75,7 +75,8 @@ def test_what_holds_or_is_not_known_is_not_broken(comparison: str) -> None:
 def test_every_stored_comparison_is_of_arguments_of_its_operator() -> None:
     """And is one that can be evaluated."""
     for name, entry in preconditions().items():
-        known = entry.arguments.split()
+        known = [name for one in entry.arguments.split() for name in (one, f"{one}0", f"{one}1")]
+        assert {*entry.why, *entry.fix} <= {*entry.must}, name
         for text in entry.must:
             comparison, _, condition = text.partition(" if ")
             sides = [ast.parse(part) for part in (comparison, condition)]

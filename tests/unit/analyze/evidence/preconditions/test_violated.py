@@ -190,3 +190,120 @@ def test_what_the_operator_does_not_check_is_said_where_nothing_decides_it(run: 
     assert "First suspect is ctc_loss at line 8, which does not check that `mean.max() < model(x).size(-1)`" in advice(
         report
     )
+
+
+CELL = """import torch
+from torch import nn
+
+cell = nn.{module}(5, 6{options})
+
+
+def step(x, state):
+    return cell(x, {state})
+"""
+BAG_STACK = [
+    (s.TORCH_CPU, "at::native::_embedding_bag_cpu_impl_out"),
+    (s.TORCH_CPU, "at::_ops::embedding_bag_padding_idx::call(at::Tensor const&)"),
+    (s.PYTHON, "_PyEval_EvalFrameDefault"),
+]
+CELL_STACK = [
+    (s.TORCH_CPU, "at::_ops::sigmoid_::call(at::Tensor&)"),
+    (s.TORCH_CPU, "at::native::lstm_cell(at::Tensor const&)"),
+    (s.TORCH_CPU, "at::_ops::lstm_cell::call(at::Tensor const&)"),
+    (s.PYTHON, "_PyEval_EvalFrameDefault"),
+]
+
+
+def of_module(
+    run: Path,
+    x: Argument,
+    state: Argument,
+    *,
+    module: str,
+    given: str = "state",
+    options: str = "",
+    name: str | None = None,
+    above: tuple[tuple[str, str, int], ...] = (),
+    **how: Any,
+) -> Report:
+    """A module of torch at line 8, called with `x` and `state`."""
+    script = run.parent / "cell.py"
+    script.write_text(CELL.format(module=module, state=given, options=options), encoding="utf-8")
+    os.utime(script, (0, 0))
+    frame, other = PythonFrame("step", str(script), 8), PythonFrame("step", str(script), 8)
+    name = name or ("state[0]" if module == "LSTMCell" and given == "state" else "state")
+    holders = (
+        Holder("local", "x", INPUT, frame, True, elements=x.elements),
+        Holder("local", name, MEAN, frame, True, elements=state.elements),
+        Holder("local", name, INPUT, other, False, elements=7),  # of another thread at the same line
+    )
+    box = Box(pid=101).alloc(MEAN, 4 * state.elements).alloc(INPUT, 4096)
+    return died(
+        run, box=box, python=[*above, ("step", str(script), 8)], holders=holders, arguments=(x, state),
+        **{"addr": WILD, "registers": {"rdx": WILD}, "mappings": [PROGRAM], **how},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("module", "given"), [("LSTMCell", "state"), ("LSTMCell", "(state, x)"), ("GRUCell", "state")])
+def test_cell_takes_a_batch_of_states_with_a_batch_alone(module: str, given: str, run: Path) -> None:
+    stack = [(image, (name or "").replace("lstm", module[:-4].lower())) for image, name in CELL_STACK]
+    how: dict[str, Any] = {"module": module, "given": given, "stack_of": stack}
+    report = of_module(run, tensor(INPUT, 5), tensor(MEAN, 6, 6), **how)
+    assert "[6, 6] has 2 dimensions, where " in summary(report)
+    assert f"{module} takes 1 for granted (dimensions of `x` [5])" in summary(report)
+    assert advice(report).startswith(f"Give `x` and `{given}` a batch dimension of the same size")
+    fits = of_module(run.parent / "2", tensor(INPUT, 4, 5), tensor(MEAN, 4, 6), **how)
+    assert "for granted" not in summary(fits) and "do not fit" not in summary(fits)
+
+
+@pytest.mark.parametrize(
+    ("options", "offsets", "words"),
+    [
+        (", include_last_offset=True", 1, "takes at least 2 for granted: with include_last_offset"),
+        (", include_last_offset=True", 2, None),
+        ("", 1, None),
+    ],
+    ids=["no bag", "one bag that ends", "one bag"],
+)
+def test_bags_end_at_the_last_offset(options: str, offsets: int, words: str | None, run: Path) -> None:
+    """`state` are the offsets."""
+    ids = replace(tensor(INPUT, 22), dtype="int64", minimum=0, maximum=3)
+    ends = replace(tensor(MEAN, offsets), dtype="int64", minimum=0, maximum=0)
+    report = of_module(run, ids, ends, module="EmbeddingBag", options=options, stack_of=BAG_STACK)
+    assert ("for granted" in summary(report)) == (words is not None)
+    if words is not None:
+        assert words in summary(report) and verdict(report) == ("out-of-bounds", "certain")
+        assert "`torch.tensor([0, x.numel()])` for one bag" in advice(report)
+        assert not [item for item in report.findings or [] if item.id == "wild-pointer"]
+
+
+def test_cells_and_bags_are_no_suspects_of_damage(run: Path) -> None:
+    """They die at once: what the allocator finds overwritten is of another call."""
+    report = of_module(run, tensor(INPUT, 5), tensor(MEAN, 6, 6), module="LSTMCell", **{**DAMAGED, "addr": 0})
+    assert verdict(report)[0] == "heap-corruption"
+    assert "for granted" not in summary(report) and "LSTMCell" not in advice(report)
+
+
+def test_tensor_that_is_taken_for_a_tuple_is_one_of_states(run: Path) -> None:
+    how: dict[str, Any] = {"module": "LSTMCell", "name": "state", "stack_of": CELL_STACK}
+    report = of_module(run, tensor(INPUT, 5), tensor(MEAN, 2, 6, 6), **how)
+    assert "`state[0]` [6, 6] has 2 dimensions, where LSTMCell takes 1 for granted" in summary(report)
+    fits = of_module(run.parent / "2", tensor(INPUT, 6, 5), tensor(MEAN, 2, 6, 6), **how)
+    assert "for granted" not in summary(fits)
+
+
+@pytest.mark.parametrize(
+    ("between", "known"), [(("Module._call_impl",), True), (("Decoder.forward", "Module._call_impl"), False)]
+)
+def test_module_of_a_list_is_known_by_the_forward_that_runs(between: tuple[str, ...], known: bool, run: Path) -> None:
+    """The file does not say what `cell` is; a module of a library that has such a cell takes other arguments."""
+    folder = "/usr/lib/python3/site-packages"
+    own = {"Module._call_impl": f"{folder}/torch/nn/modules/module.py", "Decoder.forward": f"{folder}/speech/net.py"}
+    above = (
+        ("LSTMCell.forward", f"{folder}/torch/nn/modules/rnn.py", 1757),
+        *((name, own[name], 40) for name in between),
+    )
+    report = of_module(
+        run, tensor(INPUT, 5), tensor(MEAN, 6, 6), module="Cells", name="state[0]", above=above, stack_of=CELL_STACK
+    )
+    assert ("where LSTMCell takes 1 for granted" in summary(report)) == known
