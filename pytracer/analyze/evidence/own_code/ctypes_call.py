@@ -24,7 +24,7 @@ from pytracer.analyze.view import ProcessView
 _STRUCTURES = ("Structure", "Union", "BigEndianStructure", "LittleEndianStructure")
 _BETWEEN = 6  # frames of libffi and _ctypes
 _MOST_STRUCTURES = 2
-_MOST = 1 << 32  # a program of 64 bits has nothing below, but where it was linked to fixed addresses
+_MOST = 1 << 32  # larger ones are two numbers, as a rule
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,11 @@ class NumberAsPointer:
         """For the headline."""
         used = f"the number {self.value} was used as a {'function ' if self.called else ''}pointer"
         if self.field is not None:
-            return self.field.summary(view) if self.called else f"{used}: {self.field.summary(view)}"
+            return (
+                self.field.summary(view)
+                if self.called or self.value >= _MOST
+                else f"{used}: {self.field.summary(view)}"
+            )
         if self.called:
             return f"{list_words(self.names)}, which the line passes, is no function" if self.names else ""
         return used
@@ -71,14 +75,12 @@ def is_known_number(view: ProcessView) -> bool:
 
 def _used(view: ProcessView) -> tuple[int | None, bool]:
     """The number, and whether it was called; None of an address that may be one."""
-    place, instruction = view.place, view.instruction
-    jump = wild_jump(view)
-    if place is None or place.kind not in ("near-null", "unmapped"):
+    place, instruction, jump = view.place, view.instruction, wild_jump(view)
+    if place is None or place.kind not in ("near-null", "unmapped", "non-canonical"):
         return None, False
     if jump is not None:
-        return (place.addr if 0 < place.addr < _MOST and jump.how != "return" else None), True
-    value = instruction.base_value if instruction is not None else None
-    return (value if value is not None and 0 < value < _MOST else None), False
+        return (jump.target if jump.target and jump.how != "return" else None), True
+    return (instruction.base_value or None if instruction is not None else None), False
 
 
 def _is_called_by_ctypes(view: ProcessView, *, called: bool) -> bool:

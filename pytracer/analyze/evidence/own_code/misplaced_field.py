@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import product, takewhile
 
 from pytracer._text import list_words
 from pytracer.analyze.evidence.lifetime.variables import program_frames
@@ -19,7 +20,13 @@ from pytracer.analyze.evidence.native.native_stack import own_frames
 from pytracer.analyze.evidence.own_code.native_source import own_source, sources_beside
 from pytracer.analyze.evidence.own_code.own_libraries import is_own_path, program_files
 from pytracer.analyze.evidence.own_code.recorded_arrays import RecordedArrays
-from pytracer.analyze.evidence.own_code.struct_fields import Field, Structure, c_structures, ctypes_structures
+from pytracer.analyze.evidence.own_code.struct_fields import (
+    POINTER_BYTES,
+    Field,
+    Structure,
+    c_structures,
+    ctypes_structures,
+)
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -29,29 +36,36 @@ from pytracer.analyze.view import ProcessView
 from pytracer.report.job import NativeFrame, PythonFrame
 
 _LEAST_SHARED = 2  # names of fields that both declarations have
+_MOST_VALUES = 8  # of a field
+_LEAST_TELLING = 4096  # less may be null plus the offset of a member
 
 
 @dataclass(frozen=True)
 class MisplacedField:
-    """`field` of `python`, a structure in `file`, has the value that C used as a pointer.
+    """`fields` of `python`, a structure in `file`, have the value that C used as a pointer; two have half of it each.
 
     `pointer` of `declared`: what C has there; None where its declaration is not known.
     """
 
     python: Structure
     file: str | None
-    field: Field
+    fields: tuple[Field, ...]
     declared: Structure | None
     pointer: Field | None
 
     def summary(self, view: ProcessView) -> str:
         """For the headline."""
-        own = f"`{self.field.name}` of {self.python.name} ({place_of(view, self.file, self.python.line)})"
+        own = f"{self._names} of {self.python.name} ({place_of(view, self.file, self.python.line)})"
         if self.declared is None or self.pointer is None:
             return f"that is the value of {own}"
         what = "function pointer" if self.pointer.function else "pointer"
         there = f"the C struct {self.declared.name} ({self.declared.place})"
-        return f"{own} is where {there} has the {what} `{self.pointer.name}`"
+        verb = "is" if len(self.fields) == 1 else "are"
+        return f"{own} {verb} where {there} has the {what} `{self.pointer.name}`"
+
+    @property
+    def _names(self) -> str:
+        return list_words([f"`{item.name}`" for item in self.fields])
 
     def advice(self, view: ProcessView) -> str:
         """What to declare."""
@@ -60,7 +74,7 @@ class MisplacedField:
             return (
                 f"Compare `_fields_` of {self.python.name} ({at}) with the C struct in the header of the library's "
                 "version: the order, number and types must agree. C reads a pointer where the class has "
-                f"`{self.field.name}` (byte {self.field.offset})."
+                f"{self._names} (byte {self.fields[0].offset})."
             )
         order = ", ".join(item.name for item in self.declared.fields)
         return (
@@ -91,11 +105,11 @@ class MisplacedField:
 
 @dataclass(frozen=True)
 class _Given:
-    """A line of the program gives `field` of `owner` a value."""
+    """A line of the program gives `field` of `owner` a value; None where that is not known."""
 
     owner: Structure
     field: Field
-    value: int
+    value: int | None
 
 
 def misplaced_field(view: ProcessView, value: int, *, called: bool) -> MisplacedField | None:
@@ -104,29 +118,47 @@ def misplaced_field(view: ProcessView, value: int, *, called: bool) -> Misplaced
     structures = [(file, node, item) for file, tree in trees.items() for node, item in ctypes_structures(tree)]
     if not structures:
         return None
-    known = [given for _, node, item in structures for given in _values(view, trees, node, item)]
-    valued = [given for given in known if given.value == value]
+    given = [one for _, node, item in structures for one in _values(view, trees, node, item)]
     declared = list(_declared(view, list(trees.values())))
     found = []
     for file, _, item in structures:
         other = _same(item, declared)
-        if other is not None:
-            fields = {given.field for given in valued if given.owner is item}
-            others = {given.field for given in known if given.owner is item} - fields
-            found += [
-                MisplacedField(item, file, field, other, pointer)
-                for field, pointer in _pairs(view, item, other, called=called)
-                if field in fields or (not fields and field not in others)
-            ]
-    if len(found) == 1:
-        return found[0]
-    if found or len({(given.owner.name, given.field.name) for given in valued}) != 1:
-        return None
-    owner, field = valued[0].owner, valued[0].field
-    file = next(file for file, _, item in structures if item is owner)
-    if _same(owner, declared) is not None or field.pointer:
+        for field, pointer in _pairs(view, item, other, called=called) if other is not None else ():
+            fields = _with_value(item, field, pointer.offset, [one for one in given if one.owner is item], value)
+            if fields:
+                found.append(MisplacedField(item, file, fields, other, pointer))
+    if found or not (called or value % POINTER_BYTES or value >= _LEAST_TELLING):
+        return found[0] if len(found) == 1 else None
+    valued = {(one.owner.name, one.field.name): one for one in given if one.value == value}
+    one = next(iter(valued.values())) if len(valued) == 1 else None
+    if one is None or _same(one.owner, declared) is not None:
         return None  # both declarations agree there
-    return MisplacedField(owner, file, field, None, None)
+    file = next(file for file, _, item in structures if item is one.owner)
+    return MisplacedField(one.owner, file, (one.field,), None, None)
+
+
+def _with_value(python: Structure, first: Field, offset: int, given: Sequence[_Given], value: int) -> tuple[Field, ...]:
+    """The fields whose bytes, from `offset` on, are those of the value; nothing where they are known to be others.
+
+    What no line sets is 0. `first`: the field that is there; of one that is not known, it alone may be a small number.
+    """
+    end = offset + POINTER_BYTES
+    there = [item for item in python.fields if item.offset < end and offset < item.offset + item.nbytes]
+    known = [{one.value for one in given if one.field is field} for field in there]
+    choices = [sorted(number for number in numbers if number is not None)[:_MOST_VALUES] or [0] for numbers in known]
+    for numbers in product(*choices):
+        words = [_word(field, number, offset) for field, number in zip(there, numbers, strict=True)]
+        if sum(words) == value:
+            return tuple(field for field, word in zip(there, words, strict=True) if word)
+    is_known = any(one.field is first for one in given) or all(numbers and None not in numbers for numbers in known)
+    return () if is_known or value >= 1 << 32 else (first,)
+
+
+def _word(field: Field, number: int, offset: int) -> int:
+    """What a field adds to the word of 8 bytes at `offset`."""
+    whole = number % (1 << 8 * field.nbytes)
+    place = 8 * (field.offset - offset)
+    return (whole << place if place >= 0 else whole >> -place) % (1 << 8 * POINTER_BYTES)
 
 
 def agreeing_structures(view: ProcessView) -> set[str]:
@@ -209,9 +241,7 @@ def _values(view: ProcessView, trees: dict[str, ast.Module], owner: ast.ClassDef
             for name, given, holder in _given(node, owner.name, item):
                 if name not in fields or (holder is not None and not _is_made_by(back, holder, spot, owner.name)):
                     continue
-                value = numbers.number(given, spot)
-                if value is not None:
-                    yield _Given(item, fields[name], value)
+                yield _Given(item, fields[name], numbers.number(given, spot))
 
 
 def _spot(frames: Sequence[PythonFrame], path: str, tree: ast.Module, line: int) -> Spot:
@@ -229,7 +259,8 @@ def _is_made_by(back: Slice, node: ast.expr, spot: Spot, name: str) -> bool:
 def _given(node: ast.AST, owner: str, item: Structure) -> Iterator[tuple[str, ast.expr, ast.expr | None]]:
     """What a call of the class gives each field; what is set later with the object that it is set of."""
     if isinstance(node, ast.Call) and called_name(node) == owner:
-        for field, value in zip(item.fields, node.args, strict=False):
+        plain = takewhile(lambda value: not isinstance(value, ast.Starred), node.args)
+        for field, value in zip(item.fields, plain, strict=False):
             yield field.name, value, None
         yield from ((word.arg, word.value, None) for word in node.keywords if word.arg is not None)
     elif isinstance(node, ast.Assign):

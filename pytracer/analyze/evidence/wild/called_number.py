@@ -21,6 +21,7 @@ from pytracer.analyze.view import ProcessView
 from pytracer.report.job import Confidence, Evidence
 
 _NEAR_NULL = "near-null"
+_MOST = 1 << 32
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,8 @@ class CalledNumber(Explanation):
 
     def access(self, view: ProcessView) -> str | None:
         """See Explanation."""
-        return f"called the number {self.value} ({hex_addr(self.value)}) as a function{below_function(view)}"
+        number = f"{self.value} ({hex_addr(self.value)})" if self.value < _MOST else hex_addr(self.value)
+        return f"called the number {number} as a function{below_function(view)}"
 
     def clause(self, view: ProcessView) -> str:
         """See Explanation."""
@@ -71,7 +73,7 @@ def _function(view: ProcessView) -> str:
 
 def called_number(view: ProcessView, jump: Jump) -> CalledNumber | None:
     """None of a return, and of an address that may be one, unless it is known as a number of the program."""
-    if jump.how == "return" or jump.refused or not jump.target:
+    if jump.how == "return" or not jump.target:
         return None
     found = number_as_pointer(view)
     small = view.place is not None and view.place.kind == _NEAR_NULL

@@ -26,7 +26,9 @@ line gave it a callback that nothing holds, or where a destructor deletes what t
 the class is use-after-free, *likely* as well.
 
 A register that held the lower 32 bits of a live storage's address shows that the address was passed as an int. A small
-number that a function called by ctypes used as a pointer shows that its declaration in Python does not fit.
+number that a function called by ctypes used as a pointer shows that its declaration in Python does not fit; where a
+field of a ctypes.Structure lies where the C struct has that pointer, both are named. A small number that was called is
+no null pointer, either: nothing is added to the address of a function.
 
 What to do: check what the program's line passes to the native function, run it with `--guard` or under
 AddressSanitizer, or check the casts and lifetimes on the way to it. After a smashed return address, look for local

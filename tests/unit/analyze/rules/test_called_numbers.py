@@ -92,6 +92,16 @@ def test_a_number_that_was_read_through_is_the_field_s(run: Path) -> None:
     assert "`rows`" not in summary(report)
 
 
+@pytest.mark.parametrize(("value", "told"), [(SEED << 32 | 8, True), (SEED << 32 | 9, False), (SEED << 33, False)])
+def test_two_numbers_may_be_the_halves_of_a_pointer(value: int, told: bool, run: Path) -> None:
+    """Each of 4 bytes; only where both are known to have that value."""
+    text = C.replace("    int seed;\n    int rows;\n", "").replace("float *data;", "int seed; int rows;")
+    report = crashed(run, text + CLASS.format(MISSING_C), value)
+    assert (
+        "`rows` and `seed` of Params (line 8) are where the C struct params (line 2) has the" in summary(report)
+    ) == told
+
+
 @pytest.mark.parametrize("value", [SEED, 8485])
 def test_declarations_that_agree_are_not_blamed(value: int, run: Path) -> None:
     """Whatever the number is, it was not read from such a field."""
