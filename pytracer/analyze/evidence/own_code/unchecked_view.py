@@ -241,7 +241,7 @@ def _beyond(view: ProcessView, arrays: RecordedArrays, node: ast.AST, spot: Spot
         shape,
         strides,
         held.expression if held is not None else None,
-        _twice(arrays.back, given, made.spot) if given is not None else None,
+        _twice(arrays.back, given, made.spot) if given is not None and owner.item > 1 else None,
         made.spot.file,
         call.lineno,
         held is not None,

@@ -33,14 +33,15 @@ features(load(), 400, 160)
 
 
 def crashed(run: Path, source: str, line: int, arrays: dict[str, Any], addr: int, **how: Any) -> Report:
-    """`arrays`: shape and strides of variables of the line, float32 all."""
+    """`arrays`: shape and strides of variables of the line, all of one type."""
     file = run / "train.py"
     file.write_text(source, encoding="utf-8")
     past = time.time() - 10**9  # before the recorded process began
     os.utime(file, (past, past))
     function = "features" if "def features" in source else "mean"
     at = PythonFrame(function, str(file), line)
-    held = [HeldArray(name, DATA, "float32", shape, steps, at, 0) for name, (shape, steps) in arrays.items()]
+    dtype = how.pop("dtype", "float32")
+    held = [HeldArray(name, DATA, dtype, shape, steps, at, 0) for name, (shape, steps) in arrays.items()]
     numbers = [HeldNumber(name, value, at, 0) for name, value in how.pop("numbers", {}).items()]
     python = [(function, str(file), line), *how.pop("below", [])]
     of_tensors = [Holder("local", name, base, at, True, 1, elements=COUNT) for name, base in how.pop("of", {}).items()]
@@ -78,6 +79,15 @@ def test_a_stride_with_the_bytes_of_an_element_twice_is_computed_from_the_source
     assert f"the stride `{stride}` has the bytes of an element twice" in summary(report)
     assert "shape [5998, 400] and strides [2560, 4] in bytes" in evidence(report)
     assert advice(report).startswith(f"Take the element size out of the stride `{stride}` at line 5")
+
+
+def test_elements_of_one_byte_make_no_stride_too_large(run: Path) -> None:
+    """Their size changes nothing: the shape is what does not fit."""
+    source = IMPORT + BOUND.format("n, 400", "(wave.strides[0] * wave.itemsize, 1)")
+    arrays = {"wave": ((4 * COUNT,), (1,)), "windows": ((8 * COUNT, 400), (1, 1))}
+    report = crashed(run, source, 4, arrays, END + 0x2000, dtype="uint8")
+    assert "`windows`, a view of `wave`" in summary(report) and "twice" not in summary(report)
+    assert "has 3839601 of 7680000 in the first dimension" in advice(report)
 
 
 def test_a_stride_of_a_number_like_the_size_is_no_such_product(run: Path) -> None:
