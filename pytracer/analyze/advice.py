@@ -19,6 +19,7 @@ BUGS = frozenset(
     {
         *("use-after-free", "stale-grad", "storage-swapped", "collective-buffer-freed", "unmapped-storage"),
         "unmapped-memory",
+        "unchecked-view",
         *("freed-meanwhile", "memory-not-inherited"),
         *("out-of-bounds", "wrong-index", "runaway-access", "guard-damage", "oversized-tensor"),
         *("null-dereference", "wild-pointer", "stack-overflow", "read-only-memory", "device-pointer-on-host"),

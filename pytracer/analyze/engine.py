@@ -32,6 +32,7 @@ from pytracer.analyze.naming import introduction
 from pytracer.analyze.no_cause import no_cause
 from pytracer.analyze.rules import RULES
 from pytracer.analyze.rules.base import AnyJudgement, AnyRule, Description, NoFinding, finding
+from pytracer.analyze.rules.fault import FaultRule
 from pytracer.analyze.timeline.clock import RunClock
 from pytracer.analyze.timeline.restarts import beside_the_last, restarted, split_attempts
 from pytracer.analyze.view import JobView, ProcessView, WhyKind
@@ -72,7 +73,7 @@ def build_report(job: Job, attempt: int | None = None) -> r.Report:
     failed = [number for number in restarted(job) if number in concluded and _has_failed(concluded[number])]
     told = _leading(concluded, failed, beside_the_last(job))
     shown = concluded[told]
-    findings = [_finding(shown.job, item) for item in shown.conclusions]
+    findings = _findings(shown)
     return r.Report(
         run=build_run(job, clock, [view.process for item in concluded.values() for view in _unread(item.job)]),
         verdict=_recovered(concluded, failed) or _verdict(shown, told),
@@ -259,6 +260,24 @@ def _weight(job: JobView, item: Conclusion) -> tuple[bool, bool, bool, bool, int
     about_primary = any(view.index in primary for view in judgement.views)
     confidence = CONFIDENCES.index(judgement.confidence)
     return rule.id == ORDER_RULE, judgement.accompanies, not judgement.leads, not about_primary, confidence
+
+
+def _findings(concluded: Concluded) -> list[r.Finding]:
+    """In order; those that explain the verdict's fault in another way are marked, as a process faults once."""
+    best = next((item for item in concluded.conclusions if _is_cause(item)), None)
+    found = []
+    for item in concluded.conclusions:
+        words = _finding(concluded.job, item)
+        same = best is not None and item is not best and _is_same_fault(item, best)
+        found.append(msgspec.structs.replace(words, same_fault=True) if same else words)
+    return found
+
+
+def _is_same_fault(item: Conclusion, best: Conclusion) -> bool:
+    if not isinstance(item[0], FaultRule) or not isinstance(best[0], FaultRule) or not _is_cause(item):
+        return False
+    told = {view.index for view in best[1].views}
+    return all(view.index in told for view in item[1].views)
 
 
 def _finding(job: JobView, item: Conclusion) -> r.Finding:

@@ -17,12 +17,17 @@ _MISSED = ("past-storage", "before-storage")
 _FOUND = {"guessed": " (nearest storage, guessed)", "guard": ", in a guard"}
 
 
-def memory_text(subject: r.ProcessReport) -> Text | None:
-    """What the fault address was; None if the verdict's evidence is more specific."""
+def memory_text(subject: r.ProcessReport, verdict_class: str | None) -> Text | None:
+    """What the fault address was; None if the verdict's evidence is more specific.
+
+    An address below a stack that did not overflow lies there by chance.
+    """
     fault, thread = subject.fault, subject.thread.name if subject.thread else None
     if fault is None:
         return None
     stack = next((item.stack for item in subject.threads or [] if item.crashed), None)
+    if fault.kind == "stack-guard" and verdict_class != "stack-overflow":
+        return None
     if fault.kind == "stack-guard" and stack is not None and stack.low and stack.high:
         size = size_words(int(stack.high, 16) - int(stack.low, 16))
         return Text(f"at the end of this thread's stack of {size}, {stack.low} to {stack.high}")

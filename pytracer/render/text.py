@@ -191,7 +191,7 @@ def subject_rows(
     if subject.doing is not None:
         yield subject.doing.kind or "doing", Text(subject.doing.text or "")
     yield from _word_rows(subject, verdict)
-    memory = memory_text(subject)
+    memory = memory_text(subject, verdict.class_)
     if memory is not None:
         yield "memory", memory
     else:
@@ -381,7 +381,7 @@ def _opener(thread: r.Thread) -> str:
 def _finding_rows(report: r.Report, verdict: r.Verdict) -> Iterator[tuple[str, RenderableType]]:
     findings = report.findings or []
     mine = finding_of(report)
-    others = [item for item in findings if item is not mine and item.id not in _IN_TABLE]
+    others = [item for item in findings if item is not mine and item.id not in _IN_TABLE and not item.same_fault]
     for item in others[:_OTHER_FINDINGS]:
         yield "also", Text(item.summary or "")
     if len(others) > _OTHER_FINDINGS:

@@ -38,7 +38,7 @@ FactKind = Literal[
     "release",  #: why memory was released, or what holds a tensor now
     "ddp-bucket",  #: the DDP bucket of a storage
     "fsdp-unit",  #: the FSDP unit of a storage
-    "tensor",  #: a tensor that the function was given
+    "tensor",  #: a tensor or array that the function was given
     "index",  #: a value that an address was computed from
     "address-sum",  #: address = storage + scale * index
     "address-bits",  #: the bits of an address: no canonical address, one bit beside a known one

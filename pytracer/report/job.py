@@ -155,6 +155,8 @@ class Finding(Part, frozen=True):
     quotes_exception: bool | None = None  #: as in `Verdict`
     missing: list[str] | None = None  #: what would be needed for more confidence
     advice: str | None = None
+    #: whether it is another explanation of the fault that the verdict explains, and no event of its own
+    same_fault: bool | None = None
 
 
 class Checked(Part, frozen=True):

@@ -9,6 +9,7 @@ from pytracer.analyze.evidence.known_crashes import known_crash
 from pytracer.analyze.evidence.lifetime.variables import program_frames, tensors_without_memory
 from pytracer.analyze.evidence.native.jumps import wild_jump
 from pytracer.analyze.evidence.operators.operator import find_operator, made_empty, without_memory
+from pytracer.analyze.evidence.own_code.ctypes_call import is_known_number
 from pytracer.analyze.evidence.syntax.lines import names_of_line
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -105,16 +106,17 @@ def null_confidence(view: ProcessView) -> Confidence | None:
         return None
     if place.addr == crash.pc:
         jump = wild_jump(view)
-        if jump is not None and jump.how == "return":
-            return None  # the return address on the stack was overwritten, with a small number
-        return "certain" if place.addr == 0 else "possible"
+        if place.addr or (jump is not None and jump.how == "return"):
+            return None  # a number: nobody adds to the address of a function
+        return "certain"
     if instruction is not None and (instruction.base is not None or instruction.index is not None):
         base = instruction.base_value if instruction.base is not None else 0
         if base == 0:
             return "certain"
         if base is None or base == place.addr == 0 or null_sibling(view) is not None:
             return "likely"
-        return "possible" if base % POINTER_ALIGNMENT == 0 and instruction.addr == place.addr else None
+        aligned = base % POINTER_ALIGNMENT == 0 and instruction.addr == place.addr
+        return "possible" if aligned and not is_known_number(view) else None
     if has_constant_address(view):
         return "likely"
     if place.kind == "null":

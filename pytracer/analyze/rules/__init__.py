@@ -55,6 +55,7 @@ from pytracer.analyze.rules.memory.stack_overflow import StackOverflow
 from pytracer.analyze.rules.memory.stale_grad import StaleGrad
 from pytracer.analyze.rules.memory.storage_swapped import StorageSwapped
 from pytracer.analyze.rules.memory.truncated_mapping import TruncatedMapping
+from pytracer.analyze.rules.memory.unchecked_view import UncheckedViewRule
 from pytracer.analyze.rules.memory.unfit_arguments import UnfitArguments
 from pytracer.analyze.rules.memory.unmapped_memory import UnmappedMemory
 from pytracer.analyze.rules.memory.unmapped_storage import UnmappedStorage
@@ -83,6 +84,7 @@ RULES: tuple[AnyRule, ...] = (
     OversizedTensor(),
     MemoryNotInherited(),
     UnmappedStorage(),
+    UncheckedViewRule(),
     WrongIndex(),
     RunawayAccess(),
     OutOfBounds(),

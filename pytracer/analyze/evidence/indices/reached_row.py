@@ -42,6 +42,7 @@ class ReachedRow:
     larger: OperatorTensor | None = None
     seen: bool = False
     ambiguous: bool = False
+    distance: int = 0  # from the tensor's first byte to the address
 
 
 def reached_row(view: ProcessView) -> ReachedRow | None:
@@ -143,7 +144,7 @@ def _rows(data: OperatorTensor, addr: int) -> Iterator[ReachedRow]:
     for nbytes, rows in _units(data).items():
         row, rest = divmod(distance, nbytes)
         if not 0 <= row < rows:
-            yield ReachedRow(data, row, rows, nbytes, rest == 0)
+            yield ReachedRow(data, row, rows, nbytes, rest == 0, distance=distance)
 
 
 def _units(data: OperatorTensor) -> dict[int, int]:

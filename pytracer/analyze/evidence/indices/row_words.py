@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytracer._text import count_words
+from pytracer._text import count_words, size_words
 from pytracer.analyze.evidence.indices.index_origins import narrow_words
 from pytracer.analyze.evidence.indices.kept_offsets import kept_offsets
 from pytracer.analyze.evidence.indices.reached_row import ReachedRow
@@ -45,6 +45,12 @@ def row_evidence(way: ReachedRow | None) -> Evidence | None:
     if way is None:
         return None
     words = f"the address is {number_of(way)} of {shaped_name(way.data)}, which has {_count(way)}"
+    if way.ambiguous and way.distance and len(way.data.item.sizes) > 1:  # a row, or a column of a right row
+        side = "before" if way.distance < 0 else "behind the beginning of"
+        words = (
+            f"the address is {size_words(abs(way.distance))} {side} {shaped_name(way.data)}; in which of its "
+            "dimensions the index is wrong is not known"
+        )
     other = way.index or way.larger
     if way.index is not None:
         words += f"; {short_name(way.index)} has the values {_range(way.index)[1:-1]}"
@@ -67,7 +73,7 @@ def row_advice(view: ProcessView, way: ReachedRow | None) -> str | None:
     line = line_words(view)
     source = sparse_source(view) if way.index is None or way.index.name is None else None
     if source is not None and way.larger is None:
-        return sparse_advice(view, source)
+        return f"{only_negative(way)}{sparse_advice(view, source)}"
     saved = backward(view)
     if saved is not None and way.index is not None:
         return saved_advice(view, saved, way.index)
@@ -91,6 +97,15 @@ def _what_to_check(view: ProcessView, way: ReachedRow, index: OperatorTensor, li
     narrow = narrow_words(index)
     values = f"{_range(index)[:-1]}{narrow}) " if index.item.minimum is not None else ""
     return f"Check the values of {name} {values}before {line} passes it: {limit}.{_shifted(way, index)}"
+
+
+def only_negative(way: ReachedRow) -> str:
+    """Where each index is below the smallest size, but some are negative."""
+    low, high = (way.index.item.minimum, way.index.item.maximum) if way.index is not None else (None, None)
+    sizes = way.data.item.sizes
+    if low is None or high is None or low >= 0 or not sizes or not 0 <= high < min(sizes):
+        return ""
+    return f"No index is too large, but some are negative, down to {low}: check the lower bound of what selects them. "
 
 
 def _shifted(way: ReachedRow, index: OperatorTensor) -> str:

@@ -150,8 +150,9 @@ def sparse_advice(view: ProcessView, source: SparseSource) -> str:
     if source.is_compressed and len(source.indices) > 1:
         first = shortened(source.indices[0], _SHORT)
         rows = f" `{first}` must begin at 0, never decrease, and end at the number of values."
+    each = "min() and max()" if source.is_compressed else "min(1) and max(1), a number for each dimension,"
     return (
-        f"Compare min() and max() of {indices} with {size} at {at}, where torch.{source.constructor}() makes {made} "
+        f"Compare {each} of {indices} with {size} at {at}, where torch.{source.constructor}() makes {made} "
         f"and does not check them.{rows} check_invariants=True there raises an error that says what is wrong."
     )
 

@@ -14,7 +14,9 @@ from pytracer._text import list_words
 from pytracer.analyze.address_space.regions import NEAR_NULL_BYTES
 from pytracer.analyze.evidence.lifetime.variables import line_words, program_frames
 from pytracer.analyze.evidence.native.fault_function import NativeFunction, is_own_frame, own_function
+from pytracer.analyze.evidence.native.jumps import wild_jump
 from pytracer.analyze.evidence.native.native_stack import image_name, own_frames
+from pytracer.analyze.evidence.own_code.misplaced_field import MisplacedField, agreeing_structures, misplaced_field
 from pytracer.analyze.evidence.own_code.passed import passed
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -22,53 +24,85 @@ from pytracer.analyze.view import ProcessView
 _STRUCTURES = ("Structure", "Union", "BigEndianStructure", "LittleEndianStructure")
 _BETWEEN = 6  # frames of libffi and _ctypes
 _MOST_STRUCTURES = 2
+_MOST = 1 << 32  # larger ones are two numbers, as a rule
 
 
 @dataclass(frozen=True)
 class NumberAsPointer:
-    """`function` took `value` for a pointer; `names`: of the numbers that the line passes, those with that value."""
+    """`function` took `value` for a pointer; `names`: of the numbers that the line passes, those with that value.
+
+    `field`: of a structure that has it. `called`: it was taken for the address of a function.
+    """
 
     function: NativeFunction
     value: int
     names: tuple[str, ...]
+    field: MisplacedField | None = None
+    called: bool = False
 
-    @property
-    def summary(self) -> str:
+    def summary(self, view: ProcessView) -> str:
         """For the headline."""
-        return f"the number {self.value} was used as a pointer"
+        used = f"the number {self.value} was used as a {'function ' if self.called else ''}pointer"
+        if self.field is not None:
+            return (
+                self.field.summary(view)
+                if self.called or self.value >= _MOST
+                else f"{used}: {self.field.summary(view)}"
+            )
+        if self.called:
+            return f"{list_words(self.names)}, which the line passes, is no function" if self.names else ""
+        return used
 
 
 def number_as_pointer(view: ProcessView) -> NumberAsPointer | None:
     """None where ctypes did not call the function itself, or the pointer is no small number."""
-    place, instruction, function = view.place, view.instruction, own_function(view)
-    if place is None or place.kind != "near-null" or instruction is None or function is None:
-        return None
-    value = instruction.base_value
-    if value is None or not 0 < value < NEAR_NULL_BYTES or not _is_called_by_ctypes(view):
+    function, value, called = own_function(view), *_used(view)
+    if function is None or value is None or not _is_called_by_ctypes(view, called=called):
         return None
     found = passed(view)
     names = tuple(item for item in (found.numbers if found is not None else ()) if item.endswith(f" = {value}"))
-    return NumberAsPointer(function, value, names)
+    field = misplaced_field(view, value, called=called) if not names else None
+    if value >= NEAR_NULL_BYTES and not names and field is None:
+        return None
+    return NumberAsPointer(function, value, names, field, called)
 
 
-def _is_called_by_ctypes(view: ProcessView) -> bool:
-    """Whether all frames up to libffi are of the program's library."""
-    frames = own_frames(view)
+def is_known_number(view: ProcessView) -> bool:
+    """Whether what was used as a pointer is a field of the program's that lies where C has one."""
+    found = number_as_pointer(view)
+    return found is not None and found.field is not None
+
+
+def _used(view: ProcessView) -> tuple[int | None, bool]:
+    """The number, and whether it was called; None of an address that may be one."""
+    place, instruction, jump = view.place, view.instruction, wild_jump(view)
+    if place is None or place.kind not in ("near-null", "unmapped", "non-canonical"):
+        return None, False
+    if jump is not None:
+        return (jump.target if jump.target and jump.how != "return" else None), True
+    return (instruction.base_value or None if instruction is not None else None), False
+
+
+def _is_called_by_ctypes(view: ProcessView, *, called: bool) -> bool:
+    """Whether all frames up to libffi are of the program's library; `called`: but the innermost, which is no code."""
+    frames = own_frames(view)[called:]
     place = next((at for at, frame in enumerate(frames) if image_name(frame.image).startswith("libffi.")), 0)
-    called = frames[:place]
+    own = frames[:place]
     ctypes = any(image_name(frame.image).startswith("_ctypes.") for frame in frames[place : place + _BETWEEN])
-    return ctypes and bool(called) and all(is_own_frame(frame) for frame in called)
+    return ctypes and bool(own) and all(is_own_frame(frame) for frame in own)
 
 
 def declaration_advice(view: ProcessView, found: NumberAsPointer) -> str:
     """What to compare."""
     name, line = found.function.name.rpartition("::")[2], line_words(view)
+    if found.field is not None:
+        return found.field.advice(view)
     if found.names:
         return (
             f"Compare the arguments of {name}() at {line}, and its argtypes, with its C declaration: "
             f"{list_words(found.names)} was used as a pointer. The order, number and types of both must agree."
         )
-    structures = list(_structures(view))
+    structures = [*unlike_structures(view)]
     if 0 < len(structures) <= _MOST_STRUCTURES:
         listed = list_words([f"`{text}` (line {number})" for text, number in structures])
         return (
@@ -82,12 +116,17 @@ def declaration_advice(view: ProcessView, found: NumberAsPointer) -> str:
     )
 
 
-def _structures(view: ProcessView) -> Iterator[tuple[str, int]]:
-    """Classes of the crashed line's file that are structures of ctypes, each with its line."""
+def unlike_structures(view: ProcessView) -> Iterator[tuple[str, int]]:
+    """Classes of the crashed line's file that are structures of ctypes, each with its line.
+
+    Not those whose fields are known to lie where the C struct has them.
+    """
     frame = next(iter(program_frames(view)), None)
     tree = syntax_tree(view.process.snapshot, frame)
+    alike = agreeing_structures(view)
     for node in ast.walk(tree) if tree is not None else ():
-        if isinstance(node, ast.ClassDef) and any(_last_name(base) in _STRUCTURES for base in node.bases):
+        known = isinstance(node, ast.ClassDef) and any(_last_name(base) in _STRUCTURES for base in node.bases)
+        if isinstance(node, ast.ClassDef) and known and node.name not in alike:
             yield node.name, node.lineno
 
 

@@ -13,6 +13,7 @@ from pytracer.report.job import Confidence, Evidence
 _NEAR_BYTES = 1 << 20
 _SAME_PART_BYTES = 1 << 32
 _PAGE_BYTES, _CHUNK_HEADER_BYTES = 4096, 16
+_POINTER_BYTES = 4
 _LEAST_CHUNK, _MOST_CHUNK = 0x20, 0x1000
 
 
@@ -114,7 +115,8 @@ def _not_null(view: ProcessView, addr: str) -> Evidence:
         )
     return Evidence(
         "register-value",
-        f"the base register {instruction.base} held {held}, which is neither null nor aligned as a pointer",
+        f"the base register {instruction.base} held {held}, which is neither null nor "
+        f"{'aligned as a pointer' if instruction.base_value % _POINTER_BYTES else 'an address of this process'}",
         register=instruction.base,
         addr=held,
     )

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pytracer.analyze.evidence.native.jumps import Jump
 from pytracer.analyze.evidence.wild.address import may_be_indexed
 from pytracer.analyze.evidence.wild.below_null import below_null
+from pytracer.analyze.evidence.wild.called_number import called_number
 from pytracer.analyze.evidence.wild.closed_handle import closed_handle
 from pytracer.analyze.evidence.wild.cut_handle import cut_handle
 from pytracer.analyze.evidence.wild.explanation import Explanation
@@ -27,7 +28,7 @@ from pytracer.analyze.view import ProcessView
 
 def explained_jump(view: ProcessView, jump: Jump) -> Explanation:
     """Of a jump to no code."""
-    return overwritten_memory(view) or unloaded_code(view, jump) or without_cause(jump)
+    return overwritten_memory(view) or called_number(view, jump) or unloaded_code(view, jump) or without_cause(jump)
 
 
 def explained_access(view: ProcessView) -> Explanation:

@@ -63,7 +63,7 @@ def arguments_clause(view: ProcessView) -> str:
         return f": memory may have been overwritten before; the first suspect is {suspect}"
     unfit = "" if suspect_argument(view) is not None else unfit_clause(view)
     number = number_as_pointer(view) if not unfit and not is_block_size(view) else None
-    return f": {number.summary}" if number is not None else unfit
+    return f": {number.summary(view)}" if number is not None else unfit
 
 
 def _by_operands(view: ProcessView) -> str | None:

@@ -29,7 +29,9 @@ A small negative number, -4096 to -1, that no register and no empty tensor expla
 empty buffer, or an error code that was used as a pointer.
 
 A register that held the lower 32 bits of a live storage's address shows that the address was passed as an int. A small
-number that a function called by ctypes used as a pointer shows that its declaration in Python does not fit.
+number that a function called by ctypes used as a pointer shows that its declaration in Python does not fit; where a
+field of a ctypes.Structure lies where the C struct has that pointer, both are named. A small number that was called is
+no null pointer, either: nothing is added to the address of a function.
 
 What to do: check what the program's line passes to the native function, run it with `--guard` or under
 AddressSanitizer, or check the casts and lifetimes on the way to it. After a smashed return address, look for local

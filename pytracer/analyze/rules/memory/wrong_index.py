@@ -32,6 +32,7 @@ from dataclasses import dataclass
 
 from pytracer._text import count_words, hex_addr, size_words
 from pytracer.analyze.address_space.address_info import Formation
+from pytracer.analyze.address_space.referrers import STATE_REGISTERS
 from pytracer.analyze.evidence.exceptions.name_origins import passed_words
 from pytracer.analyze.evidence.heap.behind_storage import overwritten
 from pytracer.analyze.evidence.indices.index_origins import index_advice
@@ -254,7 +255,7 @@ def _describe_range(views: Sequence[ProcessView], outside: OutOfRange, way: Form
             collective_evidence(views),
         ],
         advice,
-        [None if way is not None else "which access it was: no register held a part of the address"],
+        [None if way is not None else _unseen(view)],
     )
 
 
@@ -270,8 +271,17 @@ def _describe_row(views: Sequence[ProcessView], way: ReachedRow) -> Description:
         f"{introduction(views)} {access_verb(view)} out of bounds{in_function(view)}: {row_headline(view, way)}.",
         [fault_evidence(view), row_evidence(way), python_evidence(view), collective_evidence(views)],
         row_advice(view, way) or "",
-        ["which access it was: no register held a part of the address"],
+        [_unseen(view)],
     )
+
+
+def _unseen(view: ProcessView) -> str:
+    """What the registers do not show of an address that an index led to."""
+    crash, place = view.crash, view.place
+    held = crash.registers.items() if crash is not None and place is not None else ()
+    if any(place is not None and value == place.addr and name not in STATE_REGISTERS for name, value in held):
+        return "which index it was: the registers held only the address that was computed from it"
+    return "which access it was: no register held a part of the address"
 
 
 def _argument_name(item: OperatorTensor) -> str:

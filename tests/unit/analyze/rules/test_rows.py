@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from pytracer.analyze.evidence.indices import row_words
+from pytracer.analyze.evidence.indices.reached_row import ReachedRow
+from pytracer.analyze.evidence.operators.operator import OperatorTensor
 from pytracer.decode.types.journal import CppException
 from pytracer.decode.types.snapshot import (
     Argument,
@@ -90,6 +93,29 @@ def test_row_that_the_values_of_the_index_reach_is_likely_where_few_addresses_fi
     report = crashed(run, tensor(TABLE, 1000, 16), index(0, 9_000_000), addr=TABLE + 64 * ROW)
     assert verdict(report) == ("out-of-bounds", "likely")
     assert summary(report).endswith(f"index {ROW}, which `rows` (0..9000000) reaches, leads out of `table` [1000, 16].")
+
+
+def test_no_dimension_is_named_where_a_row_and_a_column_may_be_wrong(run: Path) -> None:
+    """Indices of a sparse tensor [2, n] have one range for both."""
+    addr = TABLE - 4 * 98_000_123
+    both = tensor(INDEX, 2, 150, dtype="int64", minimum=-99_000_000, maximum=63)
+    report = crashed(run, tensor(TABLE, 64, 64), both, addr=addr, registers={"rdx": addr, "rcx": TABLE})
+    assert "an index of `rows` (-99000000..63) leads out of `table` [64, 64]" in summary(report)
+    assert "before `table` [64, 64]; in which of its dimensions the index is wrong is not known" in evidence(report)
+    assert "row -1531252" not in evidence(report)
+    found = next(item for item in report.findings or () if item.id == "wrong-index")
+    assert found.missing == ["which index it was: the registers held only the address that was computed from it"]
+
+
+@pytest.mark.parametrize(("lowest", "highest", "told"), [(-99, 15, True), (0, 15, False), (-99, 16, False)])
+def test_indices_of_which_none_is_too_large_have_no_lower_bound(lowest: int, highest: int, told: bool) -> None:
+    data = OperatorTensor(tensor(TABLE, 1000, 16), "table", None, passed=True)
+    item = OperatorTensor(index(lowest, highest), "rows", None, passed=True)
+    way = ReachedRow(data, lowest, 1000, 64, exact=True, index=item)
+    assert (
+        row_words.only_negative(way).startswith(f"No index is too large, but some are negative, down to {lowest}")
+        == told
+    )
 
 
 def test_variable_that_the_operator_was_not_given_is_no_index(run: Path) -> None:

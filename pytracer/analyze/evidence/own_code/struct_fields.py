@@ -1,0 +1,227 @@
+"""Where the fields of a structure lie: by its declaration in C, and by that of ctypes. Read as text and syntax.
+
+Both align each field to its type (the x86-64 and aarch64 ABIs). What is packed, has bit fields, or a type that is not
+known here, has no layout.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from pytracer.analyze.evidence.own_code.c_text import closing
+from pytracer.analyze.evidence.syntax.calls import called_name
+
+POINTER_BYTES = 8
+_C_BYTES = {
+    "char": 1, "signed char": 1, "unsigned char": 1, "bool": 1, "_Bool": 1, "int8_t": 1, "uint8_t": 1, "short": 2,
+    "unsigned short": 2, "int16_t": 2, "uint16_t": 2, "int": 4, "unsigned": 4, "unsigned int": 4, "int32_t": 4,
+    "uint32_t": 4, "float": 4, "long": 8, "unsigned long": 8, "long long": 8, "unsigned long long": 8, "int64_t": 8,
+    "uint64_t": 8, "size_t": 8, "ssize_t": 8, "ptrdiff_t": 8, "intptr_t": 8, "uintptr_t": 8, "double": 8,
+}  # fmt: skip
+_CTYPES_BYTES = {
+    "c_char": 1, "c_byte": 1, "c_ubyte": 1, "c_bool": 1, "c_int8": 1, "c_uint8": 1, "c_short": 2, "c_ushort": 2,
+    "c_int16": 2, "c_uint16": 2, "c_int": 4, "c_uint": 4, "c_int32": 4, "c_uint32": 4, "c_float": 4, "c_long": 8,
+    "c_ulong": 8, "c_longlong": 8, "c_ulonglong": 8, "c_int64": 8, "c_uint64": 8, "c_size_t": 8, "c_ssize_t": 8,
+    "c_double": 8,
+}  # fmt: skip
+_CTYPES_POINTERS = frozenset({"c_void_p", "c_char_p", "c_wchar_p", "py_object"})
+_FUNCTIONS = frozenset({"CFUNCTYPE", "PYFUNCTYPE", "WINFUNCTYPE"})
+STRUCTURES = ("Structure", "LittleEndianStructure")
+_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
+_STRUCT = re.compile(r"\bstruct\s*(?P<tag>\w*)\s*\{")
+_NAME_BEHIND = re.compile(r"\s*(\w+)\s*;")
+_ALIAS = re.compile(r"\btypedef\s+(?P<type>[\w\s]+?(?:\s*\*)*)\s*\b(?P<name>\w+)\s*;")
+_FUNCTION_TYPE = re.compile(r"\btypedef\s+[\w\s*]+\(\s*\*\s*(?P<name>\w+)\s*\)\s*\(")
+_FUNCTION_FIELD = re.compile(r"^[\w\s*]+\(\s*\*\s*(?P<name>\w+)\s*\)\s*\(")
+_FIELD = re.compile(r"^(?P<stars>[\s*]*)(?P<name>\w+)\s*(?:\[\s*(?P<count>\d+)\s*\])?$")
+_QUALIFIERS = re.compile(r"\b(const|volatile|restrict|struct|enum)\b")
+_NOT_PLAIN = re.compile(r"#|__attribute__|\bunion\b|\{|:")
+
+
+@dataclass(frozen=True)
+class Field:
+    """`offset` and `nbytes` in the structure. `pointer`, and `function`: to one."""
+
+    name: str
+    offset: int
+    nbytes: int
+    pointer: bool = False
+    function: bool = False
+    type: str = ""
+
+
+@dataclass(frozen=True)
+class Structure:
+    """`line`: where its declaration begins."""
+
+    name: str
+    line: int
+    fields: tuple[Field, ...]
+    place: str = ""
+    align: int = 1
+
+    @property
+    def nbytes(self) -> int:
+        """What sizeof() gives."""
+        last = self.fields[-1] if self.fields else None
+        return _aligned(last.offset + last.nbytes, self.align) if last is not None else 0
+
+    def at(self, offset: int) -> Field | None:
+        """The field that a byte is in."""
+        return next((item for item in self.fields if item.offset <= offset < item.offset + item.nbytes), None)
+
+
+@dataclass(frozen=True)
+class _Type:
+    nbytes: int
+    align: int
+    pointer: bool = False
+    function: bool = False
+
+
+def _aligned(offset: int, align: int) -> int:
+    return -(-offset // align) * align
+
+
+def _structure(name: str, line: int, place: str, parts: list[tuple[str, _Type, str]]) -> Structure:
+    fields: list[Field] = []
+    end = 0
+    for field, kind, text in parts:
+        start = _aligned(end, kind.align)
+        fields.append(Field(field, start, kind.nbytes, kind.pointer, kind.function, text))
+        end = start + kind.nbytes
+    return Structure(name, line, tuple(fields), place, max((kind.align for _, kind, _ in parts), default=1))
+
+
+# ---- C
+
+
+def c_structures(text: str, file: str, first: int = 1) -> Iterator[Structure]:
+    """Those of a source file. `first`: the number of its first line; `file`: its name, where it is another file."""
+    plain = _COMMENT.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
+    if "#pragma pack" in plain:
+        return
+    known = {name: _Type(size, size) for name, size in _C_BYTES.items()}
+    known |= {match["name"]: _pointer(function=True) for match in _FUNCTION_TYPE.finditer(plain)}
+    for match in _ALIAS.finditer(plain):
+        kind = _c_type(match["type"], known)
+        if kind is not None:
+            known.setdefault(match["name"], kind)
+    for match in _STRUCT.finditer(plain):
+        end = closing(plain, match.end() - 1)
+        behind = _NAME_BEHIND.match(plain, end + 1) if end is not None else None
+        name = behind[1] if behind is not None else match["tag"]
+        is_plain = end is not None and "__attribute__" not in plain[end + 1 :].partition(";")[0]
+        parts = _c_fields(plain[match.end() : end], known) if is_plain and name else None
+        if parts:
+            line = first + plain.count("\n", 0, match.start())
+            found = _structure(name, line, f"{file}:{line}" if file else f"line {line}", parts)
+            known |= dict.fromkeys(filter(None, (name, match["tag"])), _Type(found.nbytes, found.align))
+            yield found
+
+
+def _pointer(*, function: bool = False) -> _Type:
+    return _Type(POINTER_BYTES, POINTER_BYTES, pointer=True, function=function)
+
+
+def _c_type(text: str, known: Mapping[str, _Type]) -> _Type | None:
+    if "*" in text:
+        return _pointer()
+    if re.search(r"\benum\b", text):
+        return known["int"]
+    return known.get(" ".join(_QUALIFIERS.sub(" ", text).split()))
+
+
+def _c_fields(body: str, known: Mapping[str, _Type]) -> list[tuple[str, _Type, str]] | None:
+    found = []
+    for statement in filter(None, (item.strip() for item in body.split(";"))):
+        if _NOT_PLAIN.search(statement):
+            return None
+        function = _FUNCTION_FIELD.match(statement)
+        if function is not None:
+            found.append((function["name"], _pointer(function=True), " ".join(statement.split())))
+            continue
+        first, *others = statement.split(",")
+        head = re.match(r"^(?P<type>(?:\w+\s+)*\w+)(?=[\s*])(?P<rest>.*)$", first, re.S)
+        if head is None:
+            return None
+        for declarator in (head["rest"], *others):
+            field = _FIELD.match(declarator.strip())
+            kind = _c_type(head["type"] + ("*" if field is not None and "*" in field["stars"] else ""), known)
+            if field is None or kind is None:
+                return None
+            count = int(field["count"] or 1)
+            text = f"{head['type']}{' *' if '*' in field['stars'] else ''}"
+            found.append((field["name"], _times(kind, count), " ".join(text.split())))
+    return found
+
+
+def _times(kind: _Type, count: int) -> _Type:
+    return kind if count == 1 else _Type(kind.nbytes * count, kind.align)
+
+
+# ---- ctypes
+
+
+def ctypes_structures(tree: ast.Module) -> Iterator[tuple[ast.ClassDef, Structure]]:
+    """The classes of a file whose fields and their types it shows."""
+    known: dict[str, _Type] = {}
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            kind = _ctypes_type(node.value, known)
+            if kind is not None:
+                known[node.targets[0].id] = kind
+        if not isinstance(node, ast.ClassDef) or not any(_last_name(base) in STRUCTURES for base in node.bases):
+            continue
+        parts = _ctypes_fields(node, known)
+        if parts:
+            found = _structure(node.name, node.lineno, "", parts)
+            known[node.name] = _Type(found.nbytes, found.align)
+            yield node, found
+
+
+def _ctypes_fields(owner: ast.ClassDef, known: Mapping[str, _Type]) -> list[tuple[str, _Type, str]] | None:
+    sets = {
+        target.id: item.value
+        for item in owner.body
+        if isinstance(item, ast.Assign)
+        for target in item.targets
+        if isinstance(target, ast.Name)
+    }
+    fields = sets.get("_fields_")
+    if "_pack_" in sets or "_anonymous_" in sets or not isinstance(fields, (ast.List, ast.Tuple)):
+        return None
+    found = []
+    for item in fields.elts:
+        if not isinstance(item, ast.Tuple) or len(item.elts) != 2 or not isinstance(item.elts[0], ast.Constant):
+            return None
+        kind = _ctypes_type(item.elts[1], known)
+        if kind is None:
+            return None
+        found.append((str(item.elts[0].value), kind, ast.unparse(item.elts[1])))
+    return found
+
+
+def _ctypes_type(node: ast.expr, known: Mapping[str, _Type]) -> _Type | None:
+    name = _last_name(node)
+    if name in known:
+        return known[name]
+    if name in _CTYPES_POINTERS:
+        return _pointer()
+    if name in _CTYPES_BYTES:
+        return _Type(_CTYPES_BYTES[name], _CTYPES_BYTES[name])
+    if isinstance(node, ast.Call) and called_name(node) in _FUNCTIONS:
+        return _pointer(function=True)
+    if isinstance(node, ast.Call) and called_name(node) == "POINTER":
+        return _pointer()
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and isinstance(node.right, ast.Constant):
+        kind, count = _ctypes_type(node.left, known), node.right.value
+        return _times(kind, count) if kind is not None and type(count) is int and count > 0 else None
+    return None
+
+
+def _last_name(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")

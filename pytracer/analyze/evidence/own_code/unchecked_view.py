@@ -1,0 +1,341 @@
+"""An array that a line of the program laid over memory by a shape and strides of its own, which nothing checks.
+
+numpy.lib.stride_tricks.as_strided() takes any; a view that is larger than the array it is made of reaches what lies
+behind. Recorded are the arrays of variables; what a call is given is computed from these, where that can be done.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pytracer._text import shortened, size_words
+from pytracer.analyze.evidence.lifetime.variables import plain_expression, program_frames
+from pytracer.analyze.evidence.lifetime.where_made import place_of
+from pytracer.analyze.evidence.own_code.recorded_arrays import RecordedArrays
+from pytracer.analyze.evidence.slicing.slice import Slice
+from pytracer.analyze.evidence.slicing.spots import Made, Spot
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.lines import attributes_of_line, names_of_line
+from pytracer.analyze.evidence.syntax.scopes import spans
+from pytracer.analyze.parts import python_frame
+from pytracer.analyze.view import ProcessView
+from pytracer.decode.types.snapshot import HeldArray, Storage
+
+MAKER = "as_strided"
+_MODULE = "stride_tricks"
+_SAME_MEMORY = frozenset({"reshape", "view", "transpose", "squeeze", "swapaxes", "from_numpy", "as_tensor", "numpy"})
+_SAME_ATTRIBUTES = ("T", "real", "data")
+_HOPS, _QUOTED = 8, 44
+_ELEMENT_BYTES = (2, 4, 8, 16)
+_ACCESS_BYTES = 64  # the widest access begins so far before its last byte
+
+
+@dataclass(frozen=True)
+class Owner:
+    """The memory that a view was made of: `data` to `end`. `item`: bytes of an element."""
+
+    name: str
+    data: int
+    end: int
+    item: int
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes from its first one on."""
+        return self.end - self.data
+
+
+@dataclass(frozen=True)
+class UncheckedView:
+    """The fault address is in a view of `owner`, and outside of that. `data`: the first byte of the view.
+
+    `name`: of the variable that holds it. `twice`: a stride in the source that has the bytes of an element twice.
+    `recorded`: shape and strides are those of the array itself, and not computed from the source.
+    """
+
+    owner: Owner
+    data: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    name: str | None
+    twice: str | None
+    file: str | None
+    line: int
+    recorded: bool
+
+    @property
+    def reach(self) -> int:
+        """Bytes from the first one of the owner to the end of the view."""
+        return self.data - self.owner.data + _span(self.shape, self.strides)[1] + self.owner.item
+
+    def place(self, view: ProcessView) -> str:
+        """`line 28`."""
+        return place_of(view, self.file, self.line)
+
+    def summary(self, view: ProcessView) -> str:
+        """For the headline."""
+        name = f"`{self.name}`, a view" if self.name is not None else "the view"
+        comma = "," if self.name is not None else ""
+        return (
+            f"{name} of `{self.owner.name}` that as_strided() makes at {self.place(view)}{comma} reaches "
+            f"{size_words(self.reach)}, and `{self.owner.name}` has {size_words(self.owner.nbytes)}{self._cause()}"
+        )
+
+    def fact(self, addr: int) -> str:
+        """What the address is in the view and behind its owner."""
+        beside = (
+            f"{addr - self.owner.end} bytes behind"
+            if addr >= self.owner.end
+            else f"{self.owner.data - addr} bytes before"
+        )
+        shape, strides = list(self.shape), list(self.strides)
+        return (
+            f"the view has shape {shape} and strides {strides} in bytes, {self.reach} bytes in all; "
+            f"`{self.owner.name}` has {self.owner.nbytes}, and the address is {beside} it"
+        )
+
+    def _cause(self) -> str:
+        if self.twice is not None:
+            return f"; the stride `{shortened(self.twice, _QUOTED)}` has the bytes of an element twice"
+        if self._is_wide:
+            return f"; its strides are of elements of {min(self.strides)} bytes, not {self.owner.item}"
+        return ""
+
+    @property
+    def _is_wide(self) -> bool:
+        """Whether its strides are those of a type with larger elements, and would fit with its own."""
+        least, item = min(self.strides), self.owner.item
+        if least not in _ELEMENT_BYTES or least <= item or any(step % least for step in self.strides):
+            return False
+        strides = [step // least * item for step in self.strides]
+        return self.data - self.owner.data + _span(self.shape, strides)[1] + item <= self.owner.nbytes
+
+    @property
+    def _most(self) -> int | None:
+        """How many of the first dimension fit; None where that is none, or its stride goes backwards."""
+        rest = self.reach - (self.shape[0] - 1) * self.strides[0]
+        return (
+            (self.owner.nbytes - rest) // self.strides[0] + 1
+            if self.strides[0] > 0 and rest <= self.owner.nbytes
+            else None
+        )
+
+    def advice(self, view: ProcessView) -> str:
+        """What to change."""
+        at, name, most = self.place(view), self.owner.name, self._most
+        if self.twice is not None:
+            stride = shortened(self.twice, _QUOTED)
+            how = f"Take the element size out of the stride `{stride}` at {at}: `{name}.strides` are in bytes."
+        elif self._is_wide:
+            how = (
+                f"Use `{name}.strides` at {at}, not {self.strides}: an element of `{name}` has {self.owner.item} bytes."
+            )
+        else:
+            room = f": for these strides `{name}` has {most} of {self.shape[0]} in the first dimension" if most else ""
+            how = f"Correct the shape {self.shape} or the strides {self.strides}, in bytes, at {at}{room}."
+        return (
+            f"{how} as_strided() checks nothing; numpy.lib.stride_tricks.sliding_window_view({name}, size)[::step] "
+            "makes windows, and checks."
+        )
+
+
+def unchecked_view(view: ProcessView) -> UncheckedView | None:
+    """None where no array of the line was made so, where its size is not known, or where it ends before the address."""
+    frames, place = program_frames(view), view.place
+    back = Slice(view.process.snapshot, frames)
+    spot = back.spot(0)
+    if spot is None or place is None or view.crash is None:
+        return None
+    arrays = RecordedArrays(view, back)
+    found = {}
+    for node in _read(spot):
+        strided = _strided(back, node, spot)
+        one = _beyond(view, arrays, *strided) if strided is not None else None
+        if one is not None and _holds(one, place.addr):
+            found[one.file, one.line] = one
+    return next(iter(found.values())) if len(found) == 1 else None
+
+
+def _read(spot: Spot) -> Iterator[ast.AST]:
+    """Variables, attributes and calls of the line."""
+    for name in (*names_of_line(spot.tree, spot.line), *attributes_of_line(spot.tree, spot.line)):
+        yield ast.parse(name, mode="eval").body
+    for node in ast.walk(spot.tree):
+        if isinstance(node, ast.Call) and spans(node, spot.line):
+            yield node
+
+
+def _strided(back: Slice, node: ast.AST, spot: Spot) -> tuple[ast.AST, Spot, Made] | None:
+    """What as_strided() returned, behind what keeps its memory: the expression, where that is, and the call."""
+    for _ in range(_HOPS):
+        made = back.made(node, spot, calls=True)
+        if isinstance(made.node, ast.Call) and _is_maker(made.node, made.spot.tree):
+            return node, spot, made
+        inner = _of_same_memory(made.node)
+        if inner is None:
+            return None
+        node, spot = inner, made.spot
+    return None
+
+
+def _of_same_memory(node: ast.AST) -> ast.AST | None:
+    """`x` of `x.T`, `x[3:]` and `x.reshape(4, 5)`, `torch.from_numpy(x)`."""
+    if isinstance(node, ast.Subscript):
+        return node.value
+    if isinstance(node, ast.Attribute):
+        return node.value if node.attr in _SAME_ATTRIBUTES else None
+    if not isinstance(node, ast.Call) or called_name(node) not in _SAME_MEMORY:
+        return None
+    if called_name(node) in ("from_numpy", "as_tensor"):
+        return node.args[0] if node.args else None
+    return node.func.value if isinstance(node.func, ast.Attribute) else None
+
+
+def _is_maker(call: ast.Call, tree: ast.Module) -> bool:
+    """NumPy's, not torch's, which checks."""
+    if isinstance(call.func, ast.Attribute):
+        owner = ast.unparse(call.func.value)
+        return call.func.attr == MAKER and (owner.rpartition(".")[2] == _MODULE or owner in _imported(tree, _MODULE))
+    return isinstance(call.func, ast.Name) and call.func.id in _imported(tree, MAKER)
+
+
+def _imported(tree: ast.Module, name: str) -> set[str]:
+    """What a file calls it."""
+    return {
+        item.asname or item.name
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.Import, ast.ImportFrom))
+        for item in node.names
+        if item.name.rpartition(".")[2] == name and not (getattr(node, "module", None) or "").startswith("torch")
+    }
+
+
+def _beyond(view: ProcessView, arrays: RecordedArrays, node: ast.AST, spot: Spot, made: Made) -> UncheckedView | None:
+    """The view, where it is larger than its owner."""
+    call = made.node
+    if not isinstance(call, ast.Call):
+        return None
+    words = {item.arg: item.value for item in call.keywords if item.arg}
+    first = call.args[0] if call.args else words.get("x")
+    given = call.args[2] if len(call.args) > 2 else words.get("strides")
+    asked = call.args[1] if len(call.args) > 1 else words.get("shape")
+    held = _held(arrays, node, spot, made)
+    nbytes = held.element_bytes if held is not None else None
+    owner = _owner(view, arrays, first, made.spot, nbytes) if first is not None else None
+    if owner is None and held is not None:
+        owner = _recorded_owner(view, held)
+    if owner is None:
+        return None
+    shape, strides = (held.shape, held.strides) if held is not None else (None, None)
+    if held is None:
+        array = arrays.array(first, made.spot) if first is not None else None
+        shape = arrays.sizes(asked, made.spot) if asked is not None else array.shape if array is not None else None
+        strides = arrays.sizes(given, made.spot) if given is not None else array.strides if array is not None else None
+    if shape is None or strides is None or len(shape) != len(strides) or min(shape, default=0) <= 0:
+        return None
+    found = UncheckedView(
+        owner,
+        held.data if held is not None else owner.data,
+        shape,
+        strides,
+        held.expression if held is not None else None,
+        _twice(arrays.back, given, made.spot) if given is not None and owner.item > 1 else None,
+        made.spot.file,
+        call.lineno,
+        held is not None,
+    )
+    return found if owner.data <= found.data < owner.end and found.reach > owner.nbytes else None
+
+
+def _twice(back: Slice, given: ast.AST, spot: Spot) -> str | None:
+    """The stride, of several, that is a product in which the bytes of an element come twice, once by `x.strides`."""
+    made = back.made(given, spot, calls=True)
+    for stride in made.node.elts if isinstance(made.node, (ast.Tuple, ast.List)) else ():
+        factors = [*_factors(back, stride, made.spot)]
+        strides = sum(1 for part in factors if _is_stride(part))
+        if strides and strides + sum(1 for part in factors if _is_size(part)) > 1:
+            return ast.unparse(stride)
+    return None
+
+
+def _factors(back: Slice, node: ast.AST, spot: Spot, levels: int = _HOPS) -> Iterator[ast.AST]:
+    """Of a product, through variables."""
+    made = back.made(node, spot, calls=True) if isinstance(node, ast.Name) else Made(node, spot)
+    if isinstance(made.node, ast.BinOp) and isinstance(made.node.op, ast.Mult) and levels:
+        yield from _factors(back, made.node.left, made.spot, levels - 1)
+        yield from _factors(back, made.node.right, made.spot, levels - 1)
+    else:
+        yield made.node
+
+
+def _is_stride(node: ast.AST) -> bool:
+    return isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute) and node.value.attr == "strides"
+
+
+def _is_size(node: ast.AST) -> bool:
+    return getattr(node, "attr", None) == "itemsize"
+
+
+def _held(arrays: RecordedArrays, node: ast.AST, spot: Spot, made: Made) -> HeldArray | None:
+    """The array that a variable held, where that is what the call returned."""
+    return next(
+        (item for part, at in ((node, spot), *made.through) if (item := arrays.held(part, at)) is not None), None
+    )
+
+
+def _owner(view: ProcessView, arrays: RecordedArrays, node: ast.AST, spot: Spot, nbytes: int | None) -> Owner | None:
+    """By a recorded array, or by the tensor whose numpy() it is. `nbytes`: of an element, where that is known."""
+    array = arrays.array(node, spot)
+    extent = array.extent if array is not None else None
+    if array is not None and extent is not None and array.element_bytes is not None:
+        return Owner(array.expression, *extent, array.element_bytes)
+    made = arrays.back.made(node, spot, calls=True)
+    tensor = _numpy_of(made.node)
+    storage = _storage(view, tensor, made.spot) if tensor is not None else None
+    if storage is None or tensor is None or nbytes is None:
+        return None
+    return Owner(ast.unparse(tensor), storage.base, storage.base + storage.nbytes, nbytes)
+
+
+def _recorded_owner(view: ProcessView, held: HeldArray) -> Owner | None:
+    """The largest array in a row, with a variable of its own, that has the first byte of the view."""
+    found = [
+        Owner(item.expression, *extent, item.element_bytes)
+        for item in (view.crash.arrays if view.crash is not None else ())
+        if item.in_a_row and item.element_bytes is not None and (extent := item.extent) is not None
+        if extent[0] <= held.data < extent[1] and (item.shape, item.strides) != (held.shape, held.strides)
+    ]
+    return max(found, key=lambda item: item.nbytes, default=None)
+
+
+def _numpy_of(node: ast.AST) -> ast.expr | None:
+    """`x` of `x.numpy()`."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr != "numpy":
+        return None
+    return node.func.value if isinstance(node.func.value, (ast.Name, ast.Attribute)) else None
+
+
+def _storage(view: ProcessView, node: ast.expr, spot: Spot) -> Storage | None:
+    """Of the tensor that a variable held."""
+    text = ast.unparse(node)
+    bases = {
+        item.base
+        for item in (view.crash.holders if view.crash is not None else ())
+        if item.base and item.frame is not None and plain_expression(item.expression) == text
+        if spot.is_of(python_frame(item.frame))
+    }
+    return view.space.live_around(bases.pop()) if len(bases) == 1 else None
+
+
+def _span(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, int]:
+    """How far before the first element a view begins, and how far behind that its last one does."""
+    steps = [(size - 1) * stride for size, stride in zip(shape, strides, strict=True)]
+    return sum(step for step in steps if step < 0), sum(step for step in steps if step > 0)
+
+
+def _holds(found: UncheckedView, addr: int) -> bool:
+    low, high = _span(found.shape, found.strides)
+    inside = found.data + low - _ACCESS_BYTES <= addr < found.data + high + found.owner.item + _ACCESS_BYTES
+    return inside and not found.owner.data <= addr < found.owner.end

@@ -1,0 +1,90 @@
+"""Where the fields of structures lie, in C and in ctypes."""
+
+from __future__ import annotations
+
+import ast
+import ctypes
+from pathlib import Path
+
+import pytest
+
+from pytracer.analyze.evidence.own_code.struct_fields import c_structures, ctypes_structures
+
+C = """
+typedef void (*on_done)(float done, void *user);  // a callback
+typedef int64_t stamp_t;
+typedef struct { int32_t x, y; } point;
+struct params {
+    bool low; /* one byte */
+    stamp_t stamp;
+    point at;
+    float scale[3], *data;
+    on_done done;
+    int (*compare)(const void *, const void *);
+    enum mode mode;
+};
+"""
+CLASS = """
+import ctypes
+class Point(ctypes.Structure):
+{}
+    _fields_ = [("x", ctypes.c_int32), ("y", ctypes.c_int32)]
+"""
+DONE = ctypes.CFUNCTYPE(None, ctypes.c_float, ctypes.c_void_p)
+
+
+class Point(ctypes.Structure):
+    """A field of the other one."""
+
+    _fields_ = [("x", ctypes.c_int32), ("y", ctypes.c_int32)]
+
+
+class Params(ctypes.Structure):
+    """As in C."""
+
+    _fields_ = [
+        ("low", ctypes.c_bool),
+        ("stamp", ctypes.c_int64),
+        ("at", Point),
+        ("scale", ctypes.c_float * 3),
+        ("data", ctypes.POINTER(ctypes.c_float)),
+        ("done", DONE),
+        ("compare", ctypes.c_void_p),
+        ("mode", ctypes.c_int),
+    ]
+
+
+def test_both_declarations_of_one_structure_give_the_layout_that_ctypes_has() -> None:
+    names = [item[0] for item in Params._fields_]
+    declared = {item.name: item for item in c_structures(C, "params.h")}
+    own = {item.name: item for _, item in ctypes_structures(ast.parse(Path(__file__).read_text()))}
+    expected = [(name, getattr(Params, name).offset, getattr(Params, name).size) for name in names]
+    for found in (declared["params"], own["Params"]):
+        assert [(item.name, item.offset, item.nbytes) for item in found.fields] == expected
+        assert found.nbytes == ctypes.sizeof(Params)
+    assert [item.name for item in declared["params"].fields if item.pointer] == ["data", "done", "compare"]
+    assert [item.name for item in declared["params"].fields if item.function] == ["done", "compare"]
+    assert (declared["params"].place, declared["point"].place) == ("params.h:5", "params.h:4")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "struct s { int a : 3; int b; };",
+        "struct s { widget w; int b; };",
+        "#pragma pack(1)\nstruct s { char a; int b; };",
+        "struct s { char a; int b; } __attribute__((packed));",
+        "struct s { int a;\n#ifdef X\nint b;\n#endif\n};",
+        "struct s { union { int a; float b; } u; };",
+        "struct s;",
+    ],
+)
+def test_what_cannot_be_laid_out_is_left_out(text: str) -> None:
+    assert not list(c_structures(text, "s.h"))
+
+
+@pytest.mark.parametrize(
+    ("change", "known"), [("    pass", True), ("    _pack_ = 1", False), ("    _anonymous_ = ('x',)", False)]
+)
+def test_a_class_whose_layout_is_not_the_usual_one_has_none(change: str, known: bool) -> None:
+    assert bool(list(ctypes_structures(ast.parse(CLASS.format(change))))) == known
