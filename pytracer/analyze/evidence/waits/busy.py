@@ -11,7 +11,7 @@ from pytracer.analyze.evidence.native.fault_function import NativeFunction, own_
 from pytracer.analyze.evidence.syntax.endless import only_exit
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
 from pytracer.analyze.evidence.syntax.unbounded import loops_at
-from pytracer.analyze.evidence.waits.waits import end_of, main_stack, wait_of, waiting_frame, was_asleep
+from pytracer.analyze.evidence.waits.waits import before_signal, end_of, main_stack, wait_of, waiting_frame, was_asleep
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -19,6 +19,11 @@ from pytracer.report.job import PythonFrame
 
 _LONGEST = 60
 _FEW = 4
+_BLOCKING = re.compile(  # glibc
+    r"_*(?:GI_+)?(?:libc_)?(?:read|recv|recvfrom|recvmsg|poll|ppoll|select|pselect|epoll_wait|epoll_pwait|accept|accept4"
+    r"|connect|write|send|sendto|sendmsg|wait4|waitpid|waitid|futex\w*|pthread_cond_\w*wait\w*|sem_\w*wait\w*"
+    r"|new_sem_wait\w*|lll_lock_wait\w*|pthread_\w*join\w*|sigwait\w*|pause)(?:\.constprop\.\d+|_nocancel)?"
+)
 _OF_FILES = re.compile(r"exists|is_file|isfile|is_dir|isdir|listdir|glob")
 
 
@@ -62,6 +67,12 @@ class Busy:
         else:
             return f"Raise the time limit if the program needs longer; it was at {place_words(self.at)} then."
         return f"If it should have been done by then, {look}. Else raise the time limit."
+
+
+def is_blocked(view: ProcessView) -> bool:
+    """Whether the end found it in a call of the C library that waits for others: read(), poll(), a futex."""
+    inner = next((frame.function for frame in before_signal(view) if frame.function is not None), None)
+    return inner is not None and _BLOCKING.fullmatch(inner) is not None
 
 
 def busy_at(view: ProcessView) -> Busy | None:
