@@ -2,13 +2,13 @@
 
 What: SIGTERM, SIGHUP or the like ended a process, or its whole job, and the stacks of that moment show a wait that
 cannot end by itself: OpenMP in a forked child, a lock, a child or thread that does not end, a queue that stays empty, a
-message at a pipe or a notice that does not come, an event loop without work, a CUDA device that does not finish. Of a DataLoader worker that
-was inside a batch for long, the loop that it went round in is named, with what may keep that from ending. A program
-that has come to its end waits for its threads that are no daemons. Of a wait for a CUDA device, and of any call of its
-driver while a stream stays busy, the report has these streams, the launches that are not known to be over (level
-`ops`), and kernels whose text has a loop that only waits. An exception that ended a thread of the same process before
-is named: the thread may be the one that is waited for. So is what a child could not send that it had put into a queue,
-and the exception that the program was handling: a `with` or `finally` may wait on the way out.
+message at a pipe or a notice that does not come, an event loop without work, a CUDA device that does not finish. Of a
+DataLoader worker that was inside a batch for long, the loop that it went round in is named, with what may keep that
+from ending. A program that has come to its end waits for its threads that are no daemons. Of a wait for a CUDA device,
+and of any call of its driver while a stream stays busy, the report has these streams, the launches that are not known
+to be over (level `ops`), and kernels whose text has a loop that only waits. An exception that ended a thread of the
+same process before is named: the thread may be the one that is waited for. So is what a child could not send that it
+had put into a queue, and the exception that the program was handling: a `with` or `finally` may wait on the way out.
 
 Why it happens: fork() copies one thread only. The threads of an OpenMP pool that the parent had used do not exist in
 the child, whose next parallel region waits for them for ever; nor do threads that held a lock at that moment. A process
@@ -16,10 +16,9 @@ that has put something into a multiprocessing queue ends when that is read, so j
 threads that take two locks in different orders wait for each other: where the `with` statements of both show that, the
 locks and lines are named. A worker that died or stands still leaves its parent waiting. What a queue's own thread
 cannot pickle is dropped; a Future keeps the exception of its task; a worker that is killed in Queue.get() takes the
-lock of the queue along. What ends a wait (set(), put(), release()) may lie behind a branch that leaves.
-
-recv() of a pipe gets no EOFError while its own process keeps the sender's end open, and two ends that both call recv()
-wait for each other. An OSError ends a pool's thread that receives results, such as of a tensor whose worker has ended.
+lock of the queue along. What ends a wait (set(), put(), release()) may lie behind a branch that leaves. recv() of a
+pipe gets no EOFError while its own process keeps the sender's end open, and two ends that both call recv() wait for
+each other. An OSError ends a pool's thread that receives results, such as of a tensor whose worker has ended.
 
 What to do: OpenMP: start children by spawn or forkserver, or call torch.set_num_threads(1) before the first operator
 of the parent. Locks: take them in one order. Queues: pass a timeout to get(), and look at who should have filled it.

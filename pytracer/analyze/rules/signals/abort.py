@@ -45,6 +45,7 @@ from pytracer.analyze.evidence.native.aborts import (
     printed,
     terminated_without_exception,
 )
+from pytracer.analyze.evidence.native.cut_archive import cut_archive
 from pytracer.analyze.evidence.native.native_stack import functions
 from pytracer.analyze.evidence.own_code.borrowed_return import borrowed_return
 from pytracer.analyze.evidence.own_code.ended_statics import ended_static
@@ -82,6 +83,10 @@ _OWN = "the innermost function of the program's native code"
 _EXCEPTION = _Way(
     "a C++ exception was not caught",
     "Look for the throw below the named function: no exception may leave a thread or a noexcept function.",
+)
+_OF_DESTRUCTOR = (
+    "No exception may leave a destructor: C++ ends the process there, whatever would catch it further out. Catch it "
+    "inside {function}, or do that work in a method that is called before the object ends."
 )
 _STACK = _Way(
     "a function found its stack frame overwritten: a write past the end of a local array",
@@ -174,6 +179,7 @@ class Abort:
             or range_advice(view)
             or of_script(view)
             or thrown
+            or (_OF_DESTRUCTOR.format(function=caller) if _left_destructor(way, caller) else None)
             or way.advice.replace("{function}", caller or _OWN)
         )
         below = below_words(view, caller) if caller and caller != way.function else ""
@@ -239,6 +245,9 @@ def _way(view: ProcessView) -> _Way:
         return _Way(*check)
     if gil is not None:
         return _Way(gil.what, gil.advice, _caller(view))
+    archive = cut_archive(view)
+    if archive is not None:
+        return _Way(archive.what, archive.advice, _caller(view))
     if exception is not None and exception.type is not None:
         return _uncaught(exception.type, exception.what or "")
     text = printed(view) or ""
@@ -254,6 +263,11 @@ def _way(view: ProcessView) -> _Way:
 
 def _caller(view: ProcessView) -> str | None:
     return function_words(name) if (name := abort_caller(view)) else None
+
+
+def _left_destructor(way: _Way, caller: str | None) -> bool:
+    """Whether a destructor itself threw what nobody caught."""
+    return way.advice == _EXCEPTION.advice and caller is not None and "~" in caller
 
 
 def _of_static(view: ProcessView) -> _Way | None:
