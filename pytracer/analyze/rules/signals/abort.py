@@ -29,6 +29,7 @@ from pytracer.analyze.evidence.ends.memory_holders import (
     holder_evidence,
     no_memory_advice,
 )
+from pytracer.analyze.evidence.ends.thread_at_shutdown import thread_at_shutdown
 from pytracer.analyze.evidence.exceptions.name_origins import passed_words
 from pytracer.analyze.evidence.exceptions.telling import torchscript_error
 from pytracer.analyze.evidence.heap.heap import heap_damage
@@ -70,13 +71,14 @@ _READ = "Read the last lines that the process printed before it died: they may h
 class _Way:
     """Why abort() was called, without subject, and what to do about it. `function` is one that `what` names.
 
-    `quotes_exception`: `what` has all of the exception's type and message.
+    `quotes_exception`: `what` has all of the exception's type and message. `by_facts`: the advice names recorded facts.
     """
 
     what: str
     advice: str = _READ
     function: str | None = None
     quotes_exception: bool = False
+    by_facts: bool = False
 
 
 _OWN = "the innermost function of the program's native code"
@@ -212,7 +214,7 @@ class Abort:
                 "what() of the exception" if way is _EXCEPTION and cpp_exception(view) is None else None,
             ],
             way.quotes_exception,
-            explained=borrowed is not None,
+            explained=borrowed is not None or way.by_facts,
         )
 
 
@@ -223,6 +225,9 @@ def _judge(view: ProcessView) -> Judgement[None] | None:
 
 
 def _way(view: ProcessView) -> _Way:
+    thread = thread_at_shutdown(view)
+    if thread is not None:
+        return _Way(thread.what, thread.advice, _caller(view), by_facts=True)
     known = known_crash(view, "abort")
     if known is not None and known.confidence != "possible":
         return _Way(known.what)
