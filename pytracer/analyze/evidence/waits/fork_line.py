@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from pytracer._text import shortened
+from pytracer._text import shortened, size_words
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import scope_of
+from pytracer.analyze.evidence.waits.forked_team import largest_inherited
 from pytracer.analyze.evidence.waits.pipes import Starter, forked_at
 from pytracer.analyze.evidence.waits.waits import ProcessWait, main_stack
 from pytracer.analyze.naming import place_words
@@ -35,11 +36,16 @@ class ForkLine:
     starter: Starter
     text: str | None
     made: int | None
+    large: tuple[int, PythonFrame] | None
+    """A tensor that the parent had then: its bytes, and the line that made it."""
 
     @property
     def words(self) -> str:
         """`its parent had used OpenMP threads before it forked at train.py:28 in start`."""
-        return f"its parent had used OpenMP threads before it forked at {place_words(self.at)}"
+        had = ""
+        if self.large is not None:
+            had = f", with a tensor of {size_words(self.large[0])} made at {place_words(self.large[1])},"
+        return f"its parent{had} had used OpenMP threads before it forked at {place_words(self.at)}"
 
     @property
     def advice(self) -> str:
@@ -63,7 +69,15 @@ def fork_line(view: ProcessView, wait: ProcessWait) -> ForkLine | None:
     calls = calls_on(tree, at.line) if tree is not None and at.line is not None else []
     call = next((item for item in calls if called_name(item) in (*_STARTS, starter)), None)
     text = shortened(ast.unparse(call), _LONGEST) if call is not None else None
-    return ForkLine(at, starter, text, _made(tree, call, starter) if tree is not None and call is not None else None)
+    made = _made(tree, call, starter) if tree is not None and call is not None else None
+    inherited = largest_inherited(view)
+    place = inherited.allocated_by.place if inherited is not None else None
+    large = (
+        (inherited.nbytes, PythonFrame(place.function, place.file, place.line))
+        if inherited is not None and place is not None
+        else None
+    )
+    return ForkLine(at, starter, text, made, large)
 
 
 def _made(tree: ast.Module, call: ast.Call, starter: Starter) -> int | None:

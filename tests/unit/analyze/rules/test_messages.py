@@ -83,6 +83,16 @@ def test_line_that_forks_is_told_how_to_spawn(run: Path) -> None:
     assert '`multiprocessing.get_context("spawn").Process(...)` at line 6' in advice(report)
 
 
+def test_large_tensor_of_the_parent_is_named_as_a_fact(run: Path) -> None:
+    """It does not show which operator took the threads. A small one shows nothing."""
+    box = Box(pid=102, ppid=101, created_ns=6_000_000_000).at(-500).versions(torch="2.13.0")
+    box.alloc(0x7F0000000000, 1 << 20, box.site(("mask", s.SCRIPT, 4)))
+    box.alloc(0x7F0001000000, 1 << 10, box.site(("small", s.SCRIPT, 5))).at(100).mark("begin")
+    report = ended(run, stopped(parent(), asks()), in_openmp(box))
+    words = "its parent, with a tensor of 1.0 MiB made at train.py:4 in mask, had used OpenMP threads before it forked"
+    assert words in summary(report)
+
+
 @pytest.mark.parametrize(
     ("file", "words"),
     [
