@@ -29,7 +29,7 @@ def wait_words(view: ProcessView, wait: ProcessWait) -> str:
         return WAITED[wait.kind] + (f" (--nnodes={nodes})" if nodes is not None else "")
     asked = asked_words(view, wait)
     if asked is not None:
-        return f"{WAITED[wait.kind]} in {asked}"
+        return f"waited for a message in {asked}"
     thing = waited_object(view, wait)
     if thing is None or wait.kind.startswith("forked"):
         called = called_by_program(view) or ""

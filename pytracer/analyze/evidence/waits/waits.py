@@ -65,7 +65,7 @@ WAITED: dict[WaitKind, str] = {
     "thread": "waited for a thread",
     "queue": "waited for a queue",
     "full-queue": "waited for room in a full queue",
-    "message": "waited for a message from another process",
+    "message": "waited for a message from the other end of a connection",
     "full-pipe": "waited until the other end of a pipe reads",
     "pool": "waited for the result of a pool's task",
     "notice": "waited for a Condition, an Event or a Future",

@@ -58,7 +58,7 @@ from pytracer.analyze.evidence.phrases import (
     python_evidence,
     storage_evidence,
 )
-from pytracer.analyze.evidence.waits.busy import is_blocked
+from pytracer.analyze.evidence.waits.busy import blocking_call
 from pytracer.analyze.evidence.waits.ended_threads import ended_thread_evidence, thread_behind
 from pytracer.analyze.evidence.waits.quiet import pause_of
 from pytracer.analyze.evidence.waits.waits import end_of, wait_of
@@ -217,7 +217,7 @@ def _may_end_a_standstill(job: JobView, view: ProcessView) -> bool:
 def _was_quiet(job: JobView, view: ProcessView) -> bool:
     """Whether a time limit ended it in a call that waits, after a while without a record: it may have stood still."""
     end = end_of(view)
-    if end is None or not is_blocked(view) or not from_time_limit(job, view):
+    if end is None or blocking_call(view) is None or not from_time_limit(job, view):
         return False
     pause = pause_of(view, end.mono_ns)
     return pause is not None and pause.still

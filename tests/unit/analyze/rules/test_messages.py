@@ -72,7 +72,7 @@ def test_child_in_a_dead_openmp_team_is_what_its_reader_waits_for(run: Path) -> 
     assert verdict(report) == ("hang", "likely")
     assert report.verdict is not None and report.verdict.pid == 102
     assert "before it forked at train.py:20 in main; the parent, process 101 (train.py), waited at" in summary(report)
-    assert "waited for a message from another process at train.py:12 in main" in evidence(report)
+    assert "waited for a message from the other end of a connection at train.py:12 in main" in evidence(report)
 
 
 def test_line_that_forks_is_told_how_to_spawn(run: Path) -> None:
@@ -197,7 +197,9 @@ def quiet_in(run: Path, function: str) -> Report:
 )
 def test_limit_that_ended_a_blocked_process_is_not_certain_to_be_all(function: str, sure: str, run: Path) -> None:
     """The look-alike computes in Python, which records nothing."""
-    assert verdict(quiet_in(run, function)) == ("external-kill", sure)
+    report = quiet_in(run, function)
+    assert verdict(report) == ("external-kill", sure)
+    assert (f"it waited in {function.strip('_')}(), called at train.py:12" in summary(report)) == (sure == "likely")
 
 
 def pooled(run: Path, workers: int, program: str) -> Report:
