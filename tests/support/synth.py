@@ -33,6 +33,7 @@ WALL = 1_700_000_000_000_000_000  # wall clock minus monotonic clock
 EVENTS = {
     "MARK": 1,
     "STEP": 2,
+    "SAMPLE": 3,
     "NODE": 16,
     "RANGE_BEGIN": 17,
     "RANGE_END": 18,
@@ -248,9 +249,9 @@ class Box:
         self.entry(kind, json.dumps(value).encode())
         return self
 
-    def entry_of_worker(self, number: int) -> Box:
+    def entry_of_worker(self, number: int, dataset: str | None = None) -> Box:
         """WORKER: a worker of a DataLoader."""
-        return self._json(40, {"worker_id": number, "num_workers": 2, "seed": 1, "dataset": None})
+        return self._json(40, {"worker_id": number, "num_workers": 2, "seed": 1, "dataset": dataset})
 
     def core_note(self, code: int, addr: int = 0, value: int = 0) -> Box:
         """CORE_NOTE."""
@@ -510,6 +511,10 @@ class Box:
     def mark(self, text: str, tid: int | None = None) -> Box:
         """MARK."""
         return self.record(EVENTS["MARK"], text.encode()[:112].ljust(112, b"\0"), tid)
+
+    def sample(self, text: str) -> Box:
+        """SAMPLE: a DataLoader worker begins a batch, or has done it."""
+        return self.record(EVENTS["SAMPLE"], text.encode()[:112].ljust(112, b"\0"))
 
     def doing(self, kind: str, text: str) -> Box:
         """DOING."""

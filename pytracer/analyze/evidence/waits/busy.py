@@ -11,7 +11,7 @@ from pytracer.analyze.evidence.native.fault_function import NativeFunction, own_
 from pytracer.analyze.evidence.syntax.endless import only_exit
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
 from pytracer.analyze.evidence.syntax.unbounded import loops_at
-from pytracer.analyze.evidence.waits.waits import end_of, main_stack, wait_of, waiting_frame, was_asleep
+from pytracer.analyze.evidence.waits.waits import before_signal, end_of, main_stack, wait_of, waiting_frame, was_asleep
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -19,6 +19,11 @@ from pytracer.report.job import PythonFrame
 
 _LONGEST = 60
 _FEW = 4
+_BLOCKING = re.compile(  # glibc
+    r"_*(?:GI_+)?(?:libc_)?(?P<name>read|recv|recvfrom|recvmsg|poll|ppoll|select|pselect|epoll_wait|epoll_pwait|accept|accept4"
+    r"|connect|write|send|sendto|sendmsg|wait4|waitpid|waitid|futex\w*|pthread_cond_\w*wait\w*|sem_\w*wait\w*"
+    r"|new_sem_wait\w*|lll_lock_wait\w*|pthread_\w*join\w*|sigwait\w*|pause)(?:\.constprop\.\d+|_nocancel)?"
+)
 _OF_FILES = re.compile(r"exists|is_file|isfile|is_dir|isdir|listdir|glob")
 
 
@@ -34,12 +39,16 @@ class Busy:
     function: NativeFunction | None
     loop: tuple[int, str] | None
     device: bool = False
+    call: str | None = None
+    """Of the C library, in which it waited."""
 
     @property
     def words(self) -> str:
         """`it was at train.py:5 in sample, in the loop `while len(chosen) < k` (line 4)`."""
         if self.device:
             return f"it waited for the CUDA device at {place_words(self.at)}"
+        if self.call is not None:
+            return f"it waited in {self.call}(), called at {place_words(self.at)}"
         if self.function is not None:
             return f"it was in {self.function.words}, called at {place_words(self.at)}"
         loop = f", in the loop `while {self.loop[1]}` (line {self.loop[0]})" if self.loop is not None else ""
@@ -51,6 +60,12 @@ class Busy:
         if self.device:
             at = place_words(self.at)
             return f"Raise the time limit if the program needs longer; it waited for the CUDA device at {at} then."
+        if self.call is not None:
+            return (
+                f"If it should have been done by then, see who should have ended the {self.call}() of line "
+                f"{self.at.line}: the process, host or device at its other end. A timeout there makes such a wait an "
+                "error. Else raise the time limit."
+            )
         if self.function is not None:
             look = (
                 f"look at the loops of {self.function.words}, and at the numbers that line {self.at.line} passes to it"
@@ -64,6 +79,13 @@ class Busy:
         return f"If it should have been done by then, {look}. Else raise the time limit."
 
 
+def blocking_call(view: ProcessView) -> str | None:
+    """The call of the C library that waits for others in which the end found it: `recv`, `poll`, `futex`."""
+    inner = next((frame.function for frame in before_signal(view) if frame.function is not None), None)
+    found = _BLOCKING.fullmatch(inner) if inner is not None else None
+    return found["name"] if found is not None else None
+
+
 def busy_at(view: ProcessView) -> Busy | None:
     """None where it waited or slept, or no line of the program is known."""
     frame, end = waiting_frame(view), end_of(view)
@@ -72,8 +94,10 @@ def busy_at(view: ProcessView) -> Busy | None:
     wait = wait_of(view)
     if wait is not None:
         return Busy(frame, None, None, device=True) if wait.kind in ("device", "driver") else None
-    is_main = end.tid == view.process.snapshot.pid
-    return Busy(frame, own_function(view) if is_main else None, _loop(view, frame, frame.line))
+    is_main, loop, call = end.tid == view.process.snapshot.pid, _loop(view, frame, frame.line), blocking_call(view)
+    if call is not None and loop is None:
+        return Busy(frame, None, None, call=call)
+    return Busy(frame, own_function(view) if is_main else None, loop)
 
 
 @dataclass(frozen=True)

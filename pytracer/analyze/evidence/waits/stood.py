@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pytracer._text import list_words
@@ -14,8 +13,11 @@ from pytracer.analyze.evidence.waits.ended_threads import (
     EndedThread,
 )
 from pytracer.analyze.evidence.waits.failed_task import FailedTask
+from pytracer.analyze.evidence.waits.fork_line import fork_line
 from pytracer.analyze.evidence.waits.lock_order import CrossedLocks, LockHolder
 from pytracer.analyze.evidence.waits.lost_lock import LostLock
+from pytracer.analyze.evidence.waits.messages import BothWait, gone_advice
+from pytracer.analyze.evidence.waits.pool_results import EndedReceiver
 from pytracer.analyze.evidence.waits.starved_pool import StarvedPool
 from pytracer.analyze.evidence.waits.stood_loop import stood_loop
 from pytracer.analyze.evidence.waits.unasked_tasks import UnaskedTasks
@@ -46,6 +48,7 @@ _LOADING = (
     "The DataLoader's own `timeout` ends such a wait by an error."
 )
 _NAMED = 3
+UNREAD: dict[WaitKind, str] = {"unread-queue": "its queue is read", "full-pipe": "what it sends is received"}
 _LIMIT: dict[WaitKind, str] = {
     "queue": "get(timeout=...) raises instead of waiting for ever.",
     "full-queue": "put(timeout=...) raises instead of waiting for ever.",
@@ -65,8 +68,8 @@ class Stood:
     ended: ProcessView
     thread: EndedThread | None = None
     handled: Handled | None = None
-    receiver_ended: bool = False
-    """Whether a pool's thread that receives results is missing."""
+    receiver: EndedReceiver | None = None
+    """Of a pool whose thread that receives results is missing."""
     gone: tuple[ProcessView, ...] = ()
     """All children of a process that waits for a queue between processes: nobody is left to fill it."""
     locks: CrossedLocks | None = None
@@ -86,24 +89,28 @@ class Stood:
     """Whether no other thread could have ended the wait in its own memory."""
 
     device: DeviceWait | None = None
+    both: BothWait | None = None
+    """Children that wait for a message as it does."""
     unasked: UnaskedTasks | None = None
     """Tasks of a pool whose errors nobody sees, of a process that waited for a queue between processes."""
 
     @property
     def unread(self) -> bool:
-        """Whether it waited for the end of a child that waits until its queue is read."""
-        return self.wait.kind == "child" and bool(self.waiting) and self.waiting[-1][1].kind == "unread-queue"
+        """Whether it waited for the end of a child that waits until its queue, or its pipe, is read."""
+        return self.wait.kind == "child" and bool(self.waiting) and self.waiting[-1][1].kind in UNREAD
 
 
 def unread_words(found: Stood) -> str:
-    """Of a child whose queue nobody reads."""
-    return ", which cannot end before its queue is read" if found.unread else ""
+    """Of a child whose queue or pipe nobody reads."""
+    what = UNREAD[found.waiting[-1][1].kind] if found.unread else None
+    return f", which cannot end before {what}" if what is not None else ""
 
 
-def _gone_words(gone: Sequence[ProcessView]) -> str:
+def _gone_words(found: Stood) -> str:
+    gone, does = found.gone, "send" if found.wait.kind == "message" else "fill it"
     names = list_words([name_words([item]) for item in gone[:_NAMED]] + ["others"] * (len(gone) > _NAMED))
     codes = sorted({item.process.exit_code or 0 for item in gone})
-    return f"; {names} had ended with status {' and '.join(map(str, codes))}, and no other child could fill it"
+    return f"; {names} had ended with status {' and '.join(map(str, codes))}, and no other child could {does}"
 
 
 def _loading_words(found: Stood, worker: ProcessView) -> str:
@@ -118,7 +125,7 @@ def _loading_words(found: Stood, worker: ProcessView) -> str:
     return f"; {loading}{at}"
 
 
-def why_words(found: Stood) -> str:
+def why_words(view: ProcessView, found: Stood) -> str:
     """Why the wait did not end, as far as that is known."""
     if found.device is not None:
         return found.device.words
@@ -137,19 +144,22 @@ def why_words(found: Stood) -> str:
     if found.unasked is not None and found.unasked.words is not None and found.thread is None:
         return f"; {found.unasked.words}"
     if found.gone and found.thread is None:
-        return _gone_words(found.gone)
+        return _gone_words(found)
     if found.thread is not None:
         return f"; {found.thread.words}"
     if found.handled is not None:
         return f"; it was handling {found.handled.words}"
-    if found.receiver_ended:
-        return "; the pool's thread that receives results had ended"
+    if found.receiver is not None:
+        return f"; {found.receiver.words}"
+    if found.both is not None:
+        return f"; {found.both.words}"
     if found.alone:
         return "; no other Python thread of the process was left to end that"
     if found.together > 1:
         return f"; {found.together} processes waited there"
     working = work_words(found.working)
-    return f"; {working}" if working else ""
+    forked = fork_line(view, found.wait)
+    return f"; {working}" if working else f"; {forked.words}" if forked is not None else ""
 
 
 def only_words(view: ProcessView, found: Stood) -> str:
@@ -178,14 +188,21 @@ def _own_advice(view: ProcessView, found: Stood) -> str:
         return stood.reason.advice if stood is not None and stood.reason is not None else _LOADING
     if found.unasked is not None and found.thread is None:
         return found.unasked.advice
-    kind: WaitKind = "unread-queue" if found.unread else found.wait.kind
+    if found.receiver is not None and found.thread is None:
+        return found.receiver.advice
+    kind: WaitKind = found.waiting[-1][1].kind if found.unread else found.wait.kind
     if found.thread is None:
         handled = f"Look at {found.handled.words} first: the program waits on its way out. " if found.handled else ""
         if work_words(found.working) and not found.handled:
             return f"{_WORKING} {wait_advice(view, found.wait)}"
         if found.unread:
             return f"{handled}{read_later(view, found.wait)}{ADVICE[kind]}"
-        return handled + (_NOT_PUT if found.gone else wait_advice(view, found.wait))
+        if found.gone:
+            return handled + (gone_advice(found.wait) or _NOT_PUT)
+        forked = fork_line(view, found.wait)
+        if forked is not None:
+            return handled + forked.advice
+        return handled + (found.both.advice if found.both is not None else wait_advice(view, found.wait))
     return f"{found.thread.advice} {_LIMIT.get(kind, ADVICE[kind]) if found.thread.sure else ADVICE[kind]}"
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pytracer._text import capital, list_words
 from pytracer.analyze.evidence.phrases import error_words
+from pytracer.analyze.evidence.waits.unsent_batch import batch_advice, loaded_words
 from pytracer.analyze.evidence.waits.wait_chain import children_of
 from pytracer.analyze.evidence.waits.waited_object import last_name, waited_object
 from pytracer.analyze.evidence.waits.waits import ProcessWait
@@ -39,6 +40,14 @@ class Unsent:
     report: ExceptionReport
     item: tuple[str, str] | None
     own: bool
+    at_ns: int
+    count: int = 1
+    """How many such errors that process recorded."""
+
+    @property
+    def of_loader(self) -> bool:
+        """Whether it was a batch of torch's DataLoader."""
+        return self.view.process.role == "dataloader-worker" and not self.own
 
     @property
     def words(self) -> str:
@@ -47,6 +56,9 @@ class Unsent:
         part = f" ({self.item[0]} is {self.item[1]})" if self.item is not None and self.item[0] != "it" else ""
         error = error_words(self.report).partition(_MORE)[0]
         why = ", since TMPDIR is too long for a socket" if _LONG_PATH in error else ""
+        if self.of_loader:
+            loaded = loaded_words(self.view, self.at_ns) if self.count == 1 else ""  # else it is not known of which
+            return f"{who} could not send a batch, which was dropped: {error}{why}{part}{loaded}"
         return f"{who} could not send what it had put into a queue: {error}{why}{part}"
 
     @property
@@ -78,9 +90,14 @@ def unsent_of(job: JobView, view: ProcessView) -> Unsent | None:
                     if seen is not None and (seen.name[:1] == "[" or seen.name == "it")
                     else None
                 )
-                one = Unsent(item, exception_report(fact.data), _own_part(item, part), item.index == view.index)
+                one = Unsent(
+                    item, exception_report(fact.data), _own_part(item, part), item.index == view.index, fact.mono_ns
+                )
                 found.append((place, -fact.mono_ns, one))
-    return min(found, key=lambda entry: entry[:2])[2] if found else None
+    if not found:
+        return None
+    last = min(found, key=lambda entry: entry[:2])[2]
+    return replace(last, count=sum(one.view.index == last.view.index for *_, one in found))
 
 
 def _own_part(view: ProcessView, part: tuple[str, str] | None) -> tuple[str, str] | None:
@@ -116,6 +133,9 @@ def unsent_advice(view: ProcessView, wait: ProcessWait, unsent: Unsent) -> str:
             "(clone() them)."
         )
     if _PICKLE.search(message):
+        of_batch = batch_advice(view, wait, unsent.view, message) if unsent.of_loader else None
+        if of_batch is not None and not made:
+            return of_batch
         is_part = f"{part} is {unsent.item[1]}{made}: " if unsent.item is not None and made else ""
         return (
             f"{is_part}{'p' if is_part else 'P'}ut plain data{_put(view, wait)} (numbers, texts, arrays, tensors "

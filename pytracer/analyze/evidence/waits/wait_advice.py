@@ -45,6 +45,10 @@ ADVICE: dict[WaitKind, str] = {
     "thread": "Look at what that thread waits for: `pytracer attach` shows all threads while the program stands.",
     "full-queue": "Look at the thread or process that takes from the queue: it ended, such as by an exception, or "
     "stands still itself. put(timeout=...) raises instead of waiting for ever.",
+    "message": "Look at who should have sent it: that process or thread waits itself, works on, or has ended while its "
+    "end of the connection is still open here. `poll(timeout)` before recv() does not wait for ever.",
+    "full-pipe": "A pipe holds 64 KiB: send() of more waits until the other end calls recv(). Let it read before it "
+    "joins this process or sends itself, or send from a thread.",
     "pool": "A pool never gets the result of a worker that was killed, and not the tensor of one that ended before it "
     "was received (maxtasksperchild): return numpy arrays, or use concurrent.futures.ProcessPoolExecutor, which "
     "raises; get(timeout=...) ends the wait.",

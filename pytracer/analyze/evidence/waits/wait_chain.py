@@ -23,11 +23,20 @@ from pytracer.analyze.naming import name_words, place_words
 from pytracer.analyze.view import JobView, ProcessView
 
 # Nothing else is waited for there.
-_LAST = ("forked-openmp", "forked-lock", "forked-notice", "lock", "lock-file", "unread-queue")
+_LAST = ("forked-openmp", "forked-lock", "forked-notice", "lock", "lock-file", "unread-queue", "full-pipe")
 _OF_FILES = ("flock", "lock-file")
+_OF_CHILDREN = ("child", "queue", "message", "full-pipe", "pool", "notice")
 _COMMAND = 60
 _CHILDREN = 2
-_OF_OTHERS = ("lock", "thread", "queue", "full-queue", "notice")  # another thread may have to answer
+_OF_OTHERS = (
+    "lock",
+    "thread",
+    "queue",
+    "full-queue",
+    "message",
+    "full-pipe",
+    "notice",
+)  # another thread may have to answer
 
 
 @dataclass(frozen=True)
@@ -131,7 +140,12 @@ def meanwhile_words(view: ProcessView, wait: ProcessWait) -> str:
 
 def children_at_work(job: JobView, view: ProcessView) -> list[ProcessView]:
     """Its children that ran when it ended, and did not wait: one of them may be the one that should answer."""
-    return [item for item in _ran_then(job, view) if item.python_frame is not None and _works(item)]
+    return [item for item in running_children(job, view) if _works(item)]
+
+
+def running_children(job: JobView, view: ProcessView) -> list[ProcessView]:
+    """Its children with a stack of Python that ran when it ended."""
+    return [item for item in _ran_then(job, view) if item.python_frame is not None]
 
 
 def _works(view: ProcessView) -> bool:
@@ -166,19 +180,24 @@ def wait_chain(job: JobView, view: ProcessView) -> Iterator[tuple[ProcessView, P
         if wait is None:
             return
         yield current, wait
-        current = _waiting_child(job, current) if wait.kind in ("child", "queue", "notice") else None
+        current = _waiting_child(job, current, wait) if wait.kind in _OF_CHILDREN else None
 
 
-def _waiting_child(job: JobView, view: ProcessView) -> ProcessView | None:
+def _waiting_child(job: JobView, view: ProcessView, wait: ProcessWait | None = None) -> ProcessView | None:
     """A child that waits as well; what waits for OpenMP, a lock or a reader before what waits for a process.
 
-    For a child without stacks, a child of that one: submitit's local controller starts the job.
+    For a child without stacks, a child of that one: submitit's local controller starts the job. A child that waits for
+    a message is idle, unless its parent waits for its answer or its end.
     """
+    asks = wait is not None and wait.kind in ("message", "full-pipe", "child")
+    if asks and wait is not None and wait.kind != "child" and children_at_work(job, view):
+        asks = False
     found: list[tuple[bool, int, ProcessView]] = []
     level, seen = [view], {view.index}
     while level and not found:
         children = [item for parent in level for item in children_of(job, parent) if item.index not in seen]
-        found = [(wait.kind not in _LAST, item.index, item) for item in children if (wait := wait_of(item)) is not None]
+        waits = [(own, item) for item in children if (own := wait_of(item)) is not None]
+        found = [(own.kind not in _LAST, item.index, item) for own, item in waits if asks or own.kind != "message"]
         seen |= {item.index for item in children}
         level = [item for item in children if not item.python_stack and not item.native_stack]
     return min(found, key=lambda entry: entry[:2])[2] if found else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytracer.analyze.evidence.exceptions.loaders import waits_for_loader
+from pytracer.analyze.evidence.waits.messages import asked_words
 from pytracer.analyze.evidence.waits.waited_object import waited_object
 from pytracer.analyze.evidence.waits.waits import WAITED, ProcessWait, called_by_program, called_of_driver
 from pytracer.analyze.view import ProcessView
@@ -26,6 +27,9 @@ def wait_words(view: ProcessView, wait: ProcessWait) -> str:
     if wait.kind == "nodes":
         nodes = option_of(view.process.snapshot.argv, "nnodes")
         return WAITED[wait.kind] + (f" (--nnodes={nodes})" if nodes is not None else "")
+    asked = asked_words(view, wait)
+    if asked is not None:
+        return f"waited for a message in {asked}"
     thing = waited_object(view, wait)
     if thing is None or wait.kind.startswith("forked"):
         called = called_by_program(view) or ""

@@ -12,6 +12,8 @@ from pytracer.analyze.deaths.ending import asked_to_end
 from pytracer.analyze.evidence.cuda.device_calls import device_call, driver_call
 from pytracer.analyze.evidence.cuda.device_waits import stands_in_driver
 from pytracer.analyze.evidence.native.native_stack import image_name
+from pytracer.analyze.evidence.waits.forked_team import stands_without_team
+from pytracer.analyze.evidence.waits.pipes import pipe_wait
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.parts import innermost_of_program, python_frame
 from pytracer.analyze.view import ProcessView, is_handler_frame
@@ -35,6 +37,8 @@ WaitKind = Literal[
     "thread",
     "queue",
     "full-queue",
+    "message",
+    "full-pipe",
     "pool",
     "notice",
     "barrier",
@@ -61,6 +65,8 @@ WAITED: dict[WaitKind, str] = {
     "thread": "waited for a thread",
     "queue": "waited for a queue",
     "full-queue": "waited for room in a full queue",
+    "message": "waited for a message from the other end of a connection",
+    "full-pipe": "waited until the other end of a pipe reads",
     "pool": "waited for the result of a pool's task",
     "notice": "waited for a Condition, an Event or a Future",
     "barrier": "waited at a Barrier",
@@ -97,6 +103,7 @@ _EVENT_LOOP = re.compile(r"/asyncio/base_events\.py$")
 _IN_PROCESS = re.compile(r"/queue\.py$")
 _FEEDER = re.compile(r"/multiprocessing/queues\.py$")
 _POOL = re.compile(r"/multiprocessing/pool\.py$")
+_RESULTS = ("wait", "get", "next")  # of AsyncResult, MapResult, IMapIterator
 # torch's own, around the build of an extension; the package filelock, around caches of models and compiled code.
 _LOCK_FILE = re.compile(r"/(torch/utils/file_baton|filelock/\w+)\.py$")
 # CPython: Lock and RLock of threading, not Condition; those of multiprocessing.
@@ -215,7 +222,9 @@ def _kind(view: ProcessView) -> WaitKind | None:
     stack, native = (view.python_stack or []) if main is None else main, _native(view)
     outside = next((frame for frame in native if not _LIBC.match(image_name(frame.image))), None)
     if outside is not None and _OPENMP.match(image_name(outside.image)):
-        return "forked-openmp" if was_forked(view) else None
+        end = end_of(view)
+        stands = end is not None and was_forked(view) and stands_without_team(view, end.mono_ns)
+        return "forked-openmp" if stands else None
     if not stack:
         return None
     inner, near = stack[0], stack[:_NEAR]
@@ -234,6 +243,9 @@ def _kind(view: ProcessView) -> WaitKind | None:
         return "driver"
     if _LOCK_FILE.search(inner.file or "") and _last_word(inner) in ("wait", "acquire"):
         return "lock-file"
+    piped = pipe_wait(stack)
+    if piped is not None:
+        return piped
     if any(_QUEUE.search(frame.file or "") and _is(frame, _FEEDER_JOIN) for frame in near):
         return "unread-queue"
     if any(_THREADS_OF_PYTHON.search(frame.file or "") and frame.function in _AT_EXIT for frame in near):
@@ -245,7 +257,7 @@ def _kind(view: ProcessView) -> WaitKind | None:
         return "forked-notice" if in_process and _lacks_threads(view) else _unless_idle(stack)
     if any(_QUEUE.search(frame.file or "") and _last_word(frame) == "put" for frame in near):
         return "full-queue"
-    if any(_POOL.search(frame.file or "") and _last_word(frame) in ("wait", "get") for frame in near):
+    if any(_POOL.search(frame.file or "") and _last_word(frame) in _RESULTS for frame in near):
         return "pool"
     if _last_word(inner) == "select" and any(_EVENT_LOOP.search(frame.file or "") for frame in stack[1:2]):
         return "event-loop"

@@ -12,9 +12,9 @@ Why it happens: see each sentence.
 What to do: see each sentence.
 
 How it can be wrong: a signal's number alone is not a cause. A time limit ends what stands still: that it ended a helper
-while ranks waited for each other is never certain to be all. A loop may only take long: that it stood still is *likely*
-where its source shows that nothing in it can end it, otherwise *possible*, and nothing is concluded where tensors or
-steps were made until the end.
+while ranks waited for each other is never certain to be all, nor that it ended a process in a call that waits, where
+nothing was recorded for 5 s. A loop may only take long: that it stood still is *likely* where its source shows that
+nothing in it can end it, otherwise *possible*, and nothing is concluded where tensors or steps were made until the end.
 """
 
 from __future__ import annotations
@@ -58,8 +58,10 @@ from pytracer.analyze.evidence.phrases import (
     python_evidence,
     storage_evidence,
 )
+from pytracer.analyze.evidence.waits.busy import blocking_call
 from pytracer.analyze.evidence.waits.ended_threads import ended_thread_evidence, thread_behind
-from pytracer.analyze.evidence.waits.waits import wait_of
+from pytracer.analyze.evidence.waits.quiet import pause_of
+from pytracer.analyze.evidence.waits.waits import end_of, wait_of
 from pytracer.analyze.naming import introduction, place_words
 from pytracer.analyze.platform.signals import (
     SI_KERNEL,
@@ -191,7 +193,7 @@ class OtherDeath:
 def _judge(job: JobView, view: ProcessView) -> Judgement[_How]:
     how = _how(view)
     verdict_class, confidence = _OF_OTHERS.get(how, ("unknown", "unknown"))
-    if how == "sent" and (not sender_is_sure(view) or _may_end_a_standstill(job, view)):
+    if how == "sent" and (not sender_is_sure(view) or _may_end_a_standstill(job, view) or _was_quiet(job, view)):
         confidence = "likely"
     stood = stood_at(job, view)
     if stood is not None and how in _FROM_OUTSIDE and stood.confidence is not None:
@@ -210,6 +212,15 @@ def _judge(job: JobView, view: ProcessView) -> Judgement[_How]:
 def _may_end_a_standstill(job: JobView, view: ProcessView) -> bool:
     """Whether a time limit ended a helper of a job whose ranks waited for each other: of Ray's workers it is silent."""
     return view.process.role not in ("rank", "launcher") and bool(job.waiting.waits) and from_time_limit(job, view)
+
+
+def _was_quiet(job: JobView, view: ProcessView) -> bool:
+    """Whether a time limit ended it in a call that waits, after a while without a record: it may have stood still."""
+    end = end_of(view)
+    if end is None or blocking_call(view) is None or not from_time_limit(job, view):
+        return False
+    pause = pause_of(view, end.mono_ns)
+    return pause is not None and pause.still
 
 
 def _kind(judgement: Judgement[_How]) -> object:

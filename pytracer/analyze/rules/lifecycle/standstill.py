@@ -2,13 +2,13 @@
 
 What: SIGTERM, SIGHUP or the like ended a process, or its whole job, and the stacks of that moment show a wait that
 cannot end by itself: OpenMP in a forked child, a lock, a child or thread that does not end, a queue that stays empty, a
-notice that does not come, an event loop without work, a CUDA device that does not finish. Of a DataLoader worker that
-was inside a batch for long, the loop that it went round in is named, with what may keep that from ending. A program
-that has come to its end waits for its threads that are no daemons. Of a wait for a CUDA device, and of any call of its
-driver while a stream stays busy, the report has these streams, the launches that are not known to be over (level
-`ops`), and kernels whose text has a loop that only waits. An exception that ended a thread of the same process before
-is named: the thread may be the one that is waited for. So is what a child could not send that it had put into a queue,
-and the exception that the program was handling: a `with` or `finally` may wait on the way out.
+message at a pipe or a notice that does not come, an event loop without work, a CUDA device that does not finish. Of a
+DataLoader worker that was inside a batch for long, the loop that it went round in is named, with what may keep that
+from ending. A program that has come to its end waits for its threads that are no daemons. Of a wait for a CUDA device,
+and of any call of its driver while a stream stays busy, the report has these streams, the launches that are not known
+to be over (level `ops`), and kernels whose text has a loop that only waits. An exception that ended a thread of the
+same process before is named: the thread may be the one that is waited for. So is what a child could not send that it
+had put into a queue, and the exception that the program was handling: a `with` or `finally` may wait on the way out.
 
 Why it happens: fork() copies one thread only. The threads of an OpenMP pool that the parent had used do not exist in
 the child, whose next parallel region waits for them for ever; nor do threads that held a lock at that moment. A process
@@ -16,7 +16,9 @@ that has put something into a multiprocessing queue ends when that is read, so j
 threads that take two locks in different orders wait for each other: where the `with` statements of both show that, the
 locks and lines are named. A worker that died or stands still leaves its parent waiting. What a queue's own thread
 cannot pickle is dropped; a Future keeps the exception of its task; a worker that is killed in Queue.get() takes the
-lock of the queue along. What ends a wait (set(), put(), release()) may lie behind a branch that leaves.
+lock of the queue along. What ends a wait (set(), put(), release()) may lie behind a branch that leaves. recv() of a
+pipe gets no EOFError while its own process keeps the sender's end open, and two ends that both call recv() wait for
+each other. An OSError ends a pool's thread that receives results, such as of a tensor whose worker has ended.
 
 What to do: OpenMP: start children by spawn or forkserver, or call torch.set_num_threads(1) before the first operator
 of the parent. Locks: take them in one order. Queues: pass a timeout to get(), and look at who should have filled it.
@@ -47,8 +49,10 @@ from pytracer.analyze.evidence.waits.ended_threads import (
 from pytracer.analyze.evidence.waits.failed_task import failed_task
 from pytracer.analyze.evidence.waits.lock_order import crossed_locks, lock_holder
 from pytracer.analyze.evidence.waits.lost_lock import LostLock, lost_lock
+from pytracer.analyze.evidence.waits.messages import both_wait, serves_a_working_parent
+from pytracer.analyze.evidence.waits.pool_results import ended_receiver
 from pytracer.analyze.evidence.waits.starved_pool import starved_pool
-from pytracer.analyze.evidence.waits.stood import Stood, advice_of, only_words, unread_words, why_words
+from pytracer.analyze.evidence.waits.stood import UNREAD, Stood, advice_of, only_words, unread_words, why_words
 from pytracer.analyze.evidence.waits.stood_loop import stood_loop
 from pytracer.analyze.evidence.waits.unasked_tasks import UnaskedTasks, unasked_tasks
 from pytracer.analyze.evidence.waits.unsent import unsent_of
@@ -65,7 +69,6 @@ from pytracer.analyze.evidence.waits.waits import (
     ProcessWait,
     WaitKind,
     is_between_processes,
-    lacks_receiver,
     wait_of,
 )
 from pytracer.analyze.naming import introduction, name_words
@@ -92,6 +95,8 @@ _CONFIDENCE: dict[WaitKind, Confidence] = {
     "thread": "possible",
     "queue": "possible",
     "full-queue": "possible",
+    "message": "possible",
+    "full-pipe": "possible",
     "pool": "possible",
     "notice": "possible",
     "barrier": "possible",
@@ -101,7 +106,7 @@ _CONFIDENCE: dict[WaitKind, Confidence] = {
     "device": "possible",
     "driver": "possible",
 }
-_OF_CHILDREN: tuple[WaitKind, ...] = ("child", "queue", "pool")
+_OF_CHILDREN: tuple[WaitKind, ...] = ("child", "queue", "message", "full-pipe", "pool")
 _IN_MEMORY: tuple[WaitKind, ...] = ("queue", "notice", "undone")
 _BEFORE_NS = 1_000_000_000
 _HOW_LONG = "how long it had waited: the stacks are of the moment of the signal"
@@ -141,9 +146,12 @@ class Standstill:
                 continue
             if wait.kind == "open":
                 continue  # it may have been opening one file of many
-            receiver_ended = wait.kind == "pool" and lacks_receiver(view)
+            if serves_a_working_parent(job, view, wait):
+                continue
+            receiver = ended_receiver(job, view, wait)
             thread = thread_behind(view, wait)
-            gone = _children_gone(job, view) if wait.kind == "queue" and is_between_processes(view) else ()
+            asks = wait.kind == "message" or (wait.kind == "queue" and is_between_processes(view))
+            gone = _children_gone(job, view) if asks else ()
             locks = crossed_locks(view) if wait.kind == "lock" else None
             handled = handled_at_end(view)
             loading = next(iter(_loading(job, view)), None) if wait.kind == "queue" else None
@@ -153,7 +161,7 @@ class Standstill:
                 ended,
                 thread,
                 handled,
-                receiver_ended,
+                receiver,
                 gone,
                 locks,
                 loading,
@@ -165,10 +173,13 @@ class Standstill:
                 holder=lock_holder(view) if wait.kind == "lock" and locks is None else None,
                 alone=wait.kind in _IN_MEMORY and no_other_could(view),
                 device=device,
+                both=both_wait(job, view, wait),
                 unasked=_unasked(view, wait, gone),
             )
             explains = tuple((item.view, "was ended while it stood still") for item in suspects)
-            is_sure = found.unread or receiver_ended or bool(gone) or (found.thread is not None and found.thread.sure)
+            is_sure = (
+                found.unread or receiver is not None or bool(gone) or (found.thread is not None and found.thread.sure)
+            )
             is_sure = is_sure or any(item is not None for item in (found.unsent, found.starved, found.task))
             is_sure = is_sure or (found.unasked is not None and found.unasked.refused is not None)
             stood = stood_loop(loading) if loading is not None else None
@@ -184,16 +195,11 @@ class Standstill:
         view, found = judgement.views[0], judgement.found
         if found.lost is not None:
             return _describe_lost(job, judgement, found.lost)
-        sent = deadly_signal(found.ended)
-        name = signal_name(sent.signal) if sent is not None else "a signal"
-        by = sender_words(job, found.ended)
-        limit = " at a time limit" if from_time_limit(job, found.ended) else ""
-        end = f"{name}{f', sent by {by},' if by else ''} ended {_ended_words(view, found.ended)}{limit}"
-        why = why_words(found) or only_words(view, found)
+        why = why_words(view, found) or only_words(view, found)
         why += _ranks_meanwhile(job, view) if found.device is not None else ""
         waited = f"{wait_words(view, found.wait)}{at_words(found.wait)}{unread_words(found)}{why}"
         return Description(
-            f"{introduction(judgement.views)} {waited}; {end}.",
+            f"{introduction(judgement.views)} {waited}; {_end_words(job, judgement)}.",
             [
                 *(_evidence(item, wait) for item, wait in found.waiting),
                 *ended_thread_evidence(view),
@@ -230,8 +236,10 @@ def _reader_is_to_blame(chain: Sequence[tuple[ProcessView, ProcessWait]]) -> boo
     if len(chain) < 2:
         return False
     (reader, wait), (child, last) = chain[-2:]
+    if last.kind == "message" or wait.kind == "message":
+        return last.kind == wait.kind
     idle = last.kind == wait.kind == "queue" and is_between_processes(reader) and is_between_processes(child)
-    return last.kind == "unread-queue" or idle
+    return last.kind in UNREAD or idle
 
 
 def _judge_lost(job: JobView, lost: LostLock) -> Judgement[Stood]:
@@ -266,7 +274,7 @@ def _has_asking_parent(death: Death, others: Sequence[Death]) -> bool:
 
 def _asks_queue(view: ProcessView) -> bool:
     wait = wait_of(view)
-    return wait is not None and wait.kind == "queue" and is_between_processes(view)
+    return wait is not None and (wait.kind == "message" or (wait.kind == "queue" and is_between_processes(view)))
 
 
 def _nobody_has_it(suspects: Sequence[Death]) -> bool:
@@ -297,8 +305,21 @@ def _loading(job: JobView, view: ProcessView) -> list[ProcessView]:
     return loading_workers(job, view, end.mono_ns) if end is not None and waits_for_loader(view) else []
 
 
-def _ended_words(view: ProcessView, ended: ProcessView) -> str:
-    return "it" if ended.index == view.index else name_words([ended])
+def _end_words(job: JobView, judgement: Judgement[Stood]) -> str:
+    """`SIGTERM, sent by ..., ended it at a time limit`; of one that waited for it, with that one's line."""
+    view, found = judgement.views[0], judgement.found
+    sent, by = deadly_signal(found.ended), sender_words(job, found.ended)
+    name = signal_name(sent.signal) if sent is not None else "a signal"
+    limit = " at a time limit" if from_time_limit(job, found.ended) else ""
+    end = f"{name}{f', sent by {by},' if by else ''} ended "
+    if found.ended.index == view.index:
+        return f"{end}it{limit}"
+    wait = next((wait for item, wait in found.waiting if item.index == found.ended.index), None)
+    at = at_words(wait) if wait is not None else ""
+    if not at:
+        return f"{end}{name_words([found.ended])}{limit}"
+    is_parent = view.process.snapshot.ppid == found.ended.process.snapshot.pid
+    return f"{'the parent, ' if is_parent else ''}{name_words([found.ended])}, waited{at} until {end}it{limit}"
 
 
 def _evidence(view: ProcessView, wait: ProcessWait) -> Evidence:

@@ -33,6 +33,7 @@ from pytracer.analyze.evidence.ends.memory_holders import (
     holder_evidence,
     no_memory_advice,
 )
+from pytracer.analyze.evidence.ends.thread_at_shutdown import thread_at_shutdown
 from pytracer.analyze.evidence.exceptions.name_origins import passed_words
 from pytracer.analyze.evidence.exceptions.telling import torchscript_error
 from pytracer.analyze.evidence.heap.heap import heap_damage
@@ -49,6 +50,7 @@ from pytracer.analyze.evidence.native.aborts import (
     printed,
     terminated_without_exception,
 )
+from pytracer.analyze.evidence.native.cut_archive import cut_archive
 from pytracer.analyze.evidence.native.native_stack import functions
 from pytracer.analyze.evidence.own_code.borrowed_return import borrowed_return
 from pytracer.analyze.evidence.own_code.ended_statics import ended_static
@@ -73,19 +75,24 @@ _READ = "Read the last lines that the process printed before it died: they may h
 class _Way:
     """Why abort() was called, without subject, and what to do about it. `function` is one that `what` names.
 
-    `quotes_exception`: `what` has all of the exception's type and message.
+    `quotes_exception`: `what` has all of the exception's type and message. `by_facts`: the advice names recorded facts.
     """
 
     what: str
     advice: str = _READ
     function: str | None = None
     quotes_exception: bool = False
+    by_facts: bool = False
 
 
 _OWN = "the innermost function of the program's native code"
 _EXCEPTION = _Way(
     "a C++ exception was not caught",
     "Look for the throw below the named function: no exception may leave a thread or a noexcept function.",
+)
+_OF_DESTRUCTOR = (
+    "No exception may leave a destructor: C++ ends the process there, whatever would catch it further out. Catch it "
+    "inside {function}, or do that work in a method that is called before the object ends."
 )
 _STACK = _Way(
     "a function found its stack frame overwritten: a write past the end of a local array",
@@ -178,6 +185,7 @@ class Abort:
             or range_advice(view)
             or of_script(view)
             or thrown
+            or (_OF_DESTRUCTOR.format(function=caller) if _left_destructor(way, caller) else None)
             or way.advice.replace("{function}", caller or _OWN)
         )
         below = below_words(view, caller) if caller and caller != way.function else ""
@@ -210,7 +218,7 @@ class Abort:
                 "what() of the exception" if way is _EXCEPTION and cpp_exception(view) is None else None,
             ],
             way.quotes_exception,
-            explained=borrowed is not None,
+            explained=borrowed is not None or way.by_facts,
         )
 
 
@@ -221,6 +229,9 @@ def _judge(view: ProcessView) -> Judgement[None] | None:
 
 
 def _way(view: ProcessView) -> _Way:
+    thread = thread_at_shutdown(view)
+    if thread is not None:
+        return _Way(thread.what, thread.advice, _caller(view), by_facts=True)
     known = known_crash(view, "abort")
     if known is not None and known.confidence != "possible":
         return _Way(known.what)
@@ -243,6 +254,9 @@ def _way(view: ProcessView) -> _Way:
         return _Way(check.what, check.advice, _caller(view))
     if gil is not None:
         return _Way(gil.what, gil.advice, _caller(view))
+    archive = cut_archive(view)
+    if archive is not None:
+        return _Way(archive.what, archive.advice, _caller(view))
     if exception is not None and exception.type is not None:
         return _uncaught(exception.type, exception.what or "")
     text = printed(view) or ""
@@ -258,6 +272,11 @@ def _way(view: ProcessView) -> _Way:
 
 def _caller(view: ProcessView) -> str | None:
     return function_words(name) if (name := abort_caller(view)) else None
+
+
+def _left_destructor(way: _Way, caller: str | None) -> bool:
+    """Whether a destructor itself threw what nobody caught."""
+    return way.advice == _EXCEPTION.advice and caller is not None and "~" in caller
 
 
 def _of_static(view: ProcessView) -> _Way | None:

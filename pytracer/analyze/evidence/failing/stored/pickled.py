@@ -44,10 +44,29 @@ class _Way:
     owner: ast.ClassDef
 
 
-def _defined_inside(at: FailingLine, name: str) -> str:
+def refused_kind(message: str) -> tuple[str | None, str | None]:
+    """The type of what cannot be pickled, or the qualified name of a local function or class."""
+    found = _PICKLED.search(message)
+    return (found[1], found[2]) if found is not None else (None, None)
+
+
+def makers(tree: ast.AST, kind: str) -> list[ast.Assign | ast.AnnAssign]:
+    """The assignments that make an object of a type which cannot be pickled, and keep it."""
+    made = _MADE_BY.get(kind.removeprefix("_io."))
+    return list(_assignments(tree, made)) if made is not None else []
+
+
+def _assignments(tree: ast.AST, made: str) -> Iterator[ast.Assign | ast.AnnAssign]:
+    for item in ast.walk(tree):
+        text = ast.unparse(item) if isinstance(item, (ast.Assign, ast.AnnAssign)) else ""
+        if isinstance(item, (ast.Assign, ast.AnnAssign)) and re.search(made, text) and not _SHARED.search(text):
+            yield item
+
+
+def defined_inside(tree: ast.Module, name: str) -> str:
     """The line of `main.<locals>.<lambda>`, where it is the only one in main()."""
     outer, _, inner = name.rpartition(".<locals>.")
-    around = function_named(at.tree, outer.rpartition(".")[2])
+    around = function_named(tree, outer.rpartition(".")[2])
     kinds = ast.Lambda if inner == "<lambda>" else (ast.FunctionDef, ast.ClassDef)
     found = [item for item in ast.walk(around) if isinstance(item, kinds) and item is not around] if around else []
     found = [item for item in found if inner in ("<lambda>", getattr(item, "name", ""))]
@@ -61,7 +80,7 @@ def not_picklable(at: FailingLine) -> str | None:
         return None
     if found[2] is not None:
         what = "A lambda" if "<lambda>" in found[2] else "A function or class inside of a function"
-        place = _defined_inside(at, found[2])
+        place = defined_inside(at.tree, found[2])
         return (
             f"{what} ({place or found[2]}) cannot be pickled, and line {at.line} sends it to another process or file: "
             "define it at the top level of the module (functools.partial for its arguments)."
@@ -97,12 +116,7 @@ def _made_in(tree: ast.AST, made: str) -> list[str]:
     """The lines that make one; nothing of a class that says itself what is pickled of it."""
     if isinstance(tree, ast.ClassDef) and any(getattr(item, "name", "") in _STATE for item in tree.body):
         return []
-    return [
-        f"line {item.lineno} (`{source(item)}`)"
-        for item in ast.walk(tree)
-        if isinstance(item, (ast.Assign, ast.AnnAssign)) and re.search(made, ast.unparse(item))
-        if not _SHARED.search(ast.unparse(item))
-    ]
+    return [f"line {item.lineno} (`{source(item)}`)" for item in _assignments(tree, made)]
 
 
 def _ways(at: FailingLine, made: str) -> Iterator[_Way]:

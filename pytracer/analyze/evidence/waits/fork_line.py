@@ -1,0 +1,90 @@
+"""The line that forked a child which waits in the OpenMP runtime, and how that line starts it without a fork."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from pytracer._text import shortened, size_words
+from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
+from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
+from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.scopes import scope_of
+from pytracer.analyze.evidence.waits.forked_team import largest_inherited
+from pytracer.analyze.evidence.waits.pipes import Starter, forked_at
+from pytracer.analyze.evidence.waits.waits import ProcessWait, main_stack
+from pytracer.analyze.naming import place_words
+from pytracer.analyze.tensors.source_lines import syntax_tree
+from pytracer.analyze.view import ProcessView
+from pytracer.report.job import PythonFrame
+
+_LONGEST = 60
+_STARTS = ("start", "submit", "map")
+_SPAWNED: dict[Starter, str] = {
+    "Process": 'by `multiprocessing.get_context("spawn").Process(...)`',
+    "Pool": 'by `multiprocessing.get_context("spawn").Pool(...)`',
+    "ProcessPoolExecutor": 'with `mp_context=multiprocessing.get_context("spawn")`',
+    "DataLoader": 'with `multiprocessing_context="spawn"`',
+}
+
+
+@dataclass(frozen=True)
+class ForkLine:
+    """`text`: the call of that line. `made`: the line above it that makes the process or pool, if that is another."""
+
+    at: PythonFrame
+    starter: Starter
+    text: str | None
+    made: int | None
+    large: tuple[int, PythonFrame] | None
+    """A tensor that the parent had then: its bytes, and the line that made it."""
+
+    @property
+    def words(self) -> str:
+        """`its parent had used OpenMP threads before it forked at train.py:28 in start`."""
+        had = ""
+        if self.large is not None:
+            had = f", with a tensor of {size_words(self.large[0])} made at {place_words(self.large[1])},"
+        return f"its parent{had} had used OpenMP threads before it forked at {place_words(self.at)}"
+
+    @property
+    def advice(self) -> str:
+        """The change to make there."""
+        text = f" (`{self.text}`)" if self.text is not None else ""
+        made = f" at line {self.made}" if self.made is not None else ""
+        return (
+            f"Line {self.at.line}{text} forks it, and the OpenMP threads of the parent do not exist in a forked child: "
+            f'make it {_SPAWNED[self.starter]}{made} (the program\'s main part below `if __name__ == "__main__":`), or '
+            "fork before the parent's first operator of torch, or call torch.set_num_threads(1) before that one."
+        )
+
+
+def fork_line(view: ProcessView, wait: ProcessWait) -> ForkLine | None:
+    """Of a child that waits in the OpenMP runtime; None where its frames do not show it."""
+    found = forked_at(main_stack(view)) if wait.kind == "forked-openmp" else None
+    if found is None:
+        return None
+    at, starter = found
+    tree = syntax_tree(view.process.snapshot, at)
+    calls = calls_on(tree, at.line) if tree is not None and at.line is not None else []
+    call = next((item for item in calls if called_name(item) in (*_STARTS, starter)), None)
+    text = shortened(ast.unparse(call), _LONGEST) if call is not None else None
+    made = _made(tree, call, starter) if tree is not None and call is not None else None
+    inherited = largest_inherited(view)
+    place = inherited.allocated_by.place if inherited is not None else None
+    large = (
+        (inherited.nbytes, PythonFrame(place.function, place.file, place.line))
+        if inherited is not None and place is not None
+        else None
+    )
+    return ForkLine(at, starter, text, made, large)
+
+
+def _made(tree: ast.Module, call: ast.Call, starter: Starter) -> int | None:
+    """Of `p.start()`: the only line of its function that binds `p`, else the only one of the file that makes such."""
+    if called_name(call) == starter:
+        return None
+    name = variable(call.func.value) if isinstance(call.func, ast.Attribute) else None
+    bound = [item for _, item in lines_that_bind(scope_of(tree, call.lineno), name)] if name is not None else []
+    made = [item for item in (bound or ast.walk(tree)) if isinstance(item, ast.Call) and called_name(item) == starter]
+    return made[0].lineno if len(made) == 1 else None

@@ -1,0 +1,51 @@
+"""Waits at a pipe of multiprocessing, and the line that forked a child: by the Python frames of a stack."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Literal
+
+from pytracer._library_files import is_library_file
+from pytracer.report.job import PythonFrame
+
+_CONNECTION = re.compile(r"/(multiprocessing/connection|torch/multiprocessing/queue)\.py$")
+# What uses pipes of its own: its waits have names of their own, or are those of an idle worker.
+_OWN_PIPES = re.compile(
+    r"/(multiprocessing/\w+|concurrent/futures/process|loky/\w+|torch/utils/data/_utils/\w+"
+    r"|torch/_inductor/compile_worker/\w+)\.py$"
+)
+Starter = Literal["Process", "Pool", "ProcessPoolExecutor", "DataLoader"]
+_STARTERS: tuple[tuple[str, Starter], ...] = (
+    ("/torch/utils/data/dataloader.py", "DataLoader"),
+    ("/concurrent/futures/process.py", "ProcessPoolExecutor"),
+    ("/multiprocessing/pool.py", "Pool"),
+)
+_FORK = re.compile(r"/multiprocessing/popen_fork\.py$")
+
+
+def pipe_wait(stack: Sequence[PythonFrame]) -> Literal["message", "full-pipe"] | None:
+    """Whether it reads a message that has not come, or writes one that the other end has not read.
+
+    Not poll(), which may have a limit. A pipe of a queue, a pool or a manager is theirs.
+    """
+    inner = (stack[0].function or "").rpartition(".")[2] if stack and _CONNECTION.search(stack[0].file or "") else ""
+    if inner not in ("_recv", "_send"):
+        return None
+    asked = next((frame for frame in stack if not _CONNECTION.search(frame.file or "")), None)
+    if asked is None or _OWN_PIPES.search(asked.file or ""):
+        return None
+    return "message" if inner == "_recv" else "full-pipe"
+
+
+def forked_at(stack: Sequence[PythonFrame]) -> tuple[PythonFrame, Starter] | None:
+    """The line of the program that forked a process, and what it started, by the copied frames of its own stack."""
+    at = max((place for place, frame in enumerate(stack) if _FORK.search(frame.file or "")), default=None)
+    outer = stack[at + 1 :] if at is not None else ()
+    line = next((place for place, frame in enumerate(outer) if not is_library_file(frame.file)), None)
+    if line is None:
+        return None
+    for end, starter in _STARTERS:
+        if any((frame.file or "").endswith(end) for frame in outer[:line]):
+            return outer[line], starter
+    return outer[line], "Process"

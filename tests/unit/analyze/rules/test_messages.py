@@ -1,0 +1,241 @@
+"""standstill: waits at the pipes of multiprocessing, who should have sent, and what a forked child was left with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from pytracer.report.job import Report
+from tests.support import scenarios as s
+from tests.support.deaths import advice, evidence, summary, verdict
+from tests.support.standing import EXIT, TIMEOUT, ended, in_native, parent, stopped
+from tests.support.synth import Box, Frame
+
+LIB = "/usr/lib/python3.11/multiprocessing"
+GOMP = f"{s.TORCH}/lib/libgomp.so.1"
+IN_OPENMP: list[tuple[str, int]] = [(GOMP, 0x1000), (s.TORCH_CPU, 0x9900)]
+AT_WORK: list[tuple[str, int]] = [(s.TORCH_CPU, 0x9900)]
+READ: list[Frame] = [
+    ("Connection._recv", f"{LIB}/connection.py", 395),
+    ("Connection._recv_bytes", f"{LIB}/connection.py", 430),
+    ("_ConnectionBase.recv", f"{LIB}/connection.py", 250),
+]
+WRITTEN: list[Frame] = [
+    ("Connection._send", f"{LIB}/connection.py", 384),
+    ("Connection._send_bytes", f"{LIB}/connection.py", 411),
+    ("_ConnectionBase.send", f"{LIB}/connection.py", 206),
+]
+JOIN: list[Frame] = [
+    ("Popen.poll", f"{LIB}/popen_fork.py", 27),
+    ("BaseProcess.join", f"{LIB}/process.py", 149),
+    ("main", s.SCRIPT, 12),
+]
+FORKED: list[Frame] = [
+    ("BaseProcess.run", f"{LIB}/process.py", 108),
+    ("Popen._launch", f"{LIB}/popen_fork.py", 71),
+    ("Process._Popen", f"{LIB}/context.py", 224),
+    ("BaseProcess.start", f"{LIB}/process.py", 121),
+]
+PROGRAM = """import multiprocessing
+def serve(conn):
+    conn.send(conn.recv())
+def main():
+    ours, theirs = multiprocessing.Pipe()
+    worker = multiprocessing.Process(target=serve, args=(theirs,))
+    worker.start()
+    item = ours.recv()
+"""
+
+
+def asks(stack: Sequence[Frame] = READ, line: int = 12, file: str = s.SCRIPT) -> list[Frame]:
+    return [*stack, ("main", file, line)]
+
+
+def serves(line: int = 30) -> list[Frame]:
+    return [*READ, ("serve", s.SCRIPT, line)]
+
+
+def child(pid: int = 102) -> Box:
+    """A copy of its parent: it has an entry from before its own start."""
+    return Box(pid=pid, ppid=101, created_ns=6_000_000_000).at(-500).versions(torch="2.13.0").at(100).mark("begin")
+
+
+def in_openmp(box: Box, line: int = 6) -> Box:
+    return stopped(box, [("load", s.SCRIPT, line), *FORKED, ("main", s.SCRIPT, 20)], IN_OPENMP)
+
+
+def test_child_in_a_dead_openmp_team_is_what_its_reader_waits_for(run: Path) -> None:
+    """The parent waits in recv() for a child that was forked after OpenMP."""
+    report = ended(run, stopped(parent(), asks()), in_openmp(child()))
+    assert verdict(report) == ("hang", "likely")
+    assert report.verdict is not None and report.verdict.pid == 102
+    assert "before it forked at train.py:20 in main; the parent, process 101 (train.py), waited at" in summary(report)
+    assert "waited for a message from the other end of a connection at train.py:12 in main" in evidence(report)
+
+
+def test_line_that_forks_is_told_how_to_spawn(run: Path) -> None:
+    script = str(s.program_in(run, PROGRAM))
+    stuck = [("load", script, 3), *FORKED, ("main", script, 7)]
+    report = ended(run, stopped(parent(), asks(line=8, file=script)), stopped(child(), stuck, IN_OPENMP))
+    assert advice(report).startswith("Line 7 (`worker.start()`) forks it")
+    assert '`multiprocessing.get_context("spawn").Process(...)` at line 6' in advice(report)
+
+
+def test_large_tensor_of_the_parent_is_named_as_a_fact(run: Path) -> None:
+    """It does not show which operator took the threads. A small one shows nothing."""
+    box = Box(pid=102, ppid=101, created_ns=6_000_000_000).at(-500).versions(torch="2.13.0")
+    box.alloc(0x7F0000000000, 1 << 20, box.site(("mask", s.SCRIPT, 4)))
+    box.alloc(0x7F0001000000, 1 << 10, box.site(("small", s.SCRIPT, 5))).at(100).mark("begin")
+    report = ended(run, stopped(parent(), asks()), in_openmp(box))
+    words = "its parent, with a tensor of 1.0 MiB made at train.py:4 in mask, had used OpenMP threads before it forked"
+    assert words in summary(report)
+
+
+@pytest.mark.parametrize(
+    ("file", "words"),
+    [
+        (f"{LIB}/pool.py", "Pool(...)"),
+        ("/usr/lib/python3.11/concurrent/futures/process.py", "mp_context="),
+        (f"{s.TORCH}/utils/data/dataloader.py", "multiprocessing_context="),
+    ],
+)
+def test_start_method_is_given_to_what_forks(file: str, words: str, run: Path) -> None:
+    stuck: list[Frame] = [("load", s.SCRIPT, 6), *FORKED, ("__init__", file, 9), ("main", s.SCRIPT, 20)]
+    report = ended(run, stopped(parent(), asks()), stopped(child(), stuck, IN_OPENMP))
+    assert words in advice(report)
+
+
+def test_forked_child_that_goes_on_in_openmp_is_at_work(run: Path) -> None:
+    """The look-alike: its own team, which it uses until the end."""
+    box = child()
+    made = box.site(("load", s.SCRIPT, 6))
+    for number in range(40):
+        box.at(59_000 + number).mark("part").alloc(0x7F0000000000 + number * 4096, 4096, made)
+    report = ended(run, stopped(parent(), asks()), in_openmp(box))
+    assert verdict(report) == ("hang", "possible")
+    assert "OpenMP" not in summary(report)
+    assert "was at train.py:6 in load" in summary(report)
+
+
+def test_both_ends_that_wait_for_each_other_are_named(run: Path) -> None:
+    """A request that the other side does not answer."""
+    report = ended(run, stopped(parent(), asks()), stopped(child(), serves()))
+    assert verdict(report) == ("hang", "possible")
+    assert report.verdict is not None and report.verdict.pid == 101
+    assert "process 102 (train.py), waited for one itself at train.py:30 in serve" in summary(report)
+    assert "compare the order of send() and recv()" in advice(report)
+
+
+def test_idle_child_beside_one_at_work_is_not_the_cause(run: Path) -> None:
+    """The look-alike: several environments, of which one computes the answer."""
+    boxes = stopped(child(), serves()), stopped(child(103), [("step", s.SCRIPT, 40)], AT_WORK)
+    report = ended(run, stopped(parent(), asks()), *boxes)
+    assert report.verdict is not None and report.verdict.pid == 101
+    assert "was at train.py:40 in step" in summary(report)
+
+
+@pytest.mark.parametrize("first", [101, 102])
+def test_child_that_serves_a_working_parent_is_idle(first: int, run: Path) -> None:
+    """The look-alike: it waits for its next request, whichever of the two obeys the signal first."""
+    boxes = stopped(parent(), [("train", s.SCRIPT, 50)], AT_WORK), stopped(child(), serves())
+    report = ended(run, *(boxes if first == 101 else boxes[::-1]))
+    assert verdict(report)[0] == "external-kill"
+
+
+def test_idle_server_that_is_stopped_does_not_hang(run: Path) -> None:
+    """The look-alike: no time limit ended it."""
+    by = ["python", "supervisor.py"]
+    assert verdict(ended(run, stopped(parent(), asks(), by=by), by=by))[0] == "external-kill"
+
+
+def test_reader_whose_sender_has_ended_keeps_its_end_open(run: Path) -> None:
+    """No EOFError comes while the reader has a copy of the other end."""
+    report = ended(run, stopped(parent(), asks()), Box(pid=102, ppid=101).at(5_000).exit(0))
+    assert verdict(report) == ("hang", "likely")
+    assert "had ended with status 0, and no other child could send" in summary(report)
+    assert "close() on the child's end right after start()" in advice(report)
+
+
+def test_join_of_a_child_whose_message_is_not_read_is_the_parents_line(run: Path) -> None:
+    """send() of more than a pipe holds, before the parent's recv()."""
+    report = ended(run, stopped(parent(), JOIN), stopped(child(), asks(WRITTEN, 30)))
+    assert verdict(report) == ("hang", "likely")
+    assert "at train.py:12 in main, which cannot end before what it sends is received" in summary(report)
+
+
+@pytest.mark.parametrize(
+    "caller",
+    [
+        ("Pool._handle_results", f"{LIB}/pool.py", 579),
+        ("BaseProxy._callmethod", f"{LIB}/managers.py", 822),
+        ("_process_worker", "/usr/lib/python3.11/concurrent/futures/process.py", 249),
+    ],
+)
+def test_pipes_of_pools_and_managers_are_theirs(caller: Frame, run: Path) -> None:
+    """The look-alikes: a library's own pipe."""
+    report = ended(run, stopped(parent(), [*READ, caller, ("main", s.SCRIPT, 12)]))
+    assert "waited for a message" not in summary(report)
+
+
+def test_connection_of_another_library_is_none(run: Path) -> None:
+    """The look-alike: a class of the same name."""
+    report = ended(run, stopped(parent(), [("Connection._recv", "/opt/lib/fleet/connection.py", 9), *asks([])]))
+    assert "waited for a message" not in summary(report)
+
+
+def quiet_in(run: Path, function: str) -> Report:
+    """A process that recorded nothing for long; no wait is known."""
+    box = Box(pid=101, ppid=90).versions(torch="2.13.0").at(1_000).step(1).at(1_020).step(2)
+    box.alloc(0x7F0000000000, 4096, box.site(("main", s.SCRIPT, 9)))
+    return in_native(run, stopped(box, [("main", s.SCRIPT, 12)]), native=function)
+
+
+@pytest.mark.parametrize(
+    ("function", "sure"), [("read", "likely"), ("__poll", "likely"), ("_PyEval_EvalFrameDefault", "certain")]
+)
+def test_limit_that_ended_a_blocked_process_is_not_certain_to_be_all(function: str, sure: str, run: Path) -> None:
+    """The look-alike computes in Python, which records nothing."""
+    report = quiet_in(run, function)
+    assert verdict(report) == ("external-kill", sure)
+    assert (f"it waited in {function.strip('_')}(), called at train.py:12" in summary(report)) == (sure == "likely")
+
+
+def pooled(run: Path, workers: int, program: str) -> Report:
+    """A pool whose thread for results is missing."""
+    script = str(s.program_in(run, program))
+    rest = {5: [("Pool._handle_workers", f"{LIB}/pool.py", 522)], 6: [("Pool._handle_tasks", f"{LIB}/pool.py", 531)]}
+    stack: list[Frame] = [
+        ("Condition.wait", "/usr/lib/python3.11/threading.py", 327),
+        ("IMapIterator.next", f"{LIB}/pool.py", 861),
+        ("main", script, 6),
+    ]
+    box = parent().at(60_000).signal_seen(15, 90, TIMEOUT)
+    box.crash(0, code=0, state=EXIT, python=stack, other_python=rest, native=[(s.LIBC, 0x10)])
+    return ended(run, box, *(Box(pid=110 + number, ppid=101).at(5_000).exit(0) for number in range(workers)))
+
+
+POOLED = """import torch.multiprocessing as mp
+def draw(seed):
+    return torch.ones(seed)
+def main():
+    pool = mp.Pool(2, maxtasksperchild=1)
+    for item in pool.imap(draw, range(9)):
+        print(item)
+"""
+
+
+def test_pool_that_lost_its_results_names_what_the_task_returns(run: Path) -> None:
+    report = pooled(run, 3, POOLED)
+    assert verdict(report) == ("hang", "likely")
+    assert "3 workers had ended with status 0 by then (`maxtasksperchild=1`, line 5)" in summary(report)
+    assert "what `draw` returns at line 3 (`return torch.ones(seed)`)" in advice(report)
+    assert "or leave out `maxtasksperchild=1` at line 5" in advice(report)
+
+
+def test_pool_without_a_limit_of_tasks_names_none(run: Path) -> None:
+    """The look-alike: its workers live on."""
+    report = pooled(run, 0, POOLED.replace(", maxtasksperchild=1", ""))
+    assert "maxtasksperchild" not in summary(report) + advice(report)
+    assert "status 0" not in summary(report)
