@@ -17,6 +17,7 @@ from pytracer.analyze.evidence.slicing.calls import argument_of
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.imports import imported_as
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.ranks import is_for_one_rank, one_rank_words
@@ -38,8 +39,15 @@ _TO_ALL = {
 _FILLED = {"reduce": ("tensor", 0), "gather": ("gather_list", 1), "gather_object": ("object_gather_list", 1)}
 _INSTEAD = {"reduce": "all_reduce", "gather": "all_gather", "gather_object": "all_gather_object"}
 _MODULES = ("dist", "torch.distributed", "distributed", "c10d")
-_SHARING = ("reduce", "gather", "broadcast", "sync", "agree", "compute")  # parts of names of functions of libraries
+_SHARING = ("reduce", "gather", "cast", "sync", "agree", "share", "compute")  # parts of names of functions of libraries
+_PLAIN = frozenset({"float", "int", "bool", "abs", "round", "min", "max", "sum", "len", "sorted", "list", "tuple"})
+_OF_VALUES = frozenset(
+    {"item", "mean", "sum", "min", "max", "cpu", "cuda", "to", "detach", "clone", "float", "double", "numpy", "tolist"}
+    | {"isnan", "isfinite", "isinf", "any", "all", "abs", "sqrt", "exp", "round", "get", "squeeze", "view", "reshape"}
+)
+_OF_NUMBERS = ("torch", "np", "numpy", "math", "statistics")
 _Kind = Literal["reduced", "computed"]
+_Shared = Literal["shared"]
 
 
 @dataclass(frozen=True)
@@ -103,7 +111,7 @@ def one_rank_value(
     names = dict.fromkeys(name for item in ast.walk(test) if (name := variable(item)) is not None)
     for name in names:
         found = _Walk(slice_).of_name(name, replace(spot, line=line))
-        if found is None:
+        if not isinstance(found, _Found):
             continue
         at = getattr(found.node, "lineno", found.spot.line)
         place = f"line {at}" if found.spot.file == spot.file else f"{short_file(found.spot.file)}:{at}"
@@ -113,13 +121,13 @@ def one_rank_value(
 
 
 class _Walk:
-    """One search. What all ranks have alike ends a way, and so does what cannot be followed."""
+    """One search. Where one way gives all ranks the same, nothing is said of the others; nor of what is not known."""
 
     def __init__(self, slice_: Slice) -> None:
         self._slice = slice_
         self._seen: set[tuple[int, str, int]] = set()
 
-    def of_name(self, name: str, spot: Spot) -> _Found | None:
+    def of_name(self, name: str, spot: Spot) -> _Found | _Shared | None:
         """By the last line above that binds or communicates it."""
         key = (id(spot.scope), name, spot.line)
         if key in self._seen or len(self._seen) > _MOST:
@@ -131,7 +139,7 @@ class _Walk:
             bound = [item for item in bound if item[0] in ways]
         shared = self._last_collective(name, spot, min((item[0] for item in bound), default=0))
         if shared is not None:
-            return shared if isinstance(shared, _Found) else None
+            return shared
         for line, value, _ in reversed(bound):
             branch = _one_rank_branch(spot, line)
             if branch is not None:
@@ -145,7 +153,7 @@ class _Walk:
             return self.of_value(given[0], given[1]) if given is not None else None
         return None
 
-    def of_value(self, node: ast.AST, spot: Spot) -> _Found | None:
+    def of_value(self, node: ast.AST, spot: Spot) -> _Found | _Shared | None:
         """Of an expression: by its variables, and by what functions of the program return."""
         if isinstance(node, ast.IfExp) and is_for_one_rank(node.test) is not None:
             return _Found(node, spot, one_rank_words(node.test), "computed")
@@ -154,38 +162,41 @@ class _Walk:
         name = variable(node)
         if name is not None:
             return self.of_name(name, spot)
-        for item in ast.iter_child_nodes(node):
-            found = self.of_value(item, spot) if isinstance(item, ast.expr) else None
-            if found is not None:
-                return found
-        return None
+        return self._of_parts([item for item in ast.iter_child_nodes(node) if isinstance(item, ast.expr)], spot)
 
-    def _of_call(self, call: ast.Call, spot: Spot) -> _Found | None:
+    def _of_parts(self, nodes: Sequence[ast.expr], spot: Spot) -> _Found | _Shared | None:
+        """The first that one rank alone has; else whether one is shared."""
+        found = [self.of_value(item, spot) for item in nodes]
+        return next((item for item in found if isinstance(item, _Found)), next((item for item in found if item), None))
+
+    def _of_call(self, call: ast.Call, spot: Spot) -> _Found | _Shared | None:
         own = self._slice.function(call, spot)
         if own is None:
-            name = called_name(call) or ""
-            if any(part in name for part in _SHARING):
-                return None
-            owner = [call.func.value] if isinstance(call.func, ast.Attribute) else []
-            for given in (*owner, *call.args):
-                found = self.of_value(given, spot)
-                if found is not None:
-                    return found
-            return None
+            return self._of_library(call, spot)
         function, at = own
+        ways: list[_Found | _Shared | None] = []
         for item in own_nodes(function):
             if not isinstance(item, ast.Return) or item.value is None:
                 continue
             inside = replace(at, scope=function, line=item.lineno, depth=None, call=(call, spot))
             branch = _one_rank_branch(inside, item.lineno)
-            if branch is not None:
-                return _Found(item, inside, branch, "computed")
-            found = self.of_value(item.value, inside)
-            if found is not None:
-                return found
-        return None
+            ways.append(
+                _Found(item, inside, branch, "computed") if branch is not None else self.of_value(item.value, inside)
+            )
+        if "shared" in ways:
+            return "shared"
+        return next((item for item in ways if item is not None), None)
 
-    def _last_collective(self, name: str, spot: Spot, since: int) -> _Found | Literal["shared"] | None:
+    def _of_library(self, call: ast.Call, spot: Spot) -> _Found | _Shared | None:
+        """What only computes passes on what it is given; of other functions nothing is known."""
+        name = called_name(call) or ""
+        if not isinstance(call.func, ast.Attribute):
+            return self._of_parts(call.args, spot) if name in _PLAIN else _by_name(name)
+        if ast.unparse(call.func).partition(".")[0] in _OF_NUMBERS:
+            return self._of_parts(call.args, spot)
+        return self._of_parts([call.func.value], spot) if name in _OF_VALUES else _by_name(name)
+
+    def _last_collective(self, name: str, spot: Spot, since: int) -> _Found | _Shared | None:
         """What the last call that shares a variable between its binding and a line left, and where."""
         calls = [
             item
@@ -195,22 +206,21 @@ class _Walk:
             and _one_rank_branch(spot, item.lineno) is None
         ]
         for call in sorted(calls, key=lambda item: (-item.lineno, -item.col_offset)):
-            result = _shared_by(call, name) or self._shared_inside(call, name, spot)
+            result = _shared_by(call, name, spot.tree) or self._shared_inside(call, name, spot)
             if result == "one":
                 return _Found(call, replace(spot, line=call.lineno), _root(call), "reduced", called_name(call))
             if result is not None:
                 return result if isinstance(result, _Found) else "shared"
         return None
 
-    def _shared_inside(self, call: ast.Call, name: str, spot: Spot) -> _Found | Literal["shared"] | None:
+    def _shared_inside(self, call: ast.Call, name: str, spot: Spot) -> _Found | _Shared | None:
         """Of a function of the program that is given the variable: what it does with its parameter."""
         given = [*call.args, *(item.value for item in call.keywords)]
         if not any(variable(item) == name for item in given):
             return None
         own = self._slice.function(call, spot)
         if own is None:
-            called = called_name(call) or ""
-            return "shared" if any(part in called for part in _SHARING) else None
+            return _by_name(called_name(call) or "")
         function, at = own
         for parameter in parameters(function):
             passed = argument_of(call, function, parameter)
@@ -220,10 +230,16 @@ class _Walk:
         return None
 
 
-def _shared_by(call: ast.Call, name: str) -> Literal["one", "all"] | None:
+def _by_name(name: str) -> _Shared | None:
+    """Of a function of a library."""
+    return "shared" if any(part in name for part in _SHARING) else None
+
+
+def _shared_by(call: ast.Call, name: str, tree: ast.Module) -> Literal["one", "all"] | None:
     """What a call of torch.distributed leaves in a variable: the result on one rank, or on all."""
     called = called_name(call) or ""
-    if not isinstance(call.func, ast.Name) and ast.unparse(call.func).rpartition(".")[0] not in _MODULES:
+    module = (imported_as(tree, call.func) or ast.unparse(call.func)).rpartition(".")[0]
+    if not module.startswith("torch.distributed") and module not in _MODULES:
         return None
     if called in _FILLED:
         keyword, place = _FILLED[called]

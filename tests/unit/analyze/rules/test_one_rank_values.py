@@ -25,6 +25,12 @@ def main(model, rank):
         if loss < best:
             best = loss
             save(model)
+def alike(value):
+    if one_process:
+        return value
+    held = [value]
+    dist.broadcast_object_list(held, 0)
+    return held[0]
 """
 WAY = [("main", 16)], [("main", 11)]
 SENTENCE = "`loss` of line 14 (`if loss < best:`) differs between ranks, as "
@@ -81,8 +87,12 @@ def test_value_of_one_rank_is_followed_to_what_leaves_it_there(
         ("functools.reduce(total, 0)", "pass"),
         ("dist.reduce(total, 0)", "loss = 3.0"),
         ("if rank != 0:\n        log(total)", "pass"),
+        ("dist.reduce(total, 0)", "loss = mpi.bcast(loss)"),
+        ("dist.reduce(total, 0)", "loss = helper(loss)"),
+        ("dist.reduce(total, 0)", "loss = alike(loss)"),
     ],
-    ids=["all", "broadcast", "other", "library", "list", "no-collective", "set-anew", "only-logs"],
+    ids=["all", "broadcast", "other", "library", "list", "no-collective", "set-anew", "only-logs"]
+    + ["mpi", "unknown", "own-function"],
 )
 def test_value_that_all_have_is_left_alone(shares: str, later: str, run: Path) -> None:
     """The look-alikes: shared after, another variable, set anew, and a function of another library."""
