@@ -17,7 +17,7 @@ from pytracer.analyze.assemble.threads import Threads
 from pytracer.analyze.deaths.ending import ending_in_mid_work, stopped_at
 from pytracer.analyze.evidence.cuda.cuda_graphs import graph_use
 from pytracer.analyze.evidence.cuda.cuda_streams import current_stream
-from pytracer.analyze.evidence.ends.sent_signals import sent_signals
+from pytracer.analyze.evidence.ends.sent_signals import Sent, first_sent, sent_signals
 from pytracer.analyze.evidence.native.jumps import refused_branch
 from pytracer.analyze.parts import (
     StorageReports,
@@ -227,7 +227,12 @@ def _fault(
 
 
 def _signal(process: Process, crash: Crash | None) -> r.Signal | None:
+    """The one that ended it; of one that a handler passed on to its own process, the first."""
     if crash is not None:
+        last = Sent(crash.signal, crash.code, crash.sender_pid or 0, crash.sender_command, crash.mono_ns)
+        first = first_sent(process.snapshot, last) if crash.code <= 0 else last
+        if first is not last:
+            return _sent(first)
         return r.Signal(
             number=crash.signal,
             name=signal_name(crash.signal),
@@ -240,9 +245,13 @@ def _signal(process: Process, crash: Crash | None) -> r.Signal | None:
     sent = next(reversed(sent_signals(process.snapshot, process.signal)), None)
     if sent is None:
         return r.Signal(number=process.signal, name=signal_name(process.signal))
+    return _sent(first_sent(process.snapshot, sent))
+
+
+def _sent(sent: Sent) -> r.Signal:
     return r.Signal(
-        number=process.signal,
-        name=signal_name(process.signal),
+        number=sent.signal,
+        name=signal_name(sent.signal),
         code=code_name(sent.signal, sent.code),
         sender_pid=sent.sender_pid or None,
         sender_command=list(sent.command) or None,

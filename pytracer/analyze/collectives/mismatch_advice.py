@@ -205,8 +205,8 @@ def size_cause(job: JobView, match: GroupMatch, found: Mismatch) -> str | None:
 
 
 def parting_cause(job: JobView, match: GroupMatch, found: Mismatch) -> str | None:
-    """The loop that one of the ranks had left, where the advice says the same."""
-    sides = two_sides(job, found) if found.field == "op" else None
+    """The loop that one of the ranks had left, or the value that only one has, where the advice says the same."""
+    sides = two_sides(job, found) if found.field == "op" or from_other_lines(found) else None
     parting = find_parting(*sides[0], *sides[1]) if sides is not None else None
     said = parting is not None and parting.advice in mismatch_advice(job, match, found)
     return parting.subject if parting is not None and said else None
@@ -279,11 +279,13 @@ def loss_without_parameters(job: JobView, match: GroupMatch, found: Mismatch) ->
 def _counted(job: JobView, match: GroupMatch, found: Mismatch) -> str | None:
     """A branch on the rank around one of the calls; else how often each rank had called from the two lines."""
     sides = views_of(job, [side.ranks[0] for side in found.variants[:2]])
+    parting = find_parting(sides[0], found.variants[0].call, sides[1], found.variants[1].call) if sides[1:] else None
+    if parting is not None and parting.one_rank:
+        return parting.advice
     for side, view in zip(found.variants, sides, strict=False):
         below = own_group_advice(job, view, side) or branch_advice(view, side.call, library_call(view, side.call))
         if below is not None:
             return below
-    parting = find_parting(sides[0], found.variants[0].call, sides[1], found.variants[1].call) if sides[1:] else None
     parted = parting.advice if parting is not None else None
     if parting is not None and not parting.inferred:
         return parted

@@ -31,7 +31,8 @@ def mismatch_summary(job: JobView, match: GroupMatch, found: Mismatch) -> str:
         sides = "; ".join(
             f"{span_words(item.ranks)} {_call_words(item)}{at_place(item.call)}" for item in found.variants[:_LISTED]
         )
-        return f"Ranks were at different lines in {where}: {sides}{end}."
+        left = parting_cause(job, match, found)
+        return f"Ranks were at different lines in {where}: {sides}{f'; {left}' if left is not None else ''}{end}."
     right, wrong = found.variants[0], found.variants[1]
     if found.odd is None:
         sides, line = _sides(job, match, found)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pytracer._text import capital
 from pytracer.analyze.collectives.call_sites import site_of
 from pytracer.analyze.collectives.deciding_tests import DECIDE, advice_of_test
 from pytracer.analyze.collectives.description import place_of
+from pytracer.analyze.collectives.one_rank_values import OneRankValue, one_rank_value
 from pytracer.analyze.collectives.quiet_handlers import quiet_handler
 from pytracer.analyze.collectives.rank_branches import branch_words
 from pytracer.analyze.collectives.stop_flags import stop_flag, way_out
@@ -29,6 +30,7 @@ from pytracer.analyze.evidence.syntax.scopes import scope_of, spans
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Collective
+from pytracer.report.job import PythonFrame
 
 _RANK = re.compile(r"\b\w*rank\w*\b|\bworld_?size\b", re.IGNORECASE)
 _NEAR = 8  # collectives of a round
@@ -42,12 +44,14 @@ _ROUNDS = (
 class Parting:
     """What to say of it. `inferred`: only that one rank had left a loop; counts of its calls say more than that.
 
-    `subject`: the same for the headline, where nothing else can have happened.
+    `subject`: the same for the headline, where nothing else can have happened. `one_rank`: a value decided that only
+    one rank has as it is meant to be.
     """
 
     advice: str
     inferred: bool = False
     subject: str | None = None
+    one_rank: bool = False
 
 
 def find_parting(first: ProcessView, mine: Collective, second: ProcessView, theirs: Collective) -> Parting | None:
@@ -138,6 +142,12 @@ def _behind(inside: Side, outside: Side, at: int, loop: Loop) -> Parting | None:
     if text is None:
         return None
     words = f"{outside.name} was behind the loop of line {loop.lineno} ({text}), {inside.name} still in it"
+    ways = dict.fromkeys([*((item.lineno, item.test) for item in _ends(loop)), *filter(None, [way_out(loop)])])
+    for line, test in ways:
+        known = one_rank_value(snapshot, inside.way[::-1], len(inside.way) - 1 - at, line, test)
+        if known is not None:
+            by = f"`{known.name}` of line {line} ({quoted(snapshot, here, line)}) {known.subject}"
+            return Parting(f"{capital(words)}. {capital(known.advice)}", subject=by, one_rank=True)
     left = _left_by(inside, outside, at, loop)
     if left is not None:
         return left
@@ -245,13 +255,20 @@ def _skipped(one: Side, other: Side, at: int) -> Parting | None:
             if text is None or same:
                 continue
             words = branch_words(frame, text, item.lineno, around)
+            known = _of_one_rank(one.view, one.way, position, item)
+            if known is not None:
+                by = f"`{known.name}` of line {item.lineno} ({text}) {known.subject}"
+                return Parting(
+                    f"{words}, and {other.name} passed it by. {capital(known.advice)}", subject=by, one_rank=True
+                )
             return Parting(f"{words}, and {other.name} passed it by: {advice_of_test(item, tree)}")
     return None
 
 
 def passed_by_words(view: ProcessView, call: Collective, other: str) -> str | None:
     """The closest `if` on the way to a call that another rank, which never came there, may have left by."""
-    for frame in reversed(way_to(view, call)):
+    way = way_to(view, call)
+    for position, frame in reversed(list(enumerate(way))):
         tree = syntax_tree(view.process.snapshot, frame)
         if tree is None or frame.line is None:
             continue
@@ -260,8 +277,29 @@ def passed_by_words(view: ProcessView, call: Collective, other: str) -> str | No
             if text is None or "__name__" in text:
                 continue
             words = branch_words(frame, text, item.lineno, around)
+            known = _of_one_rank(view, way, position, item)
+            if known is not None:
+                return f"{words}, and {other} never called it. {capital(known.advice)}"
             return f"{words}, and {other} never called it: {advice_of_test(item, tree)}"
     return None
+
+
+def one_rank_way(view: ProcessView, call: Collective) -> tuple[str, str] | None:
+    """An `if` on the way to a call that asks a value which only one rank has: for the headline, and what to do."""
+    way = way_to(view, call)
+    for position, frame in reversed(list(enumerate(way))):
+        tree = syntax_tree(view.process.snapshot, frame)
+        for item, _ in deciding_ifs(tree, frame.line) if tree is not None and frame.line is not None else ():
+            text = quoted(view.process.snapshot, frame, item.lineno)
+            known = _of_one_rank(view, way, position, item)
+            if known is not None and text is not None:
+                return f"`{known.name}` of line {item.lineno} ({text}) {known.subject}", capital(known.advice)
+    return None
+
+
+def _of_one_rank(view: ProcessView, way: Sequence[PythonFrame], position: int, decides: ast.If) -> OneRankValue | None:
+    depth = len(way) - 1 - position
+    return one_rank_value(view.process.snapshot, way[::-1], depth, decides.lineno, decides.test)
 
 
 def _ends(loop: Loop) -> Iterator[ast.If]:

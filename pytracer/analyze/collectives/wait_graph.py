@@ -141,6 +141,8 @@ def _point_to_point(messages: _Messages) -> Iterable[Wait]:
         other = by_rank.get(peer)
         if other is None or not records_collectives(other):
             continue
+        if peer == rank and all(item.state in ("failed", "completed") for item in items):
+            continue  # refused, as gloo does: nobody waited
         theirs = messages.of_peer(group, rank, peer, op)
         hanging = _unmatched(by_rank[rank], other, items, theirs)
         if hanging is not None:

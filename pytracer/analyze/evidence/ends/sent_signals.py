@@ -57,9 +57,13 @@ def deadly_signal(view: ProcessView) -> Sent | None:
     A handler that restores the default action and raises the same signal again passes a request on: torch's in the
     workers of a DataLoader does so.
     """
-    snapshot = view.process.snapshot
     sent = _with_line(view, _last_signal(view))
-    if sent is None or sent.sender_pid != snapshot.pid:
+    return sent if sent is None else first_sent(view.process.snapshot, sent)
+
+
+def first_sent(snapshot: Snapshot, sent: Sent) -> Sent:
+    """The signal of another process that a handler of the process passed on to itself; else the same."""
+    if sent.sender_pid != snapshot.pid:
         return sent
     passed_on = [
         earlier

@@ -46,6 +46,7 @@ from pytracer.analyze.evidence.failing.processes.sharded import (
 )
 from pytracer.analyze.evidence.failing.processes.sized_by_values import sized_by_values
 from pytracer.analyze.evidence.failing.processes.start_methods import fixed_start_method, other_start_method
+from pytracer.analyze.evidence.failing.processes.to_itself import itself_subject, message_to_itself
 from pytracer.analyze.evidence.failing.stored.files import missing_file, no_shared_memory, shared_memory_subject
 from pytracer.analyze.evidence.failing.stored.loaded_optimizers import misfit_state
 from pytracer.analyze.evidence.failing.stored.missing_keys import key_subject, missing_key
@@ -134,6 +135,7 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     mixed_operands,
     sized_by_values,
     whole_state,
+    message_to_itself,
     no_object_list,
     mesh_too_large,
     differing_model,
@@ -235,6 +237,7 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
 )
 
 _SUBJECTS = (
+    itself_subject,
     bypass_subject,
     model_subject,
     text_subject,

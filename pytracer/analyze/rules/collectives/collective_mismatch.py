@@ -6,6 +6,9 @@ of elements or shape. With three ranks or more the majority is taken to be right
 Why it happens: a branch that depends on the rank, data that only some ranks have, a model or dtype that differs between
 ranks, a checkpoint or library version that is not the same everywhere.
 
+A condition decides about a call by a value that one rank alone has: reduce() and gather() leave their result there, or
+a line below `if rank == 0:` sets it. The condition and that line are named.
+
 An exception on one rank, whose `except` or `finally` then calls a collective, while the others go on: it is named,
 where that call failed.
 
@@ -30,6 +33,7 @@ from pytracer.analyze.collectives.matching import STOOD_NS, GroupMatch, Mismatch
 from pytracer.analyze.collectives.mismatch_advice import (
     from_other_lines,
     mismatch_advice,
+    parting_cause,
     two_sides,
 )
 from pytracer.analyze.collectives.mismatch_words import mismatch_summary
@@ -96,7 +100,8 @@ class CollectiveMismatch:
         elif handled is not None:
             summary = f"{summary[:-1]}, where it was handling {handled.words}."
         advice = _next(job, judgement.found)
-        below = _below(job, found, advice)
+        cause = parting_cause(job, match, found)
+        below = _below(job, found, advice) if cause is None else None
         summary = f"{summary[:-1]}; {below}." if below is not None else summary
         return Description(
             summary,
@@ -113,7 +118,7 @@ class CollectiveMismatch:
             advice,
             [
                 "a third rank: which of the two is wrong is undecidable from what they passed"
-                if judgement.undecided
+                if judgement.undecided and cause is None
                 else None,
                 f"the collectives of {span_words(match.unknown)}: no readable record" if match.unknown else None,
             ],

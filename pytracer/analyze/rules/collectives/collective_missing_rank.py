@@ -6,6 +6,8 @@ rank itself: it is where to look. When that rank died of a cause of its own, thi
 Why it happens: a branch that skips the collective on one rank, a rank that is busy (reading data, saving a checkpoint)
 for longer than the time-out, a rank that hangs, or one that died.
 
+It may also wait to receive a message whose Work its sender has dropped: then the line that sends it is named.
+
 What to do: look at what the named rank did after its last collective, and compare its branch with that of the others.
 
 How it can be wrong: a rank that skipped an earlier collective of the same kind is one behind from then on; the line
@@ -24,6 +26,7 @@ from pytracer.analyze.collectives.call_sites import calls_by_site, site_of
 from pytracer.analyze.collectives.description import at_place, span_words
 from pytracer.analyze.collectives.library_calls import library_call
 from pytracer.analyze.collectives.rank_branches import branch_advice, branch_at_end, branch_head
+from pytracer.analyze.collectives.unreceived_sends import UnreceivedSend, lost_message
 from pytracer.analyze.deaths.attribution import symptom_evidence, views_of
 from pytracer.analyze.evidence.exceptions.handled import handled_at_end
 from pytracer.analyze.evidence.exceptions.loaders import loading_words, slow_worker
@@ -80,7 +83,8 @@ class CollectiveMissingRank:
         why += f", and {kept.words}" if kept is not None else ""
         why += f": {thread.words}" if thread is not None else ""
         if worker is None and thread is None:
-            why = _last_place(job, item, ranks)
+            lost = _lost_message(job, item)
+            why = f"; {lost.lost_words}" if lost is not None else _last_place(job, item, ranks)
         handled = handled_at_end(item.views[0]) if len(item.views) == 1 and worker is None and thread is None else None
         if handled is not None:
             why += f", handling {handled.words}" if why else f"; {ranks} was handling {handled.words}"
@@ -130,6 +134,9 @@ def _advice(job: JobView, item: Absence, ranks: str) -> str:
     alone = _only_here(job, item)
     if alone is not None:
         return alone[0]
+    lost = _lost_message(job, item)
+    if lost is not None:
+        return lost.advice
     waits = _blocked(job, item)
     if waits is not None:
         return waits.advice
@@ -180,6 +187,11 @@ def _late_advice(job: JobView, item: Absence, frame: PythonFrame, ranks: str) ->
         f"Look at {place_words(frame)}, where {ranks} was when it was ended: it is slow, waits for something, "
         f"or is a branch that the other ranks did not take.{more}"
     )
+
+
+def _lost_message(job: JobView, item: Absence) -> UnreceivedSend | None:
+    """What the one absent rank was to receive."""
+    return lost_message(job, item.views[0]) if len(item.views) == 1 else None
 
 
 def _blocked(job: JobView, item: Absence) -> Blocked | None:

@@ -21,6 +21,7 @@ from pytracer.analyze.collectives.absent_ranks import Absence, find_absences, la
 from pytracer.analyze.collectives.conditional import is_conditional, same_step
 from pytracer.analyze.collectives.description import at_place, span_words
 from pytracer.analyze.collectives.library_calls import library_call
+from pytracer.analyze.collectives.parting import one_rank_way
 from pytracer.analyze.collectives.rank_branches import branch_advice, branch_head
 from pytracer.analyze.deaths.attribution import symptom_evidence, views_of
 from pytracer.analyze.rules.account import account
@@ -56,13 +57,15 @@ class ConditionalCollective:
         callers = views_of(job, item.wait.waiters[:1])
         inside = library_call(callers[0], item.wait.call) if callers else None
         below = branch_advice(callers[0], item.wait.call, inside) if callers else None
+        asked = one_rank_way(callers[0], item.wait.call) if callers else None
         head = branch_head(callers[0], item.wait.call, below) if below is not None else None
         within = f" in {inside}()" if inside is not None else ""
         unwrapped = _UNWRAPPED if _may_be_ddp(item, inside) and _has_ddp(callers) else ""
+        tail = f"; {asked[0]}" if asked is not None else f"; the call is {head}" if head else ""
         also = "" if len(item.ranks) == 1 else "any of "
         return Description(
             f"{capital(waiters)} called {item.where}{within}{place}, a line from which {also}{absent} never called "
-            f"one, and waited in vain: {absent} had finished{f'; the call is {head}' if head else ''}.",
+            f"one, and waited in vain: {absent} had finished{tail}.",
             [
                 Evidence(
                     "rank-state",
@@ -75,8 +78,8 @@ class ConditionalCollective:
                 *(last_seen(view) for view in item.views[:2]),
                 *symptom_evidence(job),
             ],
-            f"{below}{unwrapped}" if below is not None else _ADVICE,
-            [f"whether {absent} should have called it, too"],
+            asked[1] if asked is not None else f"{below}{unwrapped}" if below is not None else _ADVICE,
+            [f"whether {absent} should have called it, too" if asked is None else None],
         )
 
 

@@ -1,7 +1,8 @@
 """point-to-point-unmatched: a send or receive to which the other side has no counterpart.
 
 What: a message that one rank waited to send or receive, and that the other rank never received or sent; or the two
-named different tags, or sizes. When ranks wait for each other in a circle, the circle is printed.
+named different tags, or sizes. When ranks wait for each other in a circle, the circle is printed. A rank may also wait
+for a message of itself.
 
 Why it happens: one side makes one message more, sides disagree on tags, or all ranks first receive (or first send), so
 that none answers.
@@ -150,6 +151,13 @@ def _finish(
 
 def _describe_circle(job: JobView, found: _Circle) -> Description:
     cycle = found.cycle
+    if len(cycle) == 1:
+        return Description(
+            f"{capital(wait_words(found.waits[0]))}: the peer of that message is the rank itself.",
+            symptom_evidence(job),
+            "Copy the tensor where the peer is the rank itself, or start both sides with batch_isend_irecv(), which "
+            "NCCL allows; or use at least two ranks along that way.",
+        )
     way = " -> ".join(str(rank) for rank in (*cycle[:8], *(("...",) if len(cycle) > 8 else ()), cycle[0]))
     return Description(
         f"{capital(span_words(cycle))} wait for each other in a cycle ({way}): "

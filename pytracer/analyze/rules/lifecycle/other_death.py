@@ -7,6 +7,9 @@ program that asked for its own end by SystemExit (sys.exit(), argparse) gets the
 then, that one is the cause, likely: the program decided so. One that was ended in a loop of the program, and had made
 no step and hardly a tensor for 5 s, may have stood still there: what the loop reads and its body changes shows why.
 
+DataLoader workers that a signal to the whole process group ended are one finding, with the parent that has a handler
+for the same signal, and that torch's RuntimeError for its dead workers ended.
+
 Why it happens: see each sentence.
 
 What to do: see each sentence.
@@ -33,6 +36,7 @@ from pytracer.analyze.evidence.ends.ended_while import (
     polled_at,
     stood_at,
 )
+from pytracer.analyze.evidence.ends.ended_workers import ended_workers
 from pytracer.analyze.evidence.ends.exit_requests import READ_ARGUMENTS, exit_words, handled_error
 from pytracer.analyze.evidence.ends.oom import oom_trace
 from pytracer.analyze.evidence.ends.sent_signals import deadly_signal, last_request, obeyed, sent_signals
@@ -157,7 +161,7 @@ class OtherDeath:
     def check(self, job: JobView) -> tuple[Judgement[_How], ...] | NoFinding:
         """One judgement per group of processes that died alike."""
         rest = (_judge(job, view) for view in job.suspects if view.index not in job.explained)
-        return merge_alike(rest, _kind) or not_found("every death is explained by another rule")
+        return merge_alike(rest, lambda item: _kind(job, item)) or not_found("every death is explained by another rule")
 
     def describe(self, job: JobView, judgement: Judgement[_How]) -> Description:
         """See Rule; the first process represents all that died alike."""
@@ -170,6 +174,9 @@ class OtherDeath:
             advice, missing = stood.advice, _WHETHER
         elif stood is not None and judgement.found == "sent" and is_in_python(job, view):
             advice = stood.advice
+        workers = ended_workers(job, view) if judgement.found in _FROM_OUTSIDE else None
+        if workers is not None:
+            says, advice = f"{says}{workers.words}", workers.advice
         if len(judgement.views) > 1:
             says = says.replace("was ended", "were ended", 1) if says.startswith("was ended") else says
         evidence = [
@@ -178,6 +185,7 @@ class OtherDeath:
             *((storage_evidence(view), bucket_evidence(view), unit_evidence(view)) if view.is_fault else ()),
             python_evidence(view),
             collective_evidence(judgement.views),
+            workers.evidence if workers is not None else None,
         ]
         if judgement.found == "vanished":
             evidence += elimination(job, view, oom_trace(job, view))
@@ -187,7 +195,8 @@ class OtherDeath:
             evidence += ended_thread_evidence(view)
             says = f"{says}; {thread.words}" if thread is not None else says
             advice = f"{thread.advice} {advice}" if thread is not None else advice
-        return Description(f"{introduction(judgement.views)} {says}.", evidence, advice, [missing])
+        who = workers.subject(judgement.views) if workers is not None else introduction(judgement.views)
+        return Description(f"{who} {says}.", evidence, advice, [missing])
 
 
 def _judge(job: JobView, view: ProcessView) -> Judgement[_How]:
@@ -223,8 +232,11 @@ def _was_quiet(job: JobView, view: ProcessView) -> bool:
     return pause is not None and pause.still
 
 
-def _kind(judgement: Judgement[_How]) -> object:
+def _kind(job: JobView, judgement: Judgement[_How]) -> object:
     """What deaths of one kind have in common; a scheduler ends all tasks of a step at once."""
+    workers = ended_workers(job, judgement.views[0]) if judgement.found in _FROM_OUTSIDE else None
+    if workers is not None:
+        return workers.parent.index, workers.signal
     view, sent = judgement.views[0], deadly_signal(judgement.views[0])
     if judgement.found == "sent" and sent is not None and scheduler_of(sent) is not None:
         return scheduler_of(sent), sent.signal

@@ -5,6 +5,9 @@ What: an exception reached the top of the main program.
 Why it happens: by the exception's message. Among ranks the first one counts: the others often follow with a lost
 connection.
 
+A rank that fails to receive has a reason of its own where the sender had begun that message by isend() and ended with
+status 0: the sender drops the Work, or never waits for it, and the message is lost.
+
 What to do: read the exception and its innermost line outside torch. Where torch, Ray or a pool of processes raised an
 exception of another process again, a text with it has the traceback of the first one: that line counts. Where a check
 of torch's own data failed and the process then died of a memory error, look for what wrote over that data.
@@ -22,6 +25,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pytracer.analyze.collectives.in_flight import bad_address
+from pytracer.analyze.collectives.unreceived_sends import UnreceivedSend, unreceived_send
 from pytracer.analyze.deaths.order import is_interrupt, mentions_lost_peer
 from pytracer.analyze.evidence.cuda.cuda_errors import cuda_error, out_of_memory
 from pytracer.analyze.evidence.cuda.failed_checks import before_check
@@ -55,7 +59,7 @@ from pytracer.analyze.naming import introduction, name_words, place_words, subje
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
 from pytracer.analyze.tensors.source_lines import line_text
 from pytracer.analyze.view import JobView, ProcessView
-from pytracer.report.job import Evidence, PythonFrame
+from pytracer.report.job import Confidence, Evidence, PythonFrame
 
 _VARIABLES = 6
 _PEER = "why the peer was gone or silent: no other rank's death explains it"
@@ -67,6 +71,7 @@ class _Raised:
 
     view: ProcessView
     lost: bool  # whether it speaks of a peer that was lost or silent
+    unreceived: UnreceivedSend | None = None  # why it was
 
 
 class PythonException:
@@ -82,7 +87,7 @@ class PythonException:
 
     def describe(self, job: JobView, judgement: Judgement[_Raised]) -> Description:
         """See Rule; the first process represents all."""
-        view, lost = judgement.found.view, judgement.found.lost
+        view, lost, unreceived = judgement.found.view, judgement.found.lost, judgement.found.unreceived
         told = told_of(job, view)
         explanation = explanation_of(job, told)
         if failed_allocation(view) and not explanation.of_limit:
@@ -92,8 +97,9 @@ class PythonException:
         maybe = before_check(view) if first is None and _is_own_check(told) else None
         short = shortage(view)
         whose = _whose(view, judgement.views) if first is None and chain is None and not lost else ""
-        raised = f"{_words(view, first, explanation)}{whose}{_at(frame, first, again)}"
-        raised += _circumstances(job, told, explanation, short)
+        known = explanation.subject is not None or unreceived is not None
+        raised = f"{_words(view, first, known=known)}{whose}{_at(frame, first, again)}"
+        raised += _circumstances(job, told, explanation, short) if unreceived is None else f": {unreceived.words}"
         if chain is not None:
             raised = chain.headline(raised, explanation.subject)
         if maybe is not None:
@@ -115,11 +121,14 @@ class PythonException:
                 *ended_thread_evidence(view),
                 collective_evidence(judgement.views),
                 _left_early(job, judgement.views) if lost else None,
+                unreceived.evidence if unreceived is not None else None,
             ],
-            _advice(job, told, explanation, short, maybe.advice if maybe is not None else "", lost=lost),
-            [_PEER if lost else None, explanation.failure],
-            explained=explanation.words is not None,
-            names_cause=explanation.subject is not None,
+            unreceived.advice
+            if unreceived is not None
+            else _advice(job, told, explanation, short, maybe.advice if maybe is not None else "", lost=lost),
+            [_PEER if lost and unreceived is None else None, explanation.failure],
+            explained=explanation.words is not None or unreceived is not None,
+            names_cause=known,
             besides=LET_THREAD_END if _kept(view) is not None else "",
         )
 
@@ -241,15 +250,23 @@ def _judge(job: JobView, view: ProcessView) -> Judgement[_Raised] | None:
     if cuda_error(view) is not None or out_of_memory(view) or loader_timeout(view) is not None:
         return None  # rules of their own
     lost, first = mentions_lost_peer(view), _raised_first(job, view)
+    unreceived = unreceived_send(job, view) if lost and first is view else None
     explains = ((view, "raised the exception of another process again"),) if first is not view else ()
     return Judgement(
         "python-exception",
-        "possible" if lost else "likely" if heap_damaged_later(view) is not None else "certain",
+        _confidence(view, unreceived, lost=lost),
         (first,),
-        _Raised(view, lost),
+        _Raised(view, lost, unreceived),
         leads=bool(explains),
         explains=explains,
     )
+
+
+def _confidence(view: ProcessView, unreceived: UnreceivedSend | None, *, lost: bool) -> Confidence:
+    """Of a lost peer, by whether it is known why it was gone."""
+    if lost:
+        return "possible" if unreceived is None else "certain" if unreceived.how == "dropped" else "likely"
+    return "likely" if heap_damaged_later(view) is not None else "certain"
 
 
 def _raised_first(job: JobView, view: ProcessView) -> ProcessView:
@@ -271,10 +288,10 @@ def _same_exception(judgement: Judgement[_Raised]) -> object:
     return exception.type if exception else None, (frame.file, frame.line) if frame else None
 
 
-def _words(view: ProcessView, first: Reraised | None, explanation: Explanation) -> str:
+def _words(view: ProcessView, first: Reraised | None, *, known: bool) -> str:
     """Its type and message; an explanation says more than what follows the first sentence."""
     words = first.words if first is not None else _own_words(view)
-    return re.split(r"(?<=[a-z]{2})\. (?=[A-Z])", words, maxsplit=1)[0] if explanation.subject is not None else words
+    return re.split(r"(?<=[a-z\d]{2})\. (?=[A-Z])", words, maxsplit=1)[0] if known else words
 
 
 def _own_words(view: ProcessView) -> str:

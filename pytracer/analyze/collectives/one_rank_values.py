@@ -1,0 +1,289 @@
+"""A value that only one rank has as it is meant to be, and by which each rank decides whether to call a collective.
+
+reduce() and gather() leave their result on one rank; what stands below `if rank == 0:` is computed there alone. The
+value is followed back from the condition, through the functions of the program, up to what made it so.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from pytracer.analyze.evidence.failing.expressions import source
+from pytracer.analyze.evidence.slicing.bindings import bindings_of
+from pytracer.analyze.evidence.slicing.calls import argument_of
+from pytracer.analyze.evidence.slicing.slice import Slice
+from pytracer.analyze.evidence.slicing.spots import Spot
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.imports import imported_as
+from pytracer.analyze.evidence.syntax.loops import deciding_ifs
+from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.ranks import is_for_one_rank, one_rank_words
+from pytracer.analyze.evidence.syntax.reaching import reaching
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, parameters, scope_of
+from pytracer.analyze.naming import short_file
+from pytracer.decode.types.snapshot import Snapshot
+from pytracer.report.job import PythonFrame
+
+_MOST = 60
+_TO_ALL = {
+    "all_reduce": "all_reduce",
+    "broadcast": "broadcast",
+    "all_gather": "all_gather",
+    "all_gather_into_tensor": "all_gather",
+    "all_gather_object": "all_gather",
+    "broadcast_object_list": "broadcast",
+}
+_FILLED = {"reduce": ("tensor", 0), "gather": ("gather_list", 1), "gather_object": ("object_gather_list", 1)}
+_INSTEAD = {"reduce": "all_reduce", "gather": "all_gather", "gather_object": "all_gather_object"}
+_MODULES = ("dist", "torch.distributed", "distributed", "c10d")
+_SHARING = ("reduce", "gather", "cast", "sync", "agree", "share", "compute")  # parts of names of functions of libraries
+_PLAIN = frozenset({"float", "int", "bool", "abs", "round", "min", "max", "sum", "len", "sorted", "list", "tuple"})
+_OF_VALUES = frozenset(
+    {"item", "mean", "sum", "min", "max", "cpu", "cuda", "to", "detach", "clone", "float", "double", "numpy", "tolist"}
+    | {"isnan", "isfinite", "isinf", "any", "all", "abs", "sqrt", "exp", "round", "get", "squeeze", "view", "reshape"}
+)
+_OF_NUMBERS = ("torch", "np", "numpy", "math", "statistics")
+_Kind = Literal["reduced", "computed"]
+_Shared = Literal["shared"]
+
+
+@dataclass(frozen=True)
+class OneRankValue:
+    """`name`: what the condition asks; `rank`: who has it, `rank 0`; `place`: the line that leaves it there."""
+
+    name: str
+    place: str
+    text: str
+    rank: str
+    kind: _Kind
+    instead: str | None = None
+
+    @property
+    def subject(self) -> str:
+        """For a headline, behind the name: `` differs between ranks, as line 64 leaves the result on rank 0 only ``."""
+        if self.kind == "computed":
+            return f"differs between ranks, as {self.place} (`{self.text}`) sets it on {self.rank} only"
+        return f"differs between ranks, as {self.place} (`{self.text}`) leaves the result on {self.rank} only"
+
+    @property
+    def advice(self) -> str:
+        """What to change."""
+        if self.kind == "computed":
+            return (
+                f"{self.place} (`{self.text}`) sets `{self.name}` on {self.rank} only: broadcast it before that "
+                "condition (broadcast_object_list(), or broadcast() of a tensor), so that all ranks take the same way."
+            )
+        return (
+            f"{self.place} (`{self.text}`) leaves the result on {self.rank} only, and each rank decides by its own "
+            f"`{self.name}`: call {self.instead}() there, or broadcast what {self.rank} decides, so that all "
+            "ranks take the same way."
+        )
+
+
+@dataclass(frozen=True)
+class _Found:
+    node: ast.AST
+    spot: Spot
+    rank: str
+    kind: _Kind
+    call: str | None = None
+
+
+def one_rank_value(
+    snapshot: Snapshot, frames: Sequence[PythonFrame], depth: int, line: int, test: ast.expr
+) -> OneRankValue | None:
+    """The first value of a condition that one rank alone has; None where none is, or what makes it is not known.
+
+    Args:
+        snapshot: Of a rank.
+        frames: Those of the program, the innermost first.
+        depth: The frame of the condition among them.
+        line: Of the condition.
+        test: The condition.
+    """
+    slice_ = Slice(snapshot, frames)
+    spot = slice_.spot(depth)
+    if spot is None or any(is_for_one_rank(item) is not None for item in ast.walk(test) if isinstance(item, ast.expr)):
+        return None
+    names = dict.fromkeys(name for item in ast.walk(test) if (name := variable(item)) is not None)
+    for name in names:
+        found = _Walk(slice_).of_name(name, replace(spot, line=line))
+        if not isinstance(found, _Found):
+            continue
+        at = getattr(found.node, "lineno", found.spot.line)
+        place = f"line {at}" if found.spot.file == spot.file else f"{short_file(found.spot.file)}:{at}"
+        instead = _INSTEAD.get(found.call or "")
+        return OneRankValue(name, place, source(found.node), found.rank, found.kind, instead)
+    return None
+
+
+class _Walk:
+    """One search. Where one way gives all ranks the same, nothing is said of the others; nor of what is not known."""
+
+    def __init__(self, slice_: Slice) -> None:
+        self._slice = slice_
+        self._seen: set[tuple[int, str, int]] = set()
+
+    def of_name(self, name: str, spot: Spot) -> _Found | _Shared | None:
+        """By the last line above that binds or communicates it."""
+        key = (id(spot.scope), name, spot.line)
+        if key in self._seen or len(self._seen) > _MOST:
+            return None
+        self._seen.add(key)
+        bound = [item for item in bindings_of(spot.scope, name) if item[0] < spot.line]
+        ways = reaching(spot.scope, name, spot.line) if not isinstance(spot.scope, ast.Lambda) else None
+        if ways is not None:
+            bound = [item for item in bound if item[0] in ways]
+        shared = self._last_collective(name, spot, min((item[0] for item in bound), default=0))
+        if shared is not None:
+            return shared
+        for line, value, _ in reversed(bound):
+            branch = _one_rank_branch(spot, line)
+            if branch is not None:
+                node = _statement(spot, line) or value
+                return _Found(node, replace(spot, line=line), branch, "computed") if node else None
+            found = self.of_value(value, replace(spot, line=line)) if value is not None else None
+            if found is not None:
+                return found
+        if not bound and name in parameters(spot.scope):
+            given = self._slice.argument(name, spot)
+            return self.of_value(given[0], given[1]) if given is not None else None
+        return None
+
+    def of_value(self, node: ast.AST, spot: Spot) -> _Found | _Shared | None:
+        """Of an expression: by its variables, and by what functions of the program return."""
+        if isinstance(node, ast.IfExp) and is_for_one_rank(node.test) is not None:
+            return _Found(node, spot, one_rank_words(node.test), "computed")
+        if isinstance(node, ast.Call):
+            return self._of_call(node, spot)
+        name = variable(node)
+        if name is not None:
+            return self.of_name(name, spot)
+        return self._of_parts([item for item in ast.iter_child_nodes(node) if isinstance(item, ast.expr)], spot)
+
+    def _of_parts(self, nodes: Sequence[ast.expr], spot: Spot) -> _Found | _Shared | None:
+        """The first that one rank alone has; else whether one is shared."""
+        found = [self.of_value(item, spot) for item in nodes]
+        return next((item for item in found if isinstance(item, _Found)), next((item for item in found if item), None))
+
+    def _of_call(self, call: ast.Call, spot: Spot) -> _Found | _Shared | None:
+        own = self._slice.function(call, spot)
+        if own is None:
+            return self._of_library(call, spot)
+        function, at = own
+        ways: list[_Found | _Shared | None] = []
+        for item in own_nodes(function):
+            if not isinstance(item, ast.Return) or item.value is None:
+                continue
+            inside = replace(at, scope=function, line=item.lineno, depth=None, call=(call, spot))
+            branch = _one_rank_branch(inside, item.lineno)
+            ways.append(
+                _Found(item, inside, branch, "computed") if branch is not None else self.of_value(item.value, inside)
+            )
+        if "shared" in ways:
+            return "shared"
+        return next((item for item in ways if item is not None), None)
+
+    def _of_library(self, call: ast.Call, spot: Spot) -> _Found | _Shared | None:
+        """What only computes passes on what it is given; of other functions nothing is known."""
+        name = called_name(call) or ""
+        if not isinstance(call.func, ast.Attribute):
+            return self._of_parts(call.args, spot) if name in _PLAIN else _by_name(name)
+        if ast.unparse(call.func).partition(".")[0] in _OF_NUMBERS:
+            return self._of_parts(call.args, spot)
+        return self._of_parts([call.func.value], spot) if name in _OF_VALUES else _by_name(name)
+
+    def _last_collective(self, name: str, spot: Spot, since: int) -> _Found | _Shared | None:
+        """What the last call that shares a variable between its binding and a line left, and where."""
+        calls = [
+            item
+            for item in own_nodes(spot.scope)
+            if isinstance(item, ast.Call)
+            and since <= item.lineno < spot.line
+            and _one_rank_branch(spot, item.lineno) is None
+        ]
+        for call in sorted(calls, key=lambda item: (-item.lineno, -item.col_offset)):
+            result = _shared_by(call, name, spot.tree) or self._shared_inside(call, name, spot)
+            if result == "one":
+                return _Found(call, replace(spot, line=call.lineno), _root(call), "reduced", called_name(call))
+            if result is not None:
+                return result if isinstance(result, _Found) else "shared"
+        return None
+
+    def _shared_inside(self, call: ast.Call, name: str, spot: Spot) -> _Found | _Shared | None:
+        """Of a function of the program that is given the variable: what it does with its parameter."""
+        given = [*call.args, *(item.value for item in call.keywords)]
+        if not any(variable(item) == name for item in given):
+            return None
+        own = self._slice.function(call, spot)
+        if own is None:
+            return _by_name(called_name(call) or "")
+        function, at = own
+        for parameter in parameters(function):
+            passed = argument_of(call, function, parameter)
+            if passed is not None and variable(passed) == name:
+                inside = replace(at, scope=function, line=(function.end_lineno or 0) + 1, depth=None, call=(call, spot))
+                return self._last_collective(parameter, inside, 0)
+        return None
+
+
+def _by_name(name: str) -> _Shared | None:
+    """Of a function of a library."""
+    return "shared" if any(part in name for part in _SHARING) else None
+
+
+def _shared_by(call: ast.Call, name: str, tree: ast.Module) -> Literal["one", "all"] | None:
+    """What a call of torch.distributed leaves in a variable: the result on one rank, or on all."""
+    called = called_name(call) or ""
+    module = (imported_as(tree, call.func) or ast.unparse(call.func)).rpartition(".")[0]
+    if not module.startswith("torch.distributed") and module not in _MODULES:
+        return None
+    if called in _FILLED:
+        keyword, place = _FILLED[called]
+        value = next((item.value for item in call.keywords if item.arg == keyword), None)
+        value = value if value is not None else call.args[place] if place < len(call.args) else None
+        return "one" if value is not None and _holds(value, name) else None
+    if called in _TO_ALL:
+        return "all" if any(_holds(item, name) for item in (*call.args, *(k.value for k in call.keywords))) else None
+    return None
+
+
+def _holds(value: ast.AST, name: str) -> bool:
+    return any(variable(item) == name for item in ast.walk(value))
+
+
+def _root(call: ast.Call) -> str:
+    place = 1 if called_name(call) == "reduce" else 2
+    named = next((item.value for item in call.keywords if item.arg == "dst"), None)
+    root = named if named is not None else call.args[place] if place < len(call.args) else None
+    if any(item.arg == "group_dst" for item in call.keywords):
+        return "one rank"
+    if root is None or isinstance(root, ast.Constant):
+        return f"rank {source(root) if root is not None else 0}"
+    return f"rank `{source(root)}`"
+
+
+def _one_rank_branch(spot: Spot, line: int) -> str | None:
+    """The ranks that come to a line below an `if` on the rank, which is not around the line that reads the value."""
+    reader = {id(item) for item, around in deciding_ifs(spot.tree, spot.line) if around}
+    for item, around in deciding_ifs(spot.tree, line):
+        below = item.body[0].lineno <= line <= (item.body[-1].end_lineno or 0)
+        one = is_for_one_rank(item.test)
+        if id(item) in reader and line != spot.line:
+            continue
+        if around and one is not None and scope_of(spot.tree, item.lineno) is spot.scope:
+            rank = one_rank_words(item.test)
+            return rank if below is one else f"the ranks other than {rank}"
+    return None
+
+
+def _statement(spot: Spot, line: int) -> ast.stmt | None:
+    return next(_statements(spot, line), None)
+
+
+def _statements(spot: Spot, line: int) -> Iterator[ast.stmt]:
+    kinds = (ast.Assign, ast.AugAssign, ast.AnnAssign)
+    return (item for item in own_nodes(spot.scope) if isinstance(item, kinds) and item.lineno == line)

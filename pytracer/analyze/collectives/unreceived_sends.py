@@ -1,0 +1,166 @@
+"""A message that isend() had begun and that never came: nobody waited for its Work.
+
+isend() returns at once. gloo sends when the receiver asks for the message, as long as the Work is kept and the process
+lives; what is left then is dropped without a word, and the receiver finds the connection closed.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from typing import Literal
+
+from pytracer._text import count_words
+from pytracer.analyze.collectives.description import at_place, place_of
+from pytracer.analyze.collectives.matching import UNFINISHED, state_of
+from pytracer.analyze.collectives.ways import quoted
+from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
+from pytracer.analyze.evidence.syntax.scopes import scope_of, spans
+from pytracer.analyze.naming import place_words
+from pytracer.analyze.tensors.source_lines import syntax_tree
+from pytracer.analyze.view import JobView, ProcessView
+from pytracer.decode.types.snapshot import Collective, Snapshot
+from pytracer.report.job import Evidence, PythonFrame
+
+_BEGINS = ("isend", "batch_isend_irecv")
+_GLOO = "gloo"
+_How = Literal["dropped", "kept"]
+
+
+@dataclass(frozen=True)
+class UnreceivedSend:
+    """`call`: what the sender had begun to send, at the line of `frame`; `received`: the receiver's call.
+
+    `how`: whether the line drops the Work, or keeps it and nothing in its file waits for one.
+    """
+
+    sender: ProcessView
+    receiver: ProcessView
+    call: Collective
+    received: Collective
+    frame: PythonFrame
+    name: str
+    text: str | None
+    how: _How
+
+    @property
+    def words(self) -> str:
+        """`rank 0 dropped the Work of isend() at a.py:9 in f, and had ended ...`, for a receiver that was cut off."""
+        rank, begun = self.sender.process.rank, f"the Work of {self.name}() at {place_words(self.frame)}"
+        did = f"dropped {begun}" if self.how == "dropped" else f"never waited for {begun}"
+        return f"rank {rank} {did}, and had ended with status 0 before this message was sent"
+
+    @property
+    def lost_words(self) -> str:
+        """The same of a sender that lives on."""
+        return (
+            f"rank {self.receiver.process.rank} was in recv{at_place(self.received)}, for the message of rank "
+            f"{self.sender.process.rank} whose Work {place_words(self.frame)} drops"
+        )
+
+    @property
+    def advice(self) -> str:
+        """What to change at the line of the sender."""
+        place, rank = place_words(self.frame), self.sender.process.rank
+        text = f" ({self.text})" if self.text is not None else ""
+        if self.how == "kept":
+            change = f"Call wait() on each Work that {place}{text} begins"
+        elif self.name == "isend":
+            change = (
+                f"At {place}{text} keep each Work and its tensor (`works.append((dist.isend(t, 1), t))`), "
+                "and call wait() on all"
+            )
+        else:
+            change = f"At {place}{text} keep the Works that it returns, with their tensors, and call wait() on all"
+        return (
+            f"{change} before rank {rank} ends: {self.name}() only begins to send, and what the receiver has not taken "
+            "is lost when the Work is deleted or the process ends. dist.send() waits by itself."
+        )
+
+    @property
+    def evidence(self) -> Evidence:
+        """Its calls from that line to this rank."""
+        snapshot = self.sender.process.snapshot
+        calls = [
+            item
+            for item in snapshot.collectives
+            if item.op == "send" and (item.group, item.peer) == (self.call.group, self.call.peer)
+        ]
+        return Evidence(
+            "collective-call",
+            f"rank {self.sender.process.rank} had begun {count_words(len(calls), 'send')} to rank "
+            f"{self.receiver.process.rank}, this one at {place_words(self.frame)}",
+            ranks=[self.sender.process.rank or 0],
+            group=self.call.group,
+            op=self.call.op,
+            sequence_nr=self.call.sequence_nr,
+            python=self.frame,
+        )
+
+
+def unreceived_send(job: JobView, view: ProcessView) -> UnreceivedSend | None:
+    """Of a rank that failed to receive its last message, whose sender had ended well; None if its wait is not known."""
+    found = _unreceived(job, view)
+    return found if found is not None and _ended_well_before(found.sender, view) else None
+
+
+def lost_message(job: JobView, view: ProcessView) -> UnreceivedSend | None:
+    """Of a rank that is in the receive of a message whose Work was dropped, also by a sender that lives on."""
+    found = _unreceived(job, view)
+    return found if found is not None and found.how == "dropped" else None
+
+
+def _unreceived(job: JobView, view: ProcessView) -> UnreceivedSend | None:
+    calls = view.process.snapshot.collectives
+    last = max(calls, key=lambda item: item.number, default=None)
+    if last is None or last.op != "recv" or last.backend != _GLOO or state_of(view.process, last) not in UNFINISHED:
+        return None
+    sender = _sender(job, view, last)
+    own = next((group.own_rank for group in view.process.snapshot.own_groups if group.name == last.group), None)
+    for item in sender.process.snapshot.collectives if sender is not None and own is not None else ():
+        same = (item.op, item.group, item.peer) == ("send", last.group, own)
+        frame = place_of(item)
+        if not same or (item.sequence_nr, item.tag) != (last.sequence_nr, last.tag) or frame is None or sender is None:
+            continue
+        begun = _begun(sender.process.snapshot, frame)
+        if begun is not None:
+            text = quoted(sender.process.snapshot, frame, frame.line or 0)
+            return UnreceivedSend(sender, view, item, last, frame, begun[0], text, begun[1])
+    return None
+
+
+def _sender(job: JobView, view: ProcessView, call: Collective) -> ProcessView | None:
+    """The rank that it was to come from."""
+    group = next((item for item in view.process.snapshot.own_groups if item.name == call.group), None)
+    if group is None or call.peer is None:
+        return None
+    rank = group.ranks[call.peer] if group.ranks and call.peer < len(group.ranks) else call.peer
+    return next((item for item in job.views if item.process.role == "rank" and item.process.rank == rank), None)
+
+
+def _ended_well_before(sender: ProcessView, view: ProcessView) -> bool:
+    process = sender.process
+    if process.status_kind != "exited" or process.exit_code != 0:
+        return False
+    return None not in (sender.ended_ns, view.ended_ns) and (sender.ended_ns or 0) <= (view.ended_ns or 0)
+
+
+def _begun(snapshot: Snapshot, frame: PythonFrame) -> tuple[str, _How] | None:
+    """The function that began to send, and what becomes of its Work; None where something may wait for it."""
+    tree = syntax_tree(snapshot, frame)
+    if tree is None or frame.line is None:
+        return None
+    calls = [item for item in calls_on(tree, frame.line) if called_name(item) in _BEGINS]
+    if len(calls) != 1:
+        return None
+    (call,) = calls
+    name = called_name(call) or ""
+    drops = any(
+        isinstance(item, ast.Expr) and item.value is call and spans(item, frame.line)
+        for item in ast.walk(scope_of(tree, frame.line))
+    )
+    if drops:
+        return name, "dropped"
+    waits = any(isinstance(item, ast.Attribute) and item.attr in ("wait", "is_completed") for item in ast.walk(tree))
+    returned = any(isinstance(item, ast.Return) and spans(item, frame.line) for item in ast.walk(tree))
+    return None if waits or returned else (name, "kept")

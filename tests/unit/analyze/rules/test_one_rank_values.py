@@ -1,0 +1,100 @@
+"""Values that one rank alone has, and that decide on each whether it calls a collective."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.deaths import advice, finding, summary
+from tests.unit.analyze.rules.test_parting import reported
+
+PROGRAM = """\
+def evaluate(model, rank):
+    total = zeros(1)
+    for batch in model:
+        total += batch.mean()
+    {0}
+    return (total / 2).item()
+def main(model, rank):
+    best = 9.0
+    for epoch in range(9):
+        step()
+        loss = evaluate(model, rank)
+        {1}
+        if loss < best:
+            best = loss
+            save(model)
+def alike(value):
+    if one_process:
+        return value
+    held = [value]
+    dist.broadcast_object_list(held, 0)
+    return held[0]
+"""
+WAY = [("main", 16)], [("main", 11)]
+SENTENCE = "`loss` of line 14 (`if loss < best:`) differs between ranks, as "
+
+
+def program(shares: str, later: str) -> str:
+    """`shares` takes two lines."""
+    return PROGRAM.format(shares if "\n" in shares else f"{shares}\n    pass", later)
+
+
+@pytest.mark.parametrize(
+    ("shares", "later", "words", "change"),
+    [
+        (
+            "dist.reduce(total, 0)",
+            "pass",
+            "line 5 (`dist.reduce(total, 0)`) leaves the result on rank 0 only",
+            "call all_reduce() there, or broadcast what rank 0 decides",
+        ),
+        (
+            "torch.distributed.reduce(tensor=total, dst=root)",
+            "pass",
+            "line 5 (`torch.distributed.reduce(tensor=total, ds...`) leaves the result on rank `root` only",
+            "call all_reduce() there",
+        ),
+        ("pass", "loss = best if rank != 0 else loss", "line 13 (", "broadcast it before that condition"),
+        (
+            "if rank != 0:\n        return 0.0",
+            "pass",
+            "line 6 (`return 0.0`) sets it on the ranks other than rank 0 only",
+            "broadcast it before",
+        ),
+    ],
+)
+def test_value_of_one_rank_is_followed_to_what_leaves_it_there(
+    shares: str, later: str, words: str, change: str, run: Path
+) -> None:
+    """Through a function's `return`, an operation in place, and a choice by the rank."""
+    report = reported(run, program(shares, later), *WAY, 3)
+    assert SENTENCE + words in summary(report)
+    assert change in advice(report)
+    found = finding(report, "collective-mismatch")
+    assert found is not None and not found.missing
+
+
+@pytest.mark.parametrize(
+    ("shares", "later"),
+    [
+        ("dist.all_reduce(total)", "pass"),
+        ("dist.reduce(total, 0); dist.broadcast(total, 0)", "pass"),
+        ("dist.reduce(other, 0)", "pass"),
+        ("dist.reduce(total, 0)", "loss = share(loss)"),
+        ("dist.reduce(total, 0)", "dist.broadcast_object_list(loss, 0)"),
+        ("functools.reduce(total, 0)", "pass"),
+        ("dist.reduce(total, 0)", "loss = 3.0"),
+        ("if rank != 0:\n        log(total)", "pass"),
+        ("dist.reduce(total, 0)", "loss = mpi.bcast(loss)"),
+        ("dist.reduce(total, 0)", "loss = helper(loss)"),
+        ("dist.reduce(total, 0)", "loss = alike(loss)"),
+    ],
+    ids=["all", "broadcast", "other", "library", "list", "no-collective", "set-anew", "only-logs"]
+    + ["mpi", "unknown", "own-function"],
+)
+def test_value_that_all_have_is_left_alone(shares: str, later: str, run: Path) -> None:
+    """The look-alikes: shared after, another variable, set anew, and a function of another library."""
+    source = program(shares, later).replace("share(loss)", "accelerator.gather(loss)")
+    assert "differs between ranks" not in summary(reported(run, source, *WAY, 3))
