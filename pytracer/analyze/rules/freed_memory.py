@@ -11,7 +11,8 @@ from pytracer.analyze.evidence.lifetime.release_words import ReleaseWords, relea
 from pytracer.analyze.evidence.lifetime.releases import Release, release_of
 from pytracer.analyze.evidence.lifetime.saves import save_advice
 from pytracer.analyze.evidence.operators.operator import find_operator, out_of_compressed, out_of_range
-from pytracer.analyze.evidence.own_code.kept_pointer import kept_pointer
+from pytracer.analyze.evidence.own_code.address_of_temporary import TemporaryAddress, address_of_temporary
+from pytracer.analyze.evidence.own_code.kept_pointer import KeptPointer, kept_pointer
 from pytracer.analyze.evidence.own_code.temporary_pointer import ReturnedPointer, TemporaryPointer, temporary_pointer
 from pytracer.analyze.evidence.own_code.unheld_address import unheld_address
 from pytracer.analyze.evidence.phrases import (
@@ -61,7 +62,7 @@ class FreedMemoryRule(StorageFaultRule[Release | None]):
         """See FaultRule."""
         view, storage = judgement.views[0], judgement.views[0].storage
         release = release_words(view, judgement.found) if judgement.found is not None else None
-        temporary = (_temporary(view) or kept_pointer(view)) if release is None else None
+        temporary = _kept_address(view) if release is None else None
         because = f", {_released(view, release)}"
         if temporary is not None:
             because = f"{in_function(view)}: {temporary.summary}"
@@ -182,6 +183,11 @@ def _by_other_thread(view: ProcessView) -> bool:
     if storage is None or crash is None or not storage.freed_thread or not crash.python_stack:
         return False
     return storage.freed_thread != crash.tid
+
+
+def _kept_address(view: ProcessView) -> TemporaryPointer | ReturnedPointer | KeptPointer | TemporaryAddress | None:
+    """What has kept the address, and not the tensor."""
+    return _temporary(view) or kept_pointer(view) or address_of_temporary(view)
 
 
 def _temporary(view: ProcessView) -> TemporaryPointer | ReturnedPointer | None:
