@@ -18,7 +18,8 @@ from pytracer.analyze.evidence.preconditions.terms import Broken, Given, Side, a
 from pytracer.analyze.known.operators import preconditions
 from pytracer.analyze.view import ProcessView
 
-OTHERWISE = ("null", "near-null", "stack-guard")  # an argument is missing or empty, or the stack was full
+_NULL = ("null", "near-null")  # an argument is missing or empty
+_OTHERWISE = (*_NULL, "stack-guard")  # or the stack was full
 _ATEN = "aten::"
 _MOST = 4
 _OF_VALUES = ("min", "max", "least_sum")
@@ -38,6 +39,13 @@ class Violated:
     def culprit(self) -> Given:
         """The argument that does not fit."""
         return self.call.given[self.broken.left.arguments[0]]
+
+    def leads_to(self, view: ProcessView) -> bool:
+        """Whether it explains an access there: one at null only where the operator's result has no memory by it."""
+        if view.place is None:
+            return False
+        kind = view.place.kind
+        return kind not in _OTHERWISE or (kind in _NULL and self.call.entry.no_memory and not self.before)
 
     @property
     def summary(self) -> str:
@@ -94,7 +102,8 @@ def violated(view: ProcessView) -> Violated | None:
 
 def is_unfit(view: ProcessView) -> bool:
     """Whether such an argument explains the access that was refused, wherever it led, as unfit-arguments says."""
-    return view.place is not None and view.place.kind not in OTHERWISE and violated(view) is not None
+    found = violated(view)
+    return found is not None and found.leads_to(view)
 
 
 def _of_backward(view: ProcessView) -> Violated | None:

@@ -3,7 +3,7 @@
 What: a refused memory access in an operator whose kernel takes a size or a range of values for granted
 (`analyze/known/operators.toml`), while the line that called it passes something else: statistics of 16 channels for an
 input of 32, an index beyond its plane, a gradient of another number of planes, a state with a batch dimension for an
-input without one, offsets of an embedding bag that make no bag.
+input without one, offsets of an embedding bag that make no bag, numbers of rows whose sum overflows.
 
 Why it happens: the functions of torch.nn compare what they are given; the operators below them, which extensions,
 exported programs and hand-written backwards call, often do not. They then read or write past the end of the smaller
@@ -29,7 +29,7 @@ from pytracer.analyze.evidence.phrases import (
     in_function,
     python_evidence,
 )
-from pytracer.analyze.evidence.preconditions.violated import OTHERWISE, Violated, violated, violated_before
+from pytracer.analyze.evidence.preconditions.violated import Violated, violated, violated_before
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.platform.signals import SIGSEGV
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
@@ -47,12 +47,15 @@ class UnfitArguments(MemoryFaultRule[Violated]):
 
     def judge(self, view: ProcessView) -> Judgement[Violated] | None:
         """See MemoryFaultRule."""
-        if view.place is None or view.place.kind in OTHERWISE or heap_damage(view) is not None:
+        if heap_damage(view) is not None:
             return None  # where the allocator met the damage, the damage is what ended the process
         found, operator = violated(view), find_operator(view)
         if found is None:
             before = violated_before(view)
-            return Judgement("heap-corruption", "likely", (view,), before) if before is not None else None
+            led = before is not None and before.leads_to(view)
+            return Judgement("heap-corruption", "likely", (view,), before) if before is not None and led else None
+        if not found.leads_to(view):
+            return None
         named = operator is not None and is_of_torch(operator) and not operator.from_records
         return Judgement("out-of-bounds", "certain" if named else "likely", (view,), found)
 

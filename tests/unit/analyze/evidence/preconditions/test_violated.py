@@ -57,7 +57,10 @@ def tensor(base: int, *sizes: int) -> Argument:
     )  # fmt: skip
 
 
-def report_of(run: Path, *, call: str = CALL, mean: int = 16, function: str = "distances", **how: Any) -> Report:
+def report_of(
+    run: Path, *, call: str = CALL, mean: int = 16, function: str = "distances", highest: int | None = None, **how: Any
+) -> Report:
+    """`highest`: `mean` is an integer tensor with that maximum."""
     script = run.parent / "train.py"
     script.write_text(PROGRAM_TEXT.format(call=call), encoding="utf-8")
     os.utime(script, (0, 0))  # before the recorded process began
@@ -76,9 +79,10 @@ def report_of(run: Path, *, call: str = CALL, mean: int = 16, function: str = "d
         "mappings": [PROGRAM],
         **how,
     }
-    return died(
-        run, box=box, python=frames, holders=holders, arguments=(tensor(INPUT, 4, 32, 8), tensor(MEAN, mean)), **how
-    )
+    last = tensor(MEAN, mean)
+    if highest is not None:
+        last = replace(last, dtype="int64", minimum=1, maximum=highest)
+    return died(run, box=box, python=frames, holders=holders, arguments=(tensor(INPUT, 4, 32, 8), last), **how)
 
 
 def test_argument_of_another_size_is_named_with_what_it_must_fit(run: Path) -> None:
@@ -86,6 +90,22 @@ def test_argument_of_another_size_is_named_with_what_it_must_fit(run: Path) -> N
     report = report_of(run)
     words = "`mean` [16] has 16 elements, where _cdist_backward takes 1024 for granted (elements of `x` [4, 32, 8])"
     assert words in summary(report)
+
+
+@pytest.mark.parametrize(("highest", "named"), [(1 << 62, True), (4, False)])
+def test_result_without_memory_explains_an_access_at_null(highest: int, named: bool, run: Path) -> None:
+    """Of operators that are known for it; the look-alike has numbers that fit."""
+    stack = [(s.TORCH_CPU, "at::_ops::repeat_interleave_self_Tensor::call(at::Tensor const&)"), *STACK[-1:]]
+    at_null: dict[str, Any] = {"addr": 0, "registers": {"rax": 0}, "stack_of": stack}
+    report = report_of(run, call="torch.repeat_interleave(x, mean)", highest=highest, **at_null)
+    said = f"`mean` [16] holds {highest}, where repeat_interleave takes less than"
+    assert (said in summary(report)) == named
+    assert verdict(report)[0] == ("out-of-bounds" if named else "null-dereference")
+    assert ("Check the numbers of `mean` (another byte order" in advice(report)) == named
+
+
+def test_other_operators_do_not_explain_an_access_at_null(run: Path) -> None:
+    assert verdict(report_of(run, addr=0, registers={"rax": 0}))[0] == "null-dereference"
 
 
 @pytest.mark.parametrize(
