@@ -37,6 +37,7 @@ from pytracer.analyze.evidence.failing.processes.between_ranks import (
 )
 from pytracer.analyze.evidence.failing.processes.ended_senders import joined_senders
 from pytracer.analyze.evidence.failing.processes.made_by_one import made_by_one, made_by_one_subject
+from pytracer.analyze.evidence.failing.processes.own_group_names import own_group_name
 from pytracer.analyze.evidence.failing.processes.root_only import list_of_root, root_subject
 from pytracer.analyze.evidence.failing.processes.sharded import (
     bypass_subject,
@@ -141,6 +142,7 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     differing_model,
     made_by_one,
     ready_twice,
+    own_group_name,
     torch_not_imported,
     failed_import,
     joined_senders,

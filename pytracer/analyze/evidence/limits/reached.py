@@ -42,7 +42,10 @@ _SPARE_MAPPINGS = 64
 
 @dataclass(frozen=True)
 class Reached:
-    """`asked`: the bytes of the failed request, where the message has them. `matter`: what was asked for."""
+    """`asked`: the bytes of the failed request, where the message has them. `matter`: what was asked for.
+
+    Of the stack `asked` is the memory of the machine, which no stack may exceed.
+    """
 
     name: str
     limit: int
@@ -109,6 +112,9 @@ def _threads(numbers: Numbers, matter: str) -> Reached | None:
         space, held = numbers.limit(ADDRESS_SPACE), numbers.used(ADDRESS_SPACE)
         if space is not None and held is not None and held + stack > space:
             return Reached(ADDRESS_SPACE, space, held, matter, stack)
+        machine = numbers.values.get("machine memory")
+        if machine is not None and stack > machine:
+            return Reached(STACK, stack, None, matter, machine)
         mapped = _mappings(numbers, matter, None)
         if mapped is not None:
             return mapped

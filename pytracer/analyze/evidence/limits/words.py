@@ -20,6 +20,7 @@ from pytracer.analyze.evidence.limits.numbers import (
     FILES,
     MAPPINGS,
     PIDS,
+    STACK,
     USER_THREADS,
     Numbers,
     recorded_numbers,
@@ -74,12 +75,19 @@ def limit_reason(
         return _of_mmap(told, numbers, at)
     own = [frame for frame in stack if not is_library_file(frame.file)]
     setter = setter_of(snapshot, own, found.name, found.limit) if own else None
+    if found.name == STACK and setter is not None and not _is_spawned(snapshot):
+        return None  # it set that later than its threads' stacks have their size from
     line = f"line {own[0].line}" if own and own[0].line is not None else "the line that is named"
     advice = {
         FILES: _of_files, FILE_SIZE: _of_size, MAPPINGS: _of_mappings, MACHINE: _of_machine, PIDS: _of_threads,
-        USER_THREADS: _of_threads,
+        USER_THREADS: _of_threads, STACK: _of_stack,
     }.get(found.name, _of_threads if found.matter in ("thread", "process") else _of_memory)  # fmt: skip
     return LimitReason(_subject(found, numbers, setter), advice(found, numbers, setter, told, line, at))
+
+
+def _is_spawned(snapshot: Snapshot) -> bool:
+    """Whether multiprocessing has started it as a program of its own."""
+    return any("multiprocessing" in word and "spawn_main" in word for word in snapshot.argv)
 
 
 def _subject(found: Reached, numbers: Numbers, setter: Setter | None) -> str:
@@ -100,6 +108,11 @@ def _subject(found: Reached, numbers: Numbers, setter: Setter | None) -> str:
         return (
             f"it has {found.used} threads itself, and {found.limit} threads are all that its user may have "
             f"(RLIMIT_NPROC{set_by})"
+        )
+    if found.name == STACK:
+        return (
+            f"each new thread is to have a stack of {size_words(found.limit)} (RLIMIT_STACK{set_by}), more than the "
+            f"whole machine has, {size_words(found.asked or 0)}"
         )
     if found.name == MACHINE:
         return f"that is more than the whole machine has, {size_words(found.limit)}"
@@ -263,6 +276,17 @@ def _of_threads(
             "make the stacks smaller (threading.stack_size(), `ulimit -s`)."
         )
     return f"{piled}{how}, or start fewer threads and processes (OMP_NUM_THREADS, DataLoader workers)."
+
+
+def _of_stack(
+    found: Reached, numbers: Numbers, setter: Setter | None, told: ExceptionReport, line: str, at: FailingLine | None
+) -> str:
+    where = f" at {setter.place}" if setter is not None else " (resource.setrlimit(RLIMIT_STACK), `ulimit -s`)"
+    return (
+        f"Set a smaller one{where}, or set it back before processes are started: it is inherited, and a program takes "
+        "it at its start as the size of the stacks of all its threads (spawned DataLoader workers, too). For deep "
+        "recursion make one thread after threading.stack_size(1 << 30), and set that back to 0."
+    )
 
 
 def _piled(numbers: Numbers, line: str) -> str:

@@ -90,6 +90,12 @@ def reason(
             {"limit address space": GIB, "used address space": GIB - 4096},
             "RLIMIT_AS",
         ),
+        (
+            "RuntimeError",
+            "can't start new thread",
+            {"limit stack": 64 * GIB, "machine memory": 24 * GIB},
+            "a stack of 64.0 GiB (RLIMIT_STACK), more than the whole machine has, 24.0 GiB",
+        ),
         ("OSError", "[Errno 27] File too large", {"limit file size": 100 << 20}, "limited to 100.0 MiB (RLIMIT_FSIZE"),
     ],
 )
@@ -117,6 +123,7 @@ def test_exhausted_limit_is_named_with_its_value(
         ("OSError", "[Errno 24] Too many open files", {"limit open files": 1024, "used open files": 60}),  # inotify
         ("RuntimeError", "can't start new thread", {"limit pids of the cgroup": 4096, "used pids of the cgroup": 100}),
         ("RuntimeError", "can't start new thread", {"limit threads of the user": 96365, "used threads": 12}),
+        ("RuntimeError", "can't start new thread", {"limit stack": 8 << 20, "machine memory": 24 * GIB}),
         ("RuntimeError", "unexpected pos 128 vs 20", {"limit file size": 100 << 20}),  # the size is not known
         ("RuntimeError", "unexpected pos 128 vs 20", {"limit file size": 100 << 20, "file size": 5 << 20}),
         ("OSError", "[Errno 27] File too large", {}),  # of the file system
