@@ -35,8 +35,8 @@ def own_group_name(at: FailingLine) -> str | None:
     differs = f"{more}, so that the others wait" if more is not None else "a member that has made more or fewer waits"
     return (
         f"new_group(use_local_synchronization=True) names the group by its ranks{ranks} and by the number of groups "
-        f"that the process has made{groups}: {differs} under another name. Make shared groups before the others, or leave "
-        "that argument out and make every group on all ranks, in the same order."
+        f"that the process has made{groups}: {differs} under another name. Make shared groups before the others, or "
+        "leave that argument out and make every group on all ranks, in the same order."
     )
 
 
