@@ -136,8 +136,8 @@ class UncheckedView:
             room = f": for these strides `{name}` has {most} of {self.shape[0]} in the first dimension" if most else ""
             how = f"Correct the shape {self.shape} or the strides {self.strides}, in bytes, at {at}{room}."
         return (
-            f"{how} as_strided() checks nothing; numpy.lib.stride_tricks.sliding_window_view({name}, size)[::step] "
-            "makes windows, and checks."
+            f"{how} as_strided() checks nothing; numpy.lib.stride_tricks.sliding_window_view({name}, size) "
+            "makes windows, and checks (`[::n]` of it is every n-th)."
         )
 
 

@@ -149,11 +149,11 @@ def _how(view: ProcessView, cycle: StackCycle | None, python: Cycle[PythonFrame]
     nested = _nested(cycle, python)
     if nested is not None:
         adds = adding_line(view, nested)
-        return f": {nested.clause}{f' ({adds} may add one)' if adds is not None else ''}, {depth} deep"
+        return f": {nested.clause}{f' ({adds} may add one)' if adds is not None else ''}, {depth} of native code deep"
     if python is not None and _is_of_python(cycle, python):
         size = _stack_bytes(view)
         small = size is not None and size < SMALL_STACK_BYTES
-        return f": Python recursion through {place_words(_own(view, python))}, {depth} deep" + (
+        return f": Python recursion through {place_words(_own(view, python))}, {depth} of native code deep" + (
             f"; the stack of {size_words(size)} is small" if small and size is not None else ""
         )
     if cycle is not None:

@@ -79,7 +79,9 @@ def test_stack_overflow_by_python_recursion_names_the_line(run: Path) -> None:
     """Python code calls itself through C functions: the Python line is what to change."""
     frames = [(s.PYTHON, "slot_tp_repr"), (s.PYTHON, "_PyEval_EvalFrameDefault"), (s.PYTHON, "PyObject_Repr")] * 40
     report = overflow(run, stack_of=frames, native_total=60_000, python=[("Node.__repr__", s.SCRIPT, 7)] * 20)
-    assert summary(report).endswith(": Python recursion through train.py:7 in Node.__repr__, 60000 frames deep.")
+    assert summary(report).endswith(
+        ": Python recursion through train.py:7 in Node.__repr__, 60000 frames of native code deep."
+    )
     assert "sys.setrecursionlimit" in advice(report)
 
 
