@@ -143,6 +143,10 @@ class _Walk:
         for line, value, _ in reversed(bound):
             branch = _one_rank_branch(spot, line)
             if branch is not None:
+                if not _is_nothing(value) and any(
+                    _beside(spot, line, at) and not _is_nothing(it) for at, it, _ in bound
+                ):
+                    return None  # both have a value of their own: which one is meant is not known
                 node = _statement(spot, line) or value
                 return _Found(node, replace(spot, line=line), branch, "computed") if node else None
             found = self.of_value(value, replace(spot, line=line)) if value is not None else None
@@ -156,7 +160,8 @@ class _Walk:
     def of_value(self, node: ast.AST, spot: Spot) -> _Found | _Shared | None:
         """Of an expression: by its variables, and by what functions of the program return."""
         if isinstance(node, ast.IfExp) and is_for_one_rank(node.test) is not None:
-            return _Found(node, spot, one_rank_words(node.test), "computed")
+            alone = any(_is_nothing(item) or _is_unchanged(item, spot) for item in (node.body, node.orelse))
+            return _Found(node, spot, one_rank_words(node.test), "computed") if alone else None
         if isinstance(node, ast.Call):
             return self._of_call(node, spot)
         name = variable(node)
@@ -278,6 +283,37 @@ def _one_rank_branch(spot: Spot, line: int) -> str | None:
             rank = one_rank_words(item.test)
             return rank if below is one else f"the ranks other than {rank}"
     return None
+
+
+def _beside(spot: Spot, one: int, other: int) -> bool:
+    """Whether two lines are on the two sides of an `if` on the rank."""
+    return any(
+        is_for_one_rank(item.test) is not None and (_within(item.body, one) != _within(item.body, other))
+        for item, _ in deciding_ifs(spot.tree, one)
+        if item.orelse and all(item.lineno <= line <= (item.end_lineno or 0) for line in (one, other))
+    )
+
+
+def _within(body: Sequence[ast.stmt], line: int) -> bool:
+    return body[0].lineno <= line <= (body[-1].end_lineno or 0)
+
+
+def _is_nothing(value: ast.AST | None) -> bool:
+    """What a rank has that was not given a value: None, 0, False, an empty list; infinity."""
+    if isinstance(value, ast.Constant):
+        return not value.value
+    if isinstance(value, (ast.List, ast.Tuple, ast.Set)):
+        return not value.elts
+    if isinstance(value, ast.Dict):
+        return not value.keys
+    return value is not None and "inf" in ast.unparse(value)
+
+
+def _is_unchanged(value: ast.AST, spot: Spot) -> bool:
+    """`loss` in `loss = best if rank != 0 else loss`."""
+    statement = _statement(spot, spot.line)
+    name = variable(value)
+    return name is not None and isinstance(statement, ast.Assign) and name in map(variable, statement.targets)
 
 
 def _statement(spot: Spot, line: int) -> ast.stmt | None:

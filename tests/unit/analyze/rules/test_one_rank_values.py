@@ -57,6 +57,7 @@ def program(shares: str, later: str) -> str:
             "call all_reduce() there",
         ),
         ("pass", "loss = best if rank != 0 else loss", "line 13 (", "broadcast it before that condition"),
+        ("pass", "loss = best if rank == 0 else None", "line 13 (", "broadcast it before that condition"),
         (
             "if rank != 0:\n        return 0.0",
             "pass",
@@ -90,11 +91,13 @@ def test_value_of_one_rank_is_followed_to_what_leaves_it_there(
         ("dist.reduce(total, 0)", "loss = mpi.bcast(loss)"),
         ("dist.reduce(total, 0)", "loss = helper(loss)"),
         ("dist.reduce(total, 0)", "loss = alike(loss)"),
+        ("pass", "loss = 3.0 if rank == 0 else 4.0"),
+        ("if rank == 0:\n        total = 3.0\n    else:\n        total = 4.0", "pass"),
     ],
     ids=["all", "broadcast", "other", "library", "list", "no-collective", "set-anew", "only-logs"]
-    + ["mpi", "unknown", "own-function"],
+    + ["mpi", "unknown", "own-function", "either", "either-branch"],
 )
 def test_value_that_all_have_is_left_alone(shares: str, later: str, run: Path) -> None:
-    """The look-alikes: shared after, another variable, set anew, and a function of another library."""
+    """The look-alikes: shared after, another variable, set anew, of another library, one of each rank's own."""
     source = program(shares, later).replace("share(loss)", "accelerator.gather(loss)")
     assert "differs between ranks" not in summary(reported(run, source, *WAY, 3))
