@@ -14,7 +14,7 @@ from pytracer.analyze.collectives.rank_value_words import value_words
 from pytracer.analyze.collectives.rank_values import Compared
 from pytracer.analyze.collectives.ways import quoted
 from pytracer.analyze.evidence.slicing.spots import Spot
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs
 from pytracer.analyze.evidence.syntax.scopes import scope_of
 from pytracer.analyze.tensors.source_lines import syntax_tree
@@ -184,6 +184,5 @@ def _spot(view: ProcessView, frame: PythonFrame) -> Spot | None:
 
 def _passed(spot: Spot, option: str) -> Iterator[ast.expr]:
     """By keyword, as all but the first options are."""
-    for item in ast.walk(spot.tree):
-        if isinstance(item, ast.Call) and item.lineno <= spot.line <= (item.end_lineno or 0):
-            yield from (word.value for word in item.keywords if word.arg == option)
+    for item in calls_on(spot.tree, spot.line):
+        yield from (word.value for word in item.keywords if word.arg == option)

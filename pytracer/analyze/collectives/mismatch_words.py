@@ -18,7 +18,7 @@ from pytracer.analyze.collectives.model_sizes import unequal_parameter
 from pytracer.analyze.deaths.attribution import views_of
 from pytracer.analyze.view import JobView
 
-_LISTED = 4
+LISTED = 4
 
 
 def mismatch_summary(job: JobView, match: GroupMatch, found: Mismatch) -> str:
@@ -29,7 +29,7 @@ def mismatch_summary(job: JobView, match: GroupMatch, found: Mismatch) -> str:
     end = _silence(found)
     if from_other_lines(found):
         sides = "; ".join(
-            f"{span_words(item.ranks)} {_call_words(item)}{at_place(item.call)}" for item in found.variants[:_LISTED]
+            f"{span_words(item.ranks)} {_call_words(item)}{at_place(item.call)}" for item in found.variants[:LISTED]
         )
         left = parting_cause(job, match, found)
         return f"Ranks were at different lines in {where}: {sides}{f'; {left}' if left is not None else ''}{end}."
@@ -67,7 +67,7 @@ def _cause(job: JobView, match: GroupMatch, found: Mismatch) -> str:
 
 def _sides(job: JobView, match: GroupMatch, found: Mismatch) -> tuple[str, str]:
     """What each side passed, with its line where these differ; and the line where all are at the same one."""
-    items = found.variants[:_LISTED]
+    items = found.variants[:LISTED]
     alone = [_alone(job, match, item, found) for item in items]
     if all(alone) or parting_cause(job, match, found) is not None:
         alone = ["" for _ in items]  # each has a line of its own, or what is said of the loop says more

@@ -7,7 +7,7 @@ value is followed back from the condition, through the functions of the program,
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -22,7 +22,7 @@ from pytracer.analyze.evidence.syntax.loops import deciding_ifs
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.ranks import is_for_one_rank, one_rank_words
 from pytracer.analyze.evidence.syntax.reaching import reaching
-from pytracer.analyze.evidence.syntax.scopes import own_nodes, parameters, scope_of
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, parameters, scope_of, spans, spans_body
 from pytracer.analyze.naming import short_file
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import PythonFrame
@@ -275,7 +275,7 @@ def _one_rank_branch(spot: Spot, line: int) -> str | None:
     """The ranks that come to a line below an `if` on the rank, which is not around the line that reads the value."""
     reader = {id(item) for item, around in deciding_ifs(spot.tree, spot.line) if around}
     for item, around in deciding_ifs(spot.tree, line):
-        below = item.body[0].lineno <= line <= (item.body[-1].end_lineno or 0)
+        below = spans_body(item.body, line)
         one = is_for_one_rank(item.test)
         if id(item) in reader and line != spot.line:
             continue
@@ -288,14 +288,10 @@ def _one_rank_branch(spot: Spot, line: int) -> str | None:
 def _beside(spot: Spot, one: int, other: int) -> bool:
     """Whether two lines are on the two sides of an `if` on the rank."""
     return any(
-        is_for_one_rank(item.test) is not None and (_within(item.body, one) != _within(item.body, other))
+        is_for_one_rank(item.test) is not None and spans_body(item.body, one) != spans_body(item.body, other)
         for item, _ in deciding_ifs(spot.tree, one)
-        if item.orelse and all(item.lineno <= line <= (item.end_lineno or 0) for line in (one, other))
+        if item.orelse and all(spans(item, line) for line in (one, other))
     )
-
-
-def _within(body: Sequence[ast.stmt], line: int) -> bool:
-    return body[0].lineno <= line <= (body[-1].end_lineno or 0)
 
 
 def _is_nothing(value: ast.AST | None) -> bool:
@@ -317,9 +313,5 @@ def _is_unchanged(value: ast.AST, spot: Spot) -> bool:
 
 
 def _statement(spot: Spot, line: int) -> ast.stmt | None:
-    return next(_statements(spot, line), None)
-
-
-def _statements(spot: Spot, line: int) -> Iterator[ast.stmt]:
     kinds = (ast.Assign, ast.AugAssign, ast.AnnAssign)
-    return (item for item in own_nodes(spot.scope) if isinstance(item, kinds) and item.lineno == line)
+    return next((item for item in own_nodes(spot.scope) if isinstance(item, kinds) and item.lineno == line), None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans, spans_body
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.decode.types.snapshot import Snapshot
@@ -25,7 +25,7 @@ def quiet_handler(snapshot: Snapshot, way: Sequence[PythonFrame], other: str, un
         if tree is None or frame.line is None:
             continue
         for item in own_nodes(scope_of(tree, frame.line)):
-            if not isinstance(item, ast.Try) or not _within(item.body, frame.line):
+            if not isinstance(item, ast.Try) or not spans_body(item.body, frame.line):
                 continue
             if position == 0 and unless is not None and spans(item, unless):
                 continue
@@ -47,7 +47,3 @@ def goes_on(handler: ast.ExceptHandler) -> bool:
         if isinstance(item, ast.Raise) or exits:
             return False
     return True
-
-
-def _within(body: Sequence[ast.stmt], line: int) -> bool:
-    return bool(body) and body[0].lineno <= line <= (body[-1].end_lineno or 0)

@@ -18,7 +18,7 @@ from pytracer.analyze.evidence.slicing.calls import argument_of
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind, lines_that_fill
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, scope_of
@@ -140,10 +140,8 @@ def passed_argument(compared: Compared, names: tuple[str, ...], op: str) -> tupl
         return None
     calls = [
         item
-        for item in ast.walk(spot.tree)
-        if isinstance(item, ast.Call)
-        and item.lineno <= spot.line <= (item.end_lineno or 0)
-        and ((called_name(item) or "").lstrip("i").startswith(op) or called_name(item) in _OBJECTS)
+        for item in calls_on(spot.tree, spot.line)
+        if (called_name(item) or "").lstrip("i").startswith(op) or called_name(item) in _OBJECTS
     ]
     if len(calls) != 1:
         return None

@@ -11,7 +11,7 @@ from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import LOOPS, Loop, deciding_ifs
-from pytracer.analyze.evidence.syntax.ranks import is_for_one_rank, one_rank_words
+from pytracer.analyze.evidence.syntax.ranks import comes_alone, one_rank_words
 from pytracer.analyze.evidence.syntax.scopes import scope_of, spans
 from pytracer.analyze.naming import short_file
 
@@ -90,9 +90,7 @@ def _of_handler(tree: ast.Module, call: ast.Call, where: str) -> StopFlag:
     number = ast.unparse(call.args[0]).rpartition(".")[2]
     signal = f"{number} handler" if number.startswith("SIG") else "signal handler"
     for item, around in deciding_ifs(tree, call.lineno):
-        below = item.body[0].lineno <= call.lineno <= (item.body[-1].end_lineno or 0)
-        one = is_for_one_rank(item.test)
-        if one is not None and (one if around and below else not one):
+        if comes_alone(item, call.lineno, around=around):
             only = one_rank_words(item.test)
             why = f"Only {only} has that handler (line {call.lineno}, below `if {source(item.test)}:`)."
             return StopFlag(f"its {signal} sets ({where})", why)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.slicing.bindings import last_binding
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import scope_of, spans
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
@@ -43,7 +43,7 @@ def refused_call(snapshot: Snapshot, frame: PythonFrame, *, named: bool) -> Refu
     if text is None or tree is None or frame.line is None:
         return None
     line = frame.line
-    calls = [item for item in ast.walk(tree) if isinstance(item, ast.Call) and spans(item, line)] if named else []
+    calls = calls_on(tree, line) if named else []
     for names, judged in ((_READS, _read), (_COUNTS, _counted), (_WAITS, _waited), (_UPLOADS, _uploaded)):
         found = [item for item in calls if called_name(item) in names]
         if len(found) == 1:

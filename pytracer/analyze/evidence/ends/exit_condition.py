@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from pytracer._library_files import is_library_file
 from pytracer._text import shortened
-from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans_body
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import PythonFrame
@@ -46,6 +46,4 @@ def _below(snapshot: Snapshot, frame: PythonFrame) -> str | None:
 
 def _is_around(item: ast.AST, line: int) -> bool:
     """Whether it stands around the line and decides about it; of an `if`, its first branch."""
-    if not isinstance(item, (ast.If, ast.ExceptHandler)):
-        return False
-    return item.body[0].lineno <= line <= (item.body[-1].end_lineno or 0)
+    return isinstance(item, (ast.If, ast.ExceptHandler)) and spans_body(item.body, line)

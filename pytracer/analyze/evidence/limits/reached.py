@@ -44,7 +44,7 @@ _SPARE_MAPPINGS = 64
 class Reached:
     """`asked`: the bytes of the failed request, where the message has them. `matter`: what was asked for.
 
-    Of the stack `asked` is the memory of the machine, which no stack may exceed.
+    `machine`: the memory that it has, of a limit of the stack that is larger.
     """
 
     name: str
@@ -52,6 +52,7 @@ class Reached:
     used: int | None
     matter: str
     asked: int | None = None
+    machine: int | None = None
 
 
 def reached_limit(exception: ExceptionReport, stack: Sequence[PythonFrame], numbers: Numbers) -> Reached | None:
@@ -114,7 +115,7 @@ def _threads(numbers: Numbers, matter: str) -> Reached | None:
             return Reached(ADDRESS_SPACE, space, held, matter, stack)
         machine = numbers.values.get("machine memory")
         if machine is not None and stack > machine:
-            return Reached(STACK, stack, None, matter, machine)
+            return Reached(STACK, stack, None, matter, machine=machine)
         mapped = _mappings(numbers, matter, None)
         if mapped is not None:
             return mapped

@@ -112,7 +112,7 @@ def _subject(found: Reached, numbers: Numbers, setter: Setter | None) -> str:
     if found.name == STACK:
         return (
             f"each new thread is to have a stack of {size_words(found.limit)} (RLIMIT_STACK{set_by}), more than the "
-            f"whole machine has, {size_words(found.asked or 0)}"
+            f"whole machine has, {size_words(found.machine or 0)}"
         )
     if found.name == MACHINE:
         return f"that is more than the whole machine has, {size_words(found.limit)}"

@@ -14,6 +14,7 @@ from pytracer._text import shortened
 from pytracer.analyze.evidence.native.aborts import cpp_exception
 from pytracer.analyze.evidence.native.native_stack import functions
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
+from pytracer.analyze.evidence.syntax.scopes import spans_body
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 
@@ -88,11 +89,7 @@ def _arguments(call: ast.Call) -> tuple[str | None, str | None]:
 def _handler(tree: ast.Module, line: int) -> tuple[int, str] | None:
     """The innermost `except` of a `try` whose body has the line."""
     around = [
-        item
-        for item in ast.walk(tree)
-        if isinstance(item, ast.Try)
-        and item.handlers
-        and item.body[0].lineno <= line <= (item.body[-1].end_lineno or 0)
+        item for item in ast.walk(tree) if isinstance(item, ast.Try) and item.handlers and spans_body(item.body, line)
     ]
     if not around:
         return None

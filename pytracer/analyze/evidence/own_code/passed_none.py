@@ -23,7 +23,7 @@ from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Made
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.returns import Named, returns_none_at
-from pytracer.analyze.evidence.syntax.scopes import own_nodes
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, spans
 from pytracer.analyze.view import ProcessView
 
 _BINDINGS = re.compile(r"(?:pybind11::cpp_function::|nanobind::detail::nb_func_)")
@@ -153,7 +153,7 @@ def _functions(view: ProcessView, name: str) -> Iterator[tuple[str, Named]]:
 
 def _origin(view: ProcessView, made: Made) -> tuple[str, str] | None:
     """Where it was made, and how that can be None; nothing of what is not known to be a call or None."""
-    statement = next((item for item in _statements(made) if item.lineno <= made.line <= (item.end_lineno or 0)), None)
+    statement = next((item for item in _assignments(made) if spans(item, made.line)), None)
     text = shortened(ast.unparse(statement if statement is not None else made.node), _QUOTED)
     place = place_of(view, made.spot.file, made.line)
     if isinstance(made.node, ast.Constant):
@@ -174,6 +174,5 @@ def _origin(view: ProcessView, made: Made) -> tuple[str, str] | None:
     return f"{place}: `{text}`", f"{function.name}() {ends}"
 
 
-def _statements(made: Made) -> list[ast.stmt]:
-    found = [item for item in own_nodes(made.spot.scope) if isinstance(item, (ast.Assign, ast.AnnAssign))]
-    return [*found]
+def _assignments(made: Made) -> Iterator[ast.stmt]:
+    return (item for item in own_nodes(made.spot.scope) if isinstance(item, (ast.Assign, ast.AnnAssign)))

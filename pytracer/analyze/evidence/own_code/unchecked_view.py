@@ -16,9 +16,8 @@ from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.own_code.recorded_arrays import RecordedArrays
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.lines import attributes_of_line, names_of_line
-from pytracer.analyze.evidence.syntax.scopes import spans
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import HeldArray, Storage
@@ -162,9 +161,7 @@ def _read(spot: Spot) -> Iterator[ast.AST]:
     """Variables, attributes and calls of the line."""
     for name in (*names_of_line(spot.tree, spot.line), *attributes_of_line(spot.tree, spot.line)):
         yield ast.parse(name, mode="eval").body
-    for node in ast.walk(spot.tree):
-        if isinstance(node, ast.Call) and spans(node, spot.line):
-            yield node
+    yield from calls_on(spot.tree, spot.line)
 
 
 def _strided(back: Slice, node: ast.AST, spot: Spot) -> tuple[ast.AST, Spot, Made] | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pytracer._text import shortened
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.slicing.slice import Slice
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.view import ProcessView
 
 _TAKES = ("data_ptr", "untyped_storage")
@@ -42,13 +42,8 @@ def unheld_address(view: ProcessView) -> UnheldAddress | None:
     spot = back.spot(0)
     if spot is None:
         return None
-    calls = [
-        node
-        for node in ast.walk(spot.tree)
-        if isinstance(node, ast.Call) and node.lineno <= spot.line <= (node.end_lineno or node.lineno)
-    ]
     found = {}
-    for argument in (item for call in calls for item in call.args):
+    for argument in (item for call in calls_on(spot.tree, spot.line) for item in call.args):
         made = back.made(argument, spot, calls=False)
         node = made.node
         if not isinstance(node, ast.Call) or called_name(node) not in _TAKES or made.spot.scope is not spot.scope:

@@ -47,12 +47,9 @@ class ZeroDivisor:
             )
         if self.of_module:
             return f"Keep `{self.name}` from being 0 when line {self.line} runs the module: it is set by {self.origin}."
-        rounded = ", which rounds down: max(1, ...) keeps it positive" if self.rounds else ""
-        if self.quotient is not None:
-            rounded = (
-                f", here {self.quotient}, which rounds down: see whether both numbers are right; max(1, ...) keeps it "
-                "positive"
-            )
+        here = f", here {self.quotient}" if self.quotient is not None else ""
+        see = "see whether both numbers are right; " if self.quotient is not None else ""
+        rounded = f"{here}, which rounds down: {see}max(1, ...) keeps it positive" if self.rounds else ""
         return f"Keep `{self.name}` from being 0, which line {self.line} passes: it comes from {self.origin}{rounded}."
 
 

@@ -8,6 +8,7 @@ import re
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.scopes import spans_body
 
 _RANK = re.compile(
     r"(?:(?:global|local|node|group|data_parallel|dp|my|proc|process|worker|trainer)_)?rank|get_(?:\w+_)?rank"
@@ -56,6 +57,12 @@ def is_for_one_rank(test: ast.expr) -> bool | None:
     if isinstance(test.ops[0], (ast.Eq, ast.NotEq)):
         return isinstance(test.ops[0], ast.Eq) if number.value >= 0 else None
     return False if isinstance(test.ops[0], ast.Gt) and number.value == 0 else None
+
+
+def comes_alone(item: ast.If, line: int, *, around: bool) -> bool:
+    """Whether one rank alone comes to a line by an `if`, which stands around it or leaves before it."""
+    one = is_for_one_rank(item.test)
+    return one is not None and one is (around and spans_body(item.body, line))
 
 
 def one_rank_words(test: ast.expr) -> str:

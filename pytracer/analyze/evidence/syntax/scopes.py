@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 Scope = Function | ast.Module
@@ -23,6 +23,11 @@ def function_headed(tree: ast.Module, line: int) -> ast.FunctionDef | ast.AsyncF
 def spans(node: ast.stmt | ast.expr, line: int) -> bool:
     """Whether a line is one of its own."""
     return node.lineno <= line <= (node.end_lineno or node.lineno)
+
+
+def spans_body(body: Sequence[ast.stmt], line: int) -> bool:
+    """Whether a line lies between the first and the last of the statements of a block; an empty one has none."""
+    return bool(body) and body[0].lineno <= line <= (body[-1].end_lineno or 0)
 
 
 def scope_of(tree: ast.Module, line: int) -> Scope:

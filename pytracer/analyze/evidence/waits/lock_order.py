@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import permutations
 
 from pytracer._library_files import is_library_file
-from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans_body
 from pytracer.analyze.evidence.waits.waits import end_of
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.parts import python_frame
@@ -197,5 +197,5 @@ def _taken_at(tree: ast.Module, line: int) -> Iterator[str]:
 def _held_around(tree: ast.Module, line: int) -> Iterator[tuple[str, int]]:
     """What the `with` statements of its function have entered where that line runs."""
     for node in own_nodes(scope_of(tree, line)):
-        if isinstance(node, ast.With) and node.body[0].lineno <= line <= (node.body[-1].end_lineno or 0):
+        if isinstance(node, ast.With) and spans_body(node.body, line):
             yield from ((ast.unparse(item.context_expr), node.lineno) for item in node.items)

@@ -13,11 +13,11 @@ from pytracer._text import shortened
 from pytracer.analyze.evidence.exceptions.handled import handled_at_end
 from pytracer.analyze.evidence.native.fault_function import own_function
 from pytracer.analyze.evidence.native.native_stack import image_name
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.endless import reason_of
 from pytracer.analyze.evidence.syntax.iterations import counted_up
 from pytracer.analyze.evidence.syntax.loops import loops_around
-from pytracer.analyze.evidence.syntax.scopes import scope_of, spans
+from pytracer.analyze.evidence.syntax.scopes import scope_of
 from pytracer.analyze.evidence.syntax.unbounded import (
     EndlessLoop,
     Reason,
@@ -267,8 +267,7 @@ def _taken_by(view: ProcessView, frame: PythonFrame) -> str | None:
     line = frame.line
     if tree is None or line is None:
         return None
-    calls = [item for item in ast.walk(tree) if isinstance(item, ast.Call) and spans(item, line)]
-    names = [called_name(item) or "" for item in calls]
+    names = [called_name(item) or "" for item in calls_on(tree, line)]
     if any(name in _SOME for name in names):
         return None
     taking = next((name for name in names if name in _TAKE_ALL), None)
@@ -281,7 +280,7 @@ def _of_regex(view: ProcessView, frame: PythonFrame) -> Reason | None:
     tree = syntax_tree(view.process.snapshot, frame)
     if tree is None or frame.line is None or not any(item.function in _REGEX for item in native):
         return None
-    for call in (item for item in ast.walk(tree) if isinstance(item, ast.Call) and spans(item, frame.line)):
+    for call in calls_on(tree, frame.line):
         if called_name(call) not in _REGEX_CALLS:
             continue
         for pattern, line in _patterns(tree, call):

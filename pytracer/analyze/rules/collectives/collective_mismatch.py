@@ -36,7 +36,7 @@ from pytracer.analyze.collectives.mismatch_advice import (
     parting_cause,
     two_sides,
 )
-from pytracer.analyze.collectives.mismatch_words import mismatch_summary
+from pytracer.analyze.collectives.mismatch_words import LISTED, mismatch_summary
 from pytracer.analyze.collectives.pairing import pairing_evidence
 from pytracer.analyze.collectives.rank_branches import branch_head
 from pytracer.analyze.collectives.rounds import (
@@ -50,8 +50,6 @@ from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_f
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.decode.types.snapshot import Collective
 from pytracer.report.job import Confidence, Evidence, PythonFrame
-
-_LISTED = 4
 
 
 @dataclass(frozen=True)
@@ -106,7 +104,7 @@ class CollectiveMismatch:
         return Description(
             summary,
             [
-                *(_side(item, match) for item in found.variants[:_LISTED]),
+                *(_side(item, match) for item in found.variants[:LISTED]),
                 handled.evidence if handled is not None else None,
                 _more(found),
                 *_uneven_lines(job, judgement.found),
@@ -240,7 +238,7 @@ def _uneven_lines(job: JobView, item: _Found) -> Iterator[Evidence]:
     if len(sides) < 2:
         return
     counts = [calls_by_site(view, item.match.name, found.sequence_nr) for view in sides]
-    for site in differing_sites(sides[0], sides[1], item.match.name, found.sequence_nr)[:_LISTED]:
+    for site in differing_sites(sides[0], sides[1], item.match.name, found.sequence_nr)[:LISTED]:
         said = [
             f"{span_words([view.process.rank or 0])} {count_words(count[site] if count else 0, 'time')}"
             for view, count in zip(sides, counts, strict=True)
@@ -272,7 +270,7 @@ def _side(item: Variant, match: GroupMatch) -> Evidence:
 
 
 def _more(found: Mismatch) -> Evidence | None:
-    left = len(found.variants) - _LISTED
+    left = len(found.variants) - LISTED
     return Evidence("collective-state", f"... and {left} more kinds of call", count=left) if left > 0 else None
 
 

@@ -13,7 +13,7 @@ from pytracer.analyze.evidence.failing.stored.paths import PATH_CALLS, path_part
 from pytracer.analyze.evidence.slicing.spots import END, Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs
-from pytracer.analyze.evidence.syntax.ranks import is_for_one_rank, one_rank_words
+from pytracer.analyze.evidence.syntax.ranks import comes_alone, is_for_one_rank, one_rank_words
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans
 from pytracer.blackbox.ranks import identity_of
 
@@ -224,9 +224,7 @@ def _called_from(start: Spot, way: list[tuple[ast.Call, Spot]], last: Spot) -> S
 def _guard(tree: ast.Module, line: int) -> ast.If | None:
     """An `if` by which one rank alone comes to a line."""
     for item, around in _ifs(tree, line):
-        one = is_for_one_rank(item.test)
-        below = item.body[0].lineno <= line <= (item.body[-1].end_lineno or 0)
-        if one is not None and (one if around and below else not one):
+        if comes_alone(item, line, around=around):
             return item
     return None
 

@@ -15,7 +15,7 @@ from pytracer._text import list_words
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.ranks import rank_branch
-from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
 from pytracer.report.job import PythonFrame
 
@@ -65,7 +65,7 @@ def _made_on_some_ranks(at: FailingLine) -> str | None:
             if not isinstance(node, ast.Call) or called_name(node) not in names or node.lineno >= frame.line:
                 continue
             branch = rank_branch(tree, node.lineno)
-            if branch is not None and not branch.lineno <= frame.line <= (branch.end_lineno or 0):
+            if branch is not None and not spans(branch, frame.line):
                 at_line = PythonFrame(file=frame.file, line=branch.lineno, function=frame.function)
                 text = (line_text(at.snapshot, at_line) or "").strip()
                 return f"line {node.lineno}, below `{text}`, makes one on some ranks only"

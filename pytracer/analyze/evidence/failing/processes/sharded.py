@@ -10,8 +10,8 @@ from pytracer._text import capital
 from pytracer.analyze.evidence.failing.expressions import parts, source, walk_in_order
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.recorded import is_sharded, shape_of
-from pytracer.analyze.evidence.syntax.calls import called_name
-from pytracer.analyze.evidence.syntax.scopes import class_around, scope_of, spans
+from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
+from pytracer.analyze.evidence.syntax.scopes import class_around, scope_of
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.report.job import PythonFrame
 
@@ -108,16 +108,12 @@ def _bypass(at: FailingLine) -> _Bypass | None:
 
 def _calls_itself(tree: ast.Module, frame: PythonFrame) -> bool:
     """`self(x)` or `self.forward(x)`: a wrapper around the module takes no part in that."""
-    calls = (item for item in ast.walk(tree) if isinstance(item, ast.Call) and spans(item, frame.line or 0))
+    calls = calls_on(tree, frame.line or 0)
     return any(source(item.func) in ("self", "self.forward", "self.__call__") for item in calls)
 
 
 def _only_call(tree: ast.Module, frame: PythonFrame, name: str) -> ast.Call | None:
-    calls = [
-        item
-        for item in ast.walk(tree)
-        if isinstance(item, ast.Call) and called_name(item) == name and spans(item, frame.line or 0)
-    ]
+    calls = [item for item in calls_on(tree, frame.line or 0) if called_name(item) == name]
     return calls[0] if len(calls) == 1 else None
 
 

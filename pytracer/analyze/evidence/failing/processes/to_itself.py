@@ -11,7 +11,7 @@ from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.bindings import bindings_of
 from pytracer.analyze.evidence.slicing.spots import Spot
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.names import names_of, variable
 from pytracer.analyze.evidence.syntax.scopes import function_named, own_nodes
 from pytracer.decode.types.snapshot import Collective, Snapshot
@@ -101,8 +101,7 @@ def is_to_itself(snapshot: Snapshot, call: Collective) -> bool:
 def _found(at: FailingLine) -> _Message | None:
     """The calls of the line, else the P2POp of its function, whose peer has the value of the rank."""
     own = _own_rank(at)
-    on_line = [item for item in ast.walk(at.tree) if isinstance(item, ast.Call) and _covers(item, at.line)]
-    named = [(item, peer) for item in on_line if (peer := _peer(item)) is not None]
+    named = [(item, peer) for item in calls_on(at.tree, at.line) if (peer := _peer(item)) is not None]
     if len(named) == 1:
         return _Message((named[0][0],), named[0][1])
     built = [item for item in own_nodes(at.scope) if isinstance(item, ast.Call) and called_name(item) == "P2POp"]
@@ -123,10 +122,6 @@ def _own_rank(at: FailingLine) -> int | None:
     if group is None or group.own_rank is None:
         return None
     return group.ranks[group.own_rank] if group.ranks and group.own_rank < len(group.ranks) else group.own_rank
-
-
-def _covers(item: ast.Call, line: int) -> bool:
-    return item.lineno <= line <= (item.end_lineno or item.lineno)
 
 
 def _peer(call: ast.Call) -> ast.expr | None:

@@ -13,7 +13,7 @@ from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.leaving import Obstacle, obstacles
 from pytracer.analyze.evidence.syntax.loops import loops_around
-from pytracer.analyze.evidence.syntax.scopes import scope_of
+from pytracer.analyze.evidence.syntax.scopes import scope_of, spans_body
 from pytracer.blackbox.environment_names import ENVIRONMENT_NAMES
 
 # What a message asks for: the calls that give it, and the one that takes it away.
@@ -118,7 +118,7 @@ def _may_have_failed(tree: ast.Module, line: int) -> bool:
     )}  # fmt: skip
     return any(
         isinstance(item, ast.Try)
-        and any(item.body[0].lineno <= one <= (item.body[-1].end_lineno or 0) for one in lines)
+        and any(spans_body(item.body, one) for one in lines)
         and any(not isinstance(handler.body[-1], (ast.Raise, ast.Return)) for handler in item.handlers)
         for item in ast.walk(tree)
     )
