@@ -48,6 +48,7 @@ from pytracer.analyze.evidence.failing.processes.sharded import (
 from pytracer.analyze.evidence.failing.processes.sized_by_values import sized_by_values
 from pytracer.analyze.evidence.failing.processes.start_methods import fixed_start_method, other_start_method
 from pytracer.analyze.evidence.failing.processes.to_itself import itself_subject, message_to_itself
+from pytracer.analyze.evidence.failing.stored.byte_order import other_byte_order
 from pytracer.analyze.evidence.failing.stored.files import missing_file, no_shared_memory, shared_memory_subject
 from pytracer.analyze.evidence.failing.stored.loaded_optimizers import misfit_state
 from pytracer.analyze.evidence.failing.stored.missing_keys import key_subject, missing_key
@@ -162,6 +163,7 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     unexpected_dimension,
     skipped_call,
     shared_file,
+    other_byte_order,
     none_sample,
     unequal_samples,
     environment_variable,

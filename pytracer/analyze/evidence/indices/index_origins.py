@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from pytracer.analyze.evidence.indices.byte_order import reversed_range
 from pytracer.analyze.evidence.operators.operator import Operator, OperatorTensor
 
 _HALF = 1 << 32
@@ -63,9 +64,21 @@ def index_advice(operator: Operator | None, index: int) -> str | None:
             f"Pass {name} as int64 (.long()), or let the function read {item.item.dtype}: the index looks like two "
             "neighbours of it that were read as one number of 64 bits."
         )
+    for tensor in operator.tensors if operator is not None else ():
+        ends = reversed_range(tensor.item) if index in (tensor.item.minimum, tensor.item.maximum) else None
+        if ends is not None:
+            return byte_order_advice(f"`{tensor.name}`" if tensor.name else "the index tensor", ends)
     if is_no_number(index):
         return (
             f"Check the floats that the index is computed from with isfinite(): {index} is what the processor makes of "
             "NaN, infinity, or a number too large for the integer type."
         )
     return None
+
+
+def byte_order_advice(name: str, ends: tuple[int, int]) -> str:
+    """Of a tensor whose numbers have their bytes in the other order; `ends`: as they were written."""
+    return (
+        f"Read {name} in the byte order in which it was written: its numbers are {ends[0]}..{ends[1]} with their bytes "
+        "reversed (`>i8` for big-endian ones, then .astype(np.int64))."
+    )

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 from pytracer._text import count_words, list_words
 from pytracer.analyze.evidence.heap.heap import heap_damage
+from pytracer.analyze.evidence.indices.byte_order import reversed_range
+from pytracer.analyze.evidence.indices.index_origins import byte_order_advice
 from pytracer.analyze.evidence.lifetime.variables import line_words
 from pytracer.analyze.evidence.lifetime.where_made import line_that_made
 from pytracer.analyze.evidence.operators.in_backward import backward
@@ -56,6 +58,9 @@ class Violated:
         at = f" at line {self.call.line}" if self.before else ""
         why = self.call.entry.why.get(self.broken.text)
         reason = f": {why}" if why is not None else ""
+        ends = reversed_range(self.culprit.tensor)
+        if ends is not None:
+            reason += f" (with the bytes of each number reversed it holds {ends[0]}..{ends[1]})"
         return f"{_held(left, self.call.given)}, where {self.call.operator}{at} takes {taken} for granted{of}{reason}"
 
     def advice(self, view: ProcessView) -> str:
@@ -65,7 +70,9 @@ class Violated:
         made = line_that_made(view, culprit.base, quote=False) if culprit.base else None
         since = f", which {made} made," if made is not None else ""
         limit = f"{self.broken.relation}{right.value}{_source(right, self.call.given)}"
-        fix = self.call.entry.fix.get(self.broken.text)
+        fix, ends = self.call.entry.fix.get(self.broken.text), reversed_range(culprit.tensor)
+        if ends is not None:
+            return byte_order_advice(f"{_named(culprit)}{since}".rstrip(","), ends)
         if fix is not None:
             other = f" {_named(self.call.given[right.arguments[0]])}" if right.arguments else ""
             return (
