@@ -6,6 +6,7 @@ By command line and PATH of the process, and by the folders as they are.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -50,9 +51,10 @@ def not_installed(at: FailingLine, name: str) -> str | None:
     others = (folder for folder in _elsewhere(at.snapshot, python) if folder not in own and _has(folder, top))
     other = next(others, None)
     if other is not None:
+        start = sys.executable if other.is_relative_to(sys.prefix) else "the other one"
         return (
-            f"`{top}` is installed in {other}, which the Python of this process, {python}, does not look at: {how}, or "
-            "start the program with the other one."
+            f"The Python of this process, {python}, has no `{top}`, which is installed in {other}: start the program "
+            f"with {start}, or {how}."
         )
     return (
         f"`{top}` is not installed for the Python of this process, {python}: {how}. If it is a module of your own, put "
@@ -83,8 +85,8 @@ def _packages_of(prefix: Path) -> Iterator[Path]:
 
 
 def _elsewhere(snapshot: Snapshot, python: Path) -> Iterator[Path]:
-    """Folders of packages of other Pythons: those on PATH, beside this one, of the user, of the system."""
-    beside = [folder.parent for folder in _path(snapshot)]
+    """Folders of packages of other Pythons: on PATH, the one that reads this, beside the process's, the system's."""
+    beside = [*(folder.parent for folder in _path(snapshot)), Path(sys.prefix)]
     system = (Path.home() / ".local", Path("/usr/local"), Path("/usr"))
     for prefix in dict.fromkeys((*beside, python.resolve().parent.parent, *system)):
         yield from _packages_of(prefix)

@@ -105,7 +105,15 @@ def test_package_of_another_python_is_found(tmp_path: Path) -> None:
     path, _ = environment(tmp_path / "jobs")
     other, site = environment(tmp_path / "mine", "zoo_of_models")
     found = said(tmp_path, {"train.py": "import zoo_of_models\n"}, "train.py", path=f"{path}:{other}")
-    assert f"`zoo_of_models` is installed in {site}, which the Python of this process, {path}/python, does not" in found
+    assert found.startswith(f"The Python of this process, {path}/python, has no `zoo_of_models`, which is installed in")
+    assert f"in {site}: start the program with the other one, or `{path}/python -m pip install" in found
+
+
+def test_python_that_reads_the_recording_is_named_if_it_has_the_package(tmp_path: Path) -> None:
+    """`venv/bin/pytracer run -- python train.py` without the environment's `bin` on PATH."""
+    path, _ = environment(tmp_path / "jobs")
+    found = said(tmp_path, {"train.py": "import pytest.no_such_part\n"}, "train.py", path=path)
+    assert f"start the program with {sys.executable}, or `{path}/python -m pip install pytest`" in found
 
 
 def test_package_is_named_as_it_is_installed(tmp_path: Path) -> None:
