@@ -7,15 +7,11 @@ A sample takes about a millisecond, every two seconds. The job does not notice: 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
-import select
 import socket
-import struct
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from pytracer.blackbox import codec, schema
@@ -25,6 +21,7 @@ from pytracer.launcher.dying import wait_for_the_dying
 from pytracer.launcher.json_object import JsonObject
 from pytracer.launcher.kernel_log import KernelLog
 from pytracer.launcher.run_directory import BOX_SUFFIX, Run, boot_id, start_ticks
+from pytracer.launcher.seen_process import Seen, look_at
 from pytracer.launcher.unseen import Unseen
 
 _FIRST_LOOKS = (0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0)  # a job may die young
@@ -36,59 +33,12 @@ _MOST_HELD = 256  # descriptors; the usual limit is 1024
 _MOST_GROUPS = 32
 _YOUNGEST_NS = 100_000_000  # most commands have ended by then
 
-# struct pidfd_info of linux/pidfd.h; it has the exit status since Linux 6.15, once the process was reaped.
-_PIDFD_GET_INFO = 0xC040FF0B
-_PIDFD_INFO_EXIT = 1 << 3
-_INFO = struct.Struct("<QQ11Ii")
-
 _DEEPEST = 64  # processes below each other
 _DYING_SECONDS = 2.0  # 100 GB take longer to free, and are then seen alive
 _PATIENCE = 2  # looks that an ended process may take until its parent reaps it, and its recording is seen
 
-_LIMITS = {
-    "Max cpu time": "cpu seconds", "Max file size": "file size", "Max data size": "data",
-    "Max address space": "address space",
-}  # fmt: skip
-
 _Groups = dict[tuple[int, str], Path]
 Identity = tuple[int, int]  # pid, start time in ticks
-
-
-@dataclass
-class Seen:
-    """A traced process, and the interval in which it ended."""
-
-    pid: int
-    start_ticks: int
-    descriptor: int
-    first_mono_ns: int
-    alive_mono_ns: int
-    rss: int | None = None
-    rss_peak: int | None = None
-    swap: int | None = None
-    address_space: int | None = None
-    cpu_seconds: float | None = None
-    limits: dict[str, list[int | None]] | None = None  # soft and hard; of those that end or refuse at once
-    cgroup: str | None = None
-    gone_mono_ns: int | None = None
-    exit_code: int | None = None
-    signal: int | None = None
-    how: str | None = None
-    command: list[str] | None = None
-    looks_gone: int = 0
-
-    def as_dict(self) -> JsonObject:
-        """For run.json."""
-        private = ("descriptor", "looks_gone")
-        return {name: value for name, value in vars(self).items() if name not in private and value is not None}
-
-    def ended(self, status: int, how: str) -> None:
-        """Records a wait status."""
-        self.how = how
-        if os.WIFSIGNALED(status):
-            self.signal = os.WTERMSIG(status)
-        elif os.WIFEXITED(status):
-            self.exit_code = os.WEXITSTATUS(status)
 
 
 class Watch:
@@ -221,7 +171,7 @@ class Watch:
         self._meet()
         for seen in self._seen.values():
             if seen.how is None and seen.descriptor >= 0:
-                _look_at(seen)
+                look_at(seen)
         available, swap = host_counters.free_memory()
         sample: JsonObject = {"mono_ns": time.monotonic_ns(), "mem_available": available, "swap_free": swap}
         sample["cgroup_current"] = host_counters.usage(self._own) if self._own else None
@@ -357,95 +307,3 @@ def _is_ours(pid: int) -> bool:
         return os.stat(f"/proc/{pid}").st_uid == os.geteuid()
     except OSError:
         return False
-
-
-def _look_at(seen: Seen) -> None:
-    """Its memory while it runs, else how it ended, if the kernel reports that (Linux 6.15)."""
-    now = time.monotonic_ns()
-    if seen.gone_mono_ns is None and not _has_ended(seen.descriptor):
-        seen.alive_mono_ns = now
-        _note_memory(seen)
-        _note_limits(seen)
-        return
-    if seen.gone_mono_ns is None:
-        seen.gone_mono_ns = now
-    status, how = exit_status(seen.descriptor), "pidfd"
-    if status is None:
-        status, how = zombie_status(seen), "zombie"
-    if status is not None:
-        seen.ended(status, how)
-        os.close(seen.descriptor)
-        seen.descriptor = -1
-
-
-def _has_ended(descriptor: int) -> bool:
-    poll = select.poll()
-    poll.register(descriptor, select.POLLIN)
-    return bool(poll.poll(0))
-
-
-def exit_status(descriptor: int) -> int | None:
-    """The wait status of an ended process by its descriptor; None before it was reaped and on older kernels."""
-    info = bytearray(_INFO.pack(_PIDFD_INFO_EXIT, *[0] * 13))
-    try:
-        fcntl.ioctl(descriptor, _PIDFD_GET_INFO, info)
-    except OSError:
-        return None
-    mask, *_, status = _INFO.unpack(info)
-    return int(status) if mask & _PIDFD_INFO_EXIT else None
-
-
-def zombie_status(seen: Seen) -> int | None:
-    """The wait status of a process that ended and was not reaped yet: field 52 of /proc/PID/stat (proc(5)).
-
-    Without permission the kernel writes 0, so 0 means nothing.
-    """
-    if start_ticks(seen.pid) != seen.start_ticks:
-        return None
-    try:
-        text = Path(f"/proc/{seen.pid}/stat").read_text(encoding="utf-8", errors="replace")
-        words = text.rpartition(")")[2].split()
-        if words[0] != "Z":
-            return None
-        seen.cpu_seconds = _cpu_seconds(words)
-        return int(words[49]) or None
-    except (OSError, ValueError, IndexError):
-        return None
-
-
-def _note_memory(seen: Seen) -> None:
-    try:
-        text = Path(f"/proc/{seen.pid}/status").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return
-    values = {}
-    for line in text.splitlines():
-        name, _, rest = line.partition(":")
-        words = rest.split()
-        if name in ("VmRSS", "VmHWM", "VmSwap", "VmSize") and words and words[0].isdigit():
-            values[name] = int(words[0]) * 1024
-    seen.address_space = values.get("VmSize", seen.address_space)
-    if "VmRSS" in values:
-        seen.rss, seen.swap = values["VmRSS"], values.get("VmSwap")
-        seen.rss_peak = max(seen.rss_peak or 0, values.get("VmHWM", 0), values["VmRSS"])
-
-
-def _note_limits(seen: Seen) -> None:
-    """And the CPU time that it had used."""
-    try:
-        rows = Path(f"/proc/{seen.pid}/limits").read_text(encoding="ascii", errors="replace").splitlines()
-        words = Path(f"/proc/{seen.pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-        seen.cpu_seconds = _cpu_seconds(words)
-        found = {}
-        for title, name in _LIMITS.items():
-            row = next((row[len(title) :].split() for row in rows if row.startswith(title)), ["unlimited"] * 2)
-            if row[:2] != ["unlimited"] * 2:
-                found[name] = [None if word == "unlimited" else int(word) for word in row[:2]]
-        seen.limits = found or None
-    except (OSError, ValueError, IndexError):
-        return
-
-
-def _cpu_seconds(words: list[str]) -> float:
-    """Fields 14 and 15 of /proc/PID/stat (proc(5)); `words` begin with the third."""
-    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")

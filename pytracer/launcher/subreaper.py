@@ -2,7 +2,7 @@
 
 The launcher becomes their parent instead of init and reaps them. The job can detect that: getppid() of an orphan is not
 1 but the launcher's pid, and a daemon lives on below it. So it is optional; on Linux 6.15 or later,
-`process_monitor.py` learns the same without it.
+`seen_process.py` learns the same without it.
 """
 
 from __future__ import annotations
