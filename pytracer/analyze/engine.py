@@ -16,6 +16,7 @@ from pytracer.analyze.assemble.run import build_counts, build_damage, build_run
 from pytracer.analyze.assemble.senders import recorded_senders
 from pytracer.analyze.assemble.timeline import kept_per_process, timeline
 from pytracer.analyze.assemble.view import build_view
+from pytracer.analyze.code_behind import code_behind
 from pytracer.analyze.collectives.matching import match_job
 from pytracer.analyze.collectives.wait_graph import find_waiting
 from pytracer.analyze.deaths.order import find_deaths
@@ -76,7 +77,7 @@ def build_report(job: Job, attempt: int | None = None) -> r.Report:
     findings = _findings(shown)
     return r.Report(
         run=build_run(job, clock, [view.process for item in concluded.values() for view in _unread(item.job)]),
-        verdict=_recovered(concluded, failed) or _verdict(shown, told),
+        verdict=_recovered(concluded, failed) or _with_code(_verdict(shown, told), shown),
         findings=findings,
         checked=shown.checked,
         alternatives=_alternatives(shown, findings),
@@ -353,6 +354,13 @@ def _recognized(judgement: AnyJudgement, words: Description) -> Description:
     summary = f"{words.summary.removesuffix('.')}: {known.what}." if named else words.summary
     advice = words.advice if words.explained else known.advice
     return replace(words, summary=summary, evidence=evidence, advice=advice)
+
+
+def _with_code(verdict: r.Verdict, concluded: Concluded) -> r.Verdict:
+    if verdict.finding is None:
+        return verdict
+    code = code_behind(concluded.conclusions[verdict.finding][1])
+    return msgspec.structs.replace(verdict, code=code) if code else verdict
 
 
 def _alternatives(concluded: Concluded, findings: Sequence[r.Finding]) -> list[r.Alternative]:

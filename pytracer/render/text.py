@@ -16,9 +16,10 @@ from pytracer._printable import printable, shell_command
 from pytracer._text import count_words, first_sentences, span_words, time_words
 from pytracer.render.address import memory_text
 from pytracer.render.alternatives import refused_explanations
+from pytracer.render.code import code_lines, snippet_lines
 from pytracer.render.details import process_details
 from pytracer.render.flight_recorder import flight_lines
-from pytracer.render.frames import is_library, native_lines, python_lines, short_file
+from pytracer.render.frames import native_lines, python_lines, short_file
 from pytracer.render.groups import Call, calls_in_tables, mismatch_tables
 from pytracer.render.history import seen_words
 from pytracer.render.printing import LABEL_WIDTH, Hanging, printed, rows_table
@@ -32,7 +33,6 @@ _ADVICE_ROOM = (6, DEFAULT_WIDTH - LABEL_WIDTH - 1)  # lines and columns
 _MESSAGE_LINES = 3
 _NOTES = 2
 _POINTERS = 3
-_SOURCE_LINES = 2  # on each side
 _COMMAND_WIDTH = 160
 _UNREAD = 2
 PARAGRAPHS = ("message", "abort_text", "notes")  # the first lines are shown, each on a line of its own
@@ -137,6 +137,7 @@ def rows_of(
         yield from subject_rows(subject, verdict, everything, calls_in_tables(report), report.sources or ())
     elif verdict.class_ != "clean":
         yield from _why_row(verdict, None, calls_in_tables(report))
+        yield from _code_row(verdict)
     table = process_table(report, width, everything) if part is None else process_table(report, width, True, part)
     if table is not None:
         yield "ranks" if any(item.rank is not None for item in report.processes or []) else "died", table
@@ -208,10 +209,16 @@ def subject_rows(
     if stack:
         in_details = subject.registers is not None  # with all other threads
         yield "python", Text("\n".join([*note, *python_lines(stack, everything and not in_details)]))
-    if snippet := _snippet(subject, sources):
+    yield from _code_row(verdict)
+    if snippet := snippet_lines(subject, sources):
         yield "source", Text("\n".join(snippet))
     if subject.native_stack:
         yield "native", Text("\n".join(native_lines(subject.native_stack, subject.stack_cycle)))
+
+
+def _code_row(verdict: r.Verdict) -> Iterator[tuple[str, RenderableType]]:
+    if verdict.code:
+        yield "code", Text("\n".join(code_lines(verdict.code)))
 
 
 def _why_row(
@@ -355,22 +362,6 @@ def _python_stack(subject: r.ProcessReport) -> tuple[list[str], list[r.PythonFra
         if thread.kind == "main" and thread.python_stack and not thread.crashed:
             return ["this thread runs no Python; the main thread was at"], thread.python_stack
     return [], []
-
-
-def _snippet(subject: r.ProcessReport, sources: Sequence[r.SourceSnippet]) -> list[str]:
-    """The lines around the innermost frame of the program whose source is in the report."""
-    known = {(item.file, item.line): item for item in sources}
-    exception = subject.exception.python_stack if subject.exception else None
-    stack = subject.python_stack or exception or []
-    own = [frame for frame in stack if not is_library(frame.file)]
-    found = next((known[f.file, f.line] for f in (own or stack) if (f.file, f.line) in known), None)
-    if found is None or found.first_line is None or found.line is None:
-        return []
-    numbered = [
-        (number, f"{'>' if number == found.line else ' '} {number:>4}  {text}")
-        for number, text in enumerate(found.lines or (), found.first_line)
-    ]
-    return [text.rstrip() for number, text in numbered if abs(number - found.line) <= _SOURCE_LINES]
 
 
 def _opener(thread: r.Thread) -> str:

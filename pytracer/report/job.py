@@ -127,6 +127,15 @@ class Run(Part, frozen=True):
     digests: Digests | None = None  #: null for a report from recordings
 
 
+class CodeLine(Part, frozen=True):
+    """A line of the program; `text` is its statement on one line, of a loop or branch without the body."""
+
+    file: str | None = None
+    line: int | None = None
+    function: str | None = None  #: `Class.method`; null at the top of a file
+    text: str | None = None
+
+
 class Verdict(Part, frozen=True, rename={"class_": "class"}):
     """The headline. docs/reference/report.md lists the classes."""
 
@@ -141,6 +150,8 @@ class Verdict(Part, frozen=True, rename={"class_": "class"}):
     quotes_exception: bool | None = None  #: `summary` has type and message of the exception that ended the process
     finding: int | None = None  #: position in `findings` of the one it repeats; null when it repeats none
     attempt: int | None = None  #: the attempt it is about; null without restarts
+    #: lines of the program that made the values of the failing line, by its source alone; that line is the last
+    code: list[CodeLine] | None = None
 
 
 class Finding(Part, frozen=True):

@@ -1,0 +1,180 @@
+"""The lines of the program that made the values of one of its lines: a backward slice, for the reader's eye.
+
+A line is taken where the source leaves no doubt that it gave the value, or one of two that may have done so. What is
+changed in place between (`rows.append(x)`, `mask[i] = 0`) is taken as well. By syntax alone: nothing is run.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from pytracer._text import shortened
+from pytracer.analyze.evidence.slicing.slice import Slice
+from pytracer.analyze.evidence.slicing.spots import END, Spot
+from pytracer.analyze.evidence.syntax.bindings import lines_that_fill
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.lines import names_of_line
+from pytracer.analyze.evidence.syntax.loops import LOOPS
+from pytracer.analyze.evidence.syntax.names import names_of
+from pytracer.analyze.evidence.syntax.reaching import ENTRY, UNKNOWN, reaching
+from pytracer.analyze.evidence.syntax.scopes import Scope, class_around, own_nodes, scope_of, spans
+from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
+from pytracer.decode.types.snapshot import Snapshot
+from pytracer.report.job import CodeLine, PythonFrame
+
+_MOST_LINES = 6  # beside the failing one
+_MOST_LEVELS = 4
+_MOST_WAYS = 2  # lines of which one gave the value
+_MOST_FILLS = 2
+_MOST_SEEN = 64
+_LONGEST = 160
+_LIBRARIES = ("CDLL", "PyDLL", "LoadLibrary", "load_library", "dlopen", "load_inline", "import_module")
+_DEEPEST = 1 << 30
+_HEADED = (ast.For, ast.AsyncFor, ast.While, ast.If, ast.With, ast.AsyncWith)
+_DEFINES = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+@dataclass(frozen=True)
+class _Read:
+    """A variable that a place reads; `levels`: between it and the failing line."""
+
+    name: str
+    spot: Spot
+    levels: int
+
+
+def lines_behind(snapshot: Snapshot, stack: Sequence[PythonFrame], made: Sequence[PythonFrame] = ()) -> list[CodeLine]:
+    """Of the innermost line: oldest first, itself last; empty where its source is not here, or shows nothing more.
+
+    Args:
+        snapshot: The process that ran it: its sources count only as they were when it began.
+        stack: The program's frames, innermost first.
+        made: Lines that are on record as having made a value of the innermost one.
+    """
+    back = Slice(snapshot, stack)
+    spot = back.spot(0)
+    statement = _statement(spot.tree, spot.line) if spot is not None else None
+    if spot is None or statement is None:
+        return []
+    failing = (spot.file, statement.lineno)
+    found: dict[tuple[str | None, int], tuple[int | None, CodeLine]] = {}
+    waiting = deque(_Read(name, spot, 0) for name in names_of_line(spot.tree, spot.line))
+    for frame in made:
+        at = _spot(snapshot, frame, stack)
+        inner = _statement(at.tree, at.line) if at is not None else None
+        if at is not None and inner is not None and (at.file, inner.lineno) != failing:
+            found.setdefault((at.file, inner.lineno), (at.depth, _code(snapshot, at, inner)))
+            waiting.extend(_Read(name, at, 1) for name in names_of_line(at.tree, at.line))
+    seen: set[tuple[str, str | None, int]] = set()
+    while waiting and len(found) < _MOST_LINES and len(seen) < _MOST_SEEN:
+        read = waiting.popleft()
+        key = (read.name, read.spot.file, read.spot.line)
+        if key in seen:
+            continue
+        seen.add(key)
+        for maker, values in _makers(back, read):
+            inner = _statement(maker.tree, maker.line)
+            if inner is None or isinstance(inner, _DEFINES):
+                continue
+            place = (maker.file, inner.lineno)
+            if place != failing and len(found) < _MOST_LINES:
+                found.setdefault(place, (maker.depth, _code(snapshot, maker, inner)))
+            if read.levels < _MOST_LEVELS:
+                waiting.extend(_Read(name, maker, read.levels + 1) for name in values)
+    if not found:
+        return []
+    return [*(code for _, code in sorted(found.values(), key=_order)), _code(snapshot, spot, statement)]
+
+
+def _spot(snapshot: Snapshot, frame: PythonFrame, stack: Sequence[PythonFrame]) -> Spot | None:
+    tree = syntax_tree(snapshot, frame)
+    if tree is None or frame.line is None:
+        return None
+    found = Spot(frame.file, tree, scope_of(tree, frame.line), frame.line)
+    return replace(found, depth=next((n for n, item in enumerate(stack) if found.is_of(item)), None))
+
+
+def _makers(back: Slice, read: _Read) -> Iterator[tuple[Spot, list[str]]]:
+    """The lines that gave a variable its value, or filled it, each with the variables that they read."""
+    node = ast.parse(read.name, mode="eval").body
+    made = back.made(node, read.spot, calls=True)
+    if isinstance(made.node, ast.Call) and called_name(made.node) in _LIBRARIES:
+        return  # its functions are called; no value comes from there
+    if made.through:
+        for item, spot in made.through[1:]:
+            if isinstance(item, (ast.Name, ast.Attribute)):
+                yield replace(spot, line=getattr(item, "lineno", spot.line)), []
+        yield replace(made.spot, line=made.line), names_of(made.node)
+    else:
+        yield from _ways(read)
+    yield from _fills(read)
+
+
+def _ways(read: _Read) -> Iterator[tuple[Spot, list[str]]]:
+    """One or two lines that bind it, of which one did: loops, branches, `with`."""
+    scope, spot = read.spot.scope, read.spot
+    lines = reaching(scope, read.name, spot.line) if spot.line != END else None
+    lines = (lines or frozenset()) - {ENTRY}
+    if UNKNOWN in lines or not 0 < len(lines) <= _MOST_WAYS:
+        return
+    for line in sorted(lines):
+        statement = _statement(spot.tree, line)
+        yield replace(spot, line=line), names_of_line(spot.tree, line) if statement is not None else []
+
+
+def _fills(read: _Read) -> Iterator[tuple[Spot, list[str]]]:
+    owner = class_around(read.spot.tree, read.spot.scope) if read.name.startswith("self.") else None
+    scopes: Sequence[Scope | ast.ClassDef] = (read.spot.scope,)
+    if owner is not None:
+        scopes = [item for item in owner.body if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    lines = [
+        (scope, line)
+        for scope in scopes
+        for line in lines_that_fill(scope, read.name)
+        if scope is not read.spot.scope or line < read.spot.line or _in_one_loop(scope, line, read.spot.line)
+    ]
+    if len(lines) > _MOST_FILLS:
+        return
+    for scope, line in lines:
+        if isinstance(scope, ast.ClassDef):
+            continue
+        spot = replace(read.spot, scope=scope, line=line, depth=None if owner is not None else read.spot.depth)
+        yield spot, [name for name in names_of_line(read.spot.tree, line) if name != read.name]
+
+
+def _in_one_loop(scope: Scope, one: int, other: int) -> bool:
+    return any(isinstance(item, LOOPS) and spans(item, one) and spans(item, other) for item in own_nodes(scope))
+
+
+def _statement(tree: ast.Module, line: int) -> ast.stmt | None:
+    around = [item for item in ast.walk(tree) if isinstance(item, ast.stmt) and spans(item, line)]
+    return max(around, key=lambda item: (item.lineno, -(item.end_lineno or 0)), default=None)
+
+
+def _code(snapshot: Snapshot, spot: Spot, statement: ast.stmt) -> CodeLine:
+    function = getattr(spot.scope, "name", None)
+    owner = class_around(spot.tree, spot.scope)
+    name = f"{owner.name}.{function}" if owner is not None and function is not None else function
+    return CodeLine(
+        file=spot.file, line=statement.lineno, function=name, text=shortened(_head(snapshot, spot, statement), _LONGEST)
+    )
+
+
+def _head(snapshot: Snapshot, spot: Spot, statement: ast.stmt) -> str:
+    """On one line, as it is written where it fits there; of a loop or branch without its body."""
+    if isinstance(statement, _HEADED) or statement.end_lineno == statement.lineno:
+        found = line_text(snapshot, PythonFrame(file=spot.file, line=statement.lineno))
+        if found is not None and (not isinstance(statement, _HEADED) or found.endswith(":")):
+            return found
+    if isinstance(statement, _HEADED):
+        return " ".join(ast.unparse(statement).splitlines()[0].split())
+    return " ".join(ast.unparse(statement).split())
+
+
+def _order(item: tuple[int | None, CodeLine]) -> tuple[int, int]:
+    """Those of functions that had returned, then of the outer ones of those that had not."""
+    depth, code = item
+    return -depth if depth is not None else -_DEEPEST, code.line or 0

@@ -1,0 +1,45 @@
+"""Lines of the program's source, numbered; the one that failed is marked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytracer._text import shortened
+from pytracer.render.frames import is_library, short_file
+from pytracer.render.printing import LABEL_WIDTH
+from pytracer.render.style import DEFAULT_WIDTH
+from pytracer.report import job as r
+
+_AROUND = 2  # on each side
+_ROOM = DEFAULT_WIDTH - LABEL_WIDTH - 1
+
+
+def code_lines(code: Sequence[r.CodeLine]) -> list[str]:
+    """`  12  rows = load(path)`, below its function, and its file where that is not the last line's."""
+    last, above = code[-1], None
+    shown = []
+    for item in code:
+        where = item.file, item.function
+        if where != above and not (above is None and where == (last.file, last.function)):
+            file = f" ({short_file(item.file)})" if item.file != last.file else ""
+            shown.append(f"in {item.function or 'the module'}{file}:")
+        above = where
+        number = f"{'>' if item is last else ' '} {item.line or '?':>4}  "
+        shown.append(number + shortened(item.text or "", _ROOM - len(number)))
+    return shown
+
+
+def snippet_lines(subject: r.ProcessReport, sources: Sequence[r.SourceSnippet]) -> list[str]:
+    """The lines around the innermost frame of the program whose source is in the report."""
+    known = {(item.file, item.line): item for item in sources}
+    exception = subject.exception.python_stack if subject.exception else None
+    stack = subject.python_stack or exception or []
+    own = [frame for frame in stack if not is_library(frame.file)]
+    found = next((known[f.file, f.line] for f in (own or stack) if (f.file, f.line) in known), None)
+    if found is None or found.first_line is None or found.line is None:
+        return []
+    numbered = [
+        (number, f"{'>' if number == found.line else ' '} {number:>4}  {text}")
+        for number, text in enumerate(found.lines or (), found.first_line)
+    ]
+    return [text.rstrip() for number, text in numbered if abs(number - found.line) <= _AROUND]

@@ -1,0 +1,149 @@
+"""The lines that made the values of a failing line, of programs that really fail there."""
+
+from __future__ import annotations
+
+import textwrap
+import time
+import traceback
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from pytracer.analyze.evidence.slicing.lines_behind import lines_behind
+from pytracer.report.job import PythonFrame
+
+
+def behind(folder: Path, source: str) -> list[str]:
+    """`3 rows = load()` for each line, of the program's innermost failing line."""
+    file = folder / "train.py"
+    file.write_text(textwrap.dedent(source), encoding="utf-8")
+    try:
+        exec(compile(file.read_text(encoding="utf-8"), str(file), "exec"), {"__name__": "__main__"})  # noqa: S102
+    except Exception as error:
+        frames = [item for item in traceback.extract_tb(error.__traceback__)[::-1] if item.filename == str(file)]
+    else:
+        raise AssertionError("the program did not fail")
+    stack = [PythonFrame(function=item.name, file=item.filename, line=item.lineno) for item in frames]
+    snapshot: Any = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9)
+    return [f"{item.line} {item.text}" for item in lines_behind(snapshot, stack)]
+
+
+def test_values_are_followed_through_functions_arguments_and_attributes(tmp_path: Path) -> None:
+    source = """\
+    class Table:
+        def __init__(self, rows):
+            self.rows = rows
+            self.unused = 5
+
+        def look(self, at):
+            place = at + 1
+            return self.rows[place]
+
+    def load(count):
+        other = 7
+        return list(range(count))
+
+    rows = load(3)
+    table = Table(rows)
+    table.look(2)
+    """
+    assert behind(tmp_path, source) == [
+        "3 self.rows = rows",
+        "12 return list(range(count))",
+        "14 rows = load(3)",
+        "15 table = Table(rows)",
+        "16 table.look(2)",
+        "7 place = at + 1",
+        "8 return self.rows[place]",
+    ]
+
+
+def test_line_that_filled_a_container_is_shown(tmp_path: Path) -> None:
+    source = """\
+    rows = []
+    for number in range(3):
+        rows.append(number)
+    size = 9
+    rows[4]
+    """
+    assert behind(tmp_path, source) == [
+        "1 rows = []",
+        "2 for number in range(3):",
+        "3 rows.append(number)",
+        "5 rows[4]",
+    ]
+
+
+def test_what_comes_after_the_line_is_shown_only_of_a_loop(tmp_path: Path) -> None:
+    once = """\
+    def run():
+        total = 0
+        10 // total
+        total += 1
+    run()
+    """
+    assert behind(tmp_path, once) == ["2 total = 0", "3 10 // total"]
+    looped = """\
+    def run():
+        total = 2
+        while True:
+            10 // total
+            total -= 1
+    run()
+    """
+    assert behind(tmp_path, looped) == ["2 total = 2", "5 total -= 1", "4 10 // total"]
+
+
+def test_of_three_lines_that_may_have_bound_it_none_is_shown(tmp_path: Path) -> None:
+    source = """\
+    import sys
+    def run(kind):
+        if kind == 1:
+            size = 1
+        elif kind == 2:
+            size = 2
+        else:
+            size = 0
+        return 10 // size
+    run(3)
+    """
+    assert behind(tmp_path, source) == []
+
+
+def test_statement_of_several_lines_is_one_line(tmp_path: Path) -> None:
+    source = """\
+    size = max(
+        0,
+        0,
+    )
+    10 // size
+    """
+    assert behind(tmp_path, source) == ["1 size = max(0, 0)", "5 10 // size"]
+
+
+def test_file_that_changed_since_shows_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "train.py"
+    file.write_text("size = 0\n10 // size\n", encoding="utf-8")
+    snapshot: Any = SimpleNamespace(created_wall_ns=file.stat().st_mtime_ns - 10**9)
+    assert lines_behind(snapshot, [PythonFrame(function="<module>", file=str(file), line=2)]) == []
+
+
+def test_line_that_is_on_record_as_the_maker_is_shown(tmp_path: Path) -> None:
+    """Of a tensor that came through a queue, no source leads there."""
+    file = tmp_path / "train.py"
+    file.write_text("def make(n):\n    return [0] * n\n\ndef use(batch):\n    batch[0]\n", encoding="utf-8")
+    snapshot: Any = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9)
+    use = PythonFrame(function="use", file=str(file), line=5)
+    assert lines_behind(snapshot, [use]) == []
+    found = lines_behind(snapshot, [use], [PythonFrame(function="make", file=str(file), line=2)])
+    assert [(item.function, item.text) for item in found] == [("make", "return [0] * n"), ("use", "batch[0]")]
+
+
+def test_library_whose_function_is_called_is_no_value(tmp_path: Path) -> None:
+    source = """\
+    import ctypes
+    lib = ctypes.CDLL(None)
+    count = "seven"
+    lib.labs(ctypes.c_long(count))
+    """
+    assert behind(tmp_path, source) == ['3 count = "seven"', "4 lib.labs(ctypes.c_long(count))"]
