@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from pytracer._library_files import is_library_file
 from pytracer.analyze.collectives.call_sites import stacks_of
@@ -19,16 +19,25 @@ _ELSEWHERE = ("external-kill", "oom-kill", "heap-corruption", "cuda-error", "han
 _MOST_MADE = 2
 
 
-def code_behind(judgement: AnyJudgement) -> list[CodeLine]:
-    """Empty where the line is not the cause's, ranks were at different ones, or its source is not here as it was."""
+def code_behind(judgement: AnyJudgement, line: PythonFrame | None = None) -> list[CodeLine]:
+    """Empty where the line is not the cause's, ranks were at different ones, or its source is not here as it was.
+
+    `line`: at which it went wrong, where the process ended at another one.
+    """
+    view = judgement.views[0]
+    if line is not None:
+        return _behind(view, [line], [])
     find = _call if judgement.verdict_class == "collective-mismatch" else _stack
     stacks = [find(view) for view in judgement.views]
     if judgement.verdict_class in _ELSEWHERE or not all(stacks) or any(item[0] != stacks[0][0] for item in stacks):
         return []
-    view = judgement.views[0]
     made = [] if view.raised else [*dict.fromkeys(_made(view))]
+    return _behind(view, stacks[0], made[:_MOST_MADE])
+
+
+def _behind(view: ProcessView, stack: Sequence[PythonFrame], made: Sequence[PythonFrame]) -> list[CodeLine]:
     try:
-        return lines_behind(view.process.snapshot, stacks[0], made[:_MOST_MADE])
+        return lines_behind(view.process.snapshot, stack, made)
     except Exception:  # a program may be written in any way: the report goes on without them
         return []
 

@@ -282,6 +282,10 @@ def _is_same_fault(item: Conclusion, best: Conclusion) -> bool:
 
 
 def _finding(job: JobView, item: Conclusion) -> r.Finding:
+    return finding(item[0].id, item[1], _described(job, item))
+
+
+def _described(job: JobView, item: Conclusion) -> Description:
     rule, judgement = item
     words = rule.describe(job, judgement)
     if _is_cause(item):
@@ -303,7 +307,7 @@ def _finding(job: JobView, item: Conclusion) -> r.Finding:
         about_arguments = words.advice.startswith(_ABOUT_ARGUMENTS) and not words.names_source
         if rule.id in _OF_ARGUMENTS and about_arguments:
             words = replace(words, advice=with_native_line(judgement.views[0], words.advice))
-    return finding(rule.id, judgement, words)
+    return words
 
 
 def _while_loading(rule: str, judgement: AnyJudgement, words: Description) -> Description:
@@ -359,7 +363,8 @@ def _recognized(judgement: AnyJudgement, words: Description) -> Description:
 def _with_code(verdict: r.Verdict, concluded: Concluded) -> r.Verdict:
     if verdict.finding is None:
         return verdict
-    code = code_behind(concluded.conclusions[verdict.finding][1])
+    best = concluded.conclusions[verdict.finding]
+    code = code_behind(best[1], _described(concluded.job, best).line)
     return msgspec.structs.replace(verdict, code=code) if code else verdict
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 from pytracer.analyze.view import JobView, ProcessView, death_signature
-from pytracer.report.job import Confidence, Evidence, Finding, VerdictClass
+from pytracer.report.job import Confidence, Evidence, Finding, PythonFrame, VerdictClass
 
 F = TypeVar("F")
 
@@ -54,6 +54,7 @@ class Description:
     `besides`: advice about a second trouble, which that of a known crash does not replace.
     `names_source`: the advice names the line that made what was passed, so that nothing is added about that.
     `has_place`: the summary says where the cause lies; the line at which the process died would only distract from it.
+    `line`: the program's line at which it went wrong, where that is known and the process ended at another one.
     """
 
     summary: str
@@ -62,6 +63,7 @@ class Description:
     missing: Sequence[str | None] = ()
     quotes_exception: bool = False
     has_place: bool = False
+    line: PythonFrame | None = None
     explained: bool = False
     names_cause: bool = False
     names_source: bool = False

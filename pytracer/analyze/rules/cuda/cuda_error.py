@@ -114,6 +114,7 @@ class CudaErrorRule:
             ],
             error_advice(view, known),
             _missing(job, known),
+            line=suspected.culprit.python if suspected.culprit is not None else frame if blocking else None,
         )
 
 
