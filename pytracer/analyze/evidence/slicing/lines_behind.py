@@ -7,6 +7,7 @@ changed in place between (`rows.append(x)`, `mask[i] = 0`) is taken as well. By 
 from __future__ import annotations
 
 import ast
+import re
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -18,9 +19,9 @@ from pytracer.analyze.evidence.syntax.bindings import lines_that_fill
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.lines import names_of_line
 from pytracer.analyze.evidence.syntax.loops import LOOPS
-from pytracer.analyze.evidence.syntax.names import names_of
+from pytracer.analyze.evidence.syntax.names import names_of, variable
 from pytracer.analyze.evidence.syntax.reaching import ENTRY, UNKNOWN, reaching
-from pytracer.analyze.evidence.syntax.scopes import Scope, class_around, own_nodes, scope_of, spans
+from pytracer.analyze.evidence.syntax.scopes import Scope, class_around, own_nodes, scope_of, spans, spans_body
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import CodeLine, PythonFrame
@@ -32,6 +33,7 @@ _MOST_FILLS = 2
 _MOST_SEEN = 64
 _LONGEST = 160
 _LIBRARIES = ("CDLL", "PyDLL", "LoadLibrary", "load_library", "dlopen", "load_inline", "import_module")
+_IN_PLACE = re.compile(r"[a-z0-9]_$")
 _DEEPEST = 1 << 30
 _HEADED = (ast.For, ast.AsyncFor, ast.While, ast.If, ast.With, ast.AsyncWith)
 _DEFINES = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -62,6 +64,9 @@ def lines_behind(snapshot: Snapshot, stack: Sequence[PythonFrame], made: Sequenc
     failing = (spot.file, statement.lineno)
     found: dict[tuple[str | None, int], tuple[int | None, CodeLine]] = {}
     waiting = deque(_Read(name, spot, 0) for name in names_of_line(spot.tree, spot.line))
+    test = _test_around(spot) if isinstance(statement, ast.Raise) else None
+    if test is not None:
+        found[spot.file, test.lineno] = (spot.depth, _code(snapshot, spot, test))
     for frame in made:
         at = _spot(snapshot, frame, stack)
         inner = _statement(at.tree, at.line) if at is not None else None
@@ -87,6 +92,12 @@ def lines_behind(snapshot: Snapshot, stack: Sequence[PythonFrame], made: Sequenc
     if not found:
         return []
     return [*(code for _, code in sorted(found.values(), key=_order)), _code(snapshot, spot, statement)]
+
+
+def _test_around(spot: Spot) -> ast.stmt | None:
+    """The `if` whose test led to a `raise`."""
+    around = [item for item in own_nodes(spot.scope) if isinstance(item, ast.If) and spans_body(item.body, spot.line)]
+    return max(around, key=lambda item: item.lineno, default=None)
 
 
 def _spot(snapshot: Snapshot, frame: PythonFrame, stack: Sequence[PythonFrame]) -> Spot | None:
@@ -133,7 +144,7 @@ def _fills(read: _Read) -> Iterator[tuple[Spot, list[str]]]:
     lines = [
         (scope, line)
         for scope in scopes
-        for line in lines_that_fill(scope, read.name)
+        for line in _changed_at(scope, read.name)
         if scope is not read.spot.scope or line < read.spot.line or _in_one_loop(scope, line, read.spot.line)
     ]
     if len(lines) > _MOST_FILLS:
@@ -143,6 +154,17 @@ def _fills(read: _Read) -> Iterator[tuple[Spot, list[str]]]:
             continue
         spot = replace(read.spot, scope=scope, line=line, depth=None if owner is not None else read.spot.depth)
         yield spot, [name for name in names_of_line(read.spot.tree, line) if name != read.name]
+
+
+def _changed_at(scope: Scope | ast.ClassDef, name: str) -> list[int]:
+    """Lines that fill it, set an attribute of it, or call a method of it that works in place."""
+    lines = {*lines_that_fill(scope, name)}
+    for item in own_nodes(scope):
+        if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and _IN_PLACE.search(item.func.attr):
+            lines |= {item.lineno} if variable(item.func.value) == name else set()
+        elif isinstance(item, ast.Attribute) and isinstance(item.ctx, ast.Store) and variable(item.value) == name:
+            lines.add(item.lineno)
+    return sorted(lines)
 
 
 def _in_one_loop(scope: Scope, one: int, other: int) -> bool:

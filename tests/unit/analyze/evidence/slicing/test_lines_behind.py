@@ -147,3 +147,36 @@ def test_library_whose_function_is_called_is_no_value(tmp_path: Path) -> None:
     lib.labs(ctypes.c_long(count))
     """
     assert behind(tmp_path, source) == ['3 count = "seven"', "4 lib.labs(ctypes.c_long(count))"]
+
+
+def test_line_that_changes_a_tensor_in_place_is_shown(tmp_path: Path) -> None:
+    source = """\
+    import torch
+    mask = torch.ones(4)
+    mask.zero_()
+    mask.data = mask.data[:2]
+    print_it = mask.sum()
+    mask[3]
+    """
+    assert behind(tmp_path, source) == [
+        "2 mask = torch.ones(4)",
+        "3 mask.zero_()",
+        "4 mask.data = mask.data[:2]",
+        "6 mask[3]",
+    ]
+
+
+def test_test_that_led_to_a_raise_is_shown_with_what_made_its_values(tmp_path: Path) -> None:
+    source = """\
+    def check(rows):
+        count = len(rows)
+        if count < 3:
+            raise ValueError("too few")
+    check([1])
+    """
+    assert behind(tmp_path, source) == [
+        "5 check([1])",
+        "2 count = len(rows)",
+        "3 if count < 3:",
+        '4 raise ValueError("too few")',
+    ]
