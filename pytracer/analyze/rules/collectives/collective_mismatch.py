@@ -33,6 +33,7 @@ from pytracer.analyze.collectives.matching import STOOD_NS, GroupMatch, Mismatch
 from pytracer.analyze.collectives.mismatch_advice import (
     from_other_lines,
     mismatch_advice,
+    packing_cause,
     parting_cause,
     two_sides,
 )
@@ -116,7 +117,7 @@ class CollectiveMismatch:
             advice,
             [
                 "a third rank: which of the two is wrong is undecidable from what they passed"
-                if judgement.undecided and cause is None
+                if judgement.undecided and cause is None and packing_cause(job, match, found) is None
                 else None,
                 f"the collectives of {span_words(match.unknown)}: no readable record" if match.unknown else None,
             ],
