@@ -49,9 +49,7 @@ def timeline(view: ProcessView, most: int, not_received: frozenset[Sent]) -> r.T
     )
 
 
-def _span(
-    view: ProcessView, item: Collective, clock: ProcessClock, not_received: frozenset[Sent]
-) -> r.CollectiveSpan:
+def _span(view: ProcessView, item: Collective, clock: ProcessClock, not_received: frozenset[Sent]) -> r.CollectiveSpan:
     buffer = view.space.uses.buffer_of(item)
     return r.CollectiveSpan(
         group=item.group,

@@ -195,7 +195,11 @@ def _of_size(job: JobView, match: GroupMatch, found: Mismatch) -> str | None:
         for name in last.buffer.names or ()
     ]
     packing = packing_of(*sides)
-    return packing.advice if packing is not None else left_out_advice(*sides) or size_advice(*sides, names, len(match.ranks))
+    return (
+        packing.advice
+        if packing is not None
+        else left_out_advice(*sides) or size_advice(*sides, names, len(match.ranks))
+    )
 
 
 def packing_cause(job: JobView, match: GroupMatch, found: Mismatch) -> Packing | None:

@@ -54,8 +54,8 @@ class Packing:
         """What to change there."""
         text = f" ({self.text})" if self.text is not None else ""
         return (
-            f"Pack the gradients of all parameters on every rank. {capital(self.place)}{text} leaves out those that are "
-            "None, and a loss that does not use a parameter gives it none: set these to zeros first (`p.grad = "
+            f"Pack the gradients of all parameters on every rank. {capital(self.place)}{text} leaves out those that "
+            "are None, and a loss that does not use a parameter gives it none: set these to zeros first (`p.grad = "
             "torch.zeros_like(p)`), or let DistributedDataParallel with find_unused_parameters=True average them. Do "
             "not pad or cut the packed tensor: all behind the missing part would be added to gradients of other "
             "parameters."
@@ -119,10 +119,9 @@ class _Packed:
             if isinstance(item, _COMPREHENSIONS):
                 for test in (test for part in item.generators for test in part.ifs):
                     self._note(test, item, spot, is_none=False)
-            elif isinstance(item, ast.Call) and called_name(item) == "filter" and len(item.args) > 1:
-                if isinstance(item.args[0], ast.Lambda):
-                    self._note(item.args[0].body, item, spot, is_none=False)
             if isinstance(item, ast.Call):
+                if called_name(item) == "filter" and item.args and isinstance(item.args[0], ast.Lambda):
+                    self._note(item.args[0].body, item, spot, is_none=False)
                 yield from self._returned(item, spot)
             if isinstance(item, ast.Name) and isinstance(item.ctx, ast.Load):
                 yield item, spot

@@ -19,7 +19,6 @@ from pytracer.analyze.collectives.matching import (
 )
 from pytracer.decode.types.snapshot import Collective, Job, Process
 
-
 Sent = tuple[int | None, str | None, int | None, int | None]  # rank, group, peer in it, sequence number of a send
 
 

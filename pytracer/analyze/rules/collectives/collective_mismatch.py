@@ -9,6 +9,9 @@ ranks, a checkpoint or library version that is not the same everywhere.
 A condition decides about a call by a value that one rank alone has: reduce() and gather() leave their result there, or
 a line below `if rank == 0:` sets it. The condition and that line are named.
 
+Gradients are packed into one tensor, and those that are None on a rank are left out: the line that packs them is
+named, and the parameters, where their sizes account for the difference.
+
 An exception on one rank, whose `except` or `finally` then calls a collective, while the others go on: it is named,
 where that call failed.
 
