@@ -222,6 +222,8 @@ def _before(slice_: Slice, node: ast.expr, spot: Spot) -> Iterator[tuple[ast.AST
         for name in names - {None}:
             yield from values_of(name or "", spot)
     else:
+        if isinstance(node, _COMPREHENSIONS):
+            yield from ((part.iter, spot) for part in node.generators)
         yield from ((item, spot) for item in _parts(node) if isinstance(item, (ast.Name, ast.Attribute, ast.Call)))
 
 
@@ -279,9 +281,9 @@ def _called(slice_: Slice, call: ast.Call, spot: Spot) -> Iterator[tuple[ast.AST
 
 def _given_by(function: ast.FunctionDef, spot: Spot) -> Iterator[tuple[ast.AST, Spot]]:
     for item in own_nodes(function):
-        if isinstance(item, (ast.Return, ast.Yield)) and item.value is not None:
+        if isinstance(item, (ast.Return, ast.Yield, ast.YieldFrom)) and item.value is not None:
             yield item.value, replace(spot, scope=function, line=item.lineno + 1, depth=None)
-            if isinstance(item, ast.Yield):
+            if not isinstance(item, ast.Return):
                 at = replace(spot, scope=function, line=item.lineno, depth=None)
                 yield from _loops_around(item.lineno, at)
 
