@@ -23,6 +23,7 @@ from pytracer.analyze.naming import short_file
 
 _VIEWS = ("asarray", "as_tensor", "from_numpy", "list", "tuple", "zip")
 _DEVICES = ("to", "cuda", "cpu")
+_SHARES = ("share_memory", "share_memory_")
 _LOOPS = (ast.For, ast.AsyncFor)
 _DEEPEST, _MOST, _QUOTED = 3, 3, 50
 
@@ -108,6 +109,8 @@ def _received(spot: Spot) -> _Region | None:
                 target = target.elts[1]
             return _Region(spot, item.body, _names(target))
         if isinstance(item, ast.Assign) and spans(item, spot.line) and isinstance(item.value, (ast.Call, ast.Await)):
+            if any(isinstance(part, ast.Attribute) and part.attr in _SHARES for part in ast.walk(item.value)):
+                return None  # the program's own, which other processes are to see
             loops = loops_around(spot.tree, spot.line)
             names = frozenset(name for target in item.targets for name in _names(target))
             return _Region(spot, loops[-1].body, names) if loops else None

@@ -33,6 +33,10 @@ QUEUE = """def load(queue, results):
 NEXT = """def load(it): return [
     *rest(it)]
 """
+SHARED = """for number in range(9000):
+    block = torch.zeros(8).share_memory_()
+    blocks.append(block)
+"""
 PASSED = """def load(loader, store):
     for batch in loader:
         remember(store, batch)
@@ -95,10 +99,11 @@ def test_lines_that_keep_received_tensors_are_named(source: str, kept: str, copi
         PASSED.replace("np.asarray", "np.array"),
         NEXT,
         QUEUE,
+        SHARED,
     ],
     ids=[
         "clone", "numbers", "device", "emptied", "of-a-round", "copied", "object-of-a-round", "new-container", "array",
-        "no-loop", "no-name",
+        "no-loop", "no-name", "shared",
     ],
 )  # fmt: skip
 def test_what_is_copied_or_given_up_is_not_named(source: str, tmp_path: Path) -> None:
