@@ -26,6 +26,11 @@ from pytracer.analyze.naming import short_file
 from pytracer.report.job import PythonFrame
 
 _GRADIENTS = ("grad", "main_grad")
+_PACK = ("cat", "concat", "concatenate", "hstack", "stack", "_flatten_dense_tensors", "parameters_to_vector")
+_SAME = ("view", "reshape", "flatten", "ravel", "contiguous", "detach", "clone", "numpy", "from_numpy", "getattr")
+_TYPES = ("to", "float", "double", "half", "bfloat16", "type", "cpu", "cuda", "div", "mul", "div_", "mul_")
+_ITERATE = ("list", "tuple", "filter", "zip", "chain", "from_iterable", "values", "items", "reversed", "enumerate")
+_KEEP = frozenset({*_PACK, *_SAME, *_TYPES, *_ITERATE})
 _FILLS = ("append", "extend", "add")
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 _MOST = 40
@@ -114,7 +119,7 @@ class _Packed:
             self._fills(node.id, spot)
             yield from values_of(node.id, spot)
             return
-        for item in ast.walk(node):
+        for item in self._parts(node, spot):
             self._has_gradients |= _is_gradient(item)
             if isinstance(item, _COMPREHENSIONS):
                 for test in (test for part in item.generators for test in part.ifs):
@@ -129,6 +134,14 @@ class _Packed:
                 made = self._slice.made(item, spot, calls=False)
                 if made.node is not item:
                     yield made.node, made.spot
+
+    def _parts(self, node: ast.AST, spot: Spot) -> Iterator[ast.AST]:
+        """Of an expression without what library functions compute from it, other than packing, views and types."""
+        yield node
+        if isinstance(node, ast.Call) and called_name(node) not in _KEEP and self._slice.function(node, spot) is None:
+            return
+        for item in ast.iter_child_nodes(node):
+            yield from self._parts(item, spot)
 
     def _returned(self, call: ast.Call, spot: Spot) -> Iterator[_Place]:
         """What a function of the program returns or yields."""

@@ -82,9 +82,10 @@ def test_line_that_leaves_out_gradients_is_named(
         (COMPREHENSION.replace(" if p.grad is not None]", "]"), 4),
         (COMPREHENSION.replace("p.grad", "p.output"), 4),
         (COMPREHENSION.replace("p.grad for p in", "zeros_for(p) for p in").replace("p.grad is", "p is"), 4),
+        (COMPREHENSION.replace("torch.cat(", "features(batch, "), 4),
         (COMPREHENSION + "    other = torch.ones(n)\n    dist.all_reduce(other)\n", 6),
     ],
-    ids=["all", "outputs", "zeros", "other-tensor"],
+    ids=["all", "outputs", "zeros", "computed", "other-tensor"],
 )
 def test_other_packings_leave_out_no_gradients(source: str, line: int, run: Path) -> None:
     """The look-alikes: one that packs all, one of other values, and a tensor beside it."""
