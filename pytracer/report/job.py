@@ -308,7 +308,8 @@ class LastCollective(Part, frozen=True):
     group: str | None = None
     op: str | None = None
     sequence_nr: int | None = None  #: in the group, from 1; of sends and receives, with that peer and direction
-    #: "scheduled", "started", "completed", "failed" or "queued" (on a device; may have completed since the last poll)
+    #: "scheduled", "started", "completed", "failed", "queued" (on a device; may have completed since the last poll), or
+    #: "not received": a send that gloo completed, and that its receiver never had
     state: str | None = None
     sizes: list[int] | None = None
     dtypes: list[str] | None = None

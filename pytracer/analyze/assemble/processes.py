@@ -30,6 +30,7 @@ def process_report(
     death: Death | None = None,
     gpu_core: r.GpuCoreReport | None = None,
     timeline: r.Timeline | None = None,
+    collectives: Sequence[r.LastCollective] | None = None,
 ) -> r.ProcessReport:
     """Everything that the report has about one process.
 
@@ -38,9 +39,11 @@ def process_report(
         death: how its end was judged; None for a process whose end does not matter.
         gpu_core: what a core dump of a device shows about it.
         timeline: its last steps and collectives.
+        collectives: the last of each operation, the newest first, by what is known of all ranks.
     """
     process, snapshot, crash, clock = view.process, view.process.snapshot, view.crash, view.clock
     uses = view.space.uses
+    last = list(collectives if collectives is not None else view.collectives)
     report = r.ProcessReport(
         pid=snapshot.pid,
         ppid=snapshot.ppid,
@@ -85,8 +88,8 @@ def process_report(
         last_op=_last_op(snapshot.events, crash),
         operator=operator_report(view),
         current_stream=view.current_stream,
-        last_collective=view.last_collective,
-        recent_collectives=view.collectives,
+        last_collective=last[0] if last else None,
+        recent_collectives=last,
         ddp=ddp_modules(uses),
         cuda_graphs=graph_reports(view.space, clock),
         cuda_streams=stream_reports(snapshot.cuda_streams, clock),

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from pytracer.analyze.collectives.description import place_of
 from pytracer.analyze.collectives.matching import state_of
-from pytracer.analyze.collectives.wait_graph import Waiting
+from pytracer.analyze.collectives.wait_graph import Sent, Waiting
 from pytracer.analyze.timeline.clock import ProcessClock
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.decode.types.records import Step
 from pytracer.decode.types.snapshot import Collective, Process
 from pytracer.report import job as r
 
+NOT_RECEIVED = "not received"
 MOST_PER_PROCESS = 64
 MOST_IN_ALL = 4096
 LEAST_PER_PROCESS = 4
@@ -22,8 +25,11 @@ def kept_per_process(processes: int) -> int:
     return max(LEAST_PER_PROCESS, min(MOST_PER_PROCESS, MOST_IN_ALL // max(processes, 1)))
 
 
-def timeline(view: ProcessView, most: int) -> r.Timeline | None:
-    """The last `most` steps and collectives of a process; None if it recorded neither."""
+def timeline(view: ProcessView, most: int, not_received: frozenset[Sent]) -> r.Timeline | None:
+    """The last `most` steps and collectives of a process; None if it recorded neither.
+
+    `not_received`: sends that their receivers never had.
+    """
     snapshot, clock = view.process.snapshot, view.clock
     steps = [
         r.StepMark(step=event.data.step, time=clock.relative(event.mono_ns))
@@ -38,19 +44,19 @@ def timeline(view: ProcessView, most: int) -> r.Timeline | None:
     return r.Timeline(
         steps=steps[-most:],
         steps_left_out=max(0, len(steps) - most),
-        collectives=[_span(view, item, clock) for item in collectives[-most:]],
+        collectives=[_span(view, item, clock, not_received) for item in collectives[-most:]],
         collectives_left_out=max(0, len(collectives) - most),
     )
 
 
-def _span(view: ProcessView, item: Collective, clock: ProcessClock) -> r.CollectiveSpan:
+def _span(view: ProcessView, item: Collective, clock: ProcessClock, not_received: frozenset[Sent]) -> r.CollectiveSpan:
     buffer = view.space.uses.buffer_of(item)
     return r.CollectiveSpan(
         group=item.group,
         op=item.op,
         sequence_nr=item.sequence_nr,
         peer=item.peer,
-        state=collective_state(view.process, item),
+        state=NOT_RECEIVED if _key(view, item) in not_received else collective_state(view.process, item),
         scheduled=clock.relative(item.scheduled_ns),
         started=clock.relative(item.started_ns),
         completed=clock.relative(item.completed_ns),
@@ -64,6 +70,18 @@ def collective_state(process: Process, item: Collective) -> str:
     """The state of a collective as the report has it."""
     state = state_of(process, item)
     return "queued" if item.progress_unknown and state != "failed" else state
+
+
+def received_states(view: ProcessView, not_received: frozenset[Sent]) -> list[r.LastCollective]:
+    """The last collectives of a process, with the state of what its receiver never had."""
+    return [
+        msgspec.structs.replace(item, state=NOT_RECEIVED) if _key(view, item) in not_received else item
+        for item in view.collectives
+    ]
+
+
+def _key(view: ProcessView, item: Collective | r.LastCollective) -> Sent | None:
+    return (view.process.rank, item.group, item.peer, item.sequence_nr) if item.op == "send" else None
 
 
 def build_waits(job: JobView) -> list[r.Wait]:

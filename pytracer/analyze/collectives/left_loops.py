@@ -10,27 +10,35 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pytracer._text import capital, uncapital
-from pytracer.analyze.collectives.rounds import is_fixed, leaver_words
+from pytracer.analyze.collectives.description import place_of
+from pytracer.analyze.collectives.loaded_streams import Stream, stream_of
+from pytracer.analyze.collectives.rounds import calls_of_line, is_fixed, leaver_words
 from pytracer.analyze.collectives.stop_flags import StopFlag, stop_flag
 from pytracer.analyze.collectives.ways import quoted, way_to
 from pytracer.analyze.evidence.failing.expressions import short
 from pytracer.analyze.evidence.slicing.by_rank import SizeSource, rounds_source
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.slice import Slice
+from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import LOOPS, Loop, loops_around
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
-from pytracer.decode.types.snapshot import Collective
+from pytracer.decode.types.snapshot import Collective, Snapshot
 from pytracer.report.job import PythonFrame
 
 _MOST = 2
 _AGREE = (
     "Decide on one rank and broadcast that, or all_reduce() the flag (MAX), so that all ranks stop in the same round."
 )
-_SAME_ROUNDS = (
-    "Give all ranks as many rounds: pad the parts to one length or drop what is over (DistributedSampler does it), or "
-    "wrap the loop in the join() context manager of DistributedDataParallel."
+_JOIN = "wrap the loop in the join() context manager of DistributedDataParallel"
+_STOP = "let all ranks stop together (all_reduce() a flag with MIN in each round)"
+_SAMPLED = (
+    "Give all ranks as many rounds: pad the parts to one length or drop what is over (DistributedSampler does it)"
+)
+_STREAMED = (
+    "give all ranks as many samples: share them out by sample and not by file, and end each rank at the smallest "
+    "number (all_reduce() it with MIN)"
 )
 
 
@@ -39,7 +47,8 @@ class LeftLoop:
     """A loop of the rank that is still in it. `ends`: statements that leave it; `source`: what its rounds depend on.
 
     `skipped`: a line that may have left out a round of it; `even`: it has as many on all ranks. `flag`: what sets that
-    by which the one statement leaves it.
+    by which the one statement leaves it. `stream`: what its loader reads, which no sampler deals out. `joins`: the call
+    is one that join() of DDP answers.
     """
 
     line: int
@@ -50,6 +59,8 @@ class LeftLoop:
     skipped: str | None = None
     even: bool = False
     flag: StopFlag | None = None
+    stream: Stream | None = None
+    joins: bool = True
 
     def subject(self, left: str) -> str:
         """For the headline: what can have made the other rank leave."""
@@ -58,19 +69,21 @@ class LeftLoop:
             return f"{left} may have left out a round of the loop of line {self.line} by {self.skipped}{other}"
         if self.source is not None:
             return self._by_rank
+        if self.stream is not None and not self.ends:
+            return f"the loop of line {self.line} has as many rounds as `{self.stream.name}` gives on each rank"
         flag = f", which {self.flag.sets}" if self.flag is not None else ""
         return f"{left} may have left the loop of line {self.line} by {self._shown}{flag}"
 
     def advice(self, left: str) -> str:
         """What to do."""
-        rounds = f"{capital(self._by_rank)}. {_SAME_ROUNDS}" if self.source is not None else _SAME_ROUNDS
+        rounds = f"{capital(self._by_rank)}. {self._same_rounds}" if self.source is not None else self._same_rounds
         if self.skipped is not None:
             other = "" if self.even else f" If not: {uncapital(rounds)}"
             return (
                 f"See whether {self.skipped} left out a round on {left}: then let all ranks skip it together "
                 f"(all_reduce() the flag).{other}"
             )
-        if self.source is not None:
+        if self.source is not None or (self.stream is not None and not self.ends):
             return rounds
         several = len(self.ends) > 1
         return (
@@ -78,6 +91,14 @@ class LeftLoop:
             f"loop of line {self.line} (`{self.text}`) on one rank alone. "
             f"{f'{self.flag.why} ' if self.flag is not None else ''}{_AGREE}"
         )
+
+    @property
+    def _same_rounds(self) -> str:
+        """What makes the ranks end in the same round."""
+        together = _JOIN if self.joins else _STOP
+        if self.stream is None:
+            return f"{_SAMPLED}, or {together}."
+        return f"{self.stream.words}, which no sampler deals out: {together}, or {_STREAMED}."
 
     @property
     def _by_rank(self) -> str:
@@ -94,6 +115,7 @@ def left_loop(inside: ProcessView, call: Collective) -> LeftLoop | None:
     snapshot, frames = inside.process.snapshot, way_to(inside, call)[::-1]
     slice_ = Slice(snapshot, frames)
     skipping: LeftLoop | None = None
+    joins = not _calls_itself(snapshot, call)
     for depth, frame in enumerate(frames):
         tree = syntax_tree(snapshot, frame)
         if tree is None or frame.line is None:
@@ -103,7 +125,7 @@ def left_loop(inside: ProcessView, call: Collective) -> LeftLoop | None:
             ends = tuple(
                 (item.lineno, text) for item in tests if (text := quoted(snapshot, frame, item.lineno)) is not None
             )
-            text = short(ast.unparse(loop).splitlines()[0])
+            text, stream = short(ast.unparse(loop).splitlines()[0]), stream_of(slice_, depth, loop)
             if 0 < len(ends) <= _MOST:
                 one = tests[0] if len(tests) == 1 and frame.file is not None else None
                 flag = (
@@ -114,10 +136,19 @@ def left_loop(inside: ProcessView, call: Collective) -> LeftLoop | None:
             skipped = next((said for item in frames[: depth + 1] if (said := leaver_words(snapshot, item))), None)
             if source is not None and not ends:
                 sure = None if source.split is not None else skipped
-                return LeftLoop(loop.lineno, text, source=source, place=_place(frame, source), skipped=sure)
-            if skipping is None and skipped is not None and not ends:
-                skipping = LeftLoop(loop.lineno, text, skipped=skipped, even=is_fixed(loop))
+                place = _place(frame, source)
+                return LeftLoop(loop.lineno, text, source=source, place=place, skipped=sure, stream=stream, joins=joins)
+            if skipping is None and (skipped is not None or stream is not None) and not ends:
+                even = is_fixed(loop)
+                skipping = LeftLoop(loop.lineno, text, skipped=skipped, even=even, stream=stream, joins=joins)
     return skipping
+
+
+def _calls_itself(snapshot: Snapshot, call: Collective) -> bool:
+    """Whether the program's own line calls the collective: join() answers only what DistributedDataParallel calls."""
+    frame = place_of(call)
+    on_line = calls_of_line(snapshot, frame) if frame is not None else ()
+    return any(called_name(item) == call.op for item in on_line)
 
 
 def _place(frame: PythonFrame, source: SizeSource) -> str:

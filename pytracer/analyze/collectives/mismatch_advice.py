@@ -11,6 +11,7 @@ from pytracer.analyze.collectives.fresh_losses import FreshLoss, fresh_loss
 from pytracer.analyze.collectives.library_calls import library_call
 from pytracer.analyze.collectives.matching import GroupMatch, Mismatch
 from pytracer.analyze.collectives.own_groups import own_group_advice
+from pytracer.analyze.collectives.packed_gradients import Packing, packing_of
 from pytracer.analyze.collectives.parting import find_parting
 from pytracer.analyze.collectives.rank_branches import branch_advice, data_branch_advice
 from pytracer.analyze.collectives.rank_value_words import differing_advice
@@ -193,7 +194,19 @@ def _of_size(job: JobView, match: GroupMatch, found: Mismatch) -> str | None:
         if last.sequence_nr == number and last.group == match.name and last.buffer is not None
         for name in last.buffer.names or ()
     ]
-    return left_out_advice(*sides) or size_advice(*sides, names, len(match.ranks))
+    packing = packing_of(*sides)
+    return (
+        packing.advice
+        if packing is not None
+        else left_out_advice(*sides) or size_advice(*sides, names, len(match.ranks))
+    )
+
+
+def packing_cause(job: JobView, match: GroupMatch, found: Mismatch) -> Packing | None:
+    """The line that packs only gradients which are not None, where the advice says the same."""
+    sides = two_sides(job, found) if found.field == "size" else None
+    packing = packing_of(*sides) if sides is not None else None
+    return packing if packing is not None and packing.advice == mismatch_advice(job, match, found) else None
 
 
 def size_cause(job: JobView, match: GroupMatch, found: Mismatch) -> str | None:

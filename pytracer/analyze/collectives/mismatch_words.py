@@ -10,6 +10,7 @@ from pytracer.analyze.collectives.matching import GroupMatch, Mismatch, Variant
 from pytracer.analyze.collectives.mismatch_advice import (
     from_other_lines,
     loss_without_parameters,
+    packing_cause,
     parting_cause,
     size_cause,
     two_sides,
@@ -57,6 +58,9 @@ def _cause(job: JobView, match: GroupMatch, found: Mismatch) -> str:
     left = parting_cause(job, match, found)
     if left is not None:
         return f"; {left}"
+    packing = packing_cause(job, match, found)
+    if packing is not None:
+        return f"; {packing.subject}"
     words = size_cause(job, match, found) if found.field == "size" else None
     sides = two_sides(job, found) if found.field == "size" else None
     parameter = unequal_parameter(*sides) if sides is not None else None

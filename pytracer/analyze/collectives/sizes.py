@@ -31,9 +31,10 @@ from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Collective
 
-_Side = tuple[ProcessView, Collective]
+Side = tuple[ProcessView, Collective]
 _GATHERS = ("all_gather", "all_gather_into_tensor")
 _SECOND = (*_GATHERS, "reduce_scatter", "reduce_scatter_tensor")
+_PACKS = ("cat", "concat", "concatenate", "hstack", "_flatten_dense_tensors", "parameters_to_vector")
 _GRADIENT = re.compile(r"\.grad is (?:not )?None")
 _COUNTED = re.compile(r"^(?:(?:list|tuple|dict|set|str) of )?(\d+)$")
 _LEAST = 3  # smaller numbers are everywhere
@@ -42,7 +43,7 @@ _LONGEST = 60
 _PAD = "all_gather() the sizes first, pad to the largest and cut afterwards; or all_gather_object(), which takes any."
 
 
-def left_out_advice(first: _Side, second: _Side) -> str | None:
+def left_out_advice(first: Side, second: Side) -> str | None:
     """Where both ranks have passed both sizes from that line before."""
     histories = [_history(view, call) for view, call in (first, second)]
     if site_of(first[1]) != site_of(second[1]) or not all(histories):
@@ -76,7 +77,7 @@ def _follows(history: Sequence[tuple[int, ...]], one: tuple[int, ...], other: tu
     return any(pair == (one, other) for pair in itertools.pairwise(history))
 
 
-def _why(side: _Side) -> str:
+def _why(side: Side) -> str:
     view, call = side
     frame = place_of(call)
     tree = syntax_tree(view.process.snapshot, frame)
@@ -97,7 +98,7 @@ def _why(side: _Side) -> str:
     return f"{said}Let every rank make each call, with zeros where it has nothing."
 
 
-def size_advice(first: _Side, second: _Side, names: Sequence[str], members: int) -> str | None:
+def size_advice(first: Side, second: Side, names: Sequence[str], members: int) -> str | None:
     """What the size comes from, as far as the program shows it.
 
     Args:
@@ -113,7 +114,7 @@ def size_advice(first: _Side, second: _Side, names: Sequence[str], members: int)
     dimension = _dimension(first, second)
     if dimension is None:
         return None
-    passed = _passed(*first)
+    passed = passed_tensor(*first)
     named = f"`{shortened(ast.unparse(passed[0]), _LONGEST)}`" if passed is not None else "the tensor"
     what = names[0] if names else named
     for view, call in (first, second):
@@ -138,7 +139,7 @@ def size_advice(first: _Side, second: _Side, names: Sequence[str], members: int)
     return _made_advice(first, second, dimension)
 
 
-def _model_advice(first: _Side, second: _Side, parameter: str, source: SizeSource | None, members: int) -> str:
+def _model_advice(first: Side, second: Side, parameter: str, source: SizeSource | None, members: int) -> str:
     sides = [f"{count_words(call.numel or 0, 'element')} on rank {view.process.rank}" for view, call in (first, second)]
     comes = (
         f"; its size {_from_words(first, second, source, members).removeprefix('it ')}" if source is not None else ""
@@ -150,7 +151,7 @@ def _model_advice(first: _Side, second: _Side, parameter: str, source: SizeSourc
     )
 
 
-def _batch_words(first: _Side, second: _Side, dimension: int) -> str | None:
+def _batch_words(first: Side, second: Side, dimension: int) -> str | None:
     """Where one rank has a full batch of its loader, and the other one fewer rows; by the rank that raised."""
     for (view, call), (_, other) in ((first, second), (second, first)):
         line = failing_line(view.process.snapshot, view.exception, view.exception_stack) if view.raised else None
@@ -163,16 +164,16 @@ def _batch_words(first: _Side, second: _Side, dimension: int) -> str | None:
     return None
 
 
-def source_of_size(first: _Side, second: _Side) -> SizeSource | None:
+def source_of_size(first: Side, second: Side) -> SizeSource | None:
     """The line by which the size of what the line passes depends on the rank, or on the data."""
     for view, call in (first, second):
-        passed = _passed(view, call)
+        passed = passed_tensor(view, call)
         if passed is not None:
             return size_source(Slice(view.process.snapshot, way_to(view, call)[::-1]), *passed, data=True)
     return None
 
 
-def cause_words(first: _Side, second: _Side, members: int) -> str | None:
+def cause_words(first: Side, second: Side, members: int) -> str | None:
     """`it comes from line 26 (...), which ...`; None where no line with the rank was found."""
     chosen = next((found for side in (first, second) if (found := _chosen(*side)) is not None), None)
     if chosen is not None:
@@ -182,7 +183,7 @@ def cause_words(first: _Side, second: _Side, members: int) -> str | None:
     return _from_words(first, second, source, members) if source is not None else None
 
 
-def _from_words(first: _Side, second: _Side, source: SizeSource, members: int) -> str:
+def _from_words(first: Side, second: Side, source: SizeSource, members: int) -> str:
     """That the size comes from it only where the line makes those very numbers."""
     dimension = _dimension(first, second) or 0
     sizes = {view.process.rank or 0: call.sizes[dimension] for view, call in (first, second)}
@@ -201,13 +202,13 @@ def _source_words(source: SizeSource) -> str:
     return f"line {source.line} (`{short(ast.unparse(source.node))}`)"
 
 
-def _dimension(first: _Side, second: _Side) -> int | None:
+def _dimension(first: Side, second: Side) -> int | None:
     """The one in which both differ."""
     rows = [n for n, (a, b) in enumerate(zip(first[1].sizes, second[1].sizes, strict=False)) if a != b]
     return rows[0] if len(rows) == 1 and len(first[1].sizes) == len(second[1].sizes) else None
 
 
-def _source_advice(first: _Side, second: _Side, what: str, source: SizeSource, members: int) -> str:
+def _source_advice(first: Side, second: Side, what: str, source: SizeSource, members: int) -> str:
     dimension = _dimension(first, second) or 0
     sides = [f"{item.sizes[dimension]} on rank {other.process.rank}" for other, item in (first, second)]
     origin = capital(_from_words(first, second, source, members))
@@ -235,11 +236,11 @@ def _source_advice(first: _Side, second: _Side, what: str, source: SizeSource, m
     return f"{said}: make it alike on all ranks, or pad to the largest."
 
 
-def _made_advice(first: _Side, second: _Side, dimension: int) -> str | None:
+def _made_advice(first: Side, second: Side, dimension: int) -> str | None:
     """The line that makes the tensor, or the variable that it has its size from."""
     for view, call in (first, second):
         line = failing_line(view.process.snapshot, view.exception, view.exception_stack) if view.raised else None
-        passed = _passed(view, call)
+        passed = passed_tensor(view, call)
         if line is None or passed is None or call.state != "failed":
             continue
         given, spot = passed
@@ -248,10 +249,18 @@ def _made_advice(first: _Side, second: _Side, dimension: int) -> str | None:
             continue
         sides = [f"{item.sizes[dimension]} on rank {other.process.rank}" for other, item in (first, second)]
         loader = " (drop_last=True)" if _makes_loader(spot) else ""
-        return (
+        comes = (
             f"Dimension {dimension} of `{shortened(ast.unparse(given), _LONGEST)}` is {' and '.join(sides)}. It comes "
-            f"from line {made.line} (`{short(as_written(made))}`): make it alike on all ranks. Agree on the size first "
-            f"(all_reduce() it with MAX) and pad to it, or drop what is over{loader}."
+            f"from line {made.line} (`{short(as_written(made))}`)"
+        )
+        if isinstance(made.node, ast.Call) and called_name(made.node) in _PACKS and call.op not in _GATHERS:
+            return (
+                f"{comes}, which packs several tensors: compare which they are, and their sizes, on each rank. Do not "
+                "pad or cut what is packed: all behind the part that differs would meet entries of other tensors."
+            )
+        return (
+            f"{comes}: make it alike on all ranks. Agree on the size first (all_reduce() it with MAX) and pad to it, "
+            f"or drop what is over{loader}."
         )
     return None
 
@@ -278,7 +287,7 @@ def _shaped(line: FailingLine, node: ast.AST, spot: Spot, number: int) -> Made:
     return made
 
 
-def _passed(view: ProcessView, call: Collective) -> tuple[ast.expr, Spot] | None:
+def passed_tensor(view: ProcessView, call: Collective) -> tuple[ast.expr, Spot] | None:
     """The tensor that the line's only call of that operation passes."""
     frames, frame = way_to(view, call)[::-1], place_of(call)
     on_line = calls_of_line(view.process.snapshot, frame) if frame is not None else ()
@@ -292,7 +301,7 @@ def _passed(view: ProcessView, call: Collective) -> tuple[ast.expr, Spot] | None
 
 def _chosen(view: ProcessView, call: Collective) -> tuple[Made, str] | None:
     """The line that selects rows by what is in them, and that selection."""
-    passed = _passed(view, call)
+    passed = passed_tensor(view, call)
     if passed is None or call.op not in _GATHERS:
         return None
     made = Slice(view.process.snapshot, way_to(view, call)[::-1]).made(*passed, calls=True)
@@ -302,7 +311,7 @@ def _chosen(view: ProcessView, call: Collective) -> tuple[Made, str] | None:
 
 def _chosen_by_data(view: ProcessView, call: Collective) -> str | None:
     """A tensor of rows that were selected by what is in them."""
-    passed, found = _passed(view, call), _chosen(view, call)
+    passed, found = passed_tensor(view, call), _chosen(view, call)
     if passed is None or found is None:
         return None
     (given, spot), (made, by) = passed, found

@@ -19,6 +19,8 @@ from pytracer.analyze.collectives.matching import (
 )
 from pytracer.decode.types.snapshot import Collective, Job, Process
 
+Sent = tuple[int | None, str | None, int | None, int | None]  # rank, group, peer in it, sequence number of a send
+
 
 @dataclass(frozen=True)
 class Wait:
@@ -49,12 +51,16 @@ class Unequal:
 
 @dataclass(frozen=True)
 class Waiting:
-    """All waits. `sinks`: awaited ranks that wait for no other; `cycles`: ranks in order of waiting."""
+    """All waits. `sinks`: awaited ranks that wait for no other; `cycles`: ranks in order of waiting.
+
+    `not_received`: the sends that the backend completed, and whose receivers never had them.
+    """
 
     waits: tuple[Wait, ...] = ()
     unequal: tuple[Unequal, ...] = ()
     sinks: tuple[int, ...] = ()
     cycles: tuple[tuple[int, ...], ...] = ()
+    not_received: frozenset[Sent] = frozenset()
 
     def of(self, rank: int) -> list[Wait]:
         """What this rank waits in."""
@@ -84,7 +90,9 @@ def find_waiting(job: Job, matches: Matches) -> Waiting:
             edges.setdefault(rank, set()).update(wait.targets)
     targets = {rank for wait in waits for rank in wait.targets}
     sinks = tuple(sorted(targets - set(edges)))
-    return Waiting(tuple(waits), tuple(_unequal(messages)), sinks, tuple(_cycles(edges)))
+    return Waiting(
+        tuple(waits), tuple(_unequal(messages)), sinks, tuple(_cycles(edges)), frozenset(_not_received(messages))
+    )
 
 
 def _in_collectives(matches: Matches) -> Iterable[Wait]:
@@ -100,6 +108,7 @@ def _in_collectives(matches: Matches) -> Iterable[Wait]:
 
 # ---- point-to-point ----
 
+_GLOO = "gloo"
 _Side = tuple[GroupMatch, int, int, str]  # group, rank, peer, "send" | "recv"
 
 
@@ -164,6 +173,30 @@ def _unequal(messages: _Messages) -> Iterable[Unequal]:
             if other.nbytes and item.nbytes and other.nbytes != item.nbytes:
                 yield Unequal(sender, receiver, other, item)
                 break
+
+
+def _not_received(messages: _Messages) -> Iterable[Sent]:
+    """Sends that gloo calls completed: isend() returns before the receiver asks, and may never be asked.
+
+    By the completed receives of that tag, of a receiver that has ended, records all of its calls, and named the sender
+    in each.
+    """
+    for (group, rank, peer, op), items in messages.sides.items():
+        other, own = messages.by_rank.get(peer), messages.by_rank[rank]
+        if op != "send" or peer == rank or other is None or not records_collectives(other):
+            continue
+        calls = other.snapshot.collectives
+        from_any = any(item.op.startswith("recv") and item.point_to_point and item.peer is None for item in calls)
+        if other.status_kind == "running" or from_any or _forgot(own) or _forgot(other):
+            continue
+        theirs = messages.of_peer(group, rank, peer, op)
+        received = Counter(item.tag for item in theirs if state_of(other, item) not in UNFINISHED)
+        seen: Counter[int | None] = Counter()
+        for item in items:
+            seen[item.tag] += 1
+            done = item.backend == _GLOO and state_of(own, item) == "completed"
+            if done and seen[item.tag] > received[item.tag]:
+                yield rank, item.group, item.peer, item.sequence_nr
 
 
 def _unmatched(own: Process, other: Process, items: list[Collective], theirs: list[Collective]) -> Collective | None:

@@ -348,7 +348,8 @@ class Followers:
             return None
         if death.nature == "abort":
             return Following(WhyKind.NETWORK, f"its watchdog gave up waiting for {subject(missing)}")
-        outlived = missing.view.index in self.came_first and death.surely_before(missing)  # another one closed it
+        outlived = missing.view.index in self.came_first and death.surely_before(missing)
+        outlived = outlived and death.view.process.world_size != 2  # another one closed it
         if outlived or not peer_gone(death.view):
             return Following(WhyKind.NETWORK, f"waited in vain for {subject(missing)}")
         return Following(WhyKind.NETWORK, f"lost the connection to {subject(missing)}")

@@ -129,11 +129,11 @@ def _stores(made: _Made) -> Iterator[_Kept]:
     numbers = _numbers(made.region)
     derived = _derived(made) | numbers
     for node in ast.walk(made.region):
-        found = _stored(node) if isinstance(node, ast.stmt) else None
-        if found is None or not isinstance(node, ast.stmt) or not _only_grows(made, found[0], node):
+        found = stored(node) if isinstance(node, ast.stmt) else None
+        if found is None or not isinstance(node, ast.stmt) or not only_grows(made.tree, made.scope, found[0], node):
             continue
         container, value = found
-        held = [*_held(value)]
+        held = [*held_by(value)]
         here = made.line is not None and spans(node, made.line) and not _is_number(value)
         names = tuple(name for name, _ in held if name in made.names and name not in numbers)
         if all(_is_loss(made, name) for name in names):
@@ -149,7 +149,7 @@ def _stores(made: _Made) -> Iterator[_Kept]:
             yield _Kept(made, node, container, names, graphs)
 
 
-def _stored(node: ast.stmt) -> tuple[ast.expr, ast.expr] | None:
+def stored(node: ast.stmt) -> tuple[ast.expr, ast.expr] | None:
     """Container and value of `history.append(x)`, `cache[key] = x` and `total += x`."""
     call = node.value if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) else None
     if call is not None and isinstance(call.func, ast.Attribute) and call.func.attr in _FILLS and len(call.args) == 1:
@@ -182,27 +182,27 @@ def _derived(made: _Made) -> frozenset[str]:
     return frozenset(found)
 
 
-def _held(value: ast.expr) -> Iterator[tuple[str, bool]]:
+def held_by(value: ast.expr) -> Iterator[tuple[str, bool]]:
     """The variables whose memory a value keeps, each with whether its graph, too; what is computed from them is new."""
     if isinstance(value, (ast.Tuple, ast.List, ast.Set)):
         for item in value.elts:
-            yield from _held(item)
+            yield from held_by(item)
     elif isinstance(value, ast.Dict):
         for item in value.values:
-            yield from _held(item)
+            yield from held_by(item)
     elif isinstance(value, ast.Name):
         yield value.id, True
     elif isinstance(value, (ast.Attribute, ast.Subscript)):
         drops = isinstance(value, ast.Attribute) and value.attr in _WITHOUT_GRAPH
         if not (isinstance(value, ast.Attribute) and value.attr in ("shape", "dtype", "device", "ndim", "grad")):
-            yield from ((name, graph and not drops) for name, graph in _held(value.value))
+            yield from ((name, graph and not drops) for name, graph in held_by(value.value))
     elif isinstance(value, ast.Call):
         if isinstance(value.func, ast.Attribute) and value.func.attr in _SAME:
             drops = value.func.attr in _WITHOUT_GRAPH
-            yield from ((name, graph and not drops) for name, graph in _held(value.func.value))
+            yield from ((name, graph and not drops) for name, graph in held_by(value.func.value))
         elif isinstance(value.func, ast.Name) and value.func.id == "dict":
             for part in value.keywords:
-                yield from _held(part.value)
+                yield from held_by(part.value)
 
 
 def _is_number(value: ast.expr) -> bool:
@@ -246,7 +246,7 @@ def _without_graph(made: _Made, node: ast.stmt) -> bool:
     return any(word in ast.unparse(item) for item in heads for word in _NO_GRAPH)
 
 
-def _only_grows(made: _Made, container: ast.expr, node: ast.stmt) -> bool:
+def only_grows(tree: ast.Module, scope: Scope, container: ast.expr, node: ast.stmt) -> bool:
     """Nothing empties it, or makes it anew in the loop that fills it; it is older than the round."""
     base = container
     while isinstance(base, ast.Subscript):
@@ -254,10 +254,10 @@ def _only_grows(made: _Made, container: ast.expr, node: ast.stmt) -> bool:
     name = variable(base)
     if name is None:
         return False
-    loops = loops_around(made.tree, node.lineno)
-    if not loops and not name.startswith("self.") and lines_that_bind(made.scope, name):
+    loops = loops_around(tree, node.lineno)
+    if not loops and not name.startswith("self.") and lines_that_bind(scope, name):
         return False  # of one call of the function
-    for item in ast.walk(made.tree):
+    for item in ast.walk(tree):
         if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and item.func.attr in _EMPTIES:
             if _is(item.func.value, name):
                 return False
@@ -267,11 +267,7 @@ def _only_grows(made: _Made, container: ast.expr, node: ast.stmt) -> bool:
         elif isinstance(item, (ast.Assign, ast.AnnAssign)) and item is not node and item.value is not None:
             targets = item.targets if isinstance(item, ast.Assign) else [item.target]
             made_anew = any(variable(part) == name for target in targets for part in _parts(target))
-            if (
-                name.startswith("self.")
-                and made_anew
-                and getattr(scope_of(made.tree, item.lineno), "name", "") != _INIT
-            ):
+            if name.startswith("self.") and made_anew and getattr(scope_of(tree, item.lineno), "name", "") != _INIT:
                 return False  # a method may begin anew in each round
             begins = _is_new(item.value) or (isinstance(node, ast.AugAssign) and isinstance(item.value, ast.Constant))
             if made_anew and (not begins or _in(loops[-1:], item)):

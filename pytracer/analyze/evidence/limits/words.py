@@ -13,6 +13,7 @@ from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
 from pytracer.analyze.evidence.failing.numbers import number_at
 from pytracer.analyze.evidence.failing.stored.opened import keeper
+from pytracer.analyze.evidence.limits.kept_tensors import KeptTensor, copy_words, kept_tensors, kept_words
 from pytracer.analyze.evidence.limits.numbers import (
     ADDRESS_SPACE,
     DATA,
@@ -82,7 +83,15 @@ def limit_reason(
         FILES: _of_files, FILE_SIZE: _of_size, MAPPINGS: _of_mappings, MACHINE: _of_machine, PIDS: _of_threads,
         USER_THREADS: _of_threads, STACK: _of_stack,
     }.get(found.name, _of_threads if found.matter in ("thread", "process") else _of_memory)  # fmt: skip
-    return LimitReason(_subject(found, numbers, setter), advice(found, numbers, setter, told, line, at))
+    kept = _kept_tensors(found, numbers, at)
+    subject = f"{_subject(found, numbers, setter)}{kept_words(kept)}"
+    return LimitReason(subject, advice(found, numbers, setter, told, line, at))
+
+
+def _kept_tensors(found: Reached, numbers: Numbers, at: FailingLine | None) -> list[KeptTensor]:
+    """What the program keeps of tensors that it receives, where these hold its file descriptors."""
+    shared = found.name == FILES and numbers.files is not None and numbers.files[1].startswith(_SHARED)
+    return kept_tensors(at.slice) if shared and at is not None else []
 
 
 def _is_spawned(snapshot: Snapshot) -> bool:
@@ -163,6 +172,9 @@ def _of_files(
     count, what = numbers.files or (0, "")
     kept = _kept(told, count, at)
     how = capital(_raise(found, numbers, setter))
+    tensors = _kept_tensors(found, numbers, at)
+    if tensors:
+        return f"{copy_words(tensors)} {how} only as a stopgap."
     if what.startswith(_SHARED):
         return (
             "Each tensor that another process sent, or that was moved to shared memory, holds a descriptor for as "

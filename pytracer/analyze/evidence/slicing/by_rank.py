@@ -205,7 +205,7 @@ def _branches(name: str, spot: Spot) -> Iterator[tuple[int, ast.expr]]:
 def _before(slice_: Slice, node: ast.expr, spot: Spot) -> Iterator[tuple[ast.AST, Spot]]:
     """What the size of an expression can come from, a step back."""
     if isinstance(node, ast.Name):
-        yield from _bound(node.id, spot)
+        yield from values_of(node.id, spot)
     elif isinstance(node, ast.Attribute):
         owner = class_around(spot.tree, spot.scope) if variable(node) is not None else None
         for method in owner.body if owner is not None else ():
@@ -220,8 +220,10 @@ def _before(slice_: Slice, node: ast.expr, spot: Spot) -> Iterator[tuple[ast.AST
     elif isinstance(node, ast.List) and not node.elts:
         names = {variable(part) for item in own_nodes(spot.scope) for part in _bound_to(item, node)}
         for name in names - {None}:
-            yield from _bound(name or "", spot)
+            yield from values_of(name or "", spot)
     else:
+        if isinstance(node, _COMPREHENSIONS):
+            yield from ((part.iter, spot) for part in node.generators)
         yield from ((item, spot) for item in _parts(node) if isinstance(item, (ast.Name, ast.Attribute, ast.Call)))
 
 
@@ -237,7 +239,7 @@ def _bound_to(item: ast.AST, value: ast.AST) -> Iterator[ast.expr]:
             yield from (one for one, given in pairs if given is value)
 
 
-def _bound(name: str, spot: Spot) -> Iterator[tuple[ast.AST, Spot]]:
+def values_of(name: str, spot: Spot) -> Iterator[tuple[ast.AST, Spot]]:
     """Each value that a variable of the function can have, what its loop goes through, and what it is filled with."""
     for item in own_nodes(spot.scope):
         if isinstance(item, (ast.For, ast.AsyncFor, ast.comprehension)):
@@ -279,9 +281,9 @@ def _called(slice_: Slice, call: ast.Call, spot: Spot) -> Iterator[tuple[ast.AST
 
 def _given_by(function: ast.FunctionDef, spot: Spot) -> Iterator[tuple[ast.AST, Spot]]:
     for item in own_nodes(function):
-        if isinstance(item, (ast.Return, ast.Yield)) and item.value is not None:
+        if isinstance(item, (ast.Return, ast.Yield, ast.YieldFrom)) and item.value is not None:
             yield item.value, replace(spot, scope=function, line=item.lineno + 1, depth=None)
-            if isinstance(item, ast.Yield):
+            if not isinstance(item, ast.Return):
                 at = replace(spot, scope=function, line=item.lineno, depth=None)
                 yield from _loops_around(item.lineno, at)
 

@@ -9,6 +9,9 @@ ranks, a checkpoint or library version that is not the same everywhere.
 A condition decides about a call by a value that one rank alone has: reduce() and gather() leave their result there, or
 a line below `if rank == 0:` sets it. The condition and that line are named.
 
+Gradients are packed into one tensor, and those that are None on a rank are left out: the line that packs them is
+named, and the parameters, where their sizes account for the difference.
+
 An exception on one rank, whose `except` or `finally` then calls a collective, while the others go on: it is named,
 where that call failed.
 
@@ -33,6 +36,7 @@ from pytracer.analyze.collectives.matching import STOOD_NS, GroupMatch, Mismatch
 from pytracer.analyze.collectives.mismatch_advice import (
     from_other_lines,
     mismatch_advice,
+    packing_cause,
     parting_cause,
     two_sides,
 )
@@ -116,7 +120,7 @@ class CollectiveMismatch:
             advice,
             [
                 "a third rank: which of the two is wrong is undecidable from what they passed"
-                if judgement.undecided and cause is None
+                if judgement.undecided and cause is None and packing_cause(job, match, found) is None
                 else None,
                 f"the collectives of {span_words(match.unknown)}: no readable record" if match.unknown else None,
             ],

@@ -6,7 +6,8 @@ Why it happens: ranks have different numbers of batches, so that one leaves the 
 DistributedDataParallel all-reduces in every backward, and so needs the same number of steps on all ranks.
 
 What to do: give all ranks the same number of batches (DistributedSampler, drop_last=True), or wrap the loop in the
-join() context manager of DistributedDataParallel (torch.distributed.algorithms.Join).
+join() context manager of DistributedDataParallel (torch.distributed.algorithms.Join). No sampler deals out the samples
+of an IterableDataset: there the ranks need join(), or as many samples of their own.
 
 How it can be wrong: the rank may have left for another reason, such as an early stop that not all ranks agreed on.
 """
@@ -15,10 +16,12 @@ from __future__ import annotations
 
 from pytracer._text import capital, count_words
 from pytracer.analyze.collectives.absent_ranks import Absence, find_absences, last_seen, paired_before
+from pytracer.analyze.collectives.call_sites import calls_by_site, site_of
 from pytracer.analyze.collectives.conditional import is_conditional
-from pytracer.analyze.collectives.description import at_place, span_words
+from pytracer.analyze.collectives.description import at_place, place_of, span_words
 from pytracer.analyze.collectives.left_loops import LeftLoop, left_loop
 from pytracer.analyze.collectives.parting import passed_by_words
+from pytracer.analyze.collectives.rounds import site_words
 from pytracer.analyze.deaths.attribution import symptom_evidence, views_of
 from pytracer.analyze.evidence.ends.exit_requests import left_at
 from pytracer.analyze.evidence.ends.sent_signals import Sent, last_request
@@ -27,7 +30,7 @@ from pytracer.analyze.platform.signals import signal_name
 from pytracer.analyze.rules.account import account
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.view import JobView
-from pytracer.report.job import Evidence
+from pytracer.report.job import Evidence, PythonFrame
 
 _ADVICE = (
     "Give all ranks the same number of batches (DistributedSampler, drop_last=True), or wrap the loop in the join() "
@@ -62,8 +65,9 @@ class UnevenInputs:
         asked = _asked(job, item)
         ranks, wait = item.ranks, item.wait
         last = wait.group.last.get(ranks[0]) if wait.group is not None else None
-        early = last == 0
+        early, rounds = last == 0, _rounds(job, item)
         count = f" after {count_words(last, 'collective')}" if last is not None and len(ranks) == 1 else ""
+        count += _of_line(rounds, item) if count else ""
         if early:
             count = " before its first collective" if len(ranks) == 1 else " before their first collective"
         loop = _loop(job, item) if asked is None and not early else None
@@ -72,7 +76,13 @@ class UnevenInputs:
         return Description(
             f"{capital(span_words(ranks))} finished{count} and left{how}, while "
             f"{span_words(wait.waiters)} went on to {item.where}{at_place(wait.call)}{why}.",
-            [steps, *(last_seen(view) for view in item.views[:2]), paired_before(job, item), *symptom_evidence(job)],
+            [
+                steps,
+                rounds,
+                *(last_seen(view) for view in item.views[:2]),
+                paired_before(job, item),
+                *symptom_evidence(job),
+            ],
             _ASKED_ADVICE.format(capital(span_words(ranks)), signal_name(asked.signal))
             if asked is not None
             else _early_advice(job, item)
@@ -81,7 +91,11 @@ class UnevenInputs:
             if loop is not None
             else _ADVICE,
             [
-                "the number of batches that each rank has"
+                (
+                    "the number of batches that each rank has"
+                    if rounds is None
+                    else f"how many rounds {span_words(wait.waiters)} had left"
+                )
                 if steps is None and not early and (loop is None or not loop.ends)
                 else None
             ],
@@ -120,6 +134,32 @@ def _judge(job: JobView, item: Absence) -> Judgement[Absence]:
     did = dict.fromkeys(item.ranks, "finished while others waited for it")
     why = f"{span_words(item.ranks)} had already finished"
     return account(job, judgement, why, did, waited_ns=item.waited_ns, ends=True)
+
+
+def _of_line(rounds: Evidence | None, item: Absence) -> str:
+    """`, 108 of them from line 54,`: where the rank that left had called others, too."""
+    counts = rounds.counts if rounds is not None else None
+    frame = place_of(item.wait.call)
+    last = item.wait.group.last.get(item.ranks[0]) if item.wait.group is not None else None
+    return (
+        f", {counts[0]} of them from line {frame.line}," if counts and frame is not None and counts[0] != last else ""
+    )
+
+
+def _rounds(job: JobView, item: Absence) -> Evidence | None:
+    """How often both ranks had called a collective from the line of the one that waits."""
+    waiter = next(iter(views_of(job, item.wait.waiters[:1])), None)
+    site, group = site_of(item.wait.call), item.wait.group
+    if waiter is None or group is None or site is None or len(item.views) != 1:
+        return None
+    counts = [calls_by_site(view, group.name) for view in (item.views[0], waiter)]
+    done = [count[site] for count in counts if count is not None]
+    if len(done) < len(counts) or not 1 < done[0] < done[1]:
+        return None
+    ranks = [item.ranks[0], item.wait.waiters[0]]
+    words = f"{site_words(site)} had called {done[0]} collectives on rank {ranks[0]}, and {done[1]} on rank {ranks[1]}"
+    frame = PythonFrame(file=site[0], function=site[1], line=site[2])
+    return Evidence("call-site", words, python=frame, ranks=ranks, counts=done)
 
 
 def _steps(job: JobView, item: Absence) -> Evidence | None:

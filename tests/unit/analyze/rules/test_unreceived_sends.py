@@ -120,3 +120,32 @@ def test_rank_that_waits_for_itself_is_in_no_cycle(state: str, told: bool, run: 
     said = " ".join(item.summary or "" for item in report.findings or ())
     assert "cycle" not in said
     assert ("the peer of that message is the rank itself" in said) == told
+
+
+@pytest.mark.parametrize(
+    ("how", "state"),
+    [({}, "not received"), ({"sent": 1}, "completed"), ({"tag": 4}, "not received")],
+    ids=["not-received", "received", "other-tag"],
+)
+def test_send_that_its_receiver_never_had_is_not_completed(how: dict[str, Any], state: str, run: Path) -> None:
+    """gloo completes it when isend() returns; the receiver completed only the first one."""
+    report = reported(run, "dist.isend(batch, 1)", **how)
+    sender = next(item for item in report.processes or () if item.rank == 0)
+    assert sender.last_collective is not None and sender.last_collective.state == state
+    spans = sender.timeline.collectives or [] if sender.timeline is not None else []
+    assert [item.state for item in spans if item.op == "send"][-1] == state
+
+
+def test_receiver_that_takes_from_any_rank_may_have_it(run: Path) -> None:
+    """The look-alike: its receive names no sender."""
+    program = program_in(run, SENDS.format("dist.isend(batch, 1)", ""))
+    job = Ranks(2)
+    for rank, (op, peer) in enumerate((("send", 1), ("recv_any_source_", -1))):
+        box = job.boxes[rank]
+        by = box.site(("isend", f"{TORCH}/distributed/distributed_c10d.py", 2700), ("feed", str(program), FEED))
+        group = job.groups[rank]["0"]
+        box.collective(op, sequence_nr=1, state="completed", peer=peer, tag=0, flags=1, group=group, by=by)
+    job.done(0, 1)
+    report = build_report(job.job(run))
+    sender = next(item for item in report.processes or () if item.rank == 0)
+    assert sender.last_collective is not None and sender.last_collective.state == "completed"

@@ -1,0 +1,122 @@
+"""Lines that keep tensors which another process sent, and with them file descriptors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytracer.analyze.evidence.limits.words import LimitReason
+from tests.unit.analyze.evidence.limits.test_reached import FILES, reason
+
+COLLECTOR = """def load(loader, model):
+    for step, batch in enumerate(loader):
+        out.add(batch, model(batch["tokens"]))
+class Collector:
+    def __init__(self):
+        self.ids, self.weights, self.features = [], [], []
+    def add(self, batch, features):
+        self.ids.append(batch["id"])
+        self.weights.append(batch["weight"].numpy())
+        self.features.append(features)
+out = Collector()
+"""
+ALIASES = """def load(loader, labels=[]):
+    for images, target in loader:
+        y = target.view(-1)
+        labels.append((y, model(images)))
+"""
+QUEUE = """def load(queue, results):
+    while (item := queue.get()) is not None or True:
+        pass
+"""
+NEXT = """def load(it): return [
+    *rest(it)]
+"""
+SHARED = """for number in range(9000):
+    block = torch.zeros(8).share_memory_()
+    blocks.append(block)
+"""
+PASSED = """def load(loader, store):
+    for batch in loader:
+        remember(store, batch)
+def remember(where, sample):
+    where["all"].append(np.asarray(sample["x"]))
+"""
+
+
+def shared(tmp_path: Path, source: str) -> LimitReason:
+    """What is told of an exception at line 2 of a program whose descriptors are those of shared memory."""
+    program = tmp_path / "train.py"
+    program.write_text(source)
+    message = "Too many open files. Communication with the workers is no longer possible."
+    found = reason("RuntimeError", message, {**FILES, "open files like": "900 /torch_#"}, source=program)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("source", "kept", "copies"),
+    [
+        (
+            COLLECTOR,
+            "; lines 8 and 9 keep `batch['id']` and `batch['weight'].numpy()` in each round",
+            "Keep copies of all that are tensors: `batch['id'].clone()` at line 8 and `batch['weight'].numpy().copy()`",
+        ),
+        (
+            "def load(loader):\n    return [(batch[0], len(batch)) for batch in loader]\n",
+            "; line 2 keeps `batch[0]` in each round",
+            "Keep a copy: `batch[0].clone()` at line 2.",
+        ),
+        (ALIASES, "; line 4 keeps `y` in each round", "Keep a copy: each tensor in `y` at line 4."),
+        (
+            PASSED,
+            "; line 5 keeps `np.asarray(sample['x'])` in each round",
+            "Keep a copy: `np.array(sample['x'])` at line 5.",
+        ),
+    ],
+    ids=["method", "comprehension", "aliases", "function"],
+)
+def test_lines_that_keep_received_tensors_are_named(source: str, kept: str, copies: str, tmp_path: Path) -> None:
+    """With the copies to keep instead."""
+    found = shared(tmp_path, source)
+    assert found.subject.endswith(kept)
+    assert found.advice.startswith(copies)
+    assert "set_sharing_strategy('file_system')" in found.advice
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        ALIASES.replace("target.view(-1)", "target.clone()"),
+        ALIASES.replace("(y, model(images))", "(y.tolist(), model(images))"),
+        ALIASES.replace("(y, model(images))", 'y.to("cuda")'),
+        ALIASES.replace("(y, model(images))", "y) or labels.clear(0"),
+        ALIASES.replace("        y = target", "        labels = []\n        y = target"),
+        COLLECTOR.replace('batch["id"])', 'batch["id"].clone())').replace(".numpy()", ".numpy().copy()"),
+        COLLECTOR.replace("        out.add", "        out = Collector()\n        out.add"),
+        PASSED.replace("remember(store,", "remember({'all': []},"),
+        PASSED.replace("np.asarray", "np.array"),
+        NEXT,
+        QUEUE,
+        SHARED,
+    ],
+    ids=[
+        "clone", "numbers", "device", "emptied", "of-a-round", "copied", "object-of-a-round", "new-container", "array",
+        "no-loop", "no-name", "shared",
+    ],
+)  # fmt: skip
+def test_what_is_copied_or_given_up_is_not_named(source: str, tmp_path: Path) -> None:
+    """The look-alikes: the general advice remains."""
+    found = shared(tmp_path, source)
+    assert "in each round" not in found.subject
+    assert "keep no received tensors" in found.advice
+
+
+def test_other_descriptors_are_not_those_of_tensors(tmp_path: Path) -> None:
+    """The look-alike: files that the program opens."""
+    program = tmp_path / "train.py"
+    program.write_text(ALIASES)
+    message = "[Errno 24] Too many open files: 'a.npy'"
+    found = reason("OSError", message, {**FILES, "open files like": "900 /data/a#.npy"}, source=program)
+    assert found is not None and "in each round" not in found.subject
