@@ -13,6 +13,7 @@ from pytracer.analyze.evidence.failing.usage.settings import whence
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.ranks import is_for_one_rank
 from pytracer.analyze.evidence.syntax.scopes import Function, class_named, function_named, own_nodes
 
 _UNSET = re.compile(r"local variable '(\w+)'|name '(\w+)' is not defined|free variable '(\w+)'")
@@ -42,6 +43,9 @@ def own_check(at: FailingLine) -> str | None:
     if not tests:
         return _after_tries(at)
     test = tests[-1]
+    parts = test.test.values if isinstance(test.test, ast.BoolOp) else [test.test]
+    if all(is_for_one_rank(item) is not None for item in parts):
+        return None  # it says which rank does it, not what is wrong
     return _checked(
         at, test.test, f"The program's own check at line {test.lineno}, `{source(test.test)}`, refuses it", test.lineno
     )
