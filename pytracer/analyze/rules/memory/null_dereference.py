@@ -37,6 +37,7 @@ from pytracer.analyze.address_space.null_pointer import (
 )
 from pytracer.analyze.evidence.lifetime.emptied import emptied_at
 from pytracer.analyze.evidence.lifetime.never_made import never_made
+from pytracer.analyze.evidence.lifetime.placeholders import placeholder
 from pytracer.analyze.evidence.lifetime.saved_memory import SavedWithoutMemory, saved_without_memory
 from pytracer.analyze.evidence.lifetime.variables import (
     line_words,
@@ -68,6 +69,7 @@ from pytracer.analyze.evidence.phrases import (
     missing_operands,
     python_evidence,
 )
+from pytracer.analyze.evidence.preconditions.missing import missing_arguments
 from pytracer.analyze.evidence.preconditions.violated import is_unfit
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.platform.instruction import signed
@@ -139,6 +141,8 @@ class NullDereference(MemoryFaultRule[_Null]):
         empty, sibling = found.empty, found.sibling
         named = [item for item in empty if item.frame is not None and not is_library_file(item.frame.file)] or empty
         reason = f": {without_memory_words(named[0])}" if len(named) == 1 else _reason(judgement.found)
+        holds = placeholder(view, named) if len(named) == 1 else None
+        reason += holds.summary if holds is not None else ""
         if len(named) > 1:
             reason = f": {_several(named)} have no memory" + ("" if any(i.elements for i in named) else " (0 elements)")
         if judgement.found.without_gil:
@@ -148,7 +152,7 @@ class NullDereference(MemoryFaultRule[_Null]):
         table = unfetched_table(view)
         if table is not None:
             reason = f": {table.summary}"
-        none = passed_none(view) if not reason else None
+        none = (missing_arguments(view) or passed_none(view)) if not reason else None
         if none is not None:
             reason = f": {none.summary}"
         unset = null_global(view) if not reason else None
@@ -301,9 +305,12 @@ def _advice(view: ProcessView, found: _Null) -> str:
     emptied = _emptied(view, empty)
     if emptied is not None:
         return emptied
+    own = [item for item in empty if item.frame is not None and not is_library_file(item.frame.file)]
+    holds = placeholder(view, own or empty)
+    if holds is not None:
+        return holds.advice(view)
     if empty:
-        own = [item for item in empty if item.frame is not None and not is_library_file(item.frame.file)]
-        names = list_words([f"`{item.expression}`" for item in own or empty])
+        names = list_words([f"`{plain_expression(item.expression)}`" for item in own or empty])
         what = "resized" if all(item.elements for item in empty) else "empty"
         return (
             f"Check the size of {names} before {line_words(view)}: the function does not, and uses the memory that "
