@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pytracer._text import list_words, shortened
 from pytracer.analyze.evidence.lifetime.saved_states import LeftOut, left_out, loads_loosely
@@ -34,62 +34,96 @@ _QUOTED = 60
 
 @dataclass(frozen=True)
 class Placeholder:
-    """`name`, `self.perm`, has 0 elements since `made`, a line; `setters`: `init_random() (line 18)`.
+    """`names`, `self.perm`, have 0 elements since `lines`; `text`: of the first; `setters`: `("init_random", 18)`.
 
-    `beside`: another tensor of the object, and the line outside of its class that made that. `left_out`: a line that
-    saves a part of a state without it, where something loaded the object. `loose`: a line that loads a state that may
-    lack it.
+    `is_only`: whether no other line sets them. `beside`: another tensor of the object, and the line outside of its
+    class that made that. `left_out`: a line that saves a part of a state without it, where something loaded the object.
+    `loose`: a line that loads a state that may lack it.
     """
 
-    name: str
-    made: int
+    names: tuple[str, ...]
+    lines: tuple[int, ...]
     text: str
-    setters: tuple[str, ...]
-    is_only: bool
-    beside: tuple[str, str] | None
-    left_out: LeftOut | None
-    loose: int | None
+    setters: tuple[tuple[str, int], ...] = ()
+    is_only: bool = False
+    beside: tuple[str, str] | None = None
+    left_out: LeftOut | None = None
+    loose: int | None = None
+
+    @property
+    def _named(self) -> str:
+        return list_words([f"`{name}`" for name in self.names])
+
+    @property
+    def _made(self) -> str:
+        """`line 13 makes it`."""
+        if len(self.names) == 1:
+            return f"line {self.lines[0]} makes it"
+        lines = list(dict.fromkeys(map(str, self.lines)))
+        return f"line {lines[0]} makes them" if len(lines) == 1 else f"lines {list_words(lines)} make them"
 
     @property
     def summary(self) -> str:
         """Behind `` `self.perm` in weight() has 0 elements ``."""
-        if self.left_out is not None:
-            return f", as line {self.made} makes it, and {self.left_out.summary}"
-        return f", as line {self.made} makes it"
+        left_out = f", and {self.left_out.summary}" if self.left_out is not None else ""
+        return f", as {self._made}{left_out}"
 
     def advice(self, view: ProcessView) -> str:
         """Where it is to be filled, and what left it as it was."""
-        before = line_words(view)
-        fix = self.left_out.advice(self.name) if self.left_out is not None else None
-        ends = fix if fix is not None else f"Fill `{self.name}` before {before} uses it"
-        parts = [f"{ends}: line {self.made} (`{self.text}`) makes it with 0 elements{self._only()}"]
+        fill = f"Fill {self._named} before {line_words(view)} uses {'it' if len(self.names) == 1 else 'them'}"
+        what = self.left_out.advice(self._named) if self.left_out is not None else fill
+        text = f" (`{self.text}`)" if len(self.names) == 1 else ""
+        made = self._made.replace(" make", f"{text} make", 1)
+        parts = [f"{what}: {made} with 0 elements{self._only()}"]
         if self.beside is not None:
-            parts.append(f"`{self.beside[0]}` has its memory from {self.beside[1]}, which gave `{self.name}` none")
+            parts.append(f"`{self.beside[0]}` has its memory from {self.beside[1]}, which gave {self._named} none")
         if self.loose is not None:
             parts.append(f"line {self.loose} loads with strict=False, which leaves what the state lacks as it is")
         return f"{'; '.join(parts)}."
 
     def _only(self) -> str:
+        them = "it" if len(self.names) == 1 else "them"
         if not self.setters:
-            return ", and no other line of its class sets it" if self.is_only else ""
-        return f", and of its class only {list_words(list(self.setters))} {'sets' if len(self.setters) == 1 else 'set'} it"
+            return f", and no other line of its class sets {them}" if self.is_only else ""
+        lines: dict[str, list[str]] = {}
+        for method, line in sorted(self.setters):
+            lines.setdefault(method, []).append(str(line))
+        listed = [f"{method}() (line{'s' * (len(at) > 1)} {list_words(at)})" for method, at in lines.items()]
+        return f", and of its class only {list_words(listed)} {'sets' if len(listed) == 1 else 'set'} {them}"
 
 
 def placeholder(view: ProcessView, items: Sequence[Holder]) -> Placeholder | None:
-    """Of the only tensor without elements of the program's innermost frame; None where its line is not known."""
+    """Of tensors without elements of the program's innermost frame; None where a line is not known for each."""
     frame = next(iter(program_frames(view)), None)
-    names = {plain_expression(item.expression) for item in items if not item.elements}
+    names = list(dict.fromkeys(plain_expression(item.expression) for item in items))
     tree = syntax_tree(view.process.snapshot, frame)
-    if frame is None or tree is None or frame.line is None or len(names) != 1:
+    if frame is None or tree is None or frame.line is None or any(item.elements for item in items):
         return None
-    name = names.pop()
-    at = (frame.file, frame.function, frame.line)
-    if not all(item.frame is not None and (item.frame.file, item.frame.function, item.frame.line) == at for item in items):
+    if not all(is_of_frame(item, frame) for item in items):
         return None
     scope = scope_of(tree, frame.line)
-    if name.startswith("self.") and name.count(".") == 1:
-        return _of_attribute(view, frame, tree, scope, name)
-    return _of_variable(tree, scope, frame.line, name)
+    found = [
+        _of_attribute(view, frame, tree, scope, name)
+        if name.startswith("self.") and name.count(".") == 1
+        else _of_variable(tree, scope, frame.line, name)
+        for name in names
+    ]
+    known = [item for item in found if item is not None]
+    if not known or len(known) < len(found):
+        return None
+    return replace(
+        known[0],
+        names=tuple(names),
+        lines=tuple(item.lines[0] for item in known),
+        setters=tuple(dict.fromkeys(setter for item in known for setter in item.setters)),
+        is_only=all(item.is_only for item in known),
+    )
+
+
+def is_of_frame(item: Holder, frame: PythonFrame) -> bool:
+    """Whether it is a variable of that frame."""
+    at = item.frame
+    return at is not None and (at.file, at.function, at.line) == (frame.file, frame.function, frame.line)
 
 
 def _of_variable(tree: ast.Module, scope: Scope, line: int, name: str) -> Placeholder | None:
@@ -98,13 +132,10 @@ def _of_variable(tree: ast.Module, scope: Scope, line: int, name: str) -> Placeh
     empty = [(number, value) for number, value, index in found if index is None and _is_empty(value)]
     if len(empty) != 1 or empty[0][0] >= line or any(_reads(value, name) for _, value, _ in found):
         return None
-    others = tuple(f"line {number}" for number, _, _ in found if number != empty[0][0])
-    return None if others else _made(name, empty[0], (), is_only=False)
-
-
-def _made(name: str, at: tuple[int, ast.AST | None], setters: tuple[str, ...], *, is_only: bool) -> Placeholder:
-    text = shortened(ast.unparse(at[1]), _QUOTED) if at[1] is not None else ""
-    return Placeholder(name, at[0], text, setters, is_only, None, None, None)
+    line, value = empty[0]
+    if len(found) > 1 or value is None:
+        return None
+    return Placeholder((name,), (line,), shortened(ast.unparse(value), _QUOTED))
 
 
 def _of_attribute(
@@ -113,9 +144,7 @@ def _of_attribute(
     owner = class_around(tree, scope)
     methods = [item for item in owner.body if isinstance(item, ast.FunctionDef)] if owner is not None else []
     found = [(method, number, value, index) for method in methods for number, value, index in bindings_of(method, name)]
-    empty = [
-        (method, number, value) for method, number, value, index in found if index is None and _is_empty(value)
-    ]
+    empty = [(method, number, value) for method, number, value, index in found if index is None and _is_empty(value)]
     if owner is None or len(empty) != 1 or empty[0][0].name != "__init__":
         return None
     if any(_reads(value, name) for _, _, value, _ in found) or _cuts(owner, name):
@@ -123,7 +152,7 @@ def _of_attribute(
     attribute = name.partition(".")[2]
     others = [item for item in found if item[1] != empty[0][1]]
     outside = bool(set_from_outside(tree, owner, attribute))
-    setters = tuple(dict.fromkeys(f"{method.name}() (line {number})" for method, number, _, _ in others))
+    setters = tuple(dict.fromkeys((method.name, number) for method, number, _, _ in others))
     if any(method.name == "__init__" for method, _, _, _ in others):
         return None  # which of them ran is not known
     setting = {method.name for method, _, _, _ in others}
@@ -132,8 +161,8 @@ def _of_attribute(
     is_loaded = beside is not None or loose is not None
     kept = _statement(owner, empty[0][1]) or empty[0][2]
     return Placeholder(
-        name,
-        empty[0][1],
+        (name,),
+        (empty[0][1],),
         shortened(ast.unparse(kept), _QUOTED) if kept is not None else "",
         () if outside else setters,
         not outside and not setters,
@@ -144,7 +173,9 @@ def _of_attribute(
 
 
 def _statement(owner: ast.ClassDef, line: int) -> ast.AST | None:
-    return next((item for item in ast.walk(owner) if isinstance(item, (ast.Expr, ast.Assign)) and item.lineno == line), None)
+    return next(
+        (item for item in ast.walk(owner) if isinstance(item, (ast.Expr, ast.Assign)) and item.lineno == line), None
+    )
 
 
 def _is_buffer(owner: ast.ClassDef, name: str) -> bool:
@@ -157,11 +188,9 @@ def _is_buffer(owner: ast.ClassDef, name: str) -> bool:
 def _beside(view: ProcessView, frame: PythonFrame, owner: ast.ClassDef, setting: set[str]) -> tuple[str, str] | None:
     """Another tensor of the same object that a line outside of its class gave its memory."""
     own = {item.name for item in owner.body if isinstance(item, ast.FunctionDef)} | setting
-    at = (frame.file, frame.function, frame.line)
     for item in view.crash.holders if view.crash is not None else ():
         name = plain_expression(item.expression)
-        here = item.frame is not None and (item.frame.file, item.frame.function, item.frame.line) == at
-        if not here or not item.base or not re.fullmatch(r"self\.\w+", name):
+        if not is_of_frame(item, frame) or not item.base or not re.fullmatch(r"self\.\w+", name):
             continue
         line = line_that_made(view, item.base, quote=False)
         if line is not None and line.rpartition(".")[2].rpartition(" ")[2] not in own:
@@ -203,6 +232,9 @@ def _reads(value: ast.AST | None, name: str) -> bool:
 
 def _cuts(owner: ast.ClassDef, name: str) -> bool:
     """Whether a method of the tensor may take its elements away."""
-    calls = (item for item in ast.walk(owner) if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute))
-    methods = {item.func.attr: item.func.value for item in calls if variable(getattr(item.func, "value", item)) == name}
-    return bool({"resize_", "set_", "resize_as_"} & methods.keys())
+    methods = [
+        item.func.attr
+        for item in ast.walk(owner)
+        if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and variable(item.func.value) == name
+    ]
+    return bool({"resize_", "set_", "resize_as_"} & {*methods})

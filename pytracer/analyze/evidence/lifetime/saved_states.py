@@ -14,6 +14,7 @@ from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
 
 _FLOATING = re.compile(r"is_floating_point|requires_grad")
+_SAVES = ("save", "dump")
 _QUOTED = 60
 
 
@@ -32,54 +33,72 @@ class LeftOut:
     def summary(self) -> str:
         """For the headline."""
         why = "named_parameters() has no buffers" if self.test is None else f"`if {self.test}`: it is {self.what}"
-        return f"line {self.line} leaves it out of its copy of the state ({why})"
+        return f"line {self.line} leaves it out of the saved state ({why})"
 
     def advice(self, name: str) -> str:
         """What to save."""
-        return f"Keep `{name}` as well at line {self.line}, and set it where the state is loaded"
+        return f"Keep {name} as well at line {self.line}, and set it where the state is loaded"
 
 
 def left_out(
     view: ProcessView, frame: PythonFrame, trees: Mapping[str, ast.Module], attribute: str, is_buffer: bool
 ) -> LeftOut | None:
-    """The only line that makes a dict of a part of a state in which a tensor of this kind is not."""
+    """The only line that makes a dict of a part of a state, which is saved, in which a tensor of this kind is not."""
     found: dict[str, LeftOut] = {}
     dtype = _dtype(view)
     for file, tree in trees.items():
         for node in ast.walk(tree):
-            if not isinstance(node, ast.DictComp) or len(node.generators) != 1:
-                continue
-            each = node.generators[0]
-            line = str(node.lineno) if file == frame.file else f"{node.lineno} of {short_file(file)}"
-            tests = [ast.unparse(item) for item in each.ifs]
-            if any(f"'{attribute}'" in item for item in tests):
-                continue
-            if _is_of(each.iter, "state_dict"):
-                test = next((item for item in tests if _FLOATING.search(item) and not item.startswith("not ")), None)
-                if test is not None and len(tests) == 1 and dtype is not None and _is_plain(each.ifs[0]):
-                    found[line] = LeftOut(line, shortened(test, _QUOTED), dtype)
-            elif is_buffer and _called(each.iter) == "named_parameters":
-                found[line] = LeftOut(line, None, "a buffer")
+            test = _test(node, attribute, dtype, is_buffer=is_buffer) if isinstance(node, ast.DictComp) else None
+            if isinstance(node, ast.DictComp) and test is not None and _is_saved(trees, tree, node):
+                line = str(node.lineno) if file == frame.file else f"{node.lineno} of {short_file(file)}"
+                found[line] = LeftOut(line, test or None, dtype or "")
     return next(iter(found.values())) if len(found) == 1 else None
+
+
+def _test(node: ast.DictComp, attribute: str, dtype: str | None, *, is_buffer: bool) -> str | None:
+    """The condition that the tensor does not fulfil; nothing where it takes no buffers; None where it may be in it."""
+    each = node.generators[0]
+    tests = [ast.unparse(item) for item in each.ifs]
+    if len(node.generators) != 1 or any(f"'{attribute}'" in item for item in tests):
+        return None
+    if is_buffer and _called(each.iter) == "named_parameters":
+        return ""
+    floating = len(tests) == 1 and _FLOATING.search(tests[0]) and isinstance(each.ifs[0], (ast.Call, ast.Attribute))
+    return shortened(tests[0], _QUOTED) if floating and dtype is not None and _is_of(each.iter, "state_dict") else None
+
+
+def _is_saved(trees: Mapping[str, ast.Module], tree: ast.Module, node: ast.DictComp) -> bool:
+    """Whether a call of save() or dump() is given it, by its variable or by the function that returns it."""
+    names = set()
+    for item in ast.walk(tree):
+        if isinstance(item, ast.Assign) and item.value is node:
+            names |= {target.id for target in item.targets if isinstance(target, ast.Name)}
+        elif isinstance(item, ast.FunctionDef):
+            returns = (part for part in ast.walk(item) if isinstance(part, ast.Return) and part.value is not None)
+            if any(_is_given(part.value, node, names) for part in returns if part.value is not None):
+                names.add(item.name)
+    calls = (item for one in trees.values() for item in ast.walk(one) if isinstance(item, ast.Call))
+    saves = (item for item in calls if (called_name(item) or "").startswith(_SAVES))
+    return any(_is_given(part, node, names) for item in saves for part in item.args)
+
+
+def _is_given(value: ast.AST, node: ast.AST, names: set[str]) -> bool:
+    return any(item is node or (isinstance(item, ast.Name) and item.id in names) for item in ast.walk(value))
 
 
 def loads_loosely(frame: PythonFrame, trees: Mapping[str, ast.Module]) -> int | None:
     """The only line of the frame's file that calls load_state_dict(strict=False)."""
     tree = trees.get(frame.file or "")
-    lines = [item.lineno for item in ast.walk(tree) if _is_loose(item)] if tree is not None else []  # type: ignore[attr-defined]
+    nodes = ast.walk(tree) if tree is not None else ()
+    lines = [item.lineno for item in nodes if isinstance(item, ast.Call) and _is_loose(item)]
     return lines[0] if len(lines) == 1 else None
 
 
-def _is_loose(node: ast.AST) -> bool:
-    if not isinstance(node, ast.Call) or called_name(node) != "load_state_dict":
+def _is_loose(node: ast.Call) -> bool:
+    if called_name(node) != "load_state_dict":
         return False
     strict = next((item.value for item in node.keywords if item.arg == "strict"), None)
     return isinstance(strict, ast.Constant) and strict.value is False
-
-
-def _is_plain(test: ast.expr) -> bool:
-    """Nothing but one test of the value: no `or`, by which others are taken as well."""
-    return isinstance(test, (ast.Call, ast.Attribute))
 
 
 def _dtype(view: ProcessView) -> str | None:
@@ -100,5 +119,3 @@ def _is_of(node: ast.expr, name: str) -> bool:
     if not isinstance(node, ast.Call) or called_name(node) != "items" or not isinstance(node.func, ast.Attribute):
         return False
     return _called(node.func.value) == name
-
-

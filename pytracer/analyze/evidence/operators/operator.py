@@ -305,9 +305,14 @@ def _tensors(view: ProcessView, called: str, place: int, frames: int) -> Iterato
 
 
 def _is_passed(item: Argument, place: int) -> bool:
-    """Whether the frames that called the operator refer to it; a worker's lambda captures what it works on."""
+    """Whether the frames that called the operator refer to it; a worker's lambda captures what it works on.
+
+    What only frames further out refer to is of their own: the gradient from which autograd's engine began.
+    """
     if item.how == "captured":
         return True
+    if place and item.frame is not None and item.frame > place + 1:
+        return False
     return item.outer_frame is not None and item.outer_frame >= place and not (item.undefined and item.how == "impl")
 
 

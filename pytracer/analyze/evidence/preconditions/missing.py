@@ -1,10 +1,10 @@
 """Arguments of an operator of torch that are None, though its kernel reads them.
 
-The schema lets them be None, because the operator needs them only where a flag is set or not set: the running statistics
-of a batch norm where it does not train. Some operators do not check that (`needs` in known/operators.toml). None itself
-is not recorded: an argument is None where it is written there, or where neither a tensor nor a number was recorded for
-it, while the tensors that the call passes beside it were, and the source makes it None, or other tensors of the object
-that it is an attribute of were recorded.
+The schema lets them be None, because the operator needs them only where a flag is set or not set: the running
+statistics of a batch norm where it does not train. Some operators do not check that (`needs` in known/operators.toml).
+None itself is not recorded: an argument is None where it is written there, or where neither a tensor nor a number was
+recorded for it, while the tensors that the call passes beside it were, and the source makes it None, or other tensors
+of the object that it is an attribute of were recorded.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from pytracer.analyze.evidence.lifetime.variables import plain_expression, progr
 from pytracer.analyze.evidence.preconditions.call import BoundCall, bound_calls
 from pytracer.analyze.evidence.preconditions.violated import may_run
 from pytracer.analyze.evidence.slicing.none_values import NoneLine, none_line
-from pytracer.analyze.evidence.syntax.scopes import scope_of
 from pytracer.analyze.evidence.syntax.modes import Mode, mode_before
+from pytracer.analyze.evidence.syntax.scopes import scope_of
 from pytracer.analyze.known.operators import preconditions
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -98,6 +98,8 @@ class Missing:
         for item in self.makers[:1]:
             on_true = isinstance(item.node, ast.IfExp) and isinstance(item.node.body, ast.Constant)
             where = f" where `{item.test}` is {'true' if on_true else 'false'}" if item.test is not None else ""
+            if item.by_default:
+                where = " where a caller passes nothing"
             chosen = item.chosen
             at = f" (line {chosen.lineno}: `{shortened(ast.unparse(chosen), _QUOTED)}`)" if chosen is not None else ""
             lines = list(dict.fromkeys(str(one.line) for one in self.makers))
@@ -149,7 +151,7 @@ def _missing(view: ProcessView, frame: PythonFrame, call: BoundCall) -> Missing 
         of_mode = mode if passed is not None and passed.endswith(".training") else None
         makers = tuple(maker for _, maker in items if maker is not None)
         texts = tuple(text for text, _ in items)
-        module = _module(view, frame, texts[0])
+        module = _module(view, frame, texts[0]) if texts[0].startswith("self.") else None
         return Missing(call.operator, call.line, texts, flag, passed, is_set, of_mode, module, makers)
     return None
 

@@ -20,12 +20,16 @@ _MOST_CLASSES = 4
 
 @dataclass(frozen=True)
 class NoneLine:
-    """`line` makes it None: `node`. `test`: of `a if test else None`; `chosen`: the only call that chooses None."""
+    """`line` makes it None: `node`. `test`: of `a if test else None`; `chosen`: the only call that chooses None.
+
+    `by_default`: it is a parameter for which nothing was passed.
+    """
 
     line: int
     node: ast.expr
     test: str | None = None
     chosen: ast.Call | None = None
+    by_default: bool = False
 
 
 def none_line(tree: ast.Module, scope: Scope, name: str) -> NoneLine | None:
@@ -43,7 +47,7 @@ def none_line(tree: ast.Module, scope: Scope, name: str) -> NoneLine | None:
     ]
     default = default_of(scope, name) if is_parameter(scope, name) else None
     if isinstance(default, ast.Constant) and default.value is None:
-        found.append(NoneLine(default.lineno, default))
+        found.append(NoneLine(default.lineno, default, by_default=True))
     return found[0] if len(found) == 1 else None
 
 

@@ -141,10 +141,10 @@ class NullDereference(MemoryFaultRule[_Null]):
         empty, sibling = found.empty, found.sibling
         named = [item for item in empty if item.frame is not None and not is_library_file(item.frame.file)] or empty
         reason = f": {without_memory_words(named[0])}" if len(named) == 1 else _reason(judgement.found)
-        holds = placeholder(view, named) if len(named) == 1 else None
-        reason += holds.summary if holds is not None else ""
         if len(named) > 1:
             reason = f": {_several(named)} have no memory" + ("" if any(i.elements for i in named) else " (0 elements)")
+        holds = placeholder(view, named)
+        reason += holds.summary if holds is not None else ""
         if judgement.found.without_gil:
             reason = ": Python was called on a thread that does not hold the GIL"
             if found.by_ctypes:
