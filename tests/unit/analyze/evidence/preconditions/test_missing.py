@@ -44,8 +44,8 @@ CALL = 10
 
 
 def crashed(
-    run: Path, *, training: str = "self.training", mode: str = "model.eval()", var: str = "None", made: str = "track=False",
-    held: tuple[str, ...] = (), operator: str = "native_batch_norm", addr: int = 0,
+    run: Path, *, training: str = "self.training", mode: str = "model.eval()", var: str = "None",
+    made: str = "track=False", held: tuple[str, ...] = (), operator: str = "native_batch_norm", addr: int = 0,
 ) -> Report:  # fmt: skip
     """`held`: more attributes with a tensor."""
     script = run.parent / "train.py"
@@ -75,8 +75,8 @@ def crashed(
 def test_none_that_the_operator_reads_is_the_reason(run: Path) -> None:
     """With the lines that make it None, the call that chose that, and the mode."""
     report = crashed(run)
-    said = "`self.mean` and `self.var`, which line 10 passes, are None, and native_batch_norm reads them where `training` is False"
-    assert said in summary(report)
+    said = "`self.mean` and `self.var`, which line 10 passes, are None, and native_batch_norm reads them where"
+    assert f"{said} `training` is False" in summary(report)
     assert "or `self.training or self.mean is None` for `training`" in advice(report)
     assert "lines 6 and 7 make them None where `track` is false (line 14: `Norm(track=False)`)" in advice(report)
     assert "`self.training` is False after `model.eval()` at line 15." in advice(report)
