@@ -1,4 +1,4 @@
-"""Arguments of an operator of torch that are None, though its kernel reads them.
+"""Arguments that are None: of an operator of torch whose kernel reads them, of the program's own native function.
 
 The schema lets them be None, because the operator needs them only where a flag is set or not set: the running
 statistics of a batch norm where it does not train. Some operators do not check that (`needs` in known/operators.toml).
@@ -16,11 +16,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pytracer._library_files import is_library_file
-from pytracer._text import list_words, shortened
+from pytracer._text import function_words, list_words, shortened
 from pytracer.analyze.evidence.lifetime.variables import plain_expression, program_frames, python_frames
+from pytracer.analyze.evidence.operators.operator import find_operator, is_of_torch
 from pytracer.analyze.evidence.preconditions.call import BoundCall, bound_calls
 from pytracer.analyze.evidence.preconditions.violated import may_run
 from pytracer.analyze.evidence.slicing.none_values import NoneLine, none_line
+from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.modes import Mode, mode_before
 from pytracer.analyze.evidence.syntax.scopes import scope_of
 from pytracer.analyze.known.operators import preconditions
@@ -31,6 +33,7 @@ from pytracer.report.job import PythonFrame
 _PASSES_ON = "torch/_ops.py"  # what the program passes to torch.ops
 _NULL = ("null", "near-null")
 _NOT = "not "
+_TENSOR = "at::Tensor"
 _QUOTED = 70
 _MODULE = re.compile(r"(?:parameter|buffer) (.+)\.(\w+)(?: of .+)?$")
 
@@ -53,6 +56,8 @@ class Missing:
     mode: Mode | None
     module: str | None
     makers: tuple[NoneLine, ...]
+    is_own: bool = False
+    """Whether it is a function of the program, of which it is not known what it reads."""
 
     @property
     def _names(self) -> str:
@@ -68,6 +73,10 @@ class Missing:
         of = f" of {self.module}" if self.module is not None else ""
         them = "it" if len(self.texts) == 1 else "them"
         where = f" where `{self.flag}` is {self.is_set}" if self.flag is not None else ""
+        if self.is_own and set(self.texts) == {"None"}:
+            return f"line {self.line} passes None to {self.operator}(), which takes a tensor there"
+        if self.is_own:
+            return f"{self._names}{of}, which line {self.line} passes to {self.operator}(), {self._are} None"
         if set(self.texts) == {"None"}:
             return f"line {self.line} passes None, which {self.operator} reads{where}"
         return (
@@ -83,6 +92,14 @@ class Missing:
         if set(self.texts) == {"None"}:
             what = f"Pass {tensors} instead of None at line {self.line}"
         why = [*self._made(), *self._chosen()]
+        if self.is_own:
+            names = "the argument" if set(self.texts) == {"None"} else self._names
+            they, them = ("it", "it") if len(self.texts) == 1 else ("they", "them")
+            because = f" ({why[0]})" if why else ""
+            return (
+                f"Check {names} first, which line {self.line} passes to {self.operator}(): {they} "
+                f"{self._are} None{because}. Pass {tensors}, or test {them} there before use (has_value(), defined())."
+            )
         return f"{what}{self._other_flag()}{': ' if why else ''}{'; '.join(why)}."
 
     def _other_flag(self) -> str:
@@ -121,6 +138,9 @@ def missing_arguments(view: ProcessView) -> Missing | None:
     above = itertools.takewhile(lambda item: is_library_file(item.file), python_frames(view))
     if own is None or not all((item.file or "").endswith(_PASSES_ON) for item in above):
         return None  # a library passes them
+    operator = find_operator(view)
+    if operator is not None and not is_of_torch(operator):
+        return _of_own(view, own, operator.name)
     calls = [item for item in bound_calls(view, preconditions()) if item.entry.needs and may_run(view, item.operator)]
     return _missing(view, own, calls[0]) if len(calls) == 1 else None
 
@@ -154,6 +174,50 @@ def _missing(view: ProcessView, frame: PythonFrame, call: BoundCall) -> Missing 
         module = _module(view, frame, texts[0]) if texts[0].startswith("self.") else None
         return Missing(call.operator, call.line, texts, flag, passed, is_set, of_mode, module, makers)
     return None
+
+
+def _of_own(view: ProcessView, frame: PythonFrame, function: str) -> Missing | None:
+    """Of a function of the program's own that takes tensors, or none, by its signature."""
+    tree, kinds = syntax_tree(view.process.snapshot, frame), _signature(view, function)
+    if tree is None or frame.line is None or kinds is None:
+        return None
+    name = function.rpartition("::")[2]
+    calls = [item for item in calls_on(tree, frame.line) if called_name(item) == name]
+    if len(calls) != 1 or calls[0].keywords or len(calls[0].args) != len(kinds):
+        return None
+    held, scope = _held(view, frame), scope_of(tree, frame.line)
+    found: dict[str, NoneLine | None] = {}
+    for node, kind in zip(calls[0].args, kinds, strict=True):
+        text = ast.unparse(node)
+        plain = isinstance(node, (ast.Name, ast.Attribute))
+        if _TENSOR not in kind or text in held or (text != "None" and not plain):
+            continue
+        maker = none_line(tree, scope, text)
+        if text != "None" and maker is None:
+            return None  # what it held is not known
+        found[text] = maker
+    if not found or not held:
+        return None
+    makers = tuple(maker for maker in found.values() if maker is not None)
+    texts = tuple(found)
+    module = _module(view, frame, texts[0]) if texts[0].startswith("self.") else None
+    return Missing(name, calls[0].lineno, texts, None, None, True, None, module, makers, is_own=True)
+
+
+def _signature(view: ProcessView, function: str) -> list[str] | None:
+    """The types of the parameters of a function on the native stack."""
+    frames = view.crash.native_stack if view.crash is not None else ()
+    full = next((item.function for item in frames if item.function and function_words(item.function) == function), None)
+    if full is None or "(" not in full:
+        return None
+    kinds, depth = [""], 0
+    for letter in full[full.rindex(f"{function}(") + len(function) + 1 : full.rindex(")")]:
+        depth += (letter in "<(") - (letter in ">)")
+        if letter == "," and not depth:
+            kinds.append("")
+        else:
+            kinds[-1] += letter
+    return kinds
 
 
 def _applies(call: BoundCall, flag: str | None, mode: Mode | None, *, is_set: bool) -> bool:

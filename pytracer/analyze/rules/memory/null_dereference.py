@@ -154,12 +154,15 @@ class NullDereference(MemoryFaultRule[_Null]):
         table = unfetched_table(view)
         if table is not None:
             reason = f": {table.summary}"
-        none = (missing_arguments(view) or passed_none(view)) if not reason else None
+        none = passed_none(view) if not reason else None
         if none is not None:
             reason = f": {none.summary}"
         unset = null_global(view) if not reason else None
         if unset is not None:
             reason = f": {unset.summary}"
+        missing = missing_arguments(view) if not reason or _is_undefined(found) else None
+        if missing is not None and (found.arguments or not missing.is_own):
+            reason = f": {missing.summary}"
         return Description(
             f"{introduction(judgement.views)} {_verb(view)} through {target}{where}{reason}.",
             [
@@ -191,6 +194,8 @@ class NullDereference(MemoryFaultRule[_Null]):
             if unset is not None
             else none.advice
             if none is not None
+            else missing.advice
+            if missing is not None
             else _what_to_do(view, judgement.found),
             [missing_operands(view)],
         )
@@ -198,6 +203,11 @@ class NullDereference(MemoryFaultRule[_Null]):
     def otherwise(self, faults: Sequence[ProcessView]) -> NoFinding:
         """See MemoryFaultRule."""
         return not_found("no address was null or a small offset from a null register")
+
+
+def _is_undefined(found: _Null) -> bool:
+    """Whether all that is known to be null are undefined tensors, which is what None becomes."""
+    return bool(found.arguments) and not found.without_gil and all(item.item.undefined for item in found.arguments)
 
 
 def _empty_arguments(view: ProcessView) -> tuple[Holder, ...]:

@@ -102,3 +102,43 @@ def test_a_flag_that_is_written_there(run: Path) -> None:
 def test_none_that_may_be_passed_is_not_blamed(how: dict[str, object], run: Path) -> None:
     report = crashed(run, **how)  # type: ignore[arg-type]
     assert "are None" not in summary(report) + advice(report)
+
+
+OWN = """import ext
+
+
+def score(x, weight{default}, bias=None):
+    return ext.scaled({passed})
+
+
+def main(x, y):
+    return score(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("passed", "default", "named"),
+    [
+        ("x, weight", "=None", True),
+        ("x, None", "", True),
+        ("x, weight", "", False),  # what it was is not known
+        ("x, bias.T", "=None", False),
+        ("bias, x, weight", "=None", False),  # not as many as the function takes
+        ("x, y", "=None", False),
+    ],
+)
+def test_none_that_a_function_of_the_program_takes(passed: str, default: str, named: bool, run: Path) -> None:
+    """Its signature has a tensor there; whether it tests for None is not known: the headline does not blame it."""
+    script = run.parent / "train.py"
+    script.write_text(OWN.format(passed=passed, default=default), encoding="utf-8")
+    os.utime(script, (0, 0))  # before the recorded process began
+    frame = PythonFrame("score", str(script), 5)
+    holders = tuple(Holder("local", name, INPUT, frame, True, elements=256) for name in ("x", "y"))
+    signature = "scaled(at::Tensor const&, std::optional<at::Tensor> const&)"
+    report = died(
+        run, box=Box(pid=101).alloc(INPUT, 1024), python=[("score", str(script), 5), ("main", str(script), 9)],
+        holders=holders, addr=0, registers={"rdx": 0}, code_bytes=LOAD, mappings=[PROGRAM],
+        stack_of=[("/home/me/ext.so", signature), STACK[-1]],
+    )  # fmt: skip
+    assert "None" not in summary(report)
+    assert ("which line 5 passes to scaled(): it is None" in advice(report)) == named
