@@ -208,15 +208,17 @@ def _signature(view: ProcessView, function: str) -> list[str] | None:
     """The types of the parameters of a function on the native stack."""
     frames = view.crash.native_stack if view.crash is not None else ()
     full = next((item.function for item in frames if item.function and function_words(item.function) == function), None)
-    if full is None or "(" not in full:
+    if full is None or ")" not in full:
         return None
     kinds, depth = [""], 0
-    for letter in full[full.rindex(f"{function}(") + len(function) + 1 : full.rindex(")")]:
-        depth += (letter in "<(") - (letter in ">)")
+    for letter in reversed(full[: full.rindex(")")]):
+        depth += (letter in ">)") - (letter in "<(")
+        if depth < 0:
+            break  # the parenthesis that begins the parameters
         if letter == "," and not depth:
-            kinds.append("")
+            kinds.insert(0, "")
         else:
-            kinds[-1] += letter
+            kinds[0] = letter + kinds[0]
     return kinds
 
 
