@@ -15,7 +15,9 @@ class Precondition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     `modules`: classes of torch.nn that are called with the same arguments. `why` and `fix`: for one of `must`, what
     follows where it does not hold, and what to pass; `{input}` is the argument as the program writes it. `at_once`: the
-    call itself dies of it, so that no later damage is laid to it. `no_memory`: the result may have none then.
+    call itself dies of it, so that no later damage is laid to it. `no_memory`: the result may have none then. `needs`:
+    arguments that may be None by the schema, and that are read where a flag is set (`train`), or is not (`not train`),
+    or always (nothing).
     """
 
     names: tuple[str, ...]
@@ -24,6 +26,7 @@ class Precondition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     modules: tuple[str, ...] = ()
     why: dict[str, str] = {}
     fix: dict[str, str] = {}
+    needs: dict[str, str] = {}
     at_once: bool = False
     no_memory: bool = False
 

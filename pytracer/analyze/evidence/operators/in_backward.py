@@ -49,7 +49,7 @@ class Backward:
 def backward(view: ProcessView) -> Backward | None:
     """None where autograd's engine was not running, or the program's line is not known."""
     crash, frames = view.crash, program_frames(view)
-    if crash is None or not frames or frames[0].line is None or not _in_engine(view):
+    if crash is None or not frames or frames[0].line is None or not in_engine(view):
         return None
     tree = syntax_tree(view.process.snapshot, frames[0])
     names = names_of_line(tree, frames[0].line) if tree is not None else []
@@ -59,7 +59,7 @@ def backward(view: ProcessView) -> Backward | None:
     return Backward(frames[0].line, crash.node, forward, _unpack(view, frames))
 
 
-def _in_engine(view: ProcessView) -> bool:
+def in_engine(view: ProcessView) -> bool:
     """On the crashed thread, or on the one that opened its parallel region; not around a backward() in Python."""
     crash, opener = view.crash, view.region_opener
     if crash is None:

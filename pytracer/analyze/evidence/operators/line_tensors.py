@@ -15,6 +15,7 @@ from pytracer.analyze.evidence.lifetime.variables import plain_expression, pytho
 from pytracer.analyze.evidence.operators.operator import OperatorTensor, find_operator
 from pytracer.analyze.evidence.syntax.calls import calls_on
 from pytracer.analyze.evidence.syntax.lines import names_of_call
+from pytracer.analyze.evidence.syntax.scopes import spans
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -30,7 +31,9 @@ def line_tensors(view: ProcessView) -> tuple[OperatorTensor, ...]:
     if crash is None:
         return ()
     given = [item for item in (operator.tensors if operator is not None else ()) if not item.item.undefined]
-    bases = {item.base for item in _on_the_line(view)}
+    on_line = [*_on_the_line(view)]
+    own = [item for item in on_line if item.own]  # other threads may run the same line
+    bases = {item.base for item in own or on_line}
     found: dict[tuple[int, int, tuple[int, ...]], OperatorTensor] = {}
     for item in sorted(given, key=lambda item: not item.passed):
         if item.item.base in bases or not (item.item.how == "held" or _is_stale(item)):
@@ -41,6 +44,43 @@ def line_tensors(view: ProcessView) -> tuple[OperatorTensor, ...]:
                 name = variable_name(view, held.base)
                 found.setdefault((held.base, held.offset, held.sizes), OperatorTensor(held, name, None, passed=False))
     return tuple(found.values())
+
+
+def operands_of_line(view: ProcessView) -> list[OperatorTensor] | None:
+    """The tensors of the only call or operation of the program's innermost line, as it passes them.
+
+    None unless it passes nothing but variables and constants, and each variable that holds a tensor is seen in the
+    native code with all its elements: then nothing else is an operand.
+    """
+    own, operator = next(iter(python_frames(view)), None), find_operator(view)
+    tree = syntax_tree(view.process.snapshot, python_frame(own)) if own is not None else None
+    if operator is None or tree is None or own is None or own.line is None or is_library_file(own.file):
+        return None
+    given = _only_operands(tree, own.line)
+    at = (own.file, own.function, own.line)
+    held: dict[str, tuple[int, int]] = {}
+    for item in view.crash.holders if view.crash is not None else ():
+        if item.own and item.frame is not None and (item.frame.file, item.frame.function, item.frame.line) == at:
+            held.setdefault(plain_expression(item.expression), (item.base, item.elements))
+    names = [name for name in dict.fromkeys(given or ()) if name in held]
+    if sum(not held[name][0] for name in names) > 1:
+        return None  # which of those without memory is which is not known
+    wanted = list(dict.fromkeys(held[name] for name in names))
+    seen = {(item.item.base, item.item.elements): item for item in reversed(operator.tensors) if item.passed}
+    return [seen[key] for key in wanted] if wanted and all(key in seen for key in wanted) else None
+
+
+def _only_operands(tree: ast.Module, line: int) -> list[str] | None:
+    """What the only call, or the only `a + b`, of a line is of; None where it is of another expression."""
+    nodes = [item for item in ast.walk(tree) if isinstance(item, (ast.Call, ast.BinOp)) and spans(item, line)]
+    if len(nodes) != 1:
+        return None
+    node = nodes[0]
+    parts = [node.left, node.right] if isinstance(node, ast.BinOp) else [*node.args, *(k.value for k in node.keywords)]
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        parts.insert(0, node.func.value)  # `x` of `x.div(y)`
+    plain = all(isinstance(item, (ast.Name, ast.Attribute, ast.Constant)) for item in parts)
+    return [ast.unparse(item) for item in parts] if plain else None
 
 
 def passes_list(view: ProcessView) -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pytracer._text import function_words
-from pytracer.analyze.evidence.lifetime.variables import tensors_without_memory, variable_name
+from pytracer.analyze.evidence.lifetime.variables import plain_expression, tensors_without_memory, variable_name
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.records import Node
 from pytracer.decode.types.snapshot import Argument, Crash, NativeFrame
@@ -305,9 +305,14 @@ def _tensors(view: ProcessView, called: str, place: int, frames: int) -> Iterato
 
 
 def _is_passed(item: Argument, place: int) -> bool:
-    """Whether the frames that called the operator refer to it; a worker's lambda captures what it works on."""
+    """Whether the frames that called the operator refer to it; a worker's lambda captures what it works on.
+
+    What only frames further out refer to is of their own: the gradient from which autograd's engine began.
+    """
     if item.how == "captured":
         return True
+    if place and item.frame is not None and item.frame > place + 1:
+        return False
     return item.outer_frame is not None and item.outer_frame >= place and not (item.undefined and item.how == "impl")
 
 
@@ -317,7 +322,7 @@ def _name(view: ProcessView, item: Argument) -> str | None:
         return None
     if item.base == 0:
         alike = [held for held in tensors_without_memory(view) if held.elements == item.elements]
-        return alike[0].expression if len(alike) == 1 else None
+        return plain_expression(alike[0].expression) if len(alike) == 1 else None
     storage = view.space.live_around(item.base)
     named = view.space.uses.named.of_storage(storage, item.base)[0] if storage is not None else ()
     return next((tensor.name for tensor in named), None) or variable_name(view, item.base)

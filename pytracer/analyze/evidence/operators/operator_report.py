@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pytracer._text import hex_addr
-from pytracer.analyze.evidence.operators.line_tensors import line_tensors
+from pytracer.analyze.evidence.operators.in_backward import in_engine
+from pytracer.analyze.evidence.operators.line_tensors import line_tensors, operands_of_line
 from pytracer.analyze.evidence.operators.operator import Operator, OperatorTensor, find_operator, tensor_words
+from pytracer.analyze.evidence.preconditions.missing import missing_arguments
 from pytracer.analyze.view import ProcessView
 from pytracer.report import job as r
 
@@ -48,15 +50,20 @@ def _tensor_report(found: OperatorTensor) -> r.OperatorTensor:
 def _words(view: ProcessView, operator: Operator) -> str:
     """`aten::embedding with weight: layers.0.weight [10, 4] float32; indices: idx [3] int64, 0..99`.
 
-    What a worker's lambda captures may be a buffer of torch's own: without a name it is left out beside what the line
-    passes.
+    Where the line passes nothing but variables and all are seen, they alone. What a worker's lambda captures may be a
+    buffer of torch's own: without a name it is left out beside what the line passes. In the backward pass the line
+    passes none of them.
     """
-    passed = [item for item in operator.tensors if item.passed and not item.item.undefined]
-    given = [item for item in line_tensors(view) if item.item.how == "held"]
-    if given:
-        passed = [item for item in passed if item.name or item.item.how != "captured"]
-    shown = [*passed, *(item for item in given if item.name)]
+    shown = operands_of_line(view)
+    if shown is None:
+        passed = [item for item in operator.tensors if item.passed and not item.item.undefined]
+        given = [item for item in line_tensors(view) if item.item.how == "held"] if not in_engine(view) else []
+        if given:
+            passed = [item for item in passed if item.name or item.item.how != "captured"]
+        shown = [*passed, *(item for item in given if item.name)]
     words = [tensor_words(item) for item in shown[:_MOST_TENSORS]]
-    if len(shown) > len(words):
-        words.append(f"{len(shown) - len(words)} more")
+    missing = missing_arguments(view)
+    words += [f"{text} None" if text != "None" else text for text in (missing.texts if missing is not None else ())]
+    if len(shown) > _MOST_TENSORS:
+        words.append(f"{len(shown) - _MOST_TENSORS} more")
     return f"{operator.name} with {'; '.join(words)}" if words else operator.name

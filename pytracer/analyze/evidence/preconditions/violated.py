@@ -98,7 +98,7 @@ class Violated:
 def violated(view: ProcessView) -> Violated | None:
     """None where all may fit, or the operator is none of those that are known."""
     calls, damaged = bound_calls(view, preconditions()), heap_damage(view) is not None
-    for call in reversed([item for item in calls if _may_run(view, item.operator)]):  # the program's own first
+    for call in reversed([item for item in calls if may_run(view, item.operator)]):  # the program's own first
         if damaged and call.entry.at_once:
             continue
         found = _first_broken(call)
@@ -127,7 +127,7 @@ def _of_backward(view: ProcessView) -> Violated | None:
 def unchecked_here(view: ProcessView) -> str | None:
     """What the running operator does not check, where what it was passed is not known well enough to say more."""
     call = bound_call(view, preconditions())
-    if call is None or not _may_run(view, call.operator):
+    if call is None or not may_run(view, call.operator):
         return None
     terms = _open_terms(call)
     if not terms:
@@ -170,7 +170,7 @@ def violated_before(view: ProcessView) -> Violated | None:
     return None
 
 
-def _may_run(view: ProcessView, called: str) -> bool:
+def may_run(view: ProcessView, called: str) -> bool:
     """Whether the native stack has the operator that the line calls, as far as it names one."""
     operator = find_operator(view)
     if operator is None or not operator.name.startswith(_ATEN):

@@ -13,8 +13,10 @@ to an address below it: a small negative number. That is *certain* where the reg
 *likely* where the line passes such a tensor or torch's operator made one, of no rows. If a variable of the innermost
 frame has such a tensor, and the function is torch's, takes tensors, or was made by torch.compile, it is named, with the
 line that took its memory away; else an argument of the running operator that has none, or is undefined. In the backward
-pass it is one that the forward saved. A variable that is None is named where nothing else that the line passes can be
-the null pointer.
+pass it is one that the forward saved. A placeholder that nothing has filled is named with the line of the program that
+makes it empty, and with a line that saves the state without it. Arguments that are None are named where the operator is
+known to read them (`known/operators.toml`); of the program's own native code, a variable that is None where nothing
+else that the line passes can be the null pointer.
 
 How it can be wrong: without capstone the operands are unknown, so that a garbage pointer with a small value can
 look like null plus an offset; the confidence is lower then. A pointer to a member of a null object was already
@@ -37,6 +39,7 @@ from pytracer.analyze.address_space.null_pointer import (
 )
 from pytracer.analyze.evidence.lifetime.emptied import emptied_at
 from pytracer.analyze.evidence.lifetime.never_made import never_made
+from pytracer.analyze.evidence.lifetime.placeholders import placeholder
 from pytracer.analyze.evidence.lifetime.saved_memory import SavedWithoutMemory, saved_without_memory
 from pytracer.analyze.evidence.lifetime.variables import (
     line_words,
@@ -68,6 +71,7 @@ from pytracer.analyze.evidence.phrases import (
     missing_operands,
     python_evidence,
 )
+from pytracer.analyze.evidence.preconditions.missing import missing_arguments
 from pytracer.analyze.evidence.preconditions.violated import is_unfit
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.platform.instruction import signed
@@ -141,6 +145,8 @@ class NullDereference(MemoryFaultRule[_Null]):
         reason = f": {without_memory_words(named[0])}" if len(named) == 1 else _reason(judgement.found)
         if len(named) > 1:
             reason = f": {_several(named)} have no memory" + ("" if any(i.elements for i in named) else " (0 elements)")
+        holds = placeholder(view, named)
+        reason += holds.summary if holds is not None else ""
         if judgement.found.without_gil:
             reason = ": Python was called on a thread that does not hold the GIL"
             if found.by_ctypes:
@@ -154,6 +160,9 @@ class NullDereference(MemoryFaultRule[_Null]):
         unset = null_global(view) if not reason else None
         if unset is not None:
             reason = f": {unset.summary}"
+        missing = missing_arguments(view) if not reason or _is_undefined(found) else None
+        if missing is not None and (found.arguments or not missing.is_own):
+            reason = f": {missing.summary}"
         return Description(
             f"{introduction(judgement.views)} {_verb(view)} through {target}{where}{reason}.",
             [
@@ -185,6 +194,8 @@ class NullDereference(MemoryFaultRule[_Null]):
             if unset is not None
             else none.advice
             if none is not None
+            else missing.advice
+            if missing is not None
             else _what_to_do(view, judgement.found),
             [missing_operands(view)],
         )
@@ -192,6 +203,11 @@ class NullDereference(MemoryFaultRule[_Null]):
     def otherwise(self, faults: Sequence[ProcessView]) -> NoFinding:
         """See MemoryFaultRule."""
         return not_found("no address was null or a small offset from a null register")
+
+
+def _is_undefined(found: _Null) -> bool:
+    """Whether all that is known to be null are undefined tensors, which is what None becomes."""
+    return bool(found.arguments) and not found.without_gil and all(item.item.undefined for item in found.arguments)
 
 
 def _empty_arguments(view: ProcessView) -> tuple[Holder, ...]:
@@ -301,9 +317,12 @@ def _advice(view: ProcessView, found: _Null) -> str:
     emptied = _emptied(view, empty)
     if emptied is not None:
         return emptied
+    own = [item for item in empty if item.frame is not None and not is_library_file(item.frame.file)]
+    holds = placeholder(view, own or empty)
+    if holds is not None:
+        return holds.advice(view)
     if empty:
-        own = [item for item in empty if item.frame is not None and not is_library_file(item.frame.file)]
-        names = list_words([f"`{item.expression}`" for item in own or empty])
+        names = list_words([f"`{plain_expression(item.expression)}`" for item in own or empty])
         what = "resized" if all(item.elements for item in empty) else "empty"
         return (
             f"Check the size of {names} before {line_words(view)}: the function does not, and uses the memory that "

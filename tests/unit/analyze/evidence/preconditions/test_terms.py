@@ -77,6 +77,7 @@ def test_every_stored_comparison_is_of_arguments_of_its_operator() -> None:
     for name, entry in preconditions().items():
         known = [name for one in entry.arguments.split() for name in (one, f"{one}0", f"{one}1")]
         assert {*entry.why, *entry.fix} <= {*entry.must}, name
+        assert {*entry.needs, *(flag.removeprefix("not ") for flag in entry.needs.values() if flag)} <= {*known}, name
         for text in entry.must:
             comparison, _, condition = text.partition(" if ")
             sides = [ast.parse(part) for part in (comparison, condition)]

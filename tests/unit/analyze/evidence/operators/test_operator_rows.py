@@ -1,0 +1,91 @@
+"""The row of the operator lists operands: what the line passes, not what else was found beside them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from pytracer.decode.types.snapshot import Argument, Holder, PythonFrame
+from tests.support import scenarios as s
+from tests.support.deaths import PROGRAM, died
+from tests.support.synth import Box
+
+PRICE, VOLUME, RESULT, LOSS = (0x5581_0000_1000 + 0x10_0000 * n for n in range(4))
+OPERATOR = [
+    (s.TORCH_CPU, "at::native::div_kernel(at::TensorIteratorBase&)"),
+    (s.TORCH_CPU, "at::_ops::div_Tensor::call(at::Tensor const&, at::Tensor const&)"),
+]
+PYTHON = (s.PYTHON, "_PyEval_EvalFrameDefault")
+ENGINE = (s.TORCH_CPU, "torch::autograd::Engine::execute(torch::autograd::Graph&)")
+
+
+def tensor(base: int, *sizes: int, frame: int | None = 0, outer: int | None = 2, how: str = "reference") -> Argument:
+    elements = 1
+    for size in sizes:
+        elements *= size
+    return Argument(
+        base ^ 0xFF, base, elements, 0, sizes, len(sizes), "float32", "cpu", minimum=None, maximum=None, frame=frame,
+        outer_frame=outer, register=None, how=how,  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def row(run: Path, line: str, *arguments: Argument, inner: bool = False, other: bool = False) -> str:
+    """`inner`: in autograd's engine; `other`: another thread runs the line, too, with other tensors."""
+    script = run.parent / "train.py"
+    script.write_text(f"import torch\n\n\ndef ratio(price, volume, loss):\n    {line}\n", encoding="utf-8")
+    os.utime(script, (0, 0))  # before the recorded process began
+    frame = PythonFrame("ratio", str(script), 5)
+    sizes = {"price": (PRICE, 256), "volume": (VOLUME, 256), "loss": (LOSS, 1)}
+    holders = [
+        Holder("local", name, base, frame, not (other and name == "loss"), elements=n)
+        for name, (base, n) in sizes.items()
+    ]
+    box = Box(pid=101)
+    for base in (PRICE, VOLUME, RESULT, LOSS):
+        box = box.alloc(base, 4096)
+    report = died(
+        run, box=box, addr=0x1357_9BDF_0240, stack_of=[*OPERATOR, *([ENGINE] if inner else []), PYTHON],
+        python=[("ratio", str(script), 5)], holders=tuple(holders), arguments=arguments, mappings=[PROGRAM],
+        registers={"rdx": 0x1357_9BDF_0240},
+    )  # fmt: skip
+    found = (report.processes or [])[0].operator
+    return (found.says or "") if found is not None else ""
+
+
+GIVEN = (tensor(PRICE, 256), tensor(VOLUME, 256))
+
+
+@pytest.mark.parametrize("line", ["return torch.div(price, volume)", "return price / volume", "x = price.div(volume)"])
+def test_operands_alone_where_the_line_passes_nothing_else(line: str, run: Path) -> None:
+    """No result, and no tensor that one of them is a view of; in the order of the line."""
+    found = row(run, line, tensor(VOLUME, 40, 4096), *reversed(GIVEN), tensor(RESULT, 256))
+    assert found == "aten::div_Tensor with price [256] float32; volume [256] float32"
+
+
+def test_what_the_line_computes_is_an_operand_too(run: Path) -> None:
+    """It has no name."""
+    found = row(run, "return torch.div(price, volume.exp())", tensor(PRICE, 256), tensor(RESULT, 256))
+    assert "price [256] float32; [256] float32" in found
+
+
+def test_line_that_runs_the_backward_pass_passes_no_operands(run: Path) -> None:
+    held = tensor(LOSS, frame=None, outer=None, how="held")
+    assert row(run, "loss.backward()", *GIVEN, held, inner=True) == (
+        "aten::div_Tensor with price [256] float32; volume [256] float32"
+    )
+    assert "loss" in row(run, "loss.backward()", *GIVEN, held)
+
+
+def test_what_only_callers_refer_to_is_no_operand(run: Path) -> None:
+    """The gradient from which the engine began."""
+    seed = tensor(RESULT, frame=3, outer=3)
+    assert "[] float32" not in row(run, "loss.backward()", *GIVEN, seed, inner=True)
+
+
+def test_tensors_of_another_thread_are_no_operands(run: Path) -> None:
+    held = tensor(LOSS, frame=None, outer=None, how="held")
+    line = "return torch.div(price, volume.exp(loss))"
+    assert "loss" in row(run, line, *GIVEN, held)
+    assert "loss" not in row(run, line, *GIVEN, held, other=True)
