@@ -1,4 +1,4 @@
-"""Programs whose fault on a GPU is known (three sets, *.toml), and what a report must say of each.
+"""Programs whose fault on a GPU is known (four sets, *.toml), and what a report must say of each.
 
 A report is right when each of these is:
   class     one of the acceptable ones
@@ -21,7 +21,7 @@ from pytracer.report.job import Report
 
 HERE = Path(__file__).resolve().parent
 PROGRAMS = HERE / "programs"
-SETS = ("faults.toml", "second_set.toml", "third_set.toml")
+SETS = ("faults.toml", "second_set.toml", "third_set.toml", "fourth_set.toml")
 FACETS = ("class", "kernel", "launch", "names")
 
 
