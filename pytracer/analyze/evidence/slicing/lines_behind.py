@@ -11,8 +11,11 @@ import re
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from pytracer._text import shortened
+from pytracer.analyze.evidence.slicing.callers import only_call
+from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import END, Spot
 from pytracer.analyze.evidence.syntax.bindings import lines_that_fill
@@ -21,31 +24,43 @@ from pytracer.analyze.evidence.syntax.lines import names_of_line
 from pytracer.analyze.evidence.syntax.loops import LOOPS
 from pytracer.analyze.evidence.syntax.names import names_of, variable
 from pytracer.analyze.evidence.syntax.reaching import ENTRY, UNKNOWN, reaching
-from pytracer.analyze.evidence.syntax.scopes import Scope, class_around, own_nodes, scope_of, spans, spans_body
+from pytracer.analyze.evidence.syntax.scopes import (
+    Scope,
+    class_around,
+    own_nodes,
+    parameters,
+    scope_of,
+    spans,
+    spans_body,
+)
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import CodeLine, PythonFrame
 
-_MOST_LINES = 6  # beside the failing one
-_MOST_LEVELS = 4
+_MOST_LINES = 7  # beside the failing one
+_MOST_LEVELS = 5
+_LEVELS_FIRST = 3
 _MOST_WAYS = 2  # lines of which one gave the value
 _MOST_FILLS = 2
 _MOST_SEEN = 64
 _LONGEST = 160
 _LIBRARIES = ("CDLL", "PyDLL", "LoadLibrary", "load_library", "dlopen", "load_inline", "import_module")
+_DEVICE = re.compile(r"(?:cuda|cpu|mps|xpu)(?::\d+)?")
 _IN_PLACE = re.compile(r"[a-z0-9]_$")
 _DEEPEST = 1 << 30
+_Place = tuple[str | None, int]  # file and line
 _HEADED = (ast.For, ast.AsyncFor, ast.While, ast.If, ast.With, ast.AsyncWith)
 _DEFINES = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 @dataclass(frozen=True)
 class _Read:
-    """A variable that a place reads; `levels`: between it and the failing line."""
+    """A variable that a place reads; `levels`: between it and the failing line. `first`: before others."""
 
     name: str
     spot: Spot
     levels: int
+    first: bool = False
 
 
 def lines_behind(snapshot: Snapshot, stack: Sequence[PythonFrame], made: Sequence[PythonFrame] = ()) -> list[CodeLine]:
@@ -54,44 +69,105 @@ def lines_behind(snapshot: Snapshot, stack: Sequence[PythonFrame], made: Sequenc
     Args:
         snapshot: The process that ran it: its sources count only as they were when it began.
         stack: The program's frames, innermost first.
-        made: Lines that are on record as having made a value of the innermost one.
+        made: Lines that are on record as having made a value of the innermost one; they are followed before others.
     """
-    back = Slice(snapshot, stack)
-    spot = back.spot(0)
+    walk = _Walk(snapshot, stack)
+    spot = walk.back.spot(0)
     statement = _statement(spot.tree, spot.line) if spot is not None else None
     if spot is None or statement is None:
         return []
-    failing = (spot.file, statement.lineno)
-    found: dict[tuple[str | None, int], tuple[int | None, CodeLine]] = {}
-    waiting = deque(_Read(name, spot, 0) for name in names_of_line(spot.tree, spot.line))
     test = _test_around(spot) if isinstance(statement, ast.Raise) else None
     if test is not None:
-        found[spot.file, test.lineno] = (spot.depth, _code(snapshot, spot, test))
+        walk.take(spot, test)
     for frame in made:
         at = _spot(snapshot, frame, stack)
         inner = _statement(at.tree, at.line) if at is not None else None
-        if at is not None and inner is not None and (at.file, inner.lineno) != failing:
-            found.setdefault((at.file, inner.lineno), (at.depth, _code(snapshot, at, inner)))
-            waiting.extend(_Read(name, at, 1) for name in names_of_line(at.tree, at.line))
-    seen: set[tuple[str, str | None, int]] = set()
-    while waiting and len(found) < _MOST_LINES and len(seen) < _MOST_SEEN:
-        read = waiting.popleft()
-        key = (read.name, read.spot.file, read.spot.line)
-        if key in seen:
-            continue
-        seen.add(key)
-        for maker, values in _makers(back, read):
-            inner = _statement(maker.tree, maker.line)
-            if inner is None or isinstance(inner, _DEFINES):
-                continue
-            place = (maker.file, inner.lineno)
-            if place != failing and len(found) < _MOST_LINES:
-                found.setdefault(place, (maker.depth, _code(snapshot, maker, inner)))
-            if read.levels < _MOST_LEVELS:
-                waiting.extend(_Read(name, maker, read.levels + 1) for name in values)
-    if not found:
+        if at is not None and inner is not None and not (at.file == spot.file and inner.lineno == statement.lineno):
+            walk.take(at, inner)
+            walk.waiting.extend(_Read(name, at, 1, first=True) for name in names_of_line(at.tree, at.line))
+    walk.waiting.extend(_Read(name, spot, 0) for name in names_of_line(spot.tree, spot.line))
+    walk.follow(_place(spot, statement))
+    if not walk.found:
         return []
-    return [*(code for _, code in sorted(found.values(), key=_order)), _code(snapshot, spot, statement)]
+    return [*(code for _, code in sorted(walk.found.values(), key=_order)), _code(snapshot, spot, statement)]
+
+
+class _Walk:
+    """From variable to variable, until there are enough lines."""
+
+    def __init__(self, snapshot: Snapshot, stack: Sequence[PythonFrame]) -> None:
+        self.back = Slice(snapshot, stack)
+        self.found: dict[_Place, tuple[int | None, CodeLine]] = {}
+        self.waiting: deque[_Read] = deque()
+        self._snapshot = snapshot
+        self._stack = stack
+        self._seen: set[tuple[str, str | None, int]] = set()
+
+    @cached_property
+    def _files(self) -> dict[str, ast.Module]:
+        return program_files(self._snapshot, self._stack)
+
+    def take(self, spot: Spot, statement: ast.stmt) -> None:
+        """Adds a line."""
+        self.found.setdefault(_place(spot, statement), (spot.depth, _code(self._snapshot, spot, statement)))
+
+    def follow(self, failing: _Place) -> None:
+        """Takes the lines that made what waits, and what these read."""
+        while self.waiting and len(self.found) < _MOST_LINES and len(self._seen) < _MOST_SEEN:
+            read = self.waiting.popleft()
+            key = (read.name, read.spot.file, read.spot.line)
+            if key in self._seen:
+                continue
+            self._seen.add(key)
+            for maker, names in self._makers(read):
+                statement = _statement(maker.tree, maker.line)
+                if statement is None or isinstance(statement, _DEFINES):
+                    continue
+                if _place(maker, statement) != failing and len(self.found) < _MOST_LINES:
+                    self.take(maker, statement)
+                self._wait(read, maker, names)
+
+    def _wait(self, read: _Read, maker: Spot, names: Sequence[str]) -> None:
+        levels = read.levels + 1
+        first = read.first and levels <= _LEVELS_FIRST
+        more = [_Read(name, maker, levels, first) for name in names if levels <= _MOST_LEVELS]
+        if first:
+            self.waiting.extendleft(reversed(more))
+        else:
+            self.waiting.extend(more)
+
+    def _makers(self, read: _Read) -> Iterator[tuple[Spot, list[str]]]:
+        """The lines that gave a variable its value, or filled it, each with the variables that they read."""
+        node = ast.parse(read.name, mode="eval").body
+        made = self.back.made(node, read.spot, calls=True)
+        if isinstance(made.node, ast.Call) and called_name(made.node) in _LIBRARIES:
+            return  # its functions are called; no value comes from there
+        last = made.spot if made.through else read.spot
+        for item, spot in made.through[1:]:
+            if isinstance(item, (ast.Name, ast.Attribute)):
+                yield replace(spot, line=getattr(item, "lineno", spot.line)), []
+        queue = isinstance(made.node, ast.Call) and (called_name(made.node) or "").endswith("Queue")
+        fills = [*_fills(read, later=queue)]
+        if not made.through:
+            yield from _ways(read)
+        elif not _is_device(made.node) and not (queue and fills):
+            yield replace(last, line=made.line), names_of(made.node)
+        if isinstance(made.node, ast.Name):
+            yield from self._passed(made.node.id, last)
+        yield from fills
+
+    def _passed(self, name: str, spot: Spot) -> Iterator[tuple[Spot, list[str]]]:
+        """The only call of the function whose parameter it is, where the stack does not have it."""
+        function = spot.scope
+        if isinstance(function, (ast.Module, ast.Lambda)) or name not in parameters(function):
+            return
+        if reaching(function, name, spot.line) not in (None, frozenset({ENTRY})):
+            return
+        found = only_call(self._files, function)
+        given = found.argument(function, name) if found is not None else None
+        if found is not None and given is not None:
+            line = found.call.lineno
+            yield Spot(found.file, found.tree, scope_of(found.tree, line), line), names_of(given)
 
 
 def _test_around(spot: Spot) -> ast.stmt | None:
@@ -108,20 +184,8 @@ def _spot(snapshot: Snapshot, frame: PythonFrame, stack: Sequence[PythonFrame]) 
     return replace(found, depth=next((n for n, item in enumerate(stack) if found.is_of(item)), None))
 
 
-def _makers(back: Slice, read: _Read) -> Iterator[tuple[Spot, list[str]]]:
-    """The lines that gave a variable its value, or filled it, each with the variables that they read."""
-    node = ast.parse(read.name, mode="eval").body
-    made = back.made(node, read.spot, calls=True)
-    if isinstance(made.node, ast.Call) and called_name(made.node) in _LIBRARIES:
-        return  # its functions are called; no value comes from there
-    if made.through:
-        for item, spot in made.through[1:]:
-            if isinstance(item, (ast.Name, ast.Attribute)):
-                yield replace(spot, line=getattr(item, "lineno", spot.line)), []
-        yield replace(made.spot, line=made.line), names_of(made.node)
-    else:
-        yield from _ways(read)
-    yield from _fills(read)
+def _is_device(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str) and bool(_DEVICE.fullmatch(node.value))
 
 
 def _ways(read: _Read) -> Iterator[tuple[Spot, list[str]]]:
@@ -136,7 +200,8 @@ def _ways(read: _Read) -> Iterator[tuple[Spot, list[str]]]:
         yield replace(spot, line=line), names_of_line(spot.tree, line) if statement is not None else []
 
 
-def _fills(read: _Read) -> Iterator[tuple[Spot, list[str]]]:
+def _fills(read: _Read, *, later: bool) -> Iterator[tuple[Spot, list[str]]]:
+    """`later`: also by lines below it, as a queue is filled that a thread reads."""
     owner = class_around(read.spot.tree, read.spot.scope) if read.name.startswith("self.") else None
     scopes: Sequence[Scope | ast.ClassDef] = (read.spot.scope,)
     if owner is not None:
@@ -145,7 +210,7 @@ def _fills(read: _Read) -> Iterator[tuple[Spot, list[str]]]:
         (scope, line)
         for scope in scopes
         for line in _changed_at(scope, read.name)
-        if scope is not read.spot.scope or line < read.spot.line or _in_one_loop(scope, line, read.spot.line)
+        if later or scope is not read.spot.scope or line < read.spot.line or _in_one_loop(scope, line, read.spot.line)
     ]
     if len(lines) > _MOST_FILLS:
         return
@@ -194,6 +259,10 @@ def _head(snapshot: Snapshot, spot: Spot, statement: ast.stmt) -> str:
     if isinstance(statement, _HEADED):
         return " ".join(ast.unparse(statement).splitlines()[0].split())
     return " ".join(ast.unparse(statement).split())
+
+
+def _place(spot: Spot, statement: ast.stmt) -> _Place:
+    return spot.file, statement.lineno
 
 
 def _order(item: tuple[int | None, CodeLine]) -> tuple[int, int]:

@@ -20,6 +20,8 @@ from collections.abc import Sequence
 
 from pytracer._text import hex_addr, size_words
 from pytracer.analyze.address_space.device_memory import device_confidence, device_driver, device_words
+from pytracer.analyze.evidence.lifetime.variables import line_words, variable_name
+from pytracer.analyze.evidence.lifetime.where_made import line_that_made
 from pytracer.analyze.evidence.phrases import (
     access_verb,
     allocation_evidence,
@@ -65,7 +67,7 @@ class DevicePointerOnHost(MemoryFaultRule[None]):
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],
-            "Check the tensor's device before its address is passed to code for the CPU, or copy it with .cpu() first.",
+            _advice(view),
             [] if judgement.confidence == "certain" else ["the device's own list of its memory"],
         )
 
@@ -75,8 +77,30 @@ class DevicePointerOnHost(MemoryFaultRule[None]):
 
 
 def _what(view: ProcessView) -> str:
-    words = device_words(view.place) if view.place else None
-    return f": {words}" if words else ""
+    words, name = device_words(view.place) if view.place else None, _variable(view)
+    if not words:
+        return ""
+    return f": `{name}`, {words}" if name is not None else f": {words}"
+
+
+def _variable(view: ProcessView) -> str | None:
+    """The program's variable of the innermost frame that holds the tensor."""
+    storage = view.place.storage if view.place is not None else None
+    return variable_name(view, storage.base) if storage is not None else None
+
+
+def _advice(view: ProcessView) -> str:
+    storage, name = view.place.storage if view.place is not None else None, _variable(view)
+    if storage is None or name is None:
+        return (
+            "Check the tensor's device before its address is passed to code for the CPU, or copy it with .cpu() first."
+        )
+    made = line_that_made(view, storage.base)
+    origin = f", which {made} made," if made is not None else ""
+    return (
+        f"`{name}`{origin} is on {storage.device}: at {line_words(view)} pass the address of `{name}.cpu()`, held by a "
+        f"variable for as long as it is used, or move `{name}` to the CPU before."
+    )
 
 
 def _stream(view: ProcessView) -> Evidence | None:

@@ -180,3 +180,52 @@ def test_test_that_led_to_a_raise_is_shown_with_what_made_its_values(tmp_path: P
         "3 if count < 3:",
         '4 raise ValueError("too few")',
     ]
+
+
+def test_value_is_followed_through_a_thread_and_a_queue(tmp_path: Path) -> None:
+    """The stack of a thread does not have what started it."""
+    file = tmp_path / "train.py"
+    source = """\
+    import queue, threading
+    def work(jobs, results):
+        size = jobs.get()
+        results.append(10 // size)
+    def main():
+        jobs, results = queue.Queue(), []
+        thread = threading.Thread(target=work, args=(jobs, results))
+        rows = []
+        jobs.put(len(rows))
+        thread.start()
+    main()
+    """
+    file.write_text(textwrap.dedent(source), encoding="utf-8")
+    snapshot: Any = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9)
+    found = lines_behind(snapshot, [PythonFrame(function="work", file=str(file), line=4)])
+    shown = [item.text for item in found]
+    assert shown[-1] == "results.append(10 // size)"
+    assert {"jobs.put(len(rows))", "thread = threading.Thread(target=work, args=(jobs, results))"} <= {*shown}
+
+
+def test_function_with_two_calls_is_not_followed_beyond_the_stack(tmp_path: Path) -> None:
+    """Which of them it was is not known."""
+    file = tmp_path / "train.py"
+    file.write_text("def work(size):\n    10 // size\nwork(1)\nwork(0)\n", encoding="utf-8")
+    snapshot: Any = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9)
+    assert lines_behind(snapshot, [PythonFrame(function="work", file=str(file), line=2)]) == []
+
+
+def test_lines_on_record_are_followed_before_others(tmp_path: Path) -> None:
+    """There is room for few lines."""
+    file = tmp_path / "train.py"
+    makers = "".join(f"a{n} = {n}\n" for n in range(9))
+    text = f"{makers}def make(shift):\n    low = shift + 1\n    return [low]\nmake(3)\n"
+    text += "def use(batch):\n    f(" + ", ".join(f"a{n}" for n in range(9)) + ", batch)\n"
+    file.write_text(text, encoding="utf-8")
+    snapshot: Any = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9)
+    line = len(text.splitlines())
+    found = lines_behind(
+        snapshot,
+        [PythonFrame(function="use", file=str(file), line=line)],
+        [PythonFrame(function="make", file=str(file), line=12)],
+    )
+    assert {"low = shift + 1", "return [low]", "make(3)"} <= {item.text for item in found}
