@@ -237,8 +237,18 @@ def _in_one_loop(scope: Scope, one: int, other: int) -> bool:
 
 
 def _statement(tree: ast.Module, line: int) -> ast.stmt | None:
-    around = [item for item in ast.walk(tree) if isinstance(item, ast.stmt) and spans(item, line)]
-    return max(around, key=lambda item: (item.lineno, -(item.end_lineno or 0)), default=None)
+    """The innermost one around a line."""
+    found: ast.stmt | None = None
+    inside: list[ast.AST] = [*tree.body]
+    while inside:
+        item = inside.pop()
+        if isinstance(item, ast.stmt):
+            if not spans(item, line):
+                continue
+            found, inside = item, []
+        if not isinstance(item, ast.expr):
+            inside += [part for part in ast.iter_child_nodes(item) if not isinstance(part, ast.expr)]
+    return found
 
 
 def _code(snapshot: Snapshot, spot: Spot, statement: ast.stmt) -> CodeLine:
