@@ -137,7 +137,7 @@ def rows_of(
         yield from subject_rows(subject, verdict, everything, calls_in_tables(report), report.sources or ())
     elif verdict.class_ != "clean":
         yield from _why_row(verdict, None, calls_in_tables(report))
-        yield from _code_row(verdict)
+        yield from code_row(verdict)
     table = process_table(report, width, everything) if part is None else process_table(report, width, True, part)
     if table is not None:
         yield "ranks" if any(item.rank is not None for item in report.processes or []) else "died", table
@@ -209,14 +209,15 @@ def subject_rows(
     if stack:
         in_details = subject.registers is not None  # with all other threads
         yield "python", Text("\n".join([*note, *python_lines(stack, everything and not in_details)]))
-    yield from _code_row(verdict)
+    yield from code_row(verdict)
     if snippet := snippet_lines(subject, sources):
         yield "source", Text("\n".join(snippet))
     if subject.native_stack:
         yield "native", Text("\n".join(native_lines(subject.native_stack, subject.stack_cycle)))
 
 
-def _code_row(verdict: r.Verdict) -> Iterator[tuple[str, RenderableType]]:
+def code_row(verdict: r.Verdict) -> Iterator[tuple[str, RenderableType]]:
+    """The lines behind the one that failed, if they are known."""
     if verdict.code:
         yield "code", Text("\n".join(code_lines(verdict.code)))
 

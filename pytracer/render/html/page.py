@@ -20,7 +20,7 @@ from pytracer.render.html.memory import memory_view
 from pytracer.render.html.ranks import group_rows, rank_rows, ranks_figure, wait_sentences
 from pytracer.render.html.stacks import process_views
 from pytracer.render.processes import names_words, process_rows, why_words
-from pytracer.render.text import PARAGRAPHS, headline_words, removed_words, subject_rows
+from pytracer.render.text import PARAGRAPHS, code_row, headline_words, removed_words, subject_rows
 from pytracer.report import job as r
 from pytracer.report.of_verdict import finding_of, subject_of
 
@@ -60,11 +60,8 @@ def _content(report: r.Report, more: str | None) -> dict[str, Any]:
     """What the template shows. `more`: the command that shows all, with the unmodified path."""
     verdict = report.verdict or r.Verdict()
     subject = subject_of(report)
-    rows = (
-        dict(_lines(subject_rows(subject, verdict, True, calls_in_tables(report), report.sources or ())))
-        if subject
-        else {}
-    )
+    shown = subject_rows(subject, verdict, True, calls_in_tables(report), report.sources or ()) if subject else None
+    rows = dict(_lines(shown if shown is not None else code_row(verdict)))
     touched = rows.pop("memory", None) or _touched(subject) or rows.pop("why", None) or list(verdict.evidence or [])
     processes, processes_left_out = process_views(report, subject)
     table = process_rows(report)
