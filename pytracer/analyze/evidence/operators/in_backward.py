@@ -26,6 +26,7 @@ from pytracer.report.job import PythonFrame
 _ENGINE = "torch::autograd::Engine"
 _HOOKS = "saved_tensors_hooks"
 _QUOTED, _PAIR = 50, 2
+_REDUCES = ("mean", "sum", "max", "min", "norm", "clone", "float")
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,34 @@ def backward(view: ProcessView) -> Backward | None:
     names = names_of_line(tree, frames[0].line) if tree is not None else []
     found = follow(view.process.snapshot, frames[:1], names[0], None) if len(names) == 1 else None
     line = found.frame.line if found is not None else None
-    forward = found if line is not None and line < frames[0].line and "(" in (found.text if found else "") else None
+    above = found is not None and line is not None and line < frames[0].line
+    forward = found if found is not None and above and _may_run(found.text, crash.node) else None
     return Backward(frames[0].line, crash.node, forward, _unpack(view, frames))
+
+
+def _may_run(text: str, node: str | None) -> bool:
+    """Whether a line may have run the operator of a node: it calls a model, or that operator; not torch's others alone.
+
+    `total = torch.stack(losses).mean()` begins a backward pass, and its operators are long before it.
+    """
+    try:
+        calls = [item for item in ast.walk(ast.parse(text)) if isinstance(item, ast.Call)]
+    except SyntaxError:  # of a statement of several lines
+        return "(" in text
+    operator = (node or "").partition("Backward")[0].lower()
+    named = {(called_name(item) or "").replace("_", "") for item in calls}
+    others = [item for item in calls if not _is_of_torch(item)]
+    return bool(others) or (bool(operator) and operator in named)
+
+
+def _is_of_torch(call: ast.Call) -> bool:
+    """`torch.stack(x)`, `F.relu(x)`, and a method of what these return, or of a plain variable that only reduces it."""
+    if not isinstance(call.func, ast.Attribute):
+        return False
+    owner = call.func.value
+    if isinstance(owner, ast.Call):
+        return _is_of_torch(owner)
+    return ast.unparse(owner) in ("torch", "F", "torch.nn.functional") or call.func.attr in _REDUCES
 
 
 def in_engine(view: ProcessView) -> bool:

@@ -193,7 +193,7 @@ def _messages_advice(ops: Sequence[str]) -> str:
     """By what all of them do: a message needs a receiver that is there, and one that was sent."""
     if all(op == "send" for op in ops):
         return (
-            "All of them send, and none receives: send() waits for its receiver (small tensors may pass without). Let "
+            "All of them send, and none receives: send() waits for its receiver. Let "
             "one of two neighbours receive first, or use isend() or batch_isend_irecv() for both ways."
         )
     if all(op == "recv" for op in ops):

@@ -118,3 +118,20 @@ def test_shapes_that_do_not_fit_in_backward_are_those_of_what_the_forward_saved(
         "Compare the shapes of a tensor [2, 8] of float32 and a tensor [64, 8] of float32: the backward"
     )
     assert "what bring() (line 4) returns" in says and "passes" not in says
+
+
+@pytest.mark.parametrize(
+    ("text", "node", "runs"),
+    [
+        ("loss = model(ids)", "EmbeddingBackward0", True),
+        ("loss = self.net.score(ids).sum()", "EmbeddingBackward0", True),
+        ("total = torch.stack(losses).mean()", "SegmentReduceBackward0", False),
+        ("total = torch.segment_reduce(x, 'sum', lengths=n).sum()", "SegmentReduceBackward0", True),
+        ("total = losses.mean()", "SegmentReduceBackward0", False),
+    ],
+)
+def test_line_that_only_sums_losses_is_not_taken_for_the_forward_of_an_operator(
+    text: str, node: str, runs: bool
+) -> None:
+    """What overwrote a saved tensor may be above such a line."""
+    assert module._may_run(text, node) is runs
