@@ -19,7 +19,9 @@ from pytracer.analyze.evidence.own_code.ctypes_call import declaration_advice, n
 from pytracer.analyze.evidence.own_code.own_arguments import kept_address
 from pytracer.analyze.evidence.own_code.own_libraries import own_libraries
 from pytracer.analyze.evidence.own_code.passed import passed, shapes_advice, unequal_tensors, unfit_clause
+from pytracer.analyze.evidence.own_code.passed_memory import called_by_ctypes
 from pytracer.analyze.evidence.own_code.pointer_content import numbers_in_pointer, text_in_pointer
+from pytracer.analyze.evidence.own_code.unheld_memory import unheld_memory
 from pytracer.analyze.evidence.wild.address import is_block_size, was_large_block
 from pytracer.analyze.evidence.wild.explanation import Explanation
 from pytracer.analyze.view import ProcessView
@@ -58,6 +60,9 @@ def arguments_clause(view: ProcessView) -> str:
     buffer = text_buffer(view) if text_in_pointer(view) is not None else None
     if buffer is not None:
         return f": overwritten {buffer.summary}"
+    unheld = unheld_memory(view) if not program_frames(view) or called_by_ctypes(view) else None
+    if unheld is not None:
+        return f": {unheld.summary}"
     suspect = only_suspect(view) if not program_frames(view) and number_as_pointer(view) is None else None
     if suspect is not None:
         return f": memory may have been overwritten before; the first suspect is {suspect}"
