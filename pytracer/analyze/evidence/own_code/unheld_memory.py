@@ -257,7 +257,8 @@ def _owner(value: ast.expr) -> tuple[ast.expr | None, bool]:
 
     And whether the value is but a number: an object of ctypes is held by what it is assigned to.
     """
-    by_address = False
+    by_address = isinstance(value, ast.Attribute) and value.attr == "value"  # ctypes.cast(x, c_void_p).value
+    value = value.value if by_address and isinstance(value, ast.Attribute) else value
     while isinstance(value, ast.Call) and not _owner_of_cffi(value):
         name, of_cffi = called_name(value), _of_cffi(value)
         if not value.args or not (name in _PASSES_ON or name == "addressof" or (name == "from_buffer" and of_cffi)):
@@ -277,10 +278,13 @@ def _of_cffi(call: ast.Call) -> bool:
 
 
 def _taken(value: ast.expr) -> ast.expr | None:
-    """`x` of `x.data_ptr()` and of `x.ctypes.data`."""
-    if isinstance(value, ast.Call) and called_name(value) == "data_ptr" and isinstance(value.func, ast.Attribute):
-        return value.func.value
-    inner = value.value if isinstance(value, ast.Attribute) and value.attr == "data" else None
+    """`x` of `x.data_ptr()`, of `x.ctypes.data` and of `x.ctypes.data_as(...)`, which a struct does not keep either."""
+    taken = value.func if isinstance(value, ast.Call) else value
+    if not isinstance(taken, ast.Attribute):
+        return None
+    if taken.attr == "data_ptr" and taken is not value:
+        return taken.value
+    inner = taken.value if taken.attr in ("data", "data_as") else None
     return inner.value if isinstance(inner, ast.Attribute) and inner.attr == "ctypes" else None
 
 

@@ -41,9 +41,10 @@ def found_in(folder: Path, given: str) -> UnheldMemories | None:
         ("self.desc.data = torch.zeros(n).data_ptr()", "self.desc.data", "torch.zeros(n)"),
         ("self.desc.data = ctypes.c_void_p(np.zeros(n).ctypes.data)", "self.desc.data", "np.zeros(n)"),
         ("self.desc.data = ctypes.addressof((ctypes.c_int * n)())", "self.desc.data", "(ctypes.c_int * n)()"),
+        ("self.desc.data = np.zeros(n).ctypes.data_as(P)", "self.desc.data", "np.zeros(n)"),
         ("d = Desc(torch.zeros(n).data_ptr())\nself.d = d", "Desc(torch.zeros(n).data_ptr())", "torch.zeros(n)"),
     ],
-    ids=["cffi", "cast", "initializer", "data_ptr", "ctypes.data", "addressof", "constructor"],
+    ids=["cffi", "cast", "initializer", "data_ptr", "ctypes.data", "addressof", "data_as", "constructor"],
 )
 def test_what_a_line_drops_at_once(given: str, target: str, made: str, tmp_path: Path) -> None:
     found = found_in(tmp_path, given)
@@ -58,8 +59,9 @@ def test_what_a_line_drops_at_once(given: str, target: str, made: str, tmp_path:
         "rows = self.ffi.new('t[]', n)\nrows[0].size = n\nself.io.inputs = rows",
         "x = torch.zeros(n)\nx.fill_(1)\nself.desc.data = x.data_ptr()",
         "rows = ffi.new('t[]', n)\nself.io.inputs = ffi.cast('void *', rows)",
+        "text = ctypes.create_string_buffer(n)\nself.desc.data = ctypes.cast(text, ctypes.c_void_p).value",
     ],
-    ids=["cffi", "tensor", "cast"],
+    ids=["cffi", "tensor", "cast", "value of a cast"],
 )
 def test_what_a_variable_alone_held_until_the_function_returned(given: str, tmp_path: Path) -> None:
     found = found_in(tmp_path, given)
