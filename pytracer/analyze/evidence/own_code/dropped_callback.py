@@ -87,6 +87,8 @@ class _Callbacks:
     def found(self) -> Iterator[DroppedCallback]:
         """In no order but that of the syntax tree."""
         for node in ast.walk(self._tree):
+            if isinstance(node, ast.FunctionDef):
+                yield from self._of_decorated(node)
             module = self._makes(node)
             if module is None or not isinstance(node, ast.Call):
                 continue
@@ -107,36 +109,68 @@ class _Callbacks:
             return "ctypes" if called_name(function) in _PROTOTYPES else None
         if last_name(function) in self._types:
             return "ctypes"
-        of_cffi = isinstance(function, ast.Attribute) and function.attr == "callback" and len(node.args) > 1
-        named = last_name(function.value) if of_cffi and isinstance(function, ast.Attribute) else None
-        return "cffi" if named is not None and "ffi" in named.lower() else None
+        return "cffi" if last_name(function) == "callback" and len(node.args) > 1 and _is_ffi(function) else None
 
     def _is_around(self, call: ast.Call) -> bool:
         """Whether a line that is running is one of the call's own."""
         return any(call.lineno <= line <= (call.end_lineno or call.lineno) for line in self._running)
 
     def _of_local(self, node: ast.Call, target: ast.expr, module: str) -> Iterator[DroppedCallback]:
-        """Of a variable of a function that has returned, which gave it to C and to nothing else."""
-        scope = scope_of(self._tree, node.lineno)
-        if not isinstance(target, ast.Name) or not isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            return
+        """Of a variable of a function."""
+        holder = self._only_holder(target.id, node.lineno) if isinstance(target, ast.Name) else None
+        if holder is not None and isinstance(target, ast.Name):
+            yield self._described(node, module, target.id, holder)
+
+    def _of_decorated(self, node: ast.FunctionDef) -> Iterator[DroppedCallback]:
+        """`@REPORT` before a function inside of a function."""
+        for item in node.decorator_list:
+            module = self._decorates(item)
+            holder = self._only_holder(node.name, item.lineno) if module is not None else None
+            if module is not None and holder is not None:
+                text = f"@{_maker(item)} def {node.name}"
+                yield DroppedCallback(text, self._place(node.lineno), node.name, module, node.name, holder)
+
+    def _decorates(self, node: ast.expr) -> str | None:
+        """`REPORT`, `CFUNCTYPE(None)` and `ffi.callback("void()")`."""
+        if isinstance(node, ast.Call) and called_name(node) in _PROTOTYPES:
+            return "ctypes"
+        if isinstance(node, ast.Call):
+            return "cffi" if called_name(node) == "callback" and _is_ffi(node.func) else None
+        return "ctypes" if last_name(node) in self._types else None
+
+    def _only_holder(self, name: str, line: int) -> str | None:
+        """The function that has returned, whose variable alone held what it gave to C and to nothing else."""
+        scope = scope_of(self._tree, line)
+        if not isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return None
         if any(scope_of(self._tree, line) is scope for line in self._running):
-            return
+            return None
         given = any(
-            self._native.has(call) and any(isinstance(item, ast.Name) and item.id == target.id for item in call.args)
+            self._native.has(call) and any(isinstance(item, ast.Name) and item.id == name for item in call.args)
             for call in ast.walk(scope)
             if isinstance(call, ast.Call)
         )
-        if given and not Uses(self._parents, self._native.has).keep(scope, target.id):
-            yield self._described(node, module, target.id, scope.name)
+        return scope.name if given and not Uses(self._parents, self._native.has).keep(scope, name) else None
+
+    def _place(self, line: int) -> str:
+        return f"line {line}" if self._file == self._first else f"{short_file(self._file)}:{line}"
 
     def _described(
         self, node: ast.Call, module: str, variable: str | None = None, held_by: str | None = None
     ) -> DroppedCallback:
         given = node.args[-1]
         function = "<lambda>" if isinstance(given, ast.Lambda) else last_name(given)
-        place = f"line {node.lineno}" if self._file == self._first else f"{short_file(self._file)}:{node.lineno}"
-        return DroppedCallback(_text(node), place, function, module, variable, held_by)
+        return DroppedCallback(_text(node), self._place(node.lineno), function, module, variable, held_by)
+
+
+def _is_ffi(function: ast.expr) -> bool:
+    """`ffi.callback` and `self.ffi.callback`."""
+    return isinstance(function, ast.Attribute) and "ffi" in (last_name(function.value) or "").lower()
+
+
+def _maker(node: ast.expr) -> str:
+    """`REPORT`; `CFUNCTYPE(...)` of one with its types."""
+    return f"{called_name(node)}(...)" if isinstance(node, ast.Call) else ast.unparse(node)
 
 
 def _text(node: ast.Call) -> str:

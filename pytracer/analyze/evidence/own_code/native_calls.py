@@ -18,7 +18,7 @@ _KEEPS = frozenset(
 # What reads an object, and keeps nothing of it.
 _READS = frozenset(
     ("data_ptr", "ctypes", "numel", "nelement", "element_size", "size", "shape", "dtype", "device", "nbytes", "stride")
-    + ("copy_", "fill_", "zero_")
+    + ("copy_", "fill_", "zero_", "value")
 )
 _PASSES_ON = frozenset({"cast", "byref", "pointer"})
 _NUMBER_OF = frozenset({"int", "addressof", "c_void_p", "len", "sizeof", "memmove", "memset"})

@@ -59,13 +59,13 @@ class UnheldMemories:
 
     @property
     def summary(self) -> str:
-        """`` first suspects are `io.a` and `io.b`, which keep the address of memory that nothing ... ``"""
+        """`` first suspect is a dangling pointer, as nothing holds the memory whose address `a.b` keeps (p.py:4) ``"""
         targets = list_words([f"`{item.target}`" for item in self.items])
         places = list_words(list(dict.fromkeys(item.place for item in self.items)))
         one = len(self.items) == 1
         return (
-            f"first suspect{' is' if one else 's are'} {targets}, which keep{'s' * one} the address of memory that "
-            f"nothing holds ({places})"
+            f"first {'suspect is a dangling pointer' if one else 'suspects are dangling pointers'}, as nothing holds "
+            f"the memory whose address {targets} keep{'s' * one} ({places})"
         )
 
     @property

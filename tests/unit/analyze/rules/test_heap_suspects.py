@@ -293,8 +293,8 @@ def test_memory_that_a_struct_alone_points_at_is_the_first_suspect(run: Path) ->
     report = ended(run, "io.rows = ffi.new('row_t[]', 4)")
     assert verdict(report) == ("heap-corruption", "certain")
     assert summary(report).endswith(
-        "it may have been damaged long before: first suspect is `io.rows`, which keeps the address of memory that "
-        "nothing holds (engine.py:4)."
+        "it may have been damaged long before: first suspect is a dangling pointer, as nothing holds the memory whose "
+        "address `io.rows` keeps (engine.py:4)."
     )
     assert advice(report).startswith("Hold `ffi.new('row_t[]', 4)` (engine.py:4) in a variable or attribute as well")
     held = ended(run, "rows = io.rows = ffi.new('row_t[]', 4)")

@@ -117,8 +117,8 @@ def test_two_of_one_text_are_said_together(tmp_path: Path) -> None:
     found = found_in(tmp_path, "self.io.a = ffi.new('t[]', n)\nself.io.b = ffi.new('t[]', n)")
     assert found is not None
     assert found.summary == (
-        "first suspects are `self.io.a` and `self.io.b`, which keep the address of memory that nothing holds "
-        "(train.py:10 and train.py:11)"
+        "first suspects are dangling pointers, as nothing holds the memory whose address `self.io.a` and `self.io.b` "
+        "keep (train.py:10 and train.py:11)"
     )
     assert found.advice.startswith("Hold `ffi.new('t[]', n)` (train.py:10 and train.py:11) in variables or attributes")
 

@@ -55,16 +55,20 @@ def crashed(run: Path, given: str, stack: Any = STACK, python: tuple[str, ...] =
         ),
         ("lib.on(REPORT(lambda row: None))", "`REPORT(lambda row: None)` of line 9, which nothing holds"),
         ("cb = REPORT(report)\nlib.on(cb)", "`REPORT(report)` of line 9, which only `cb` of attach() held"),
+        (
+            "@REPORT\ndef tell(row):\n    print(row)\nlib.on(tell)",
+            "`@REPORT def tell` of line 10, which only `tell` of attach() held",
+        ),
         ("lib.on(ffi.callback('void(int)', report))", "`ffi.callback(..., report)` of line 9, which nothing holds"),
     ],
-    ids=["prototype", "no name", "lambda", "local variable", "cffi"],
+    ids=["prototype", "no name", "lambda", "local variable", "decorator", "cffi"],
 )
 def test_a_callback_that_nothing_holds_is_named(given: str, says: str, run: Path) -> None:
     report = crashed(run, given)
     assert verdict(report) == ("use-after-free", "likely")
     assert "died because C called a callback of " in summary(report)
     assert summary(report).endswith(f": solver_fit() called {says}.")
-    assert advice(report).startswith(f"Keep {says.split(' of ')[0]} of line 9 in an attribute")
+    assert advice(report).startswith(f"Keep {says.partition(', which')[0]} in an attribute")
     assert advice(report).count("in an attribute or a variable of the module") == 1
     assert "something is null" not in advice(report)
 
@@ -78,11 +82,23 @@ def test_a_callback_that_nothing_holds_is_named(given: str, says: str, run: Path
         "cb = REPORT(report)\nlib.on(cb)\nself.cb = cb",
         "cb = REPORT(report)\nlib.on(cb)\nkeep.append(cb)",
         "global cb\ncb = REPORT(report)\nlib.on(cb)",
+        "@REPORT\ndef tell(row):\n    print(row)\nlib.on(tell)\nreturn tell",
         "self.on(REPORT(report))",
         "attach(REPORT(report))",
         "lib.on(Report(report))",
     ],
-    ids=["attribute", "list", "returned", "kept", "kept in a list", "global", "method", "own function", "other class"],
+    ids=[
+        "attribute",
+        "list",
+        "returned",
+        "kept",
+        "kept in a list",
+        "global",
+        "decorated",
+        "method",
+        "own function",
+        "other class",
+    ],
 )
 def test_a_callback_that_may_be_held_is_not_accused(given: str, run: Path) -> None:
     report = crashed(run, given)
