@@ -21,7 +21,8 @@ named, with the lines that call them and the tensors and arrays that these pass;
 twice. Run it with --guard, with MALLOC_CHECK_=3 (and libc_malloc_debug.so.0 in LD_PRELOAD since glibc 2.34), under
 AddressSanitizer or valgrind; rebuild extensions against the torch in use.
 
-How it can be wrong: a fault inside free() also follows from one bad argument with the heap in order. The stack shows
+How it can be wrong: memory that nothing holds is a suspect by the source alone; whether native code used it is not
+recorded. A fault inside free() also follows from one bad argument with the heap in order. The stack shows
 who noticed, not who did it.
 """
 

@@ -305,3 +305,23 @@ def test_a_running_program_is_not_at_its_end(run: Path) -> None:
     """exit() that native code calls ends a program in the middle of it."""
     report = ended(run, "io.rows = rows", python=[("<module>", str(run / "engine.py"), 5)])
     assert "end of the program" not in summary(report)
+
+
+@pytest.mark.parametrize(
+    ("given", "inner", "named"),
+    [
+        ("io.rows = ffi.new('row_t[]', 4)", (s.PYTHON, "PyObject_Vectorcall"), True),
+        ("rows = io.rows = ffi.new('row_t[]', 4)", (s.PYTHON, "PyObject_Vectorcall"), False),
+        ("io.rows = ffi.new('row_t[]', 4)", (OWN, "Index::search(float const*)"), False),
+    ],
+    ids=["the interpreter's objects are overwritten", "held", "another function's own pointer"],
+)
+def test_a_wild_pointer_of_the_interpreter_may_come_of_such_memory(
+    given: str, inner: Any, named: bool, run: Path
+) -> None:
+    how: dict[str, Any] = {"signal": 11, "code": 128, "sender_pid": 0, "addr": 0, "abort_text": None}
+    how |= {"registers": {"rax": 0x7149_F2CA_7149_F2CA}, "code_bytes": bytes.fromhex("f680a900000008")}
+    report = ended(run, given, [inner, PYTHON], **how, python=[("<module>", str(run / "engine.py"), 5)])
+    assert verdict(report)[0] == "wild-pointer"
+    assert ("nothing holds the memory whose address `io.rows` keeps (engine.py:4)" in summary(report)) == named
+    assert advice(report).startswith("Hold `ffi.new('row_t[]', 4)`") == named
