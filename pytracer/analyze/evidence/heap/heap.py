@@ -27,6 +27,7 @@ malloc calloc memalign posix_memalign aligned_alloc __libc_malloc __libc_calloc 
 __GI___libc_malloc
 """
 _REQUESTS = frozenset(_REQUESTED.split())
+_SHUTDOWN = ("Py_FinalizeEx", "_PyRuntime_Finalize", "finalize_modules")
 _C_LIBRARY = re.compile(r"libc[.-][\w.]*so|libc\.so|ld-musl")
 _ALLOCATORS = re.compile(r"lib(jemalloc|tcmalloc|mimalloc)")
 
@@ -59,6 +60,16 @@ def heap_damage(view: ProcessView) -> HeapDamage | None:
         return None
     function = _allocator_function(view)
     return HeapDamage(None, None, function, _is_request(view)) if function else None
+
+
+def ends_in(view: ProcessView) -> str | None:
+    """`its exit handlers`: what was running at the end of the program; None where its Python code had not ended."""
+    if view.python_stack:
+        return None
+    names = functions(view)
+    if "__run_exit_handlers" in names or "__cxa_finalize" in names:
+        return "its exit handlers"
+    return "the interpreter's shutdown" if any(name in _SHUTDOWN for name in names) else None
 
 
 def allocator_user(view: ProcessView) -> str | None:

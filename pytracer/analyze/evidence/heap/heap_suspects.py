@@ -24,6 +24,7 @@ from pytracer.analyze.evidence.own_code.own_libraries import (
     own_libraries,
     program_files,
 )
+from pytracer.analyze.evidence.own_code.unheld_memory import unheld_memory
 from pytracer.analyze.evidence.preconditions.violated import unchecked_words
 from pytracer.analyze.evidence.syntax.bindings import binding
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -34,6 +35,7 @@ from pytracer.report.job import PythonFrame
 
 _GUARD = "`pytracer run --guard` stops at the first byte that is written behind a tensor, in the call that writes it."
 _TOOLS = "`pytracer run --guard` finds writes beside tensors, AddressSanitizer or valgrind beside every block."
+ONLY_NOTICED = f"The stack shows only who noticed the damage. {_TOOLS}"
 _BEFORE = (
     "Something wrote outside of a block of memory, or into a freed one, in this call or long before: the stack shows "
     "only who noticed."
@@ -84,7 +86,7 @@ def heap_advice(view: ProcessView, user: str | None, *, frees: bool, freed: bool
         return f"First suspects are {_SPARSE} and {libraries.words}. {_BEFORE} {_TOOLS}"
     if libraries is not None:
         return suspect_words(view) or _TOOLS
-    by_hand = unchecked_calls(view, program_frames(view))
+    by_hand = unchecked_calls(view, program_frames(view) or allocating_frames(view))
     if by_hand and not sparse:
         return f"First suspects are {list_words(by_hand)}. {_BEFORE} {_TOOLS}"
     return f"{_BEFORE} First suspects are {_UNCHECKED if sparse is False else _SPARSE} and {_EXTENSIONS}. {_TOOLS}"
@@ -106,6 +108,9 @@ def beside_advice(view: ProcessView, beside: Overwritten) -> str:
 
 def suspect_words(view: ProcessView) -> str | None:
     """What of the program's own native code may have overwritten memory before; None where it brought none."""
+    unheld = unheld_memory(view)
+    if unheld is not None:
+        return f"{unheld.advice} {ONLY_NOTICED}"
     libraries = own_libraries(view)
     if libraries is None:
         return None
@@ -229,7 +234,7 @@ def _uses_sparse(view: ProcessView) -> bool | None:
     operator = find_operator(view)
     if operator is not None and is_sparse(operator):
         return True
-    frames = {frame.file: frame for frame in program_frames(view)}
+    frames = {frame.file: frame for frame in program_frames(view) or allocating_frames(view)}
     trees = [syntax_tree(view.process.snapshot, frame) for frame in frames.values()]
     known = [tree for tree in trees if tree is not None]
     if any(_names_sparse(tree) for tree in known):

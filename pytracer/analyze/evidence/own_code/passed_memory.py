@@ -18,7 +18,7 @@ from pytracer.analyze.evidence.lifetime.variables import plain_expression, progr
 from pytracer.analyze.evidence.native.native_stack import image_name, own_frames
 from pytracer.analyze.evidence.operators.operator import shape_words
 from pytracer.analyze.evidence.own_code.arrays import array_words, held_array
-from pytracer.analyze.evidence.own_code.dropped_callback import dropped_callback
+from pytracer.analyze.evidence.own_code.unheld_memory import unheld_memory
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
@@ -90,12 +90,12 @@ def memory_advice(view: ProcessView) -> str | None:
     """The first sentence that applies; None where ctypes called nothing, or nothing is known to be wrong."""
     if not called_by_ctypes(view) or passes_strides(view):
         return None
-    callback = dropped_callback(view)
-    if callback is not None:
-        return callback.advice
     gaps = tensor_with_gaps(view) or array_with_gaps(view)
     if gaps is not None:
         return gaps
+    unheld = unheld_memory(view)
+    if unheld is not None:
+        return unheld.advice
     made = made_view(view)
     return made.words if made is not None else temporary(view)
 

@@ -28,7 +28,13 @@ from pytracer.analyze.view import ProcessView
 
 def explained_jump(view: ProcessView, jump: Jump) -> Explanation:
     """Of a jump to no code."""
-    return overwritten_memory(view) or called_number(view, jump) or unloaded_code(view, jump) or without_cause(jump)
+    return (
+        freed_callback(view)
+        or overwritten_memory(view)
+        or called_number(view, jump)
+        or unloaded_code(view, jump)
+        or without_cause(jump)
+    )
 
 
 def explained_access(view: ProcessView) -> Explanation:
@@ -52,10 +58,10 @@ def _overflow(view: ProcessView) -> Explanation | None:
 
 
 _FINDERS: tuple[Callable[[ProcessView], Explanation | None], ...] = (
+    freed_callback,
     below_null,
     truncated_address,
     missing_memory,
-    freed_callback,
     second_owner,
     far_index,
     _overflow,

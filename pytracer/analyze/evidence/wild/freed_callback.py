@@ -1,25 +1,34 @@
-"""libffi, called by native code, found no callback: the object of ctypes that owned its code had been freed."""
+"""C called a callback of ctypes or cffi whose owner had been freed: the fault is in what hands the call to Python."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytracer.analyze.evidence.lifetime.variables import line_words
+from pytracer._text import function_words
+from pytracer.analyze.evidence.lifetime.variables import line_words, python_frames
 from pytracer.analyze.evidence.native.fault_function import is_of_own_image
 from pytracer.analyze.evidence.native.native_stack import image_name, own_frames
-from pytracer.analyze.evidence.own_code.dropped_callback import DroppedCallback, dropped_callback
+from pytracer.analyze.evidence.own_code.dropped_callback import DroppedCallback, dropped_callbacks
 from pytracer.analyze.evidence.wild.explanation import Explanation
 from pytracer.analyze.view import ProcessView
-from pytracer.report.job import Confidence, NativeFrame
+from pytracer.report.job import Confidence, Evidence, NativeFrame
+
+_CLOSURES = ("ffi_closure_", "closure_fcn", "invoke_callback", "general_invoke_callback")
+_HANDS_ON = re.compile(r"^(libffi|_ctypes|_cffi_backend|(lib)?python[\d.])")
+_C_LIBRARY = ("libc.", "libc-")  # qsort(), and what the kernel calls signal handlers by
+_MOST = 2
 
 
 @dataclass(frozen=True)
 class FreedCallback(Explanation):
-    """`callback`: the only object that a line made and nothing holds."""
+    """`callbacks`: the objects that lines made and nothing holds. `caller`: `solver_fit()`, else `C`."""
 
     verdict_class = "use-after-free"
     names_source = True
-    callback: DroppedCallback
+    callbacks: tuple[DroppedCallback, ...]
+    caller: str
 
     def confidence(self, view: ProcessView) -> Confidence:
         """See Explanation."""
@@ -27,26 +36,53 @@ class FreedCallback(Explanation):
 
     def access(self, view: ProcessView) -> str | None:
         """See Explanation."""
-        return "called a callback of ctypes that had likely been freed"
+        modules = {item.module for item in self.callbacks}
+        return (
+            f"died because C called a callback of {' or '.join(sorted(modules))} that had likely been garbage-collected"
+        )
 
     def clause(self, view: ProcessView) -> str:
         """See Explanation."""
-        return f": `{self.callback.text}` of line {self.callback.line}, which nothing holds"
+        return f": {self.caller} called {' or '.join(item.words for item in self.callbacks)}"
+
+    def evidence(self, view: ProcessView, address: Evidence | None) -> Sequence[Evidence | None]:
+        """See Explanation: the address is of what took the place of the callback."""
+        return ()
 
     def advice(self, view: ProcessView) -> str:
         """See Explanation."""
-        return f"{self.callback.advice} It was called below {line_words(view)}."
+        said = " ".join(item.advice for item in self.callbacks)
+        return f"{said} It was called below {line_words(view)}."
 
 
 def freed_callback(view: ProcessView) -> FreedCallback | None:
-    """None where the fault is not in libffi, or Python itself called it: then it was on its way into C."""
-    frames = own_frames(view)
-    inner = next((number for number, frame in enumerate(frames) if not _is_libffi(frame)), 0)
-    if not inner or not is_of_own_image(frames[inner]):
+    """None where the callback's own Python code was running, or Python itself was on its way into C."""
+    caller = _caller(view)
+    if caller is None:
         return None
-    callback = dropped_callback(view)
-    return FreedCallback(callback) if callback is not None else None
+    running = {(frame.function or "").rpartition(".")[2] for frame in python_frames(view)}
+    found = [item for item in dropped_callbacks(view) if item.function not in running]
+    return FreedCallback(tuple(found[:_MOST]), caller) if found else None
 
 
-def _is_libffi(frame: NativeFrame) -> bool:
-    return image_name(frame.image).startswith("libffi")
+def _caller(view: ProcessView) -> str | None:
+    """Who called libffi's closure, below which the fault is."""
+    frames = own_frames(view)
+    at = next((number for number, frame in enumerate(frames) if not _hands_on(frame)), 0)
+    if not at and len(frames) > 1 and frames[0].image is None:  # what was freed is libffi's code for the callback
+        at = 1
+    elif not at or not _is_closure(frames[at - 1]):
+        return None
+    caller = frames[at]
+    if not is_of_own_image(caller) and not image_name(caller.image).startswith(_C_LIBRARY):
+        return None
+    return f"{function_words(caller.function)}()" if caller.function else "C"
+
+
+def _hands_on(frame: NativeFrame) -> bool:
+    """Whether it is of libffi, of ctypes or cffi, or of the interpreter."""
+    return _HANDS_ON.match(image_name(frame.image)) is not None
+
+
+def _is_closure(frame: NativeFrame) -> bool:
+    return image_name(frame.image).startswith("libffi") or (frame.function or "").startswith(_CLOSURES)

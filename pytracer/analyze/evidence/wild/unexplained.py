@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pytracer.analyze.evidence.heap.heap_suspects import only_suspect, suspect_words
+from pytracer.analyze.evidence.heap.heap_suspects import ONLY_NOTICED, only_suspect, suspect_words
 from pytracer.analyze.evidence.heap.text_buffers import text_buffer
 from pytracer.analyze.evidence.indices.sparse_source import sparse_operator_advice
 from pytracer.analyze.evidence.lifetime.never_made import never_made
@@ -19,7 +19,9 @@ from pytracer.analyze.evidence.own_code.ctypes_call import declaration_advice, n
 from pytracer.analyze.evidence.own_code.own_arguments import kept_address
 from pytracer.analyze.evidence.own_code.own_libraries import own_libraries
 from pytracer.analyze.evidence.own_code.passed import passed, shapes_advice, unequal_tensors, unfit_clause
+from pytracer.analyze.evidence.own_code.passed_memory import called_by_ctypes
 from pytracer.analyze.evidence.own_code.pointer_content import numbers_in_pointer, text_in_pointer
+from pytracer.analyze.evidence.own_code.unheld_memory import UnheldMemories, unheld_memory
 from pytracer.analyze.evidence.wild.address import is_block_size, was_large_block
 from pytracer.analyze.evidence.wild.explanation import Explanation
 from pytracer.analyze.view import ProcessView
@@ -50,6 +52,9 @@ class Unexplained(Explanation):
 
     def advice(self, view: ProcessView) -> str:
         """See Explanation."""
+        unheld = _unheld(view) if not called_by_ctypes(view) else None  # there it stands before this advice
+        if unheld is not None:
+            return f"{unheld.advice} {ONLY_NOTICED}"
         return _by_operands(view) or _by_arguments(view) or _by_content(view) or _by_line(view)
 
 
@@ -58,12 +63,21 @@ def arguments_clause(view: ProcessView) -> str:
     buffer = text_buffer(view) if text_in_pointer(view) is not None else None
     if buffer is not None:
         return f": overwritten {buffer.summary}"
+    unheld = _unheld(view)
+    if unheld is not None:
+        return f": {unheld.summary}"
     suspect = only_suspect(view) if not program_frames(view) and number_as_pointer(view) is None else None
     if suspect is not None:
         return f": memory may have been overwritten before; the first suspect is {suspect}"
     unfit = "" if suspect_argument(view) is not None else unfit_clause(view)
     number = number_as_pointer(view) if not unfit and not is_block_size(view) else None
     return f": {number.summary(view)}" if number is not None else unfit
+
+
+def _unheld(view: ProcessView) -> UnheldMemories | None:
+    """Where C that ctypes or cffi called used the pointer, or the interpreter did, whose objects are written over."""
+    of_others = own_function(view) is not None or find_operator(view) is not None
+    return unheld_memory(view) if called_by_ctypes(view) or not of_others else None
 
 
 def _by_operands(view: ProcessView) -> str | None:

@@ -13,12 +13,16 @@ does all of these.
 Where the line of the program's own C++ that was freeing is known, its source says who allocated the memory: another
 allocator, a container, a tensor, or an object with a second owner.
 
+Where a line gives a native struct the address of memory that nothing holds (`io.data = ffi.new(...)`), it is named as a
+suspect. Where only the end of the program noticed the damage, in its exit handlers, the headline says so.
+
 What to do: the damage was done before, in this call or long ago. The program's own libraries that are loaded are
 named, with the lines that call them and the tensors and arrays that these pass; so is a line that frees one object
 twice. Run it with --guard, with MALLOC_CHECK_=3 (and libc_malloc_debug.so.0 in LD_PRELOAD since glibc 2.34), under
 AddressSanitizer or valgrind; rebuild extensions against the torch in use.
 
-How it can be wrong: a fault inside free() also follows from one bad argument with the heap in order. The stack shows
+How it can be wrong: memory that nothing holds is a suspect by the source alone; whether native code used it is not
+recorded. A fault inside free() also follows from one bad argument with the heap in order. The stack shows
 who noticed, not who did it.
 """
 
@@ -27,8 +31,9 @@ from __future__ import annotations
 from pytracer._text import function_words
 from pytracer.analyze.evidence.heap.behind_storage import overwritten
 from pytracer.analyze.evidence.heap.beyond_storage import BeyondStorage, beyond_advice, beyond_storage, used_at
-from pytracer.analyze.evidence.heap.heap import HeapDamage, allocator_user, heap_damage
+from pytracer.analyze.evidence.heap.heap import HeapDamage, allocator_user, ends_in, heap_damage
 from pytracer.analyze.evidence.heap.heap_suspects import (
+    ONLY_NOTICED,
     beside_advice,
     heap_advice,
     running_conversion,
@@ -36,18 +41,21 @@ from pytracer.analyze.evidence.heap.heap_suspects import (
 )
 from pytracer.analyze.evidence.lifetime.deleters import Deleter, owners_words, running_deleter
 from pytracer.analyze.evidence.native.aborts import is_abort
+from pytracer.analyze.evidence.native.fault_function import is_of_own_image
+from pytracer.analyze.evidence.native.native_stack import own_frames
 from pytracer.analyze.evidence.operators.unfit_operands import Unfit, unfit_operands
 from pytracer.analyze.evidence.own_code.freed_by_python import FreedByPython, freed_by_python
 from pytracer.analyze.evidence.own_code.freed_pointer import freed_pointer
 from pytracer.analyze.evidence.own_code.freed_reasons import FreedPointer, OtherAllocator
 from pytracer.analyze.evidence.own_code.pointer_content import numbers_followed
 from pytracer.analyze.evidence.own_code.unfit_memory import unfit_memory
+from pytracer.analyze.evidence.own_code.unheld_memory import unheld_memory
 from pytracer.analyze.evidence.phrases import collective_evidence, fault_evidence, printed_evidence, python_evidence
 from pytracer.analyze.evidence.preconditions.violated import violated_before
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
 from pytracer.analyze.view import JobView, ProcessView
-from pytracer.report.job import Evidence
+from pytracer.report.job import Evidence, NativeFrame
 
 _TWICE = "double free or corruption (fasttop)"  # the other texts that begin so may mean the size beside a block
 _FREES = ("free", "cfree", "__libc_free", "__GI___libc_free", "munmap_chunk")  # they look at the address itself
@@ -78,16 +86,21 @@ class HeapCorruption:
         behind = overwritten(view) if deleter is None and freed is None and beyond is None and running is None else None
         below = f", below {function_words(user)}" if user else ""
         below = f", while {running} was running" if running is not None else below
-        what = _what(view, damage, below) if deleter is None else _of_deleter(deleter)
+        what = _what(view, damage, user, below) if deleter is None else _of_deleter(deleter)
         unfit = _unfit(view) if deleter is None and freed is None and beyond is None else None
         if freed is not None:
-            what = f"{_found(damage)}: {freed.summary}"
+            what = f"{_found(view, damage)}: {freed.summary}"
         elif unfit is not None:
-            what = f"{_found(damage)}: {unfit.summary}"
+            what = f"{_found(view, damage)}: {unfit.summary}"
         elif beyond is not None:
-            what = f"{_found(damage)}: {beyond.summary}{used_at(view, beyond)}"
+            what = f"{_found(view, damage)}: {beyond.summary}{used_at(view, beyond)}"
         elif behind is not None:
-            what = f"{_found(damage)}: {behind.summary}"
+            what = f"{_found(view, damage)}: {behind.summary}"
+        known = (freed or deleter or beyond or unfit or running) is not None or _freed_by_own(view, user, damage)
+        unheld = unheld_memory(view) if not known else None
+        if unheld is not None:
+            long_before = "; it may have been damaged long before" if ends_in(view) is not None else ""
+            what = f"{what if behind is not None else _found(view, damage)}{long_before}: {unheld.summary}"
         return Description(
             f"{introduction(judgement.views)} {what}.",
             [
@@ -107,6 +120,8 @@ class HeapCorruption:
             if unfit is not None
             else beyond_advice(view, beyond)
             if beyond is not None
+            else f"{unheld.advice} {ONLY_NOTICED}"
+            if unheld is not None
             else beside_advice(view, behind)
             if behind is not None
             else _advice(view, user, damage, deleter),
@@ -118,7 +133,7 @@ class HeapCorruption:
                 if behind is None
                 else "what wrote there: only where it wrote is known",
             ],
-            explained=any(item is not None for item in (freed, deleter, beyond, behind, unfit)),
+            explained=any(item is not None for item in (freed, deleter, beyond, behind, unfit, unheld)),
         )
 
 
@@ -147,7 +162,10 @@ def _advice(view: ProcessView, user: str | None, damage: HeapDamage, deleter: De
     if deleter is not None:
         return owners_words(deleter)
     return unchecked_advice(view) or heap_advice(
-        view, user, frees=_is_callers(damage), freed=(damage.text or "").startswith(_FREED_BEFORE)
+        view,
+        user,
+        frees=_is_callers(damage) and not _only_noticed(view, user),
+        freed=(damage.text or "").startswith(_FREED_BEFORE),
     )
 
 
@@ -176,17 +194,38 @@ def _written(view: ProcessView, damage: HeapDamage) -> str | None:
     return numbers_followed(view) if damage.of_request and impossible else None
 
 
-def _what(view: ProcessView, damage: HeapDamage, below: str) -> str:
+def _what(view: ProcessView, damage: HeapDamage, user: str | None, below: str) -> str:
     written = _written(view, damage)
     if written is not None:
-        return f"{_found(damage)}{below}: an array had been written over a block: {written}, stood where a pointer was"
-    if damage.function is not None:
-        return f"{_found(damage)}: its heap was damaged, or it was given a bad pointer{below}"
+        over = f"an array had been written over a block: {written}, stood where a pointer was"
+        return f"{_found(view, damage)}{below}: {over}"
+    if damage.function is not None and not _only_noticed(view, user):
+        return f"{_found(view, damage)}: its heap was damaged, or it was given a bad pointer{below}"
     meaning = f": {damage.meaning}" if damage.meaning else ""
-    return f"{_found(damage)}{meaning}{below}"
+    if _only_noticed(view, user):
+        return f"{_found(view, damage)}{meaning}; it may have been damaged long before"
+    return f"{_found(view, damage)}{meaning}{below}"
 
 
-def _found(damage: HeapDamage) -> str:
+def _only_noticed(view: ProcessView, user: str | None) -> bool:
+    """Whether what freed memory is a library's, and did it at the end of the program, as it does in every program."""
+    frame = _frame_of(view, user)
+    return frame is not None and ends_in(view) is not None and not is_of_own_image(frame)
+
+
+def _freed_by_own(view: ProcessView, user: str | None, damage: HeapDamage) -> bool:
+    """Whether the program's own native code freed what may be no block: then that is looked at first."""
+    frame = _frame_of(view, user)
+    return frame is not None and _is_callers(damage) and is_of_own_image(frame)
+
+
+def _frame_of(view: ProcessView, function: str | None) -> NativeFrame | None:
+    return next((item for item in own_frames(view) if item.function == function), None) if function else None
+
+
+def _found(view: ProcessView, damage: HeapDamage) -> str:
+    end = ends_in(view)
+    when = f" at the end of the program, in {end}," if end is not None else ""
     if damage.function is not None:
-        return f"died inside the allocator ({damage.function})"
-    return "aborted because the C library found its heap damaged"
+        return f"died{when} inside the allocator ({damage.function})"
+    return f"aborted{when} because the C library found its heap damaged"

@@ -21,9 +21,9 @@ Where the address lies as far before a buffer of more than 2**31 elements or byt
 passed 2**31, the class is out-of-bounds: *likely* if numbers that the line passes give such a product.
 
 So it is, as *likely*, where torch's operator uses a sparse tensor whose line of construction checks nothing, and the
-address is a whole number of elements away from a dense one. Where libffi faults below the program's own library, and a
-line gave it a callback that nothing holds, or where a destructor deletes what the source shows to have a second owner,
-the class is use-after-free, *likely* as well.
+address is a whole number of elements away from a dense one. Where C called a callback, the fault is in libffi, ctypes,
+cffi or the interpreter before the callback's Python code ran, and a line gave C a callback that nothing holds, or where
+a destructor deletes what the source shows to have a second owner, the class is use-after-free, *likely* as well.
 
 A small negative number, -4096 to -1, that no register and no empty tensor explains is *possible* only: index -1 of an
 empty buffer, or an error code that was used as a pointer.
@@ -71,6 +71,7 @@ from pytracer.analyze.evidence.preconditions.violated import is_unfit
 from pytracer.analyze.evidence.wild.address import access_words, address_evidence
 from pytracer.analyze.evidence.wild.explain import explained_access, explained_jump, without_cause
 from pytracer.analyze.evidence.wild.explanation import Explanation
+from pytracer.analyze.evidence.wild.freed_callback import FreedCallback, freed_callback
 from pytracer.analyze.evidence.wild.memory import OverwrittenMemory
 from pytracer.analyze.evidence.wild.taken_jump import jump_words, refused_evidence, target_evidence
 from pytracer.analyze.evidence.wild.unexplained import arguments_clause
@@ -130,7 +131,9 @@ class WildPointer(MemoryFaultRule[_Wild]):
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],
-            known.advice if known is not None else explanation.advice(view),
+            known.advice
+            if known is not None and not isinstance(explanation, FreedCallback)
+            else explanation.advice(view),
             [
                 missing_operands(view),
                 "storages: none were recorded"
@@ -150,7 +153,11 @@ def _is_wild(view: ProcessView) -> bool:
     place = view.place
     if place is None or ran_over(view) or heap_damage(view) is not None or ran_on(view) is not None:
         return False
-    if null_confidence(view) is not None or is_unfit(view):
+    if is_unfit(view):
+        return False
+    if place.kind in ("null", "near-null") and freed_callback(view) is not None:
+        return True
+    if null_confidence(view) is not None:
         return False
     if place.kind in ("null", "near-null") or null_sibling(view) is not None:
         return True
@@ -177,8 +184,8 @@ def _access(view: ProcessView, found: _Wild) -> str:
 
 def _where(view: ProcessView, found: _Wild) -> str:
     """The function at fault; after a jump that was taken, the innermost one that is still known."""
-    jump = found.jump
-    if jump is not None and found.explanation.access(view) is not None:
+    jump, explanation = found.jump, found.explanation
+    if isinstance(explanation, FreedCallback) or (jump is not None and explanation.access(view) is not None):
         return ""  # whose function it was is said
     return in_function(view) if jump is None or jump.refused else below_function(view)
 

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from pytracer.analyze.evidence.heap.heap_suspects import negative_lines
+from pytracer.report.job import Report
 from tests.support import scenarios as s
-from tests.support.deaths import LIBC_SO, advice, died, image, verdict
+from tests.support.deaths import LIBC_SO, advice, died, image, summary, verdict
+from tests.support.synth import Box
 
 ABORT: dict[str, Any] = {"signal": 6, "code": -6, "sender_pid": 101}
 SIZES = "double free or corruption (!prev)\n"
@@ -239,3 +241,87 @@ def test_free_that_ctypes_called_is_the_lines_own(run: Path) -> None:
 def test_lines_that_make_negative_numbers(text: str, lines: list[int]) -> None:
     """By a constant of the file as well."""
     assert negative_lines(ast.parse(text)) == lines
+
+
+# ---- the end of the program, and memory that a struct alone points at
+
+PARSER = (f"{s.TORCH}/lib/libtorch_python.so", "torch::PythonArgParser::~PythonArgParser()")
+AT_EXIT = [*TOP, PARSER, (LIBC_SO, "__run_exit_handlers"), (LIBC_SO, "exit"), (LIBC_SO, "__libc_start_main")]
+STRUCT = """import cffi
+ffi = cffi.FFI()
+io = ffi.new("io_t *")
+{}
+x = torch.zeros(8)
+"""
+BASE = 0x5581_0000_1000
+
+
+def ended(run: Path, given: str, stack: Any = AT_EXIT, **how: Any) -> Report:
+    """A program whose Python code had ended; line 5 of it allocated a storage."""
+    file = run / "engine.py"
+    file.write_text(STRUCT.format(given), encoding="utf-8")
+    os.utime(file, (0, 0))
+    box = Box(pid=101).alloc(BASE, 32, by=("<module>", str(file), 5))
+    how = {**ABORT, "abort_text": SIZES, "images": (image(LIBC_SO),), "python": [], **how}
+    return died(run, box=box, stack_of=stack, **how)
+
+
+def test_damage_that_the_end_of_the_program_noticed(run: Path) -> None:
+    """It says nothing about what frees memory there in every program."""
+    report = ended(run, "io.rows = rows")
+    assert (
+        " aborted at the end of the program, in its exit handlers, because the C library found its heap damaged: "
+        in (summary(report))
+    )
+    assert summary(report).endswith("; it may have been damaged long before.")
+    assert "PythonArgParser" not in summary(report) + advice(report)
+    invalid = ended(run, "io.rows = rows", abort_text="free(): invalid pointer\n")
+    assert "Look first at" not in advice(invalid)
+
+
+def test_what_the_programs_own_library_frees_at_the_end_is_looked_at_first(run: Path) -> None:
+    """The look-alike: its destructor may free what is no block."""
+    stack = [*TOP, (OWN, "Cache::~Cache()"), *AT_EXIT[-3:]]
+    report = ended(run, "io.rows = ffi.new('row_t[]', 4)", stack, abort_text="free(): invalid pointer\n")
+    assert "at the end of the program, in its exit handlers," in summary(report)
+    assert "below Cache::~Cache" in summary(report) and "long before" not in summary(report)
+    assert advice(report).startswith("Look first at Cache::~Cache")
+
+
+def test_memory_that_a_struct_alone_points_at_is_the_first_suspect(run: Path) -> None:
+    """Where no Python code is running, by the files that allocated storages."""
+    report = ended(run, "io.rows = ffi.new('row_t[]', 4)")
+    assert verdict(report) == ("heap-corruption", "certain")
+    assert summary(report).endswith(
+        "it may have been damaged long before: first suspect is a dangling pointer, as nothing holds the memory whose "
+        "address `io.rows` keeps (engine.py:4)."
+    )
+    assert advice(report).startswith("Hold `ffi.new('row_t[]', 4)` (engine.py:4) in a variable or attribute as well")
+    held = ended(run, "rows = io.rows = ffi.new('row_t[]', 4)")
+    assert "io.rows" not in summary(held) + advice(held)
+
+
+def test_a_running_program_is_not_at_its_end(run: Path) -> None:
+    """exit() that native code calls ends a program in the middle of it."""
+    report = ended(run, "io.rows = rows", python=[("<module>", str(run / "engine.py"), 5)])
+    assert "end of the program" not in summary(report)
+
+
+@pytest.mark.parametrize(
+    ("given", "inner", "named"),
+    [
+        ("io.rows = ffi.new('row_t[]', 4)", (s.PYTHON, "PyObject_Vectorcall"), True),
+        ("rows = io.rows = ffi.new('row_t[]', 4)", (s.PYTHON, "PyObject_Vectorcall"), False),
+        ("io.rows = ffi.new('row_t[]', 4)", (OWN, "Index::search(float const*)"), False),
+    ],
+    ids=["the interpreter's objects are overwritten", "held", "another function's own pointer"],
+)
+def test_a_wild_pointer_of_the_interpreter_may_come_of_such_memory(
+    given: str, inner: Any, named: bool, run: Path
+) -> None:
+    how: dict[str, Any] = {"signal": 11, "code": 128, "sender_pid": 0, "addr": 0, "abort_text": None}
+    how |= {"registers": {"rax": 0x7149_F2CA_7149_F2CA}, "code_bytes": bytes.fromhex("f680a900000008")}
+    report = ended(run, given, [inner, PYTHON], **how, python=[("<module>", str(run / "engine.py"), 5)])
+    assert verdict(report)[0] == "wild-pointer"
+    assert ("nothing holds the memory whose address `io.rows` keeps (engine.py:4)" in summary(report)) == named
+    assert advice(report).startswith("Hold `ffi.new('row_t[]', 4)`") == named

@@ -45,6 +45,7 @@ def test_overflow_gives_way_to_an_index_out_of_a_storage(indexed: bool, monkeypa
 def test_jump_is_explained_by_what_was_overwritten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else by how the processor got there alone."""
     overwritten, jump = object(), Jump("return", 0x41)
+    monkeypatch.setattr(explain, "freed_callback", finds(None))
     monkeypatch.setattr(explain, "overwritten_memory", finds(overwritten))
     found: Any = explain.explained_jump(VIEW, jump)
     assert found is overwritten
