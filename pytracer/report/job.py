@@ -70,6 +70,7 @@ VerdictClass = Literal[
     "stack-overflow",
     "truncated-mapping",
     "shm-exhausted",
+    "disk-full",
     "heap-corruption",
     "abort",
     "illegal-instruction",

@@ -45,7 +45,7 @@ def test_write_to_a_mapped_file_on_a_full_tmpfs_names_the_file_system(run: Path)
     done = ended(command, preloaded(run), run)
     assert done.status == -signal.SIGBUS, done.stderr
     verdict = done.report.verdict
-    assert verdict is not None and verdict.class_ == "shm-exhausted"
+    assert verdict is not None and verdict.class_ == "disk-full"
     assert "the tmpfs that holds it was full" in (verdict.summary or "")
     assert f"df -h {disk}" in (verdict.advice or "") and "--shm-size" not in (verdict.advice or "")
 

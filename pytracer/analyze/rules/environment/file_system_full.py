@@ -39,7 +39,7 @@ class FileSystemFull(MemoryFaultRule[MappedFile]):
         file = mapped_file(view)
         if file is None or not full_disk(file, view.fault.access if view.fault else None):
             return None
-        return Judgement("shm-exhausted", "likely", (view,), file)
+        return Judgement("disk-full", "likely", (view,), file)
 
     def describe(self, job: JobView, judgement: Judgement[MappedFile]) -> Description:
         """See MemoryFaultRule."""

@@ -9,7 +9,7 @@ put tensors and buffers there. torch itself reserves its pages and raises "No sp
 
 What to do: give the container more (`docker run --shm-size=8g` or `--ipc=host`; an emptyDir of medium Memory in
 Kubernetes), use fewer workers, or torch.multiprocessing.set_sharing_strategy('file_system'). A tmpfs that is mounted
-elsewhere has its own size: make it larger, or keep the file on a disk.
+elsewhere has its own size: make it larger, or keep the file on a disk. The class is then `disk-full`.
 
 How it can be wrong: the free space is measured a moment after the fault; memory may have been released by then. A limit
 of the memory cgroup can refuse a page, too, with space left on the file system.
@@ -58,7 +58,8 @@ class ShmExhausted(MemoryFaultRule[MappedFile]):
         confidence = room_confidence(file) if file is not None else None
         if file is None or confidence is None:
             return None
-        return Judgement("shm-exhausted", confidence, (view,), file)
+        in_shm = file.is_from_shm or file.is_huge
+        return Judgement("shm-exhausted" if in_shm else "disk-full", confidence, (view,), file)
 
     def describe(self, job: JobView, judgement: Judgement[MappedFile]) -> Description:
         """See MemoryFaultRule."""

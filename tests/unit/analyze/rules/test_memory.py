@@ -278,10 +278,10 @@ def test_shm_exhausted_needs_a_long_file_and_no_room(run: Path) -> None:
     assert finding(report, "truncated-mapping") is None
 
 
-def test_shm_exhausted_knows_any_tmpfs_by_its_file_system(run: Path) -> None:
-    """/tmp is often one."""
+def test_tmpfs_elsewhere_is_known_by_its_file_system(run: Path) -> None:
+    """/tmp is often one: no shared memory, but no space either."""
     report = bus_error(run, "/tmp/cache/x.bin", file_nbytes=1 << 20, file_room=100, file_system=TMPFS)
-    assert verdict(report) == ("shm-exhausted", "certain")
+    assert verdict(report) == ("disk-full", "certain")
 
 
 def test_tmpfs_elsewhere_has_a_limit_of_its_own(run: Path) -> None:
@@ -297,7 +297,7 @@ WRITE: dict[str, Any] = {"registers": {"trapno": 14}, "error_code": 6}
 def test_file_system_full_is_likely_for_a_write(run: Path) -> None:
     """A sparse file on a disk without a free block."""
     report = bus_error(run, "/data/a.bin", file_nbytes=1 << 20, file_room=0, file_system=EXT4, **WRITE)
-    assert verdict(report) == ("shm-exhausted", "likely")
+    assert verdict(report) == ("disk-full", "likely")
     assert summary(report).startswith("Process 101 (train.py) wrote to the mapped file /data/a.bin in read_sum")
     assert "its file system was full" in summary(report)
     assert "`df -h /data`" in advice(report) and "posix_fallocate" in advice(report)
