@@ -127,15 +127,11 @@ def own_advice(view: ProcessView, found: OwnKernel, error: CudaError, xids: Sequ
     sure = "`pytracer run --gpu-core` shows whether it was this kernel, and the access."
     if not error.is_illegal_access:
         return f"{_aligned_advice(view, found, at)} {sure}"
-    far = _far_words(view, found.launch, xids)
+    outside = _outside_words(view, found, xids)
     look = f"Look at the indices and strides that {found.launch.name} uses at {at}"
-    if far:
-        names = list_words([f"`{name}`" for name in _passed(view, found)], _NAMED)
-        which = f"One of {names}" if " and " in names else names or "A tensor"
-        look += f": {far}. {which} may hold values that are no valid indices, such as padding, or a stride be in bytes"
-    else:
+    if not outside:
         look += ", the bounds that its mask or condition checks, and whether the memory that it is given still lives"
-    return f"{look}. {sure}"
+    return f"{look}{outside}. {sure}"
 
 
 def _passed(view: ProcessView, found: OwnKernel) -> list[str]:
@@ -174,15 +170,26 @@ def _odd_words(view: ProcessView, addr: int) -> str | None:
     return f"{inside}: a multiple of {addr & -addr}, but not of {WIDEST}"
 
 
-def _far_words(view: ProcessView, launch: Launch, xids: Sequence[Xid]) -> str:
-    """Where the address of Xid 31 lies, seen from the memory that was given; empty if it isn't known, or inside."""
+def _outside_words(view: ProcessView, found: OwnKernel, xids: Sequence[Xid]) -> str:
+    """Where the address of Xid 31 lies, seen from all that was given, and what leads there.
+
+    Empty if it isn't known, or among that memory.
+    """
     addr = next((xid.address for xid in xids if xid.own and xid.number == FAULT and xid.address), None)
-    blocks = [view.space.describe(item).storage for item in launch.storages]
+    blocks = [view.space.describe(item).storage for item in found.launch.storages]
     known = [item for item in blocks if item is not None and item.device != "cpu"]
-    if addr is None or not known:
+    if addr is None or not known or len(known) < len(blocks) or len(blocks) >= _MOST_RECORDED:
         return ""
     before, behind = min(item.base for item in known), max(item.base + item.nbytes for item in known)
-    if before <= addr < behind:
+    told = f": {hex_addr(addr)}, the address of Xid 31, lies"
+    if addr < before:
+        why = "An index may be negative, or an offset computed in 32 bits, which is negative from 2**31 on"
+        return f"{told} {size_words(before - addr)} before all memory that it was given. {why}"
+    if addr < behind:
         return ""
-    far = f"{size_words(addr - behind)} behind" if addr >= behind else f"{size_words(before - addr)} before"
-    return f"{hex_addr(addr)}, the address of Xid 31, lies {far} all memory that it was given"
+    told += f" {size_words(addr - behind)} behind all memory that it was given"
+    if addr - behind <= max(item.nbytes for item in known):
+        return f"{told}. Its grid may be larger than its memory, without a check of the bounds, or a stride too large"
+    names = list_words([f"`{name}`" for name in _passed(view, found)], _NAMED)
+    which = f"One of {names}" if " and " in names else names or "A tensor"
+    return f"{told}. {which} may hold values that are no valid indices, such as padding, or a stride be in bytes"

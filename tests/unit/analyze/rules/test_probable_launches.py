@@ -220,3 +220,21 @@ def test_an_xid_far_from_the_given_memory_is_told_in_the_advice(run: Path, tmp_p
     script = written(tmp_path, "\n".join(lines))
     report = ended(run, launched(script), script, log=FAULT)
     assert "the address of Xid 31, lies 576.0 GiB behind all memory that it was given. `x` may" in advice(report)
+
+
+@pytest.mark.parametrize(
+    ("page", "words"),
+    [
+        ("7f5f_80000000", "lies 2.0 GiB before all memory that it was given. An index may be negative"),
+        ("7f60_00500000", "lies 1.0 MiB behind all memory that it was given. Its grid may be larger than its memory"),
+    ],
+)
+def test_what_leads_outside_is_told_by_the_distance(run: Path, script: str, page: str, words: str) -> None:
+    """Before the memory, or a little behind it."""
+    assert words in advice(ended(run, launched(script), script, log=FAULT.replace("7ff0_00000000", page)))
+
+
+def test_an_address_inside_of_the_given_memory_is_not_called_outside(run: Path, script: str) -> None:
+    """The driver may give the start of a page only."""
+    report = ended(run, launched(script), script, log=FAULT.replace("7ff0_00000000", "7f60_00001000"))
+    assert OWN in summary(report) and "the address of Xid 31" not in advice(report)
