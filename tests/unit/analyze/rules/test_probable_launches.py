@@ -238,3 +238,11 @@ def test_an_address_inside_of_the_given_memory_is_not_called_outside(run: Path, 
     """The driver may give the start of a page only."""
     report = ended(run, launched(script), script, log=FAULT.replace("7ff0_00000000", "7f60_00001000"))
     assert OWN in summary(report) and "the address of Xid 31" not in advice(report)
+
+
+def test_the_code_row_is_of_the_probable_line(run: Path, tmp_path: Path) -> None:
+    """Not of the line that met the error."""
+    body = ["import triton", "def step(x):", *["    pass"] * 15, "    y = x[1:]", "    pass", "    scale[grid](y)"]
+    script = written(tmp_path, "\n".join([*body, *["    pass"] * 30]))
+    code = ended(run, launched(script), script).verdict.code
+    assert [(item.line, item.text) for item in code or []] == [(18, "y = x[1:]"), (20, "scale[grid](y)")]
