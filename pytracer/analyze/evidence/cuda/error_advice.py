@@ -13,6 +13,7 @@ from pytracer.analyze.evidence.cuda.freed_operands import freed_advice
 from pytracer.analyze.evidence.cuda.gone_memory import GoneMemory
 from pytracer.analyze.evidence.cuda.gpu_core import FailedLaunch
 from pytracer.analyze.evidence.cuda.launches import Launch, Suspects
+from pytracer.analyze.evidence.cuda.own_kernels import OwnKernel, own_advice
 from pytracer.analyze.evidence.cuda.xid import Xid
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.view import ProcessView
@@ -31,6 +32,7 @@ class KnownOfError:
     without: Launch | None
     gone: GoneMemory | None
     suspected: Suspects
+    own: OwnKernel | None = None
 
     @property
     def kernel(self) -> str | None:
@@ -62,6 +64,8 @@ def error_advice(view: ProcessView, known: KnownOfError) -> str:
         )
     if known.gone is not None:
         return known.gone.advice
+    if known.own is not None:
+        return own_advice(view, known.own, known.error, known.xids)
     return _of_line(known)
 
 

@@ -18,17 +18,19 @@ _SHOWN, _LAUNCHES, _LONGEST = 4, 2, 80
 _FREED = "a tensor that has elements but no memory (its storage had been resized to 0 bytes, its address is 0)"
 
 
-def given_evidence(view: ProcessView, found: Suspects) -> list[Evidence]:
-    """What the one launch was given or, where it is not known which it was, the likeliest of them."""
+def given_evidence(view: ProcessView, found: Suspects, probable: Launch | None = None) -> list[Evidence]:
+    """What the one launch was given, or the probable one; otherwise the likeliest of them."""
     told = []
     verb = "was" if found.culprit is not None else "may have been the one, and was"
+    verb = "was probably the one, and was" if probable is not None else verb
     freed = [item for item in found.launches if uses_freed(item)]
-    for launch in freed[:1] or sorted(found.launches, key=lambda item: not item.is_custom)[:_LAUNCHES]:
+    likeliest = sorted(found.launches, key=lambda item: not item.is_custom)[:_LAUNCHES]
+    for launch in freed[:1] or ([probable] if probable is not None else likeliest):
         given = [_FREED] if uses_freed(launch) else []
         given += [words for addr in dict.fromkeys(launch.storages) if (words := _memory(view, launch, addr))]
         if given:
             words = f"{launch.name} {verb} given {list_words(given, _SHOWN)}"
-            said = f"{words}{_code(view, launch)}"
+            said = f"{words}{code_words(view, launch)}"
             told.append(Evidence("device-memory", said, python=launch.python, count=len(given)))
     return told
 
@@ -43,10 +45,12 @@ def _memory(view: ProcessView, launch: Launch, addr: int) -> str | None:
     made = storage.allocated.mono_ns
     if storage.device == "cpu" or (made is not None and made > launch.mono_ns):
         return None
-    return (place.names[0] if place.names else f"a block of {size_words(storage.nbytes)}") + made_words(storage)
+    inside = f"{place.offset_bytes} bytes into " if place.offset_bytes else ""
+    what = place.names[0] if place.names else f"a block of {size_words(storage.nbytes)}"
+    return f"{inside}{what}{made_words(storage)}"
 
 
-def _code(view: ProcessView, launch: Launch) -> str:
+def code_words(view: ProcessView, launch: Launch) -> str:
     """`, by `scale[grid](x, out)``: the program's line has the names of the arguments."""
     text = line_text(view.process.snapshot, launch.python) if launch.node is None else None
     return f", by `{text if len(text) <= _LONGEST else text[: _LONGEST - 3] + '...'}`" if text else ""

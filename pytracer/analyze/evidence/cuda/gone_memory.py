@@ -15,14 +15,12 @@ from pytracer.analyze.evidence.cuda.cuda_graphs import (
     lost_input,
     replay_words,
 )
-from pytracer.analyze.evidence.cuda.xid import Xid
+from pytracer.analyze.evidence.cuda.xid import FAULT, Xid
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.devices import CudaGraph, GraphInput
 from pytracer.decode.types.storages import CallSite
-
-_FAULT = 31  # a kernel used an address that is not mapped
 
 
 @dataclass(frozen=True)
@@ -37,7 +35,7 @@ def gone_memory(view: ProcessView, error: CudaError, kernel: str | None, xids: S
     """Of an illegal access whose kernel is not known: if it is, it may be another's."""
     if not error.is_illegal_access or kernel is not None:
         return None
-    named = [xid.address for xid in xids if xid.own and xid.number == _FAULT and xid.address is not None]
+    named = [xid.address for xid in xids if xid.own and xid.number == FAULT and xid.address is not None]
     for graph in broken_graphs(view.process.snapshot.cuda_graphs):
         found = _of_graph(view, graph, named)
         if found is not None:

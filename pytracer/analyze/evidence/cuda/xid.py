@@ -47,6 +47,7 @@ _RESET = "Drain the node, reset the GPU (nvidia-smi -r), and see its ECC counter
 _LINK = "Look at the links with nvidia-smi nvlink -e, and at the fabric manager's log."
 _DRIVER = "Reset the GPU or restart the machine; if it comes back, another version of the driver may help."
 _POWER = "Restart the machine; look at power, temperature and the slot if it comes back."
+FAULT = 31  # a kernel used an address that is not mapped
 _WRONG_USE = "a kernel did what it may not: an address out of range or misaligned, an illegal instruction"
 _CLEANED_UP = "the work of the process was cleaned up after an earlier error, or because it was killed"
 _CONTAINED = "an uncorrectable ECC error that was contained: only the process that met it was ended"

@@ -20,11 +20,13 @@ thread accessed is computed from the instruction and the registers, where nothin
 What to do: run again with `pytracer run --gpu-core`, or with CUDA_LAUNCH_BLOCKING=1: then the call that raises is the
 one that launched. compute-sanitizer names the kernel, the thread and the address.
 
-How it can be wrong: without a core dump the failed kernel is unknown; what was launched before the call is a
-suspicion only. Where the accessed address cannot be computed, a tensor that a register of the core dump points to need
-not be the one. Of several threads with an address outside of torch's memory, the first is told; others own memory, too.
-Of an Xid line without a pid, or in a container, only the time matches. Where the values of an argument that a kernel
-checked were set is read from the program's source; where another call passed it, too, that isn't told.
+How it can be wrong: without a core dump the failed kernel is unknown; what was launched before the call is a suspicion
+only. If one kernel among them is not torch's, and the files of the program bring no other native code, an illegal or
+misaligned access is told as probably that one's; a package may launch others. Where the accessed address cannot be
+computed, a tensor that a register of the core dump points to need not be the one. Of several threads with an address
+outside of torch's memory, the first is told; others own memory, too. Of an Xid line without a pid, or in a container,
+only the time matches. Where the values of an argument that a kernel checked were set is read from the program's source;
+where another call passed it, too, that isn't told.
 """
 
 from __future__ import annotations
@@ -44,12 +46,14 @@ from pytracer.analyze.evidence.cuda.given import given_evidence
 from pytracer.analyze.evidence.cuda.gone_memory import gone_memory
 from pytracer.analyze.evidence.cuda.gpu_core import core_error, core_evidence, failed_launch
 from pytracer.analyze.evidence.cuda.launches import Launch, Suspects, launch_evidence, suspects
+from pytracer.analyze.evidence.cuda.own_kernels import own_evidence, own_kernel
+from pytracer.analyze.evidence.cuda.probable_lines import Probable, probable_launch
 from pytracer.analyze.evidence.cuda.xid import Xid, distinct_xids, stopped_itself, xid_evidence, xids_of
 from pytracer.analyze.evidence.phrases import collective_evidence
 from pytracer.analyze.naming import introduction, place_words
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
 from pytracer.analyze.view import JobView, ProcessView
-from pytracer.report.job import Evidence
+from pytracer.report.job import Evidence, PythonFrame
 
 _BLOCKING = "CUDA_LAUNCH_BLOCKING"
 _XIDS = 3
@@ -82,20 +86,28 @@ class CudaErrorRule:
         assertion = kernel_assertion(view) if error.sticky else None
         without = freed_operand(view, error, failed) if late else None
         suspected = _suspected(view, error, kernel, given, xids, without) if late else Suspects()
+        alone = late and failed is None and without is None and suspected.culprit is None
+        own = own_kernel(view, error, len(suspected.launches)) if alone and assertion is None else None
+        probable = probable_launch(view, suspected, assertion, own) if alone else None
+        suspected = led_by(suspected, probable.launch if probable is not None else None)
         checked = checked_argument(view, assertion, suspected, blocking)
         told = f": {assertion.words}" if assertion is not None else ""
         named = kernel is not None or (assertion is not None and assertion.kernel is not None)
-        where = _where(view, suspected.culprit, blocking, named, bool(told) or "," in by, checks_words(checked))
+        if probable is not None:
+            where = _probably_words(view, probable)
+        else:
+            where = _where(view, suspected.culprit, blocking, named, bool(told) or "," in by, checks_words(checked))
         gone = gone_memory(view, error, kernel, xids)
         where += f"; {gone.words}" if gone is not None else freed_words(without)
-        known = KnownOfError(error, blocking, xids, failed, assertion, checked, without, gone, suspected)
+        known = KnownOfError(error, blocking, xids, failed, assertion, checked, without, gone, suspected, own)
         return Description(
             f"{introduction(judgement.views)} ended with a CUDA error: {error.text}{by}{told}{where}.",
             [
                 assertion_evidence(assertion),
                 launch_evidence(suspected),
+                own_evidence(own, error),
                 checked_evidence(checked),
-                *given_evidence(view, suspected),
+                *given_evidence(view, suspected, probable.launch if probable is not None else None),
                 freed_evidence(view, without),
                 None
                 if not late or suspected.culprit is not None or frame is None  # NCCL's watchdog may be the first
@@ -114,7 +126,7 @@ class CudaErrorRule:
             ],
             error_advice(view, known),
             _missing(job, known),
-            line=suspected.culprit.python if suspected.culprit is not None else frame if blocking else None,
+            line=_line(suspected, probable, frame if blocking else None),
         )
 
 
@@ -142,6 +154,19 @@ def _where(view: ProcessView, culprit: Launch | None, blocking: bool, named: boo
         return ""
     told = "which launched the kernel that failed" if blocking else "the first call that met it"
     return f"{',' if clause else ''} at {place_words(frame)}, {told}"
+
+
+def _probably_words(view: ProcessView, probable: Probable) -> str:
+    """The same of a line that is not certain, with the reason."""
+    met, line = view.python_frame, probable.launch.python
+    same = met is None or (line is not None and (met.file, met.line) == (line.file, line.line))
+    told = f", met first at {place_words(met)}" if met is not None and not same else ""
+    return f", probably launched by {probable.launch.words} ({probable.reason}){told}"
+
+
+def _line(suspected: Suspects, probable: Probable | None, raised: PythonFrame | None) -> PythonFrame | None:
+    launch = suspected.culprit or (probable.launch if probable is not None else None)
+    return launch.python if launch is not None else raised
 
 
 def _suspected(
