@@ -89,7 +89,7 @@ def checked_argument(
     frame, within, operator = place
     if within is not None and not (within.file or "").endswith(_FUNCTIONAL):
         return None
-    at = _line(view, frame)
+    at = launching_line(view, frame)
     checks = _of_operator(meaning.checks, operator) if operator is not None else meaning.checks
     calls = checked_calls(at, checks, within.function if within is not None else None) if at is not None else []
     arguments = {source(item): item for call in calls for item in map(_of_values, call.arguments)}
@@ -224,7 +224,7 @@ def _recorded(at: FailingLine, arguments: Sequence[ast.expr]) -> tuple[tuple[str
     return tuple((name, value) for name in names if (value := at.values.get(name)) and value.startswith("["))
 
 
-def _line(view: ProcessView, frame: PythonFrame) -> FailingLine | None:
+def launching_line(view: ProcessView, frame: PythonFrame) -> FailingLine | None:
     """The launching line, as if it had raised the exception."""
     exception, stack = view.exception, view.exception_stack
     if exception is None or is_library_file(frame.file):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pytracer.analyze.evidence.cuda.assertions import KernelAssertion
+from pytracer.analyze.evidence.cuda.changed_indices import ChangedIndex
 from pytracer.analyze.evidence.cuda.checked_arguments import CheckedArgument, checked_advice
 from pytracer.analyze.evidence.cuda.cuda_errors import CudaError
 from pytracer.analyze.evidence.cuda.cuda_graphs import broken_graphs, keep_advice
@@ -33,6 +34,7 @@ class KnownOfError:
     gone: GoneMemory | None
     suspected: Suspects
     own: OwnKernel | None = None
+    changed: ChangedIndex | None = None
 
     @property
     def kernel(self) -> str | None:
@@ -53,6 +55,8 @@ def error_advice(view: ProcessView, known: KnownOfError) -> str:
         return keep_advice(view, graphs[0])
     if known.without is not None:
         return freed_advice(view, known.without)
+    if known.changed is not None:
+        return known.changed.advice
     if known.assertion is not None:
         return _of_assertion(known.assertion, known.checked)
     if known.failed is not None and known.failed.kernel:

@@ -36,6 +36,7 @@ from collections.abc import Sequence
 from pytracer._text import count_words, hex_addr, time_words
 from pytracer.analyze.evidence.cuda.assertions import assertion_evidence, kernel_assertion
 from pytracer.analyze.evidence.cuda.captures import BrokenCapture, broken_capture
+from pytracer.analyze.evidence.cuda.changed_indices import changed_index
 from pytracer.analyze.evidence.cuda.checked_arguments import checked_argument, checked_evidence, checks_words
 from pytracer.analyze.evidence.cuda.cuda_errors import CudaError, cuda_error
 from pytracer.analyze.evidence.cuda.cuda_graphs import broken_graphs, graph_words
@@ -91,6 +92,7 @@ class CudaErrorRule:
         probable = probable_launch(view, suspected, assertion, own) if alone else None
         suspected = led_by(suspected, probable.launch if probable is not None else None)
         checked = checked_argument(view, assertion, suspected, blocking)
+        changed = changed_index(view, assertion, suspected.culprit)
         told = f": {assertion.words}" if assertion is not None else ""
         named = kernel is not None or (assertion is not None and assertion.kernel is not None)
         if probable is not None:
@@ -99,7 +101,8 @@ class CudaErrorRule:
             where = _where(view, suspected.culprit, blocking, named, bool(told) or "," in by, checks_words(checked))
         gone = gone_memory(view, error, kernel, xids)
         where += f"; {gone.words}" if gone is not None else freed_words(without)
-        known = KnownOfError(error, blocking, xids, failed, assertion, checked, without, gone, suspected, own)
+        where += changed.words if changed is not None and gone is None else ""
+        known = KnownOfError(error, blocking, xids, failed, assertion, checked, without, gone, suspected, own, changed)
         return Description(
             f"{introduction(judgement.views)} ended with a CUDA error: {error.text}{by}{told}{where}.",
             [

@@ -45,6 +45,8 @@ def reported(
     within: str | None = None,
     changed: bool = False,
     blocking: bool = False,
+    backward: tuple[str, str] | None = None,
+    waited: bool = True,
 ) -> Any:
     """`launched`, `raised`: function and a part of the line, of which there is one in the program."""
     run.mkdir(exist_ok=True)
@@ -60,7 +62,12 @@ def reported(
     box.devices.segment(0x7F60_0000_0000, 20 << 20)
     inner = within or WITHIN.get(assertion)
     by = box.site((inner, FUNCTIONAL, 100), place) if inner else box.code(*place)
-    if not blocking:
+    if backward is not None:
+        box.device_op(f"aten::{NAMES[assertion]}", by, [0x7F60_0000_0000], sequence_nr=7)
+        if waited:
+            box.device_op("aten::_local_scalar_dense", by, [0x7F60_0000_0000])
+        box.device_op(f"aten::{backward[1]}", box.node(backward[0], 7), [0x7F60_0000_0000])
+    elif not blocking:
         box.device_op(f"aten::{NAMES[assertion]}", by, [])
     box.kernel_assertion(assertion)
     stack = [(raised[0], str(file), met)]
@@ -344,6 +351,44 @@ def test_a_name_that_a_comprehension_binds_is_not_the_functions_variable(run: Pa
     report = reported(run, program, NLL, ("main", "losses = "), ("main", "print"), {"y": "[3] float32"})
     assert "what the kernel checks is `y`" in evidence(report)
     assert "train.py:5" not in evidence(report) and "at the exception" not in evidence(report)
+
+
+CHANGED = """def record(actions):
+    numbered = actions.data
+    numbered += 1
+def main(logp, actions):
+    chosen = logp.gather(1, actions)
+    print(chosen.sum().item())
+    record(actions)
+    chosen.sum().backward()
+"""
+SAME_CHECK = "passed the same check in the forward pass, so its values have changed since"
+GATHER = ("GatherBackward0", "scatter_add_")
+
+
+def test_an_index_that_passed_the_check_of_the_forward_pass_was_changed_since(run: Path) -> None:
+    """The line that takes the memory behind autograd's back is named, also in a function that is given it."""
+    report = reported(run, CHANGED, SCATTER, ("main", "gather"), ("main", "backward"), backward=GATHER)
+    assert f"`actions` of `logp.gather(1, actions)` {SAME_CHECK}" in summary(report)
+    assert "Do not write into the memory of `actions` between train.py:8 and the backward pass" in advice(report)
+    assert "Look first at `actions.data` at train.py:5, which is the same memory" in advice(report)
+
+
+@pytest.mark.parametrize(
+    ("program", "backward", "waited"),
+    [
+        (CHANGED, GATHER, False),  # the forward kernel may be the one that failed
+        (CHANGED, ("MaxBackward0", "scatter_"), True),
+        (CHANGED.replace("logp.gather(1, actions)", "logp.gather(1, actions) + logp.gather(1, other)"), GATHER, True),
+        (CHANGED.replace("logp.gather(1, actions)", "picked(logp)  # gather"), GATHER, True),
+    ],
+)
+def test_an_index_is_not_called_changed_where_its_check_is_not_known_to_have_passed(
+    run: Path, program: str, backward: tuple[str, str], waited: bool
+) -> None:
+    """Nor where another operator checked, or it is unclear which call of the line it was."""
+    places = ("main", "gather"), ("main", "backward")
+    assert SAME_CHECK not in summary(reported(run, program, SCATTER, *places, backward=backward, waited=waited))
 
 
 def test_each_parameter_of_the_table_is_one_of_its_function() -> None:
