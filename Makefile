@@ -48,7 +48,7 @@ help:
 	@echo "make test-integrations  Perfetto, MLflow, W&B, Sentry, OpenTelemetry and others, the real ones, in $(INTEGRATIONS_VENV)  (ARGS='-k name')"
 	@echo "make test-browser  the page of inspect --html in chromium, in $(BROWSER_VENV)  (ARGS='-k name')"
 	@echo "make test-cuda  real torch CUDA code on a fake CUDA runtime, in $(CUDA_VENV)  (ARGS='-k name')"
-	@echo "make test-gpu   the same and 115 known faults on a real GPU   (PYTHON=python3 with torch for CUDA, in a tree built there)"
+	@echo "make test-gpu   the same and 128 known faults on a real GPU   (PYTHON=python3 with torch for CUDA, in a tree built there)"
 	@echo "make test-tsan  the lock-free structures with real threads, with ThreadSanitizer"
 	@echo "make test-asan  the same with AddressSanitizer and UBSan; tests/native with a core that traps  (ARGS='-k name')"
 	@echo "make fuzz    damaged and hostile recordings for the reader  (ARGS='--guided --minutes 60')"

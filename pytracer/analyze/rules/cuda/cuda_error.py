@@ -38,6 +38,7 @@ from pytracer.analyze.evidence.cuda.assertions import assertion_evidence, kernel
 from pytracer.analyze.evidence.cuda.captures import BrokenCapture, broken_capture
 from pytracer.analyze.evidence.cuda.changed_indices import changed_index
 from pytracer.analyze.evidence.cuda.checked_arguments import checked_argument, checked_evidence, checks_words
+from pytracer.analyze.evidence.cuda.compiled_callers import compiled_caller
 from pytracer.analyze.evidence.cuda.cuda_errors import CudaError, cuda_error
 from pytracer.analyze.evidence.cuda.cuda_graphs import broken_graphs, graph_words
 from pytracer.analyze.evidence.cuda.cuda_streams import failed_stream, stream_words
@@ -93,12 +94,14 @@ class CudaErrorRule:
         suspected = led_by(suspected, probable.launch if probable is not None else None)
         checked = checked_argument(view, assertion, suspected, blocking)
         changed = changed_index(view, assertion, suspected.culprit)
+        caller = compiled_caller(view, suspected.culprit)
         told = f": {assertion.words}" if assertion is not None else ""
         named = kernel is not None or (assertion is not None and assertion.kernel is not None)
         if probable is not None:
             where = _probably_words(view, probable)
         else:
-            where = _where(view, suspected.culprit, blocking, named, bool(told) or "," in by, checks_words(checked))
+            checks = caller.words if caller is not None else checks_words(checked)
+            where = _where(view, suspected.culprit, blocking, named, bool(told) or "," in by, checks)
         gone = gone_memory(view, error, kernel, xids)
         where += f"; {gone.words}" if gone is not None else freed_words(without)
         where += changed.words if changed is not None and gone is None else ""
@@ -127,9 +130,9 @@ class CudaErrorRule:
                 collective_evidence(judgement.views),
                 _waiting(view),
             ],
-            error_advice(view, known),
+            error_advice(view, known) + (caller.advice if caller is not None else ""),
             _missing(job, known),
-            line=_line(suspected, probable, frame if blocking else None),
+            line=caller.frame if caller is not None else _line(suspected, probable, frame if blocking else None),
         )
 
 
