@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import traceback
+
 
 class PytracerError(Exception):
     """What happened and where; `hint` is the next step, `exit_code` what the command line returns."""
@@ -29,3 +32,10 @@ class UsageError(PytracerError):
     """Wrong arguments."""
 
     exit_code = 2
+
+
+def bug_words(error: BaseException) -> str:
+    """Of an error of our own: `a bug in pytracer, KeyError at line.py:12; please report it`."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{type(error).__name__} at {os.path.basename(place.filename)}:{place.lineno}"
+    return f"a bug in pytracer, {where}; please report it"

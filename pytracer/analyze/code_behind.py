@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from pytracer._errors import bug_words
 from pytracer._library_files import is_library_file
 from pytracer.analyze.collectives.call_sites import stacks_of
 from pytracer.analyze.evidence.lifetime.variables import program_frames
+from pytracer.analyze.evidence.lifetime.where_made import own_line
 from pytracer.analyze.evidence.operators.line_tensors import line_tensors
 from pytracer.analyze.evidence.slicing.lines_behind import lines_behind
 from pytracer.analyze.parts import python_frame
@@ -38,8 +40,8 @@ def code_behind(judgement: AnyJudgement, line: PythonFrame | None = None) -> lis
 def _behind(view: ProcessView, stack: Sequence[PythonFrame], made: Sequence[PythonFrame]) -> list[CodeLine]:
     try:
         return lines_behind(view.process.snapshot, stack, made)
-    except Exception:  # a program may be written in any way: the report goes on without them
-        return []
+    except Exception as error:  # a program may be written in any way: the report goes on, and says so
+        return [CodeLine(text=f"the lines behind it are not shown: {bug_words(error)}")]
 
 
 def _stack(view: ProcessView) -> list[PythonFrame]:
@@ -63,8 +65,6 @@ def _made(view: ProcessView) -> Iterator[PythonFrame]:
         storage = view.space.live_around(item.item.base) if item.name is not None and item.item.base else None
         if storage is None or storage.older:
             continue
-        site = storage.allocated_by
-        known = (frame for frame in (site.caller, site.python, *site.stack) if frame is not None and frame.line)
-        own = next((frame for frame in known if not is_library_file(frame.file)), None)
+        own = own_line(storage.allocated_by)
         if own is not None:
             yield python_frame(own)

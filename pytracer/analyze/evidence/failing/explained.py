@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import ast
-import os
-import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from pytracer._errors import bug_words
 from pytracer.analyze.evidence.failing.autograd.changed_weights import changed_weight, weight_subject
 from pytracer.analyze.evidence.failing.autograd.functions import function_subject, of_function
 from pytracer.analyze.evidence.failing.autograd.graphs import autograd_line, carried_subject
@@ -323,9 +322,7 @@ def explained(
             subject = next(subjects, None) or first_clause(words)
         return Explanation(words, subject, file, words is not None and words == shared_file(at))
     except Exception as error:  # a program may be written in any way: the report goes on, and says so
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{type(error).__name__} at {os.path.basename(place.filename)}:{place.lineno}"
-        return Explanation(failure=f"an explanation of that line: a bug in pytracer, {where}; please report it")
+        return Explanation(failure=f"an explanation of that line: {bug_words(error)}")
 
 
 def _of_libraries(snapshot: Snapshot, exception: ExceptionReport | None, stack: Sequence[PythonFrame]) -> Explanation:

@@ -32,7 +32,7 @@ def line_that_made(view: ProcessView, base: int, *, also_failing: bool = False, 
     `also_failing`: also where it is the line that fails. `quote`: with its text.
     """
     storage = view.space.live_around(base)
-    frame = _own_line(storage.allocated_by) if storage is not None and not storage.older else None
+    frame = own_line(storage.allocated_by) if storage is not None and not storage.older else None
     failing = next(iter(program_frames(view)), None)
     if frame is None:
         return None
@@ -73,6 +73,7 @@ def _owner(storage: Storage) -> str | None:
     return _OWNERS.get(storage.origin or "") if is_borrowed(storage) else None
 
 
-def _own_line(site: CallSite) -> PythonFrame | None:
+def own_line(site: CallSite) -> PythonFrame | None:
+    """The program's line of an allocation or free; None where only a library's is on record."""
     known = (site.caller, site.python, *site.stack)
     return next((item for item in known if item is not None and item.line and not is_library_file(item.file)), None)
