@@ -60,8 +60,8 @@ def _call(view: ProcessView) -> list[PythonFrame]:
 
 
 def _made(view: ProcessView) -> Iterator[PythonFrame]:
-    """The lines that allocated the tensors of the running call."""
-    for item in line_tensors(view):
+    """The lines that allocated the tensors of the running call; those of integers first, which may be indices."""
+    for item in sorted(line_tensors(view), key=lambda item: not item.item.is_integer):
         storage = view.space.live_around(item.item.base) if item.name is not None and item.item.base else None
         if storage is None or storage.older:
             continue

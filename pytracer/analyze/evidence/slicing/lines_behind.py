@@ -20,7 +20,7 @@ from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import END, Spot
 from pytracer.analyze.evidence.syntax.bindings import lines_that_fill
 from pytracer.analyze.evidence.syntax.calls import called_name
-from pytracer.analyze.evidence.syntax.lines import names_of_line
+from pytracer.analyze.evidence.syntax.lines import attributes_of_line, names_of_line
 from pytracer.analyze.evidence.syntax.loops import LOOPS
 from pytracer.analyze.evidence.syntax.names import names_of, variable
 from pytracer.analyze.evidence.syntax.reaching import ENTRY, UNKNOWN, reaching
@@ -69,7 +69,7 @@ def lines_behind(snapshot: Snapshot, stack: Sequence[PythonFrame], made: Sequenc
     Args:
         snapshot: The process that ran it: its sources count only as they were when it began.
         stack: The program's frames, innermost first.
-        made: Lines that are on record as having made a value of the innermost one; they are followed before others.
+        made: Lines that are on record as having made a value of the innermost one; they are followed right after what it reads itself.
     """
     walk = _Walk(snapshot, stack)
     spot = walk.back.spot(0)
@@ -79,13 +79,13 @@ def lines_behind(snapshot: Snapshot, stack: Sequence[PythonFrame], made: Sequenc
     test = _test_around(spot) if isinstance(statement, ast.Raise) else None
     if test is not None:
         walk.take(spot, test)
+    walk.waiting.extend(_Read(name, spot, 0) for name in _names(spot))
     for frame in made:
         at = _spot(snapshot, frame, stack)
         inner = _statement(at.tree, at.line) if at is not None else None
         if at is not None and inner is not None and not (at.file == spot.file and inner.lineno == statement.lineno):
             walk.take(at, inner)
             walk.waiting.extend(_Read(name, at, 1, first=True) for name in names_of_line(at.tree, at.line))
-    walk.waiting.extend(_Read(name, spot, 0) for name in names_of_line(spot.tree, spot.line))
     walk.follow(_place(spot, statement))
     if not walk.found:
         return []
@@ -138,6 +138,9 @@ class _Walk:
 
     def _makers(self, read: _Read) -> Iterator[tuple[Spot, list[str]]]:
         """The lines that gave a variable its value, or filled it, each with the variables that they read."""
+        if _is_of_context(read.name, read.spot):
+            yield from _kept_for_backward(read)
+            return
         node = ast.parse(read.name, mode="eval").body
         made = self.back.made(node, read.spot, calls=True)
         if isinstance(made.node, ast.Call) and called_name(made.node) in _LIBRARIES:
@@ -151,7 +154,8 @@ class _Walk:
         if not made.through:
             yield from _ways(read)
         elif not _is_device(made.node) and not (queue and fills):
-            yield replace(last, line=made.line), names_of(made.node)
+            at = replace(last, line=made.line)
+            yield at, [*names_of(made.node), *_context_names(at)]
         if isinstance(made.node, ast.Name):
             yield from self._passed(made.node.id, last)
         yield from fills
@@ -184,6 +188,39 @@ def _spot(snapshot: Snapshot, frame: PythonFrame, stack: Sequence[PythonFrame]) 
     return replace(found, depth=next((n for n, item in enumerate(stack) if found.is_of(item)), None))
 
 
+def _names(spot: Spot) -> list[str]:
+    """What a line reads, with what autograd's context keeps."""
+    return [*names_of_line(spot.tree, spot.line), *_context_names(spot)]
+
+
+def _context_names(spot: Spot) -> list[str]:
+    """`ctx.saved_tensors`, `ctx.index` in the backward() of an autograd.Function."""
+    return [name for name in attributes_of_line(spot.tree, spot.line) if _is_of_context(name, spot)]
+
+
+def _is_of_context(name: str, spot: Spot) -> bool:
+    owner, _, attribute = name.partition(".")
+    if getattr(spot.scope, "name", None) != "backward" or not attribute.isidentifier():
+        return False
+    return parameters(spot.scope)[:1] == [owner] and class_around(spot.tree, spot.scope) is not None
+
+
+def _kept_for_backward(read: _Read) -> Iterator[tuple[Spot, list[str]]]:
+    """The lines of forward() or setup_context() that keep it."""
+    owner, attribute = class_around(read.spot.tree, read.spot.scope), read.name.partition(".")[2]
+    methods = (item for item in owner.body if isinstance(item, ast.FunctionDef)) if owner is not None else ()
+    for method in (item for item in methods if item.name in ("forward", "setup_context")):
+        for item in own_nodes(method):
+            value: ast.AST | None = None
+            if isinstance(item, ast.Assign):
+                kept = any(isinstance(part, ast.Attribute) and part.attr == attribute for part in item.targets)
+                value = item.value if kept else None
+            elif isinstance(item, ast.Call) and called_name(item) == "save_for_backward":
+                value = item if attribute == "saved_tensors" else None
+            if value is not None:
+                yield replace(read.spot, scope=method, line=item.lineno, depth=None), names_of(value)  # type: ignore[attr-defined]
+
+
 def _is_device(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, str) and bool(_DEVICE.fullmatch(node.value))
 
@@ -196,8 +233,7 @@ def _ways(read: _Read) -> Iterator[tuple[Spot, list[str]]]:
     if UNKNOWN in lines or not 0 < len(lines) <= _MOST_WAYS:
         return
     for line in sorted(lines):
-        statement = _statement(spot.tree, line)
-        yield replace(spot, line=line), names_of_line(spot.tree, line) if statement is not None else []
+        yield replace(spot, line=line), _names(replace(spot, line=line))
 
 
 def _fills(read: _Read, *, later: bool) -> Iterator[tuple[Spot, list[str]]]:

@@ -214,18 +214,43 @@ def test_function_with_two_calls_is_not_followed_beyond_the_stack(tmp_path: Path
     assert lines_behind(snapshot, [PythonFrame(function="work", file=str(file), line=2)]) == []
 
 
-def test_lines_on_record_are_followed_before_others(tmp_path: Path) -> None:
+def test_lines_on_record_are_followed_right_after_what_the_line_reads(tmp_path: Path) -> None:
     """There is room for few lines."""
     file = tmp_path / "train.py"
-    makers = "".join(f"a{n} = {n}\n" for n in range(9))
+    makers = "".join(f"a{n} = {n}\n" for n in range(3))
     text = f"{makers}def make(shift):\n    low = shift + 1\n    return [low]\nmake(3)\n"
-    text += "def use(batch):\n    f(" + ", ".join(f"a{n}" for n in range(9)) + ", batch)\n"
+    text += "def use(batch):\n    f(" + ", ".join(f"a{n}" for n in range(3)) + ", batch)\n"
     file.write_text(text, encoding="utf-8")
     snapshot: Any = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9)
     line = len(text.splitlines())
     found = lines_behind(
         snapshot,
         [PythonFrame(function="use", file=str(file), line=line)],
-        [PythonFrame(function="make", file=str(file), line=12)],
+        [PythonFrame(function="make", file=str(file), line=6)],
     )
     assert {"low = shift + 1", "return [low]", "make(3)"} <= {item.text for item in found}
+
+
+def test_what_autograd_keeps_for_the_backward_is_followed_into_the_forward(tmp_path: Path) -> None:
+    source = """\
+    import torch
+    class Scale(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, rows):
+            kept = rows[:2]
+            ctx.rows = kept
+            ctx.save_for_backward(x)
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            (x,) = ctx.saved_tensors
+            return grad.view(9) + x, ctx.rows[5]
+    x = torch.ones(3, requires_grad=True)
+    Scale.apply(x, [1, 2, 3]).sum().backward()
+    """
+    shown = behind(tmp_path, source)
+    assert shown[-1] == "13 return grad.view(9) + x, ctx.rows[5]"
+    assert {"5 kept = rows[:2]", "6 ctx.rows = kept", "7 ctx.save_for_backward(x)", "12 (x,) = ctx.saved_tensors"} <= {
+        *shown
+    }
