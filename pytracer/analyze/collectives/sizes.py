@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from pytracer._text import capital, count_words, shortened
 from pytracer.analyze.collectives.call_sites import site_of
+from pytracer.analyze.collectives.data_sizes import DataSize, data_size
 from pytracer.analyze.collectives.description import place_of
 from pytracer.analyze.collectives.model_sizes import unequal_parameter
 from pytracer.analyze.collectives.rank_values import RANK, variables_in
@@ -111,6 +112,9 @@ def size_advice(first: Side, second: Side, names: Sequence[str], members: int) -
         chosen = _chosen_by_data(view, call)
         if chosen is not None:
             return chosen
+    by_data = sized_by_data(first, second)
+    if by_data is not None:
+        return by_data.advice
     dimension = _dimension(first, second)
     if dimension is None:
         return None
@@ -173,12 +177,24 @@ def source_of_size(first: Side, second: Side) -> SizeSource | None:
     return None
 
 
+def sized_by_data(first: Side, second: Side) -> DataSize | None:
+    """Where a rank's own values give the tensor its size."""
+    for view, call in (first, second):
+        passed = passed_tensor(view, call)
+        if passed is not None:
+            return data_size(Slice(view.process.snapshot, way_to(view, call)[::-1]), *passed)
+    return None
+
+
 def cause_words(first: Side, second: Side, members: int) -> str | None:
     """`it comes from line 26 (...), which ...`; None where no line with the rank was found."""
     chosen = next((found for side in (first, second) if (found := _chosen(*side)) is not None), None)
     if chosen is not None:
         made, by = chosen
         return f"it comes from line {made.line} (`{short(as_written(made))}`), which selects by the data (`{by}`)"
+    by_data = sized_by_data(first, second)
+    if by_data is not None:
+        return by_data.words
     source = source_of_size(first, second) if _dimension(first, second) is not None else None
     return _from_words(first, second, source, members) if source is not None else None
 

@@ -69,7 +69,7 @@ def lines_behind(snapshot: Snapshot, stack: Sequence[PythonFrame], made: Sequenc
     Args:
         snapshot: The process that ran it: its sources count only as they were when it began.
         stack: The program's frames, innermost first.
-        made: Lines that are on record as having made a value of the innermost one; they are followed right after what it reads itself.
+        made: Lines that are on record as having made a value of the innermost one, followed after what it reads itself.
     """
     walk = _Walk(snapshot, stack)
     spot = walk.back.spot(0)
