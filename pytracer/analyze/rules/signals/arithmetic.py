@@ -23,6 +23,7 @@ from pytracer.analyze.evidence.native.fault_function import runs_torchscript
 from pytracer.analyze.evidence.native.native_stack import memory_word
 from pytracer.analyze.evidence.operators.operator import find_operator
 from pytracer.analyze.evidence.operators.suspect_argument import suspect_argument
+from pytracer.analyze.evidence.own_code.set_attribute import set_attribute
 from pytracer.analyze.evidence.own_code.zero_divisor import zero_divisor
 from pytracer.analyze.evidence.phrases import collective_evidence, in_function, python_evidence
 from pytracer.analyze.naming import introduction
@@ -76,8 +77,10 @@ class Arithmetic(FaultRule[Division | None]):
         signal = view.signal
         empty = tensors_without_memory(view) if code == FPE_INTDIV else []
         zero = zero_divisor(view) if not empty and _is_by_zero(code, division) else None
+        attribute = set_attribute(view) if zero is None and not empty and _is_by_zero(code, division) else None
         text = f": {view.instruction.text}" if view.instruction else ""
         named = f": {zero.words}" if zero is not None else _empty_words(empty)
+        named = attribute.words if attribute is not None else named
         return Description(
             f"{introduction(judgement.views)} {_what(code, division)}{in_function(view)}{named}.",
             [
@@ -93,8 +96,13 @@ class Arithmetic(FaultRule[Division | None]):
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],
-            zero.advice if zero is not None else _advice(view, code, division) + _empty_advice(empty),
+            zero.advice
+            if zero is not None
+            else attribute.advice
+            if attribute is not None
+            else _advice(view, code, division) + _empty_advice(empty),
             ["the divisor"] if code == FPE_INTDIV and (division is None or division.divisor is None) else [],
+            line=attribute.frame if attribute is not None else None,
         )
 
     def otherwise(self, faults: Sequence[ProcessView]) -> NoFinding:
