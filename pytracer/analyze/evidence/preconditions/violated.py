@@ -72,7 +72,7 @@ class Violated:
         limit = f"{self.broken.relation}{right.value}{_source(right, self.call.given)}"
         fix, ends = self.call.entry.fix.get(self.broken.text), reversed_range(culprit.tensor)
         if ends is not None:
-            return byte_order_advice(f"{_named(culprit)}{since}".rstrip(","), ends)
+            return byte_order_advice(f"{_named(culprit)}{since}", ends)
         if fix is not None:
             other = f" {_named(self.call.given[right.arguments[0]])}" if right.arguments else ""
             return (
