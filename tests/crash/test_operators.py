@@ -11,21 +11,26 @@ import pytest
 from pytracer.report.job import Operator, OperatorTensor, Report, Verdict
 from tests.conditions import needs_compiler, needs_core, needs_native, needs_torch
 from tests.crash.test_origins import compiled
-from tests.support.crash import victim
+from tests.support.crash import Ended, victim
 
 pytestmark = [needs_core, needs_torch, needs_native]
 PROGRAM = "operators.py"
 LARGE = 10**11
 
 
-def crashed(*arguments: str | Path, run: Path, **environment: Any) -> Report:
-    """The report of a crash whose search for tensors was not cut short: a busy machine takes its time away."""
+def whole(*arguments: str | Path, run: Path, **environment: Any) -> Ended:
+    """A crash whose search for tensors was not cut short: a busy machine takes its time away."""
     for number in range(6):
-        report = victim(PROGRAM, *arguments, run=run.with_name(f"{run.name}{number}"), **environment).report
-        (process,) = report.processes or []
-        if not any("reached one of its limits" in note for note in process.notes or []):
-            return report
+        ended = victim(PROGRAM, *arguments, run=run.with_name(f"{run.name}{number}"), **environment)
+        (process,) = ended.report.processes or []
+        if not any("reached" in note and "limit" in note for note in process.notes or []):
+            return ended
     pytest.fail("the search was cut short each time")
+
+
+def crashed(*arguments: str | Path, run: Path, **environment: Any) -> Report:
+    """The report of such a crash."""
+    return whole(*arguments, run=run, **environment).report
 
 
 def operator_of(report: Report) -> Operator | None:
@@ -78,8 +83,7 @@ def test_length_beyond_its_data_is_a_wrong_index(tmp_path: Path) -> None:
 
 def test_no_values_leaves_the_values_of_tensors_out(tmp_path: Path) -> None:
     """--no-values; the shapes stay."""
-    run = tmp_path / "run"
-    ended = victim(PROGRAM, "length_of_segment", run=run, PYTRACER_NO_VALUES="1")
+    ended = whole("length_of_segment", run=tmp_path / "run", PYTRACER_NO_VALUES="1")
     lengths = tensors_of(ended.report)["lengths"]
     assert (lengths.sizes, lengths.minimum, lengths.maximum) == ([2], None, None)
     crash = ended.box.crash
