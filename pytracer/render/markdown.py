@@ -24,7 +24,8 @@ _ROW_LINES = 20
 _UNDECIDED = 3
 _LONGEST = 300  # characters of a line outside fences
 _STACKS = ("python", "source", "native")
-_ELSEWHERE = (*_STACKS, "run", "more", "redacted")  # rows that stand below, or name files of this machine
+# Rows that stand below, name files of this machine, or show more of the program than an issue may have.
+_ELSEWHERE = (*_STACKS, "code", "run", "more", "redacted")
 
 
 def render_markdown(report: r.Report) -> str:

@@ -15,6 +15,7 @@ from pytracer.analyze.engine import build_report
 from pytracer.decode.types.snapshot import Job
 from pytracer.render.address import origin_words
 from pytracer.render.details import hex_lines
+from pytracer.render.markdown import render_markdown
 from pytracer.render.style import Style
 from pytracer.render.text import render_text
 from pytracer.report import job as r
@@ -211,3 +212,19 @@ def test_a_report_of_an_earlier_version_is_shown(name: str) -> None:
 def _rows_named(title: str, report: r.Report) -> list[str]:
     lines = render_text(report).splitlines()
     return [line.removeprefix(title).strip() for line in lines if line.startswith(title)]
+
+
+def test_lines_behind_the_failing_one_are_shown_below_their_functions() -> None:
+    """The last one, which failed, is marked; an issue does not get them."""
+    code = [
+        r.CodeLine(file="/data/loader.py", line=12, function="read", text="rows = load(path)"),
+        r.CodeLine(file="/train.py", line=40, function="step", text="batch = read(index)"),
+        r.CodeLine(file="/train.py", line=41, function="step", text="loss = model(batch)"),
+    ]
+    report = r.Report(
+        verdict=r.Verdict(class_="python-exception", confidence="certain", summary="It failed.", code=code)
+    )
+    shown = render_text(report)
+    assert "code     in read (/data/loader.py):\n             12  rows = load(path)\n         in step:\n" in shown
+    assert "             40  batch = read(index)\n         >   41  loss = model(batch)\n" in shown
+    assert "load(path)" not in render_markdown(report)
