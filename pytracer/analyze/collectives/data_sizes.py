@@ -14,12 +14,14 @@ from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import names_of
+from pytracer.analyze.evidence.syntax.scopes import own_nodes
 
 _SIZED = frozenset(
     {"view", "reshape", "zeros", "ones", "full", "empty", "new_zeros", "new_full", "expand", "one_hot", "bincount"}
 )
 _FIRST_IS_DATA = frozenset({"one_hot", "bincount"})
 _COUNTS = frozenset({"unique", "nunique", "set", "Counter"})
+_AGREE = frozenset({"all_reduce", "broadcast", "broadcast_object_list", "all_gather_object", "reduce", "all_gather"})
 _MODULES = ("torch", "np", "numpy")
 _HANDS_ON = frozenset({"int", "item", "len", "numel", "size", "float"})
 
@@ -64,8 +66,14 @@ def _sizes(back: Slice, tensor: Made) -> Iterator[DataSize]:
         for variable in dict.fromkeys(item for part in given for item in names_of(part)):
             made = back.made(ast.parse(variable, mode="eval").body, tensor.spot, calls=True)
             largest = _by_data(made.node) if made.through else None
-            if largest is not None:
+            if largest is not None and not _is_agreed(tensor.spot, variable):
                 yield DataSize(variable, made, largest)
+
+
+def _is_agreed(spot: Spot, name: str) -> bool:
+    """Whether a line of the function passes it to a collective, such as all_reduce() with MAX."""
+    calls = (item for item in own_nodes(spot.scope) if isinstance(item, ast.Call) and called_name(item) in _AGREE)
+    return any(name in names_of(part) for call in calls for part in call.args)
 
 
 def _by_data(node: ast.AST) -> bool | None:

@@ -70,3 +70,12 @@ def test_value_that_is_no_size_is_left_alone(tmp_path: Path) -> None:
 def test_of_two_sizes_none_is_told(tmp_path: Path) -> None:
     source = "def evaluate(a, b):\n    n = int(a.max())\n    m = int(b.max())\n    table = torch.zeros(n, m)\n"
     assert found(tmp_path, source + "    dist.all_reduce(table)\n") is None
+
+
+def test_size_that_the_ranks_agree_on_is_left_alone(tmp_path: Path) -> None:
+    source = METHOD.format(size="int(pairs.max()) + 1")
+    agreed = source.replace(
+        "        return torch.bincount",
+        "        k = agree(k)\n        dist.all_reduce(k, op=MAX)\n        return torch.bincount",
+    )
+    assert found(tmp_path, agreed.replace("        k = agree(k)\n", "")) is None

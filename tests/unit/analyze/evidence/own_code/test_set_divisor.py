@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pytracer.analyze.evidence.own_code.set_attribute import SetAttribute, set_attribute
+from pytracer.analyze.evidence.own_code.set_divisor import SetDivisor, set_divisor
 from pytracer.decode.types.snapshot import PythonFrame
 
 transformer = pytest.importorskip("torch.nn.modules.transformer")
@@ -24,7 +24,7 @@ def run(model, x):
 """
 
 
-def found(folder: Path, source: str, *, inside: str = "torch._transformer_encoder_layer_fwd(") -> SetAttribute | None:
+def found(folder: Path, source: str, *, inside: str = "torch._transformer_encoder_layer_fwd(") -> SetDivisor | None:
     """Where the innermost frame is torch's line with that text, and the program's is the last of `source`."""
     file = folder / "train.py"
     file.write_text(source, encoding="utf-8")
@@ -35,21 +35,23 @@ def found(folder: Path, source: str, *, inside: str = "torch._transformer_encode
         PythonFrame("run", str(file), len(source.splitlines())),
     )
     snapshot = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9)
-    crash = SimpleNamespace(python_stack=stack, threads=())
+    crash = SimpleNamespace(python_stack=stack, threads=(), numbers=(), holders=())
     view: Any = SimpleNamespace(
         process=SimpleNamespace(snapshot=snapshot), crash=crash, region_opener=None, python_stack=stack
     )
-    return set_attribute(view)
+    return set_divisor(view)
 
 
 def test_line_that_sets_what_torch_passes_is_named(tmp_path: Path) -> None:
     item = found(tmp_path, PRUNE)
     assert item is not None and item.frame.line == 4
     assert item.words == (
-        ": `num_heads`, which TransformerEncoderLayer.forward passes, is set at line 4 "
-        "(`layer.self_attn.num_heads = kept`) and may be 0"
+        "`num_heads`, which TransformerEncoderLayer.forward passes, is probably 0: it is set by line 4 "
+        "(`layer.self_attn.num_heads = kept`)"
     )
-    assert item.advice.startswith("Keep `num_heads` above 0 at line 4")
+    assert item.advice.startswith("Keep `kept` from being 0 at line 4")
+    assert "which comes from line 3 (`kept = int(keep.sum())`)" in item.advice
+    assert "The constructor of MultiheadAttention checks `num_heads`" in item.advice
 
 
 def test_setattr_is_read_as_well(tmp_path: Path) -> None:
@@ -63,6 +65,8 @@ def test_setattr_is_read_as_well(tmp_path: Path) -> None:
     [
         ("self_attn.num_heads = kept", "self_attn.dropout_rate = kept"),  # that line passes no such attribute
         ("self_attn.num_heads = kept", "self_attn.num_heads = 4"),
+        ("kept = int(keep.sum())", "kept = max(int(keep.sum()), 1)"),
+        ("kept = int(keep.sum())", "kept = int(keep.sum())\n        if not kept: continue"),
         ("def run", "def other(m, n):\n    m.num_heads = n\ndef run"),  # which of the two it was is not known
     ],
 )
