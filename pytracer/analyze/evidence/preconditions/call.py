@@ -31,6 +31,7 @@ _TORCH, _OPS = "torch", "ops"
 _MODULES, _CALLS_FORWARD = "torch/nn/modules/", ("Module._call_impl", "Module._wrapped_call_impl")
 _ITEMS = 2  # of a tuple or list that is one argument
 _OF_OPS = 3  # `ops.aten.name` of `torch.ops.aten.name.default`
+_SAME = frozenset({"contiguous", "detach", "clone", "cpu", "requires_grad_", "pin_memory", "long"})  # sizes and values
 
 
 @dataclass(frozen=True)
@@ -247,6 +248,8 @@ def given_of(view: ProcessView, frame: PythonFrame, node: ast.expr) -> Given | N
     """What is known of an expression of a frame: a number that it says, or what a variable of it held."""
     if isinstance(node, ast.Constant):
         return Given(str(node.value), value=int(node.value)) if isinstance(node.value, int) else None
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _SAME:
+        node = node.func.value  # `grad` of `grad.contiguous()`
     if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
         return None
     name, crash = ast.unparse(node), view.crash

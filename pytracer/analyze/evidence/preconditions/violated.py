@@ -16,6 +16,7 @@ from pytracer.analyze.evidence.lifetime.where_made import line_that_made
 from pytracer.analyze.evidence.operators.in_backward import backward
 from pytracer.analyze.evidence.operators.operator import find_operator, shape_words
 from pytracer.analyze.evidence.preconditions.call import BoundCall, bound_call, bound_calls, earlier_calls
+from pytracer.analyze.evidence.preconditions.kept import kept_words
 from pytracer.analyze.evidence.preconditions.terms import Broken, Given, Side, as_code, broken, is_decided
 from pytracer.analyze.known.operators import preconditions
 from pytracer.analyze.view import ProcessView
@@ -91,7 +92,7 @@ class Violated:
         beside = f" with {_named(others[0])}" if others else ""
         return (
             f"Compare {_named(culprit)}{since}{beside} before {line} passes them: {self.call.operator} takes {limit} "
-            "for granted, and does not check it."
+            f"for granted, and does not check it.{kept_words(view, culprit)}"
         )
 
 

@@ -7,7 +7,8 @@ Why it happens: a size, a stride, a group or a step of 0 reached native code; or
 are on, so that a division by zero or an overflow of floats ends the process.
 
 What to do: check the sizes that the Python line passes; where just one variable of it is 0, that is named, with the
-line that made it so. Where traps are on, find who enabled them: torch never does.
+line that made it so. A line of the program that sets an attribute of a module, which torch's own line passes on, is named
+where it may set 0. Where traps are on, find who enabled them: torch never does.
 
 How it can be wrong: hardly. When the divisor lies in memory and that was not kept, both kinds of integer division are
 named.
@@ -23,6 +24,7 @@ from pytracer.analyze.evidence.native.fault_function import runs_torchscript
 from pytracer.analyze.evidence.native.native_stack import memory_word
 from pytracer.analyze.evidence.operators.operator import find_operator
 from pytracer.analyze.evidence.operators.suspect_argument import suspect_argument
+from pytracer.analyze.evidence.own_code.set_divisor import SetDivisor, set_divisor
 from pytracer.analyze.evidence.own_code.zero_divisor import zero_divisor
 from pytracer.analyze.evidence.phrases import collective_evidence, in_function, python_evidence
 from pytracer.analyze.naming import introduction
@@ -75,7 +77,8 @@ class Arithmetic(FaultRule[Division | None]):
         code = view.crash.code if view.crash else 0
         signal = view.signal
         empty = tensors_without_memory(view) if code == FPE_INTDIV else []
-        zero = zero_divisor(view) if not empty and _is_by_zero(code, division) else None
+        by_zero = not empty and _is_by_zero(code, division)
+        zero = zero_divisor(view) or set_divisor(view) if by_zero else None
         text = f": {view.instruction.text}" if view.instruction else ""
         named = f": {zero.words}" if zero is not None else _empty_words(empty)
         return Description(
@@ -95,6 +98,7 @@ class Arithmetic(FaultRule[Division | None]):
             ],
             zero.advice if zero is not None else _advice(view, code, division) + _empty_advice(empty),
             ["the divisor"] if code == FPE_INTDIV and (division is None or division.divisor is None) else [],
+            explained=isinstance(zero, SetDivisor),
         )
 
     def otherwise(self, faults: Sequence[ProcessView]) -> NoFinding:
