@@ -19,12 +19,16 @@ from pytracer.report.job import PythonFrame
 _QUOTED = 70
 
 
-def kept_words(view: ProcessView, item: Given) -> str:
-    """`` `ctx.idx` is set at line 31 (`...`), and `CACHE.store[?]` holds the same tensor. `` Nothing of a variable."""
+def kept_words(view: ProcessView, item: Given, made: str | None) -> str:
+    """`` `ctx.idx` is set at line 31 (`...`), and `CACHE.store[?]` holds the same tensor. `` Nothing of a variable.
+
+    `made`: the line that made it, as line_that_made() says it, which is not said again.
+    """
     name = item.name.strip("`")
     line, holder = _setting_line(view, name), _container(view, item, name)
     holds = f"`{holder}` holds the same tensor, which may be of an earlier call" if holder is not None else None
-    said = f"{item.name} is set at {line}" if line is not None else None
+    is_said = line is not None and made is not None and made.partition(" in ")[0] == line.partition(" (")[0]
+    said = f"{item.name} is set at {line}" if line is not None and not is_said else None
     both = ", and ".join(part for part in (said, holds) if part is not None)
     return f" {both}." if both else ""
 

@@ -30,7 +30,15 @@ _OF_DATA = frozenset({"one_hot", "bincount", "histc", "topk", "interpolate", "pa
 _MODULES = frozenset({"torch", "F", "nn.functional", "torch.nn.functional", "functional", "np", "numpy"})
 _SETS = frozenset({"set", "frozenset", "Counter"})
 _AGREE = frozenset(
-    {"all_reduce", "broadcast", "broadcast_object_list", "all_gather_object", "reduce", "all_gather", "gather_for_metrics"}
+    {
+        "all_reduce",
+        "broadcast",
+        "broadcast_object_list",
+        "all_gather_object",
+        "reduce",
+        "all_gather",
+        "gather_for_metrics",
+    }
 )
 
 
@@ -104,6 +112,8 @@ def _measures(element: ast.expr) -> bool:
     """`len(row)`, `row.shape[0]`, `row.size(0)`."""
     if isinstance(element, ast.Call):
         return called_name(element) in ("len", "size", "numel")
-    return isinstance(element, ast.Subscript) and isinstance(element.value, ast.Attribute) and (
-        element.value.attr == "shape"
+    return (
+        isinstance(element, ast.Subscript)
+        and isinstance(element.value, ast.Attribute)
+        and (element.value.attr == "shape")
     )
