@@ -1,7 +1,8 @@
 """An attribute of a library's module that its line passes on, and that a line of the program may set to 0.
 
-A constructor checks what it is given; an attribute that is set afterwards nobody checks. Mostly its value is not recorded:
-where just one attribute of the call is set by the program, at just one line, to what may be 0, that is the likely divisor.
+A constructor checks what it is given; an attribute that is set afterwards nobody checks. Mostly its value is not
+recorded: where just one attribute of the call is set by the program, at just one line, to what may be 0, that is the
+likely divisor.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ _LEAST_ONE = " >= 1"
 class SetDivisor:
     """`name`: `num_heads`; `owner`: whose method passes it; `line`: where the program sets it, with its text.
 
-    `recorded`: that it is 0. `value`: the variable that it is set to, and `origin`: the line that made that. `checked_by`: the class whose
-    constructor checks such an argument.
+    `recorded`: that it is 0. `value`: the variable that it is set to, and `origin`: the line that made that.
+    `checked_by`: the class whose constructor checks such an argument.
     """
 
     name: str
@@ -65,8 +66,8 @@ class SetDivisor:
             else "An attribute that is set after the module was made is not checked."
         )
         return (
-            f"Keep {what} from being 0 at {self.line}{comes}: {self.owner} passes `{self.name}` to the native code that "
-            f"divides. {unchecked}"
+            f"Keep {what} from being 0 at {self.line}{comes}: {self.owner} passes `{self.name}` to the native code "
+            f"that divides. {unchecked}"
         )
 
 

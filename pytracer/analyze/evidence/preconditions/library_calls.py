@@ -17,7 +17,7 @@ from pytracer.analyze.evidence.preconditions.terms import Given
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.names import variable
-from pytracer.analyze.evidence.syntax.scopes import function_named, own_nodes
+from pytracer.analyze.evidence.syntax.scopes import function_named
 from pytracer.analyze.known.operators import Precondition
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.parts import python_frame
@@ -106,7 +106,7 @@ def _read_by_name(node: ast.expr) -> tuple[str, str] | None:
 
 
 def called_module(view: ProcessView, frame: PythonFrame) -> str | None:
-    """`self.conv1`, where the program's line calls one module and only Module.__call__() lies between it and a frame."""
+    """`self.conv1`, where the program's line calls one module, with only Module.__call__() between that and a frame."""
     frames = [*python_frames(view)]
     behind = frames[frames.index(frame) + 1 :]
     own = next((item for item in behind if not is_library_file(item.file)), None)

@@ -116,9 +116,9 @@ def size_source(
     given: SizeSource | None = None
     while waiting and len(seen) < _MOST:
         item, place, sizes = waiting.pop(0)
-        if data and isinstance(item, ast.Name) and is_agreed(place.scope, item.id, place.line):
-            continue
         made = slice_.made(item, place, calls=False)
+        if data and is_agreed(made):
+            continue
         key = (ast.unparse(made.node), id(made.spot.scope), made.spot.line, sizes)
         if key in seen or not isinstance(made.node, ast.expr):
             continue

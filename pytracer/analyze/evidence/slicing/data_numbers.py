@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import ast
 
-from pytracer.analyze.evidence.slicing.spots import Made
+from pytracer.analyze.evidence.slicing.spots import Made, Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
-from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes
+from pytracer.analyze.evidence.syntax.scopes import own_nodes
 
 _OF_VALUES = frozenset({"max", "min", "amax", "amin", "sum", "count_nonzero", "argmax", "argmin"})
 _TO_NUMBER = frozenset({"int", "item", "tolist"})
@@ -83,13 +83,19 @@ def statement_of(node: ast.expr, tree: ast.Module) -> ast.AST:
     return next((item for item in assigns if any(part is node for part in ast.walk(item.value))), node)
 
 
-def is_agreed(scope: Scope, name: str, line: int) -> bool:
-    """Whether a line above passes the variable to a collective, or makes it of what one gives."""
-    for item in own_nodes(scope):
-        if isinstance(item, ast.Call) and called_name(item) in _AGREE and item.lineno < line:
-            if any(variable(part) == name for given in item.args for part in ast.walk(given)):
-                return True
-    return False
+def is_agreed(made: Made) -> bool:
+    """Whether a variable that a value was on the way had been passed to a collective before."""
+    return any(isinstance(node, ast.Name) and _is_passed(node.id, spot) for node, spot in made.through)
+
+
+def _is_passed(name: str, spot: Spot) -> bool:
+    return any(
+        variable(part) == name
+        for item in own_nodes(spot.scope)
+        if isinstance(item, ast.Call) and called_name(item) in _AGREE and item.lineno < spot.line
+        for given in item.args
+        for part in ast.walk(given)
+    )
 
 
 def _is_number(call: ast.Call) -> bool:
