@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 
 from pytracer._text import capital, count_words, shortened
 from pytracer.analyze.collectives.call_sites import site_of
-from pytracer.analyze.collectives.data_sizes import DataSize, data_size
 from pytracer.analyze.collectives.description import place_of
 from pytracer.analyze.collectives.model_sizes import unequal_parameter
 from pytracer.analyze.collectives.rank_values import RANK, variables_in
@@ -23,6 +22,7 @@ from pytracer.analyze.evidence.failing.expressions import as_written, short
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
 from pytracer.analyze.evidence.failing.recorded import shape_of
 from pytracer.analyze.evidence.slicing.by_rank import SELECTING, SizeSource, size_source
+from pytracer.analyze.evidence.slicing.data_numbers import of_dimension, statement_of
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
@@ -112,9 +112,6 @@ def size_advice(first: Side, second: Side, names: Sequence[str], members: int) -
         chosen = _chosen_by_data(view, call)
         if chosen is not None:
             return chosen
-    by_data = sized_by_data(first, second)
-    if by_data is not None:
-        return by_data.advice
     dimension = _dimension(first, second)
     if dimension is None:
         return None
@@ -172,17 +169,13 @@ def source_of_size(first: Side, second: Side) -> SizeSource | None:
     """The line by which the size of what the line passes depends on the rank, or on the data."""
     for view, call in (first, second):
         passed = passed_tensor(view, call)
-        if passed is not None:
-            return size_source(Slice(view.process.snapshot, way_to(view, call)[::-1]), *passed, data=True)
-    return None
-
-
-def sized_by_data(first: Side, second: Side) -> DataSize | None:
-    """Where a rank's own values give the tensor its size."""
-    for view, call in (first, second):
-        passed = passed_tensor(view, call)
-        if passed is not None:
-            return data_size(Slice(view.process.snapshot, way_to(view, call)[::-1]), *passed)
+        if passed is None:
+            continue
+        slice_, dimension = Slice(view.process.snapshot, way_to(view, call)[::-1]), _dimension(first, second)
+        made = slice_.made(*passed, calls=True)
+        size = of_dimension(made.node, dimension, len(call.sizes)) if dimension is not None else None
+        of_size = size_source(slice_, size, made.spot, data=True, is_number=True) if size is not None else None
+        return of_size or size_source(slice_, *passed, data=True)
     return None
 
 
@@ -192,9 +185,6 @@ def cause_words(first: Side, second: Side, members: int) -> str | None:
     if chosen is not None:
         made, by = chosen
         return f"it comes from line {made.line} (`{short(as_written(made))}`), which selects by the data (`{by}`)"
-    by_data = sized_by_data(first, second)
-    if by_data is not None:
-        return by_data.words
     source = source_of_size(first, second) if _dimension(first, second) is not None else None
     return _from_words(first, second, source, members) if source is not None else None
 
@@ -207,6 +197,8 @@ def _from_words(first: Side, second: Side, source: SizeSource, members: int) -> 
     if whole is not None:
         return f"it comes from {_source_words(source)}: {whole} is no multiple of the {members} ranks"
     comes = "comes" if source.gives(sizes) else "may come"
+    if source.counts:
+        return f"it {comes} from {_source_words(source)}, a number that each rank takes out of its own data"
     if source.selects is not None:
         return f"it may come from {_source_words(source)}, whose size is by what is in the data"
     does = "gives each rank a part of its own" if source.split is not None else "depends on the rank"
@@ -215,13 +207,16 @@ def _from_words(first: Side, second: Side, source: SizeSource, members: int) -> 
 
 def _source_words(source: SizeSource) -> str:
     """`` line 26 (`pair.chunk(world, dim=0)[rank]`) ``."""
-    return f"line {source.line} (`{short(ast.unparse(source.node))}`)"
+    node = statement_of(source.node, source.spot.tree) if source.counts else source.node
+    return f"line {source.line} (`{short(ast.unparse(node))}`)"
 
 
 def _dimension(first: Side, second: Side) -> int | None:
-    """The one in which both differ."""
-    rows = [n for n, (a, b) in enumerate(zip(first[1].sizes, second[1].sizes, strict=False)) if a != b]
-    return rows[0] if len(rows) == 1 and len(first[1].sizes) == len(second[1].sizes) else None
+    """The one in which both differ; of several that differ by the same numbers (a square), the first."""
+    pairs = [*zip(first[1].sizes, second[1].sizes, strict=False)]
+    rows = [n for n, (a, b) in enumerate(pairs) if a != b]
+    alike = len({pairs[n] for n in rows}) == 1
+    return rows[0] if alike and len(first[1].sizes) == len(second[1].sizes) else None
 
 
 def _source_advice(first: Side, second: Side, what: str, source: SizeSource, members: int) -> str:
@@ -244,6 +239,11 @@ def _source_advice(first: Side, second: Side, what: str, source: SizeSource, mem
         return f"{said}: bincount(minlength=...) with the number of classes makes it alike on all ranks."
     if first[1].op in _GATHERS:
         return f"{said}: {_PAD}"
+    if source.counts:
+        return (
+            f"{said}. Take a number that is the same on all ranks (a constant, the number of classes), or agree on it "
+            "first: all_reduce() it with MAX."
+        )
     if first[1].op == "all_reduce":
         return (
             f"{said}. all_reduce() adds entry to entry: reduce what has one shape on all ranks (the sum over these "

@@ -8,7 +8,6 @@ likely divisor.
 from __future__ import annotations
 
 import ast
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -16,11 +15,12 @@ from pytracer._library_files import is_library_file
 from pytracer._text import shortened
 from pytracer.analyze.evidence.lifetime.variables import program_frames, python_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
+from pytracer.analyze.evidence.own_code.constructors import ConstructorReader
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.positive import may_be_zero
-from pytracer.analyze.evidence.syntax.scopes import class_named, own_nodes, scope_of
+from pytracer.analyze.evidence.syntax.scopes import scope_of
 from pytracer.analyze.evidence.syntax.set_attributes import SetAttribute, lines_that_set_attribute
 from pytracer.analyze.known.operators import preconditions
 from pytracer.analyze.parts import python_frame
@@ -37,8 +37,8 @@ _LEAST_ONE = " >= 1"
 class SetDivisor:
     """`name`: `num_heads`; `owner`: whose method passes it; `line`: where the program sets it, with its text.
 
-    `frame`: of that line. `recorded`: that it is 0. `value`: the variable that it is set to, and `origin`: what made
-    that. `checked_by`: the class whose constructor checks such an argument.
+    `recorded`: that it is 0. `value`: the variable that it is set to, and `origin`: the line that made that.
+    `checked_by`: the class whose constructor checks such an argument.
     """
 
     name: str
@@ -67,8 +67,8 @@ class SetDivisor:
             else "An attribute that is set after the module was made is not checked."
         )
         return (
-            f"Keep {what} from being 0 at {self.line}{comes}: {self.owner} passes `{self.name}` to native code that "
-            f"divides by it. {unchecked}"
+            f"Keep {what} from being 0 at {self.line}{comes}: {self.owner} passes `{self.name}` to the native code "
+            f"that divides. {unchecked}"
         )
 
 
@@ -81,7 +81,9 @@ def set_divisor(view: ProcessView) -> SetDivisor | None:
     tree = syntax_tree(view.process.snapshot, frame)
     if tree is None:
         return None
-    passed, (others, zeros) = set(_passed_attributes(tree, innermost.line)), _known(view, innermost)
+    (others, zeros), reader = _known(view, innermost), ConstructorReader(view.process.snapshot, tree, innermost)
+    candidates = _passed_attributes(tree, innermost.line)
+    passed = {name for name, positive in candidates if positive or reader.checked_by(name) is not None}
     passed = passed & zeros or passed - others
     owner = (innermost.function or "").rpartition(".")[0]
     found = [
@@ -107,12 +109,15 @@ def set_divisor(view: ProcessView) -> SetDivisor | None:
         expression in zeros,
         value,
         _origin(view, frames, file, setting),
-        _checked_by(view, tree, innermost, expression),
+        reader.checked_by(expression),
     )
 
 
-def _passed_attributes(tree: ast.Module, line: int) -> Iterator[str]:
-    """`self.self_attn.num_heads` of what the line passes: those that must be 1 at least, if that is known."""
+def _passed_attributes(tree: ast.Module, line: int) -> Iterator[tuple[str, bool]]:
+    """`self.self_attn.num_heads` of what the line passes, and whether it is known that it must be 1 at least.
+
+    Where that is known of some, only these.
+    """
     for call in calls_on(tree, line)[:1]:
         entry = preconditions().get(called_name(call) or "")
         names = entry.arguments.split() if entry is not None else []
@@ -121,7 +126,7 @@ def _passed_attributes(tree: ast.Module, line: int) -> Iterator[str]:
         places = {names.index(name) for name in positive if name in names}
         for place, item in enumerate((*call.args, *(word.value for word in call.keywords))):
             if not places or place in places:
-                yield from _attributes(tree, line, item)
+                yield from ((name, bool(places)) for name in _attributes(tree, line, item))
 
 
 def _attributes(tree: ast.Module, line: int, item: ast.expr) -> Iterator[str]:
@@ -175,42 +180,3 @@ def _origin(view: ProcessView, frames: Sequence[r.PythonFrame], file: str, setti
     bound = lines_that_bind(scope_of(tree, setting.line), setting.value.id)
     lines = [at for at, value in bound if at < setting.line and value is not None]
     return _line_words(view, file, lines[-1]) if lines else None
-
-
-def _checked_by(view: ProcessView, tree: ast.Module, frame: PythonFrame, expression: str) -> str | None:
-    """The class whose `__init__` compares an argument of that name: `MultiheadAttention` of `self.self_attn`."""
-    parts = expression.split(".")[1:]
-    owner = (frame.function or "").rpartition(".")[0]
-    for member in parts[:-1]:
-        made = class_named(tree, owner)
-        names = [
-            called_name(item.value)
-            for item in (ast.walk(made) if made is not None else ())
-            if isinstance(item, ast.Assign) and isinstance(item.value, ast.Call)
-            if any(ast.unparse(target) == f"self.{member}" for target in item.targets)
-        ]
-        if len(set(names)) != 1 or names[0] is None:
-            return None
-        owner = names[0]
-        other = _tree_of(view, tree, frame, owner)
-        if other is None:
-            return None
-        tree = other
-    made = class_named(tree, owner)
-    init = next((item for item in made.body if getattr(item, "name", None) == "__init__"), None) if made else None
-    checks = (item.test for item in own_nodes(init) if isinstance(item, (ast.If, ast.Assert))) if init else ()
-    named = {part.id for test in checks for part in ast.walk(test) if isinstance(part, ast.Name)}
-    return owner if parts[-1] in named else None
-
-
-def _tree_of(view: ProcessView, tree: ast.Module, frame: PythonFrame, name: str) -> ast.Module | None:
-    """The file of the library that defines a class, if this one or one that it imports relatively does."""
-    if class_named(tree, name) is not None:
-        return tree
-    for item in tree.body:
-        if not isinstance(item, ast.ImportFrom) or item.level != 1 or not item.module:
-            continue
-        if any((part.asname or part.name) == name for part in item.names):
-            path = f"{os.path.join(os.path.dirname(frame.file), *item.module.split('.'))}.py"
-            return syntax_tree(view.process.snapshot, r.PythonFrame(function=None, file=path, line=1))
-    return None

@@ -31,14 +31,14 @@ _TORCH, _OPS = "torch", "ops"
 _MODULES, _CALLS_FORWARD = "torch/nn/modules/", ("Module._call_impl", "Module._wrapped_call_impl")
 _ITEMS = 2  # of a tuple or list that is one argument
 _OF_OPS = 3  # `ops.aten.name` of `torch.ops.aten.name.default`
-_AS_IT_IS = ("contiguous", "detach", "clone")  # of the same shape and values
+_SAME = frozenset({"contiguous", "detach", "clone", "cpu", "requires_grad_", "pin_memory", "long"})  # sizes and values
 
 
 @dataclass(frozen=True)
 class BoundCall:
     """`operator`: without namespace and overload; `given`: what is known of its arguments, by their names.
 
-    `texts`: its arguments as the program writes them.
+    `texts`: its arguments as the program writes them. `place`: of a call in a library's file.
     """
 
     operator: str
@@ -46,6 +46,7 @@ class BoundCall:
     entry: Precondition
     line: int
     texts: Mapping[str, str] = field(default_factory=dict)
+    place: str | None = None
 
 
 def bound_call(view: ProcessView, known: Mapping[str, Precondition]) -> BoundCall | None:
@@ -120,9 +121,9 @@ def _in_function(
     names = [item.arg for item in (*function.args.posonlyargs, *function.args.args)]
     names = names[names[:1] == ["self"] :]
     passed = dict(zip(names, call.args, strict=False)) | {item.arg: item.value for item in call.keywords if item.arg}
-    for name, inner in _calls(own_nodes(function), tree, known, range(function.lineno, (function.end_lineno or 0) + 1)):
+    for name, inner in operator_calls(function, tree, known):
         given = {}
-        for argument, node in _passed(inner, known[name]):
+        for argument, node in passed_arguments(inner, known[name]):
             outer: ast.expr | None = (
                 node if isinstance(node, ast.Constant) else None
             )  # an attribute may be of another object
@@ -139,7 +140,7 @@ def _in_function(
 def _bound(
     view: ProcessView, frame: PythonFrame, name: str, call: ast.Call, known: Mapping[str, Precondition]
 ) -> BoundCall:
-    passed = {**_made_with(view, frame, call), **dict(_passed(call, known[name]))}
+    passed = {**_made_with(view, frame, call), **dict(passed_arguments(call, known[name]))}
     items = [(f"{argument}{at}", node) for argument, whole in passed.items() for at, node in enumerate(_items(whole))]
     found = {
         argument: item
@@ -184,7 +185,14 @@ def _made_with(view: ProcessView, frame: PythonFrame, call: ast.Call) -> dict[st
 
 
 def _texts(call: ast.Call, entry: Precondition) -> dict[str, str]:
-    return {argument: ast.unparse(node) for argument, node in _passed(call, entry)}
+    return {argument: ast.unparse(node) for argument, node in passed_arguments(call, entry)}
+
+
+def operator_calls(
+    function: ast.FunctionDef | ast.AsyncFunctionDef, tree: ast.Module, known: Mapping[str, Precondition]
+) -> Iterator[tuple[str, ast.Call]]:
+    """The calls of operators in `known` in a function."""
+    return _calls(own_nodes(function), tree, known, range(function.lineno, (function.end_lineno or 0) + 1))
 
 
 def _calls(
@@ -237,7 +245,8 @@ def _imported(tree: ast.Module) -> dict[str, str]:
     return found
 
 
-def _passed(call: ast.Call, entry: Precondition) -> Iterator[tuple[str, ast.expr]]:
+def passed_arguments(call: ast.Call, entry: Precondition) -> Iterator[tuple[str, ast.expr]]:
+    """By the names that the entry has for its places."""
     names = entry.arguments.split()
     plain = itertools.takewhile(lambda item: not isinstance(item, ast.Starred), call.args)
     yield from zip(names, plain, strict=False)
@@ -248,8 +257,8 @@ def given_of(view: ProcessView, frame: PythonFrame, node: ast.expr) -> Given | N
     """What is known of an expression of a frame: a number that it says, or what a variable of it held."""
     if isinstance(node, ast.Constant):
         return Given(str(node.value), value=int(node.value)) if isinstance(node.value, int) else None
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not (node.args or node.keywords):
-        return given_of(view, frame, node.func.value) if node.func.attr in _AS_IT_IS else None
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _SAME:
+        node = node.func.value  # `grad` of `grad.contiguous()`
     if not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
         return None
     name, crash = ast.unparse(node), view.crash

@@ -16,6 +16,8 @@ from pytracer.analyze.evidence.lifetime.where_made import line_that_made
 from pytracer.analyze.evidence.operators.in_backward import backward
 from pytracer.analyze.evidence.operators.operator import find_operator, shape_words
 from pytracer.analyze.evidence.preconditions.call import BoundCall, bound_call, bound_calls, earlier_calls
+from pytracer.analyze.evidence.preconditions.kept import kept_words
+from pytracer.analyze.evidence.preconditions.library_calls import library_calls
 from pytracer.analyze.evidence.preconditions.terms import Broken, Given, Side, as_code, broken, is_decided
 from pytracer.analyze.known.operators import preconditions
 from pytracer.analyze.view import ProcessView
@@ -56,6 +58,7 @@ class Violated:
         taken = f"{self.broken.relation}{right.value}"
         of = _source(right, self.call.given)
         at = f" at line {self.call.line}" if self.before else ""
+        at = f" at {self.call.place}" if self.call.place is not None else at
         why = self.call.entry.why.get(self.broken.text)
         reason = f": {why}" if why is not None else ""
         ends = reversed_range(self.culprit.tensor)
@@ -66,7 +69,9 @@ class Violated:
     def advice(self, view: ProcessView) -> str:
         """What to change, and since which line it is so."""
         left, right = self.broken.left, self.broken.right
-        culprit, line = self.culprit, f"line {self.call.line}" if self.before else line_words(view)
+        of_library = self.call.place is not None
+        culprit = self.culprit
+        line = f"line {self.call.line}" if self.before and not of_library else line_words(view)
         made = line_that_made(view, culprit.base, quote=False) if culprit.base else None
         since = f", which {made} made," if made is not None else ""
         limit = f"{self.broken.relation}{right.value}{_source(right, self.call.given)}"
@@ -89,9 +94,10 @@ class Violated:
             return f"Pass {limit} for {culprit.name} at {line}: {self.call.operator} does not check it."
         others = [self.call.given[name] for name in (*right.arguments, *left.arguments[1:])]
         beside = f" with {_named(others[0])}" if others else ""
+        uses = "runs the module" if of_library else "passes them"
         return (
-            f"Compare {_named(culprit)}{since}{beside} before {line} passes them: {self.call.operator} takes {limit} "
-            "for granted, and does not check it."
+            f"Compare {_named(culprit)}{since}{beside} before {line} {uses}: {self.call.operator} takes {limit} "
+            f"for granted, and does not check it.{kept_words(view, culprit, made)}"
         )
 
 
@@ -163,7 +169,7 @@ def unchecked_words(view: ProcessView) -> str | None:
 
 def violated_before(view: ProcessView) -> Violated | None:
     """The same of a call that had returned, in a function that had not: what it wrote is found later."""
-    for call in earlier_calls(view, preconditions()):
+    for call in (*library_calls(view, preconditions()), *earlier_calls(view, preconditions())):
         found = _first_broken(call)
         if found is not None:
             return Violated(call, found, before=True)

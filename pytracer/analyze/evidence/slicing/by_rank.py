@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from pytracer.analyze.evidence.slicing.bindings import bindings_of
 from pytracer.analyze.evidence.slicing.calls import argument_of, method_of
+from pytracer.analyze.evidence.slicing.data_numbers import is_agreed, is_size, number_of_data
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -47,12 +48,14 @@ class SizeSource:
     """The expression with the rank. `split`: it gives each rank a part of one whole, by that.
 
     `selects`: the function by which its size comes from what is in the data, and the rank has no part in it.
+    `counts`: it is a number taken out of the data.
     """
 
     node: ast.expr
     spot: Spot
     split: str | None = None
     selects: str | None = None
+    counts: bool = False
 
     @property
     def line(self) -> int:
@@ -98,30 +101,41 @@ def rounds_source(slice_: Slice, depth: int, loop: Loop) -> SizeSource | None:
     return size_source(slice_, loop.iter, spot) if spot is not None and not isinstance(loop, ast.While) else None
 
 
-def size_source(slice_: Slice, node: ast.AST, spot: Spot, *, data: bool = False) -> SizeSource | None:
+def size_source(
+    slice_: Slice, node: ast.AST, spot: Spot, *, data: bool = False, is_number: bool = False
+) -> SizeSource | None:
     """The nearest split by rank that a value can come from; else what has the rank in it.
 
-    `data`: or the nearest selection by what is in the data.
+    `data`: or the nearest selection by what is in the data; a number that is taken out of it where nothing else is
+    found, but of a size (`is_number`) before all that lies behind it.
     """
-    waiting: list[tuple[ast.AST, Spot]] = [(node, spot)]
-    seen: set[tuple[str, int, int]] = set()
+    waiting: list[tuple[ast.AST, Spot, bool]] = [(node, spot, is_number)]
+    seen: set[tuple[str, int, int, bool]] = set()
     other: SizeSource | None = None
+    counted: SizeSource | None = None
     given: SizeSource | None = None
     while waiting and len(seen) < _MOST:
-        item, place = waiting.pop(0)
+        item, place, sizes = waiting.pop(0)
         made = slice_.made(item, place, calls=False)
-        key = (ast.unparse(made.node), id(made.spot.scope), made.spot.line)
+        if data and is_agreed(made):
+            continue
+        key = (ast.unparse(made.node), id(made.spot.scope), made.spot.line, sizes)
         if key in seen or not isinstance(made.node, ast.expr):
             continue
         seen.add(key)
         found = _by_rank(slice_, made.node, made.spot) or (_selection(made.node, made.spot) if data else None)
         if found is not None and (found.split is not None or found.selects is not None):
             return found
+        number = number_of_data(made) if data and sizes else None
+        counted = counted or (SizeSource(number, made.spot, counts=True) if number is not None else None)
+        if is_number and counted is not None and other is None:
+            return counted
         other = other or found
         if given is None and isinstance(made.node, ast.Call) and _is_given_rank(slice_, made.node, made.spot):
             given = SizeSource(made.node, made.spot)
-        waiting += _before(slice_, made.node, made.spot)
-    return other or given
+        behind = _before(slice_, made.node, made.spot)
+        waiting += [(part, at, sizes or is_size(part, made.node)) for part, at in behind]
+    return other or counted or given
 
 
 def _is_given_rank(slice_: Slice, call: ast.Call, spot: Spot) -> bool:

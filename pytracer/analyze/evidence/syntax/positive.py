@@ -11,6 +11,7 @@ from pytracer.analyze.evidence.syntax.set_attributes import SetAttribute
 
 _HOPS = 4
 _SAME = frozenset({"int", "round", "abs"})
+_TESTS = (ast.If, ast.While, ast.Assert)
 _LESSENS = (ast.Sub, ast.FloorDiv, ast.Mod, ast.RShift)
 
 
@@ -60,8 +61,8 @@ def _bound_to_zero(value: ast.AST | None, scope: Scope, line: int, name: str, ho
 
 def _is_tested(name: str, scope: Scope, line: int) -> bool:
     """Whether an `if`, a `while` or an assert above compares it, or asks whether it is 0."""
-    above = (item for item in own_nodes(scope) if isinstance(item, (ast.If, ast.While, ast.Assert)))
-    return any(_asks(part, name) for item in above if item.lineno <= line for part in _clauses(item.test))
+    tests = (item.test for item in own_nodes(scope) if isinstance(item, _TESTS) and item.lineno <= line)
+    return any(_asks(part, name) for test in tests for part in _clauses(test))
 
 
 def _clauses(test: ast.expr) -> list[ast.expr]:

@@ -7,11 +7,12 @@ Why it happens: a size, a stride, a group or a step of 0 reached native code; or
 are on, so that a division by zero or an overflow of floats ends the process.
 
 What to do: check the sizes that the Python line passes; where just one variable of it is 0, that is named, with the
-line that made it so. A line of the program that sets an attribute of a module, which torch's own line passes on, is
-named where it may set 0. Where traps are on, find who enabled them: torch never does.
+line that made it so. So is the line of the program that sets an attribute of a module, such as its number of heads,
+which a library's line passes on: a constructor checks that, an attribute is not checked. Where traps are on, find who
+enabled them: torch never does.
 
 How it can be wrong: hardly. When the divisor lies in memory and that was not kept, both kinds of integer division are
-named.
+named. An attribute whose value was not recorded is only *probably* 0.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class Arithmetic(FaultRule[Division | None]):
         signal = view.signal
         empty = tensors_without_memory(view) if code == FPE_INTDIV else []
         by_zero = not empty and _is_by_zero(code, division)
-        zero = (zero_divisor(view) or set_divisor(view)) if by_zero else None
+        zero = zero_divisor(view) or set_divisor(view) if by_zero else None
         text = f": {view.instruction.text}" if view.instruction else ""
         named = f": {zero.words}" if zero is not None else _empty_words(empty)
         return Description(

@@ -401,3 +401,75 @@ def test_size_that_the_data_makes_is_named(run: Path) -> None:
     assert "It may come from line 3 (`torch.bincount(target)`), whose size is by what is in the data" in said
     assert "bincount(minlength=...)" in said
     assert "bincount" not in advised(run, COUNTED.format(", minlength=30"), way, sizes)
+
+
+SQUARE = """def count(rows):
+    k = {0}
+    return torch.bincount(rows[:, 0] * k + rows[:, 1], minlength=k * k).view(k, k).float()
+def load(path):
+    return torch.load(path)
+def main(path):
+    rows = load(path)
+    {1}
+    table = count(rows)
+    dist.all_reduce(table)
+"""
+
+
+@pytest.mark.parametrize("number", ["int(rows.max()) + 1", "rows.max().item() + 1", "len(set(rows.tolist()))"])
+def test_number_out_of_the_data_that_a_size_is_made_of_is_named(number: str, run: Path) -> None:
+    """Both dimensions of a square; in the headline, too."""
+    report = reported(run, SQUARE.format(number, "pass"), [("main", 10)], ([[8, 8]], [[9, 9]]))
+    words = f"may come from line 2 (`k = {number}`), a number that each rank takes out of its own data"
+    assert words in summary(report) and words in advice(report)
+    assert "agree on it first: all_reduce() it with MAX" in advice(report)
+
+
+@pytest.mark.parametrize("number", ["CLASSES", "int(rows.shape[1])", "path.count('/')"])
+def test_other_numbers_are_not_said_to_be_out_of_the_data(number: str, run: Path) -> None:
+    assert "out of its own data" not in advised(
+        run, SQUARE.format(number, "pass"), [("main", 10)], ([[8, 8]], [[9, 9]])
+    )
+
+
+AGREED = """def main(rows):
+    k = torch.tensor(int(rows.max()) + 1)
+    {0}
+    table = torch.zeros(int(k), 4)
+    dist.all_reduce(table)
+"""
+
+
+@pytest.mark.parametrize(("agree", "named"), [("pass", True), ("dist.all_reduce(k, op=dist.ReduceOp.MAX)", False)])
+def test_number_that_the_ranks_agree_on_is_not_named(agree: str, named: bool, run: Path) -> None:
+    said = advised(run, AGREED.format(agree), [("main", 5)], ([[8, 4]], [[9, 4]]))
+    assert ("line 2" in said and "out of its own data" in said) == named
+
+
+LONGEST = """def pad(rows):
+    longest = max(len(row) for row in rows)
+    return torch.zeros(len(rows), longest)
+def main(texts):
+    batch = pad(texts[rank::world])
+    dist.all_reduce(batch)
+"""
+
+
+@pytest.mark.parametrize(
+    ("sizes", "line", "words"),
+    [
+        (([[16, 5]], [[16, 4]]), 2, "a number that each rank takes out of its own data"),
+        (([[16, 5]], [[15, 5]]), 5, "31 is no multiple of the 2 ranks"),
+    ],
+)
+def test_only_the_size_of_the_dimension_that_differs_is_followed(
+    sizes: tuple[Sizes, Sizes], line: int, words: str, run: Path
+) -> None:
+    said = advised(run, LONGEST, [("main", 6)], sizes)
+    assert f"from line {line} (" in said and words in said
+
+
+def test_number_that_only_scales_values_makes_no_size(run: Path) -> None:
+    """`x / int(x.max())` has the size of `x`."""
+    source = "def main(path):\n    x = torch.load(path)\n    x = x / int(x.max())\n    dist.all_reduce(x)\n"
+    assert "out of its own data" not in advised(run, source, [("main", 4)], ([[8, 4]], [[9, 4]]))

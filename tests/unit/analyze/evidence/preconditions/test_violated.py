@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pytracer.decode.types.snapshot import Argument, Holder, PythonFrame
+from pytracer.decode.types.snapshot import Argument, HeldNumber, Holder, PythonFrame
 from pytracer.report.job import Report
 from tests.support import scenarios as s
 from tests.support.deaths import PROGRAM, advice, died, summary, verdict
@@ -327,3 +327,122 @@ def test_module_of_a_list_is_known_by_the_forward_that_runs(between: tuple[str, 
         run, tensor(INPUT, 5), tensor(MEAN, 6, 6), module="Cells", name="state[0]", above=above, stack_of=CELL_STACK
     )
     assert ("where LSTMCell takes 1 for granted" in summary(report)) == known
+
+
+POOL_STACK = [
+    (s.TORCH_CPU, "at::native::(anonymous namespace)::cpu_max_pool_backward<float, true>"),
+    (s.TORCH_CPU, "at::_ops::max_pool3d_with_indices_backward::call(at::Tensor const&)"),
+    (s.PYTHON, "_PyEval_EvalFrameDefault"),
+]
+POOL = """import torch
+
+
+class Cache:
+    def get(self, rows):
+        return self.store[rows.dtype]
+
+
+class Pool:
+    def pull(self, x):
+        k = [2, 2, 2]
+        return torch.ops.aten.max_pool3d_with_indices_backward(x{0}, x, k, k, k, k, False, self.idx)
+
+    def put(self, idx):
+        self.idx = Cache.get(idx)
+"""
+
+
+def of_pool(run: Path, rows: int, method: str = ".contiguous()") -> Report:
+    """A pooling's backward of a batch of 4, with the indices of `rows`, which a global container holds, too."""
+    script = run.parent / "pool.py"
+    script.write_text(POOL.format(method), encoding="utf-8")
+    os.utime(script, (0, 0))
+    frame, elements = PythonFrame("Pool.pull", str(script), 12), 64 * rows
+    holders = (
+        Holder("local", "x", INPUT, frame, True, elements=256),
+        Holder("local", "self.idx", MEAN, frame, True, elements=elements),
+        Holder("global", "CACHE.store[?]", MEAN, frame, True, elements=elements),
+    )
+    indices = replace(tensor(MEAN, rows, 8, 2, 2, 2), dtype="int64", minimum=0, maximum=7)
+    box = Box(pid=101).alloc(MEAN, 8 * elements).alloc(INPUT, 4096)
+    return died(
+        run, box=box, python=[("Pool.pull", str(script), 12)], holders=holders, stack_of=POOL_STACK,
+        arguments=(tensor(INPUT, 4, 8, 2, 2, 2), indices), addr=WILD, registers={"rdx": WILD}, mappings=[PROGRAM],
+    )  # fmt: skip
+
+
+def test_indices_of_another_batch_size_are_named_with_what_set_and_keeps_them(run: Path) -> None:
+    """Through `.contiguous()`, which changes no size."""
+    report = of_pool(run, 2)
+    assert verdict(report) == ("out-of-bounds", "certain")
+    assert "size 0 of `self.idx` [2, 8, 2, 2, 2] is 2, where max_pool3d_with_indices_backward takes 4" in summary(
+        report
+    )
+    assert "`self.idx` is set at line 15 (`self.idx = Cache.get(idx)`), and `CACHE.store[?]` holds the same" in advice(
+        report
+    )
+
+
+def test_indices_of_the_same_batch_size_are_not_blamed(run: Path) -> None:
+    report = of_pool(run, 4)
+    assert "for granted" not in summary(report) and "CACHE" not in advice(report)
+
+
+HOOK = """def compute(self, module):
+    g = getattr(module, self.name + "_g")
+    v = getattr(module, self.name + "_v")
+    return torch._weight_norm(v, g, self.dim)
+
+
+def hook(self, module, inputs):
+    setattr(module, self.name, self.compute(module))
+"""
+BLOCK = """class Block:
+    def forward(self, x):
+        return self.conv(x)
+"""
+
+
+def of_hook(run: Path, rows: int, dim: int = 0, inner: str = "self.compute(module)") -> Report:
+    """The heap is damaged when torch's hook sets what it made of `weight_g` of so many rows, `weight_v` has 32."""
+    library = run.parent / run.name / "lib" / "site-packages" / "torch" / "nn" / "utils" / "weight_norm.py"
+    library.parent.mkdir(parents=True)
+    library.write_text(f"import torch\n\n\n{HOOK.replace('self.compute(module)', inner)}", encoding="utf-8")
+    script = run.parent / "block.py"
+    script.write_text(BLOCK, encoding="utf-8")
+    for path in (library, script):
+        os.utime(path, (0, 0))
+    frame = PythonFrame("WeightNorm.hook", str(library), 11)
+    module = str(library.parents[1] / "modules" / "module.py")
+    holders = (
+        Holder("local", "module._parameters['weight_g']", MEAN, frame, True, elements=rows),
+        Holder("local", "module._parameters['weight_v']", INPUT, frame, True, elements=256),
+    )
+    box = Box(pid=101).alloc(MEAN, 4 * rows).alloc(INPUT, 4096)
+    stack = [("WeightNorm.hook", str(library), 11), ("Module._call_impl", module, 1884)]
+    return died(
+        run, box=box, python=[*stack, ("Block.forward", str(script), 3)], holders=holders,
+        arguments=(tensor(INPUT, 32, 8), tensor(MEAN, rows, 1)), mappings=[PROGRAM],
+        numbers=(HeldNumber("self.dim", dim, frame, 0),), **DAMAGED,
+    )  # fmt: skip
+
+
+def test_call_of_the_line_of_torch_that_runs_is_held_against_damage(run: Path) -> None:
+    """What its function reads by name from the module is recorded as the module's."""
+    report = of_hook(run, 8)
+    assert (
+        "`self.conv.weight_g` [8, 1] has 8 elements, where _weight_norm at torch/nn/utils/weight_norm.py:7"
+        in summary(report)
+    )
+    assert "Compare `self.conv.weight_g` [8, 1] with `self.conv.weight_v` [32, 8] before line 3 runs the" in advice(
+        report
+    )
+
+
+@pytest.mark.parametrize(
+    ("rows", "dim", "inner"),
+    [(32, 0, "self.compute(module)"), (64, 0, "self.compute(module)"), (8, -1, "self.compute(module)"), (8, 0, "None")],
+    ids=["fits", "larger", "norm of all", "not called"],
+)
+def test_call_of_torchs_line_that_fits_is_not_blamed(rows: int, dim: int, inner: str, run: Path) -> None:
+    assert "for granted" not in summary(of_hook(run, rows, dim, inner))
