@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import get_args
 
 import msgspec
@@ -165,6 +166,21 @@ class Concluded:
     conclusions: list[Conclusion]
     checked: list[r.Checked]
 
+    @cached_property
+    def place(self) -> int | None:
+        """Of the strongest conclusion that explains a death; None if there is none."""
+        return next((place for place, item in enumerate(self.conclusions) if _is_cause(item)), None)
+
+    @property
+    def best(self) -> Conclusion | None:
+        """That conclusion."""
+        return self.conclusions[self.place] if self.place is not None else None
+
+    @cached_property
+    def words(self) -> Description | None:
+        """That conclusion in words, which the verdict and its finding share."""
+        return _described(self.job, self.best) if self.best is not None else None
+
 
 def job_view(job: Job, clock: RunClock) -> JobView:
     """The processes with everything known about them, and the order of their deaths."""
@@ -266,10 +282,9 @@ def _weight(job: JobView, item: Conclusion) -> tuple[bool, bool, bool, bool, int
 
 def _findings(concluded: Concluded) -> list[r.Finding]:
     """In order; those that explain the verdict's fault in another way are marked, as a process faults once."""
-    best = next((item for item in concluded.conclusions if _is_cause(item)), None)
-    found = []
+    best, found = concluded.best, []
     for item in concluded.conclusions:
-        words = _finding(concluded.job, item)
+        words = _finding(concluded, item)
         same = best is not None and item is not best and _is_same_fault(item, best)
         found.append(msgspec.structs.replace(words, same_fault=True) if same else words)
     return found
@@ -282,8 +297,9 @@ def _is_same_fault(item: Conclusion, best: Conclusion) -> bool:
     return all(view.index in told for view in item[1].views)
 
 
-def _finding(job: JobView, item: Conclusion) -> r.Finding:
-    return finding(item[0].id, item[1], _described(job, item))
+def _finding(concluded: Concluded, item: Conclusion) -> r.Finding:
+    words = concluded.words if item is concluded.best else None
+    return finding(item[0].id, item[1], words if words is not None else _described(concluded.job, item))
 
 
 def _described(job: JobView, item: Conclusion) -> Description:
@@ -362,25 +378,24 @@ def _recognized(judgement: AnyJudgement, words: Description) -> Description:
 
 
 def _with_code(verdict: r.Verdict, concluded: Concluded) -> r.Verdict:
-    if verdict.finding is None:
+    best, words = concluded.best, concluded.words
+    if best is None or words is None:
         return verdict
-    best = concluded.conclusions[verdict.finding]
-    code = code_behind(best[1], _described(concluded.job, best).line)
+    code = code_behind(best[1], words.line)
     return msgspec.structs.replace(verdict, code=code) if code else verdict
 
 
 def _alternatives(concluded: Concluded, findings: Sequence[r.Finding]) -> list[r.Alternative]:
-    best = next((item for item in concluded.conclusions if _is_cause(item)), None)
+    best = concluded.best
     return alternatives(concluded.job, best, findings, concluded.checked) if best is not None else []
 
 
 def _verdict(concluded: Concluded, attempt: int | None) -> r.Verdict:
     """What died first, else a plain word on why there is none."""
-    position = next((i for i, item in enumerate(concluded.conclusions) if _is_cause(item)), None)
-    if position is None:
+    best = concluded.best
+    if best is None:
         return msgspec.structs.replace(no_cause(concluded.job), attempt=attempt)
-    best = concluded.conclusions[position]
-    judgement, words = best[1], _finding(concluded.job, best)
+    judgement, words = best[1], _finding(concluded, best)
     first = judgement.views[0].process
     return r.Verdict(
         class_=judgement.verdict_class,
@@ -392,6 +407,6 @@ def _verdict(concluded: Concluded, attempt: int | None) -> r.Verdict:
         evidence=words.evidence,
         facts=words.facts,
         quotes_exception=words.quotes_exception,
-        finding=position,
+        finding=concluded.place,
         attempt=attempt,
     )

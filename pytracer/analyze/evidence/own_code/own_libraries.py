@@ -19,7 +19,7 @@ from pytracer._text import list_words, shortened
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.native.fault_function import is_own_frame
 from pytracer.analyze.evidence.native.native_stack import image_name
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import LIBRARY_LOADERS, called_name
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 from pytracer.analyze.naming import short_file
@@ -34,7 +34,6 @@ _OF_OTHERS = re.compile(r"/(site|dist)-packages/|/lib-dynload/|torchinductor_|/\
 _PYTHON = re.compile(r"^(.+)/(?:bin/python[\d.]*|lib/libpython[\w.]*|lib/python[\d.]+/lib-dynload/.+)$")
 _ADDRESSES = ("data_ptr", "byref", "addressof", "c_void_p", "from_buffer", "pointer", "data_as", "untyped_storage")
 _NO_LIBRARIES = ("ctypes", "np", "numpy", "torch", "self", "F", "nn")
-_LOADS = ("CDLL", "PyDLL", "LoadLibrary", "load_library", "load_inline", "dlopen")
 _OF_TORCH_OPS = re.compile(
     r"^torch\.ops\.(?!aten\b|prims?\b|torchvision\b|quantized\b|mkldnn\b|c10d\w*\b|profiler\b)\w+$"
 )
@@ -191,7 +190,7 @@ def _loads(call: ast.Call) -> bool:
     sources = any(word.arg == "sources" for word in call.keywords) or any(
         isinstance(item, ast.List) for item in call.args[1:2]
     )
-    return name in _LOADS or (name == "load" and sources)
+    return name in LIBRARY_LOADERS or (name == "load" and sources)
 
 
 def _loaded(tree: ast.Module, loaders: Collection[str]) -> Iterator[tuple[str, bool]]:
@@ -271,7 +270,7 @@ def _is_foreign(call: ast.Call, modules: set[str], *, foreign: bool) -> bool:
         return False
     owner = ast.unparse(call.func.value)
     if owner in modules or _OF_TORCH_OPS.match(owner):
-        return call.func.attr not in _LOADS
+        return call.func.attr not in LIBRARY_LOADERS
     attribute = _ATTRIBUTE.fullmatch(owner) is not None
     if not foreign or (modules and not attribute) or (owner.split(".")[0] in _NO_LIBRARIES and not attribute):
         return False

@@ -19,7 +19,7 @@ from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import END, Spot
 from pytracer.analyze.evidence.syntax.bindings import lines_that_fill
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import LIBRARY_LOADERS, called_name
 from pytracer.analyze.evidence.syntax.lines import attributes_of_line, names_of_line
 from pytracer.analyze.evidence.syntax.loops import LOOPS
 from pytracer.analyze.evidence.syntax.names import names_of, variable
@@ -44,7 +44,7 @@ _MOST_WAYS = 2  # lines of which one gave the value
 _MOST_FILLS = 2
 _MOST_SEEN = 64
 _LONGEST = 160
-_LIBRARIES = ("CDLL", "PyDLL", "LoadLibrary", "load_library", "dlopen", "load_inline", "import_module")
+_LIBRARIES = (*LIBRARY_LOADERS, "import_module")
 _DEVICE = re.compile(r"(?:cuda|cpu|mps|xpu)(?::\d+)?")
 _IN_PLACE = re.compile(r"[a-z0-9]_$")
 _DEEPEST = 1 << 30

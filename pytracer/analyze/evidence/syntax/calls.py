@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import Scope, parameters, spans
 
+LIBRARY_LOADERS = ("CDLL", "PyDLL", "LoadLibrary", "load_library", "load_inline", "dlopen")
+
 
 def calls_on(tree: ast.AST, line: int) -> list[ast.Call]:
     """The calls that a line is part of, the outer ones before those in their arguments."""
