@@ -21,16 +21,8 @@ from pytracer.analyze.code_behind import code_behind
 from pytracer.analyze.collectives.matching import match_job
 from pytracer.analyze.collectives.wait_graph import find_waiting
 from pytracer.analyze.deaths.order import find_deaths
+from pytracer.analyze.describing import described
 from pytracer.analyze.evidence.cuda.gpu_core import gpu_core_report
-from pytracer.analyze.evidence.heap.beyond_storage import beyond_advice, beyond_storage
-from pytracer.analyze.evidence.known_crashes import known_crash
-from pytracer.analyze.evidence.native.loading import loading, ran_past_end
-from pytracer.analyze.evidence.operators.state_sizes import state_advice, state_size
-from pytracer.analyze.evidence.own_code.native_line import with_native_line
-from pytracer.analyze.evidence.own_code.sort_order import sort_order
-from pytracer.analyze.evidence.own_code.two_threads import at_once
-from pytracer.analyze.headline import with_line
-from pytracer.analyze.naming import introduction
 from pytracer.analyze.no_cause import no_cause
 from pytracer.analyze.rules import RULES
 from pytracer.analyze.rules.base import AnyJudgement, AnyRule, Description, NoFinding, finding
@@ -45,11 +37,6 @@ from pytracer.report import job as r
 CONFIDENCES = get_args(r.Confidence)
 CLOSELY = 16  # suspects of a large job that are read in full
 ORDER_RULE = "first-death"
-# Whose advice is about what a line passes to native code, where it begins so.
-_OF_ARGUMENTS = ("wild-pointer", "null-dereference", "arithmetic", "out-of-bounds", "runaway-access", "wrong-index")
-_OF_CODE = (*_OF_ARGUMENTS, "illegal-instruction", "read-only-memory", "misaligned-access", "other-death")
-_BY_POINTERS = ("wild-pointer", "null-dereference", "out-of-bounds", "runaway-access")
-_ABOUT_ARGUMENTS = ("Check ", "Compare ")
 
 
 def build_report(job: Job, attempt: int | None = None) -> r.Report:
@@ -297,84 +284,13 @@ def _is_same_fault(item: Conclusion, best: Conclusion) -> bool:
     return all(view.index in told for view in item[1].views)
 
 
+def _described(job: JobView, item: Conclusion) -> Description:
+    return described(job, *item, is_cause=_is_cause(item))
+
+
 def _finding(concluded: Concluded, item: Conclusion) -> r.Finding:
     words = concluded.words if item is concluded.best else None
     return finding(item[0].id, item[1], words if words is not None else _described(concluded.job, item))
-
-
-def _described(job: JobView, item: Conclusion) -> Description:
-    rule, judgement = item
-    words = rule.describe(job, judgement)
-    if _is_cause(item):
-        words = _while_loading(rule.id, judgement, words)
-        # where somebody else ended it, the line is where the process was, not what went wrong
-        if judgement.verdict_class != "external-kill" and not words.has_place:
-            words = replace(words, summary=with_line(words.summary, judgement.views))
-        words = _recognized(judgement, words)
-        state = state_size(judgement.views[0]) if rule.id in _OF_ARGUMENTS else None
-        if state is not None:
-            words = replace(words, advice=state_advice(judgement.views[0], state), explained=True)
-        words = _of_larger_tensor(rule.id, judgement.views[0], words) if state is None else words
-        may_race = not words.explained and rule.id in (*_OF_ARGUMENTS, "heap-corruption")
-        others = at_once(judgement.views[0]) if may_race else None
-        if others is not None:
-            summary = f"{words.summary.removesuffix('.')}; {others.summary}."
-            words = replace(words, summary=summary, advice=others.advice)
-        words = _of_a_sort(rule.id, judgement.views[0], words)
-        about_arguments = words.advice.startswith(_ABOUT_ARGUMENTS) and not words.names_source
-        if rule.id in _OF_ARGUMENTS and about_arguments:
-            words = replace(words, advice=with_native_line(judgement.views[0], words.advice))
-    return words
-
-
-def _while_loading(rule: str, judgement: AnyJudgement, words: Description) -> Description:
-    """Of a fault: that a function without a return ran on, or that the library was only being loaded."""
-    view = judgement.views[0]
-    if not view.is_fault or rule not in _OF_CODE:
-        return words
-    ran_on, load = ran_past_end(view), loading(view)
-    if ran_on is not None:
-        summary = f"{introduction(judgement.views)} {ran_on.words}{load.when(view) if load is not None else ''}."
-        return replace(words, summary=summary, advice=ran_on.advice, explained=True, has_place=load is not None)
-    if load is None or words.explained or not words.advice.startswith(_ABOUT_ARGUMENTS):
-        return words
-    summary = f"{words.summary.removesuffix('.')}{load.when(view)}, by {load.step}."
-    return replace(words, summary=summary, advice=load.advice(view), explained=True, has_place=True)
-
-
-def _of_a_sort(rule: str, view: ProcessView, words: Description) -> Description:
-    """With what makes std::sort() run past its range, where the fault is there."""
-    order = sort_order(view) if rule in _BY_POINTERS and not words.explained else None
-    if order is None:
-        return words
-    return replace(words, summary=f"{words.summary.removesuffix('.')}: {order.summary}.", advice=order.advice)
-
-
-def _of_larger_tensor(rule: str, view: ProcessView, words: Description) -> Description:
-    """With the advice about a tensor that is larger than the storage at the fault."""
-    storage = view.place.storage if view.place is not None else None
-    beyond = beyond_storage(view) if rule in _OF_ARGUMENTS and storage is not None else None
-    if beyond is None or storage is None or beyond.storage.base != storage.base:
-        return words
-    return replace(words, advice=beyond_advice(view, beyond), explained=True)
-
-
-def _recognized(judgement: AnyJudgement, words: Description) -> Description:
-    """The words about a cause, with what is known about such a crash; class and culprit stay those of the rule.
-
-    The advice of a known crash replaces the general one, not one by recorded facts; a mere possibility is added to it.
-    """
-    known = known_crash(judgement.views[0], judgement.verdict_class)
-    if known is None or known.evidence in words.evidence:
-        return words
-    evidence = [known.evidence, *words.evidence]
-    if known.confidence == "possible" and not words.explained:
-        return replace(words, evidence=evidence, advice=f"{words.advice} {known.advice}")
-    named = judgement.verdict_class in ("python-exception", "null-dereference") and known.what not in words.summary
-    named = named and not words.names_cause
-    summary = f"{words.summary.removesuffix('.')}: {known.what}." if named else words.summary
-    advice = words.advice if words.explained else known.advice
-    return replace(words, summary=summary, evidence=evidence, advice=advice)
 
 
 def _with_code(verdict: r.Verdict, concluded: Concluded) -> r.Verdict:
