@@ -17,19 +17,27 @@ _OPERATOR, _KERNEL = "segment_reduce", "lengths"
 
 @dataclass(frozen=True)
 class Segments:
-    """`lengths` sum to `least` or more; the data has `rows`."""
+    """`lengths` sum to `least` or more; the data has `rows`. `saved`: it is the backward that was given them."""
 
     lengths: OperatorTensor
     least: int
     rows: int
+    saved: bool
 
     @property
     def summary(self) -> str:
-        """`` `lengths` [96] (795..53860) sums to 129385 or more, and the data has 53860 rows ``."""
+        """`` `lengths` [96] (795..53860) sums to 129385 or more, and the data has 53860 rows ``.
+
+        In the backward, that they probably changed: the forward raises on such lengths, but with unsafe=True.
+        """
         item = self.lengths.item
         name = f"`{self.lengths.name}`" if self.lengths.name else "the tensor of lengths"
         values = f"{item.minimum}..{item.maximum}"
-        return f"{name} {shape_words(item)} ({values}) sums to {self.least} or more, and the data has {self.rows} rows"
+        changed = "; it was probably overwritten since the forward, which checks it" if self.saved else ""
+        return (
+            f"{name} {shape_words(item)} ({values}) sums to {self.least} or more, and the data has {self.rows} rows"
+            f"{changed}"
+        )
 
     def advice(self, view: ProcessView) -> str:
         """What changed them since the forward; else what they must sum to."""
@@ -57,4 +65,4 @@ def unfit_segments(view: ProcessView) -> Segments | None:
     if item.dimensions != 1 or item.minimum is None or item.maximum is None or item.minimum < 0:
         return None
     least = item.minimum * (item.elements - 1) + item.maximum
-    return Segments(integers[0], least, max(rows)) if least > max(rows) else None
+    return Segments(integers[0], least, max(rows), backward(view) is not None) if least > max(rows) else None

@@ -400,6 +400,16 @@ def test_lengths_that_sum_to_more_than_the_rows(
     assert advice(report).startswith("Check the lengths before line 41 passes them: `rows` [3]") == sums
 
 
+@needs_capstone
+@pytest.mark.parametrize("in_backward", [True, False])
+def test_lengths_that_the_forward_had_checked_were_overwritten_since(in_backward: bool, run: Path) -> None:
+    """The forward raises on such lengths."""
+    engine = (s.TORCH_CPU, "torch::autograd::Engine::evaluate_function(...)")
+    stack = [*SEGMENTS[:-1], *([engine] if in_backward else []), SEGMENTS[-1]]
+    report = crashed(run, tensor(TABLE, 10, 4), index(4, 10), stack_of=stack, addr=WILD, mappings=[PROGRAM])
+    assert ("probably overwritten since the forward, which checks it" in summary(report)) == in_backward
+
+
 @pytest.mark.parametrize(("strides", "name"), [((50, 1), "rows.contiguous()"), ((5, 1), None)])
 def test_copy_of_an_index_with_gaps_has_the_name_of_the_variable(
     strides: tuple[int, ...], name: str | None, run: Path
