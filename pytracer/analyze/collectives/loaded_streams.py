@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.loops import Loop
 
 _LOADERS = ("DataLoader", "StatefulDataLoader", "WebLoader")
@@ -42,7 +42,7 @@ def stream_of(slice_: Slice, depth: int, loop: Loop) -> Stream | None:
     node, at = _loader(slice_, loop.iter, replace(spot, line=loop.lineno))
     if node is None:
         return None
-    given = node.args[0] if node.args else next((item.value for item in node.keywords if item.arg == "dataset"), None)
+    given = node.args[0] if node.args else keyword_value(node, "dataset")
     made = slice_.made(given, at, calls=True) if given is not None else None
     if made is None or not isinstance(made.node, ast.Call):
         return None

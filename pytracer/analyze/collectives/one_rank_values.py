@@ -16,7 +16,7 @@ from pytracer.analyze.evidence.slicing.bindings import bindings_of
 from pytracer.analyze.evidence.slicing.calls import argument_of
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value, passed_values
 from pytracer.analyze.evidence.syntax.imports import imported_as
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs
 from pytracer.analyze.evidence.syntax.names import variable
@@ -220,7 +220,7 @@ class _Walk:
 
     def _shared_inside(self, call: ast.Call, name: str, spot: Spot) -> _Found | _Shared | None:
         """Of a function of the program that is given the variable: what it does with its parameter."""
-        given = [*call.args, *(item.value for item in call.keywords)]
+        given = passed_values(call)
         if not any(variable(item) == name for item in given):
             return None
         own = self._slice.function(call, spot)
@@ -248,11 +248,11 @@ def _shared_by(call: ast.Call, name: str, tree: ast.Module) -> Literal["one", "a
         return None
     if called in _FILLED:
         keyword, place = _FILLED[called]
-        value = next((item.value for item in call.keywords if item.arg == keyword), None)
+        value = keyword_value(call, keyword)
         value = value if value is not None else call.args[place] if place < len(call.args) else None
         return "one" if value is not None and _holds(value, name) else None
     if called in _TO_ALL:
-        return "all" if any(_holds(item, name) for item in (*call.args, *(k.value for k in call.keywords))) else None
+        return "all" if any(_holds(item, name) for item in passed_values(call)) else None
     return None
 
 
@@ -262,7 +262,7 @@ def _holds(value: ast.AST, name: str) -> bool:
 
 def _root(call: ast.Call) -> str:
     place = 1 if called_name(call) == "reduce" else 2
-    named = next((item.value for item in call.keywords if item.arg == "dst"), None)
+    named = keyword_value(call, "dst")
     root = named if named is not None else call.args[place] if place < len(call.args) else None
     if any(item.arg == "group_dst" for item in call.keywords):
         return "one rank"

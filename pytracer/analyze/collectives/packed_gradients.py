@@ -19,6 +19,7 @@ from pytracer.analyze.evidence.slicing.by_rank import values_of
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.constants import is_none
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
@@ -123,10 +124,10 @@ class _Packed:
             self._has_gradients |= _is_gradient(item)
             if isinstance(item, _COMPREHENSIONS):
                 for test in (test for part in item.generators for test in part.ifs):
-                    self._note(test, item, spot, is_none=False)
+                    self._note(test, item, spot, absent=False)
             if isinstance(item, ast.Call):
                 if called_name(item) == "filter" and item.args and isinstance(item.args[0], ast.Lambda):
-                    self._note(item.args[0].body, item, spot, is_none=False)
+                    self._note(item.args[0].body, item, spot, absent=False)
                 yield from self._returned(item, spot)
             if isinstance(item, ast.Name) and isinstance(item.ctx, ast.Load):
                 yield item, spot
@@ -169,18 +170,18 @@ class _Packed:
         for item, around in deciding_ifs(spot.tree, line):
             inside = around and item.body[0].lineno <= line <= (item.body[-1].end_lineno or 0)
             if inside or (not around and isinstance(item.body[-1], ast.Continue)):
-                self._note(item.test, item.test, spot, is_none=not inside)
+                self._note(item.test, item.test, spot, absent=not inside)
 
-    def _note(self, test: ast.expr, at: ast.expr, spot: Spot, *, is_none: bool) -> None:
+    def _note(self, test: ast.expr, at: ast.expr, spot: Spot, *, absent: bool) -> None:
         """`p.grad is not None` of what is packed, `p.grad is None` of what is left out."""
         tests = test.values if isinstance(test, ast.BoolOp) else [test]
-        kind = ast.Is if is_none else ast.IsNot
+        kind = ast.Is if absent else ast.IsNot
         for item in tests:
             if not isinstance(item, ast.Compare) or not isinstance(item.ops[0], kind):
                 continue
             tested = item.left.value if isinstance(item.left, ast.NamedExpr) else item.left
             none = item.comparators[0]
-            if isinstance(none, ast.Constant) and none.value is None:
+            if is_none(none):
                 self._filters[(spot.file, at.lineno)] = (at, spot, tested)
 
 

@@ -18,7 +18,7 @@ from pytracer.analyze.evidence.slicing.calls import argument_of
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind, lines_that_fill
-from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
+from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, keyword_value, passed_values
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, scope_of
@@ -146,7 +146,7 @@ def passed_argument(compared: Compared, names: tuple[str, ...], op: str) -> tupl
     if len(calls) != 1:
         return None
     (call,) = calls
-    given = next((item.value for item in call.keywords if item.arg in names), None)
+    given = keyword_value(call, *names)
     if given is not None:
         return given, spot
     third = (called_name(call) or "").startswith(("gather", "scatter"))
@@ -200,7 +200,7 @@ def variables_in(node: ast.AST) -> Iterator[ast.AST]:
         yield node
     children = [*ast.iter_child_nodes(node)]
     if isinstance(node, ast.Call):
-        children = [*node.args, *(item.value for item in node.keywords)]
+        children = [*passed_values(node)]
         children += [node.func.value] if isinstance(node.func, ast.Attribute) else []
     for item in children:
         yield from variables_in(item)

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from pytracer._text import shortened
-from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
+from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, keyword_value
 from pytracer.analyze.evidence.syntax.passing import names_of_object
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.decode.types.snapshot import Snapshot
@@ -70,7 +70,7 @@ def spawned_words(snapshot: Snapshot, at: PythonFrame | None) -> str:
 def _argument(tree: ast.Module, line: int, name: str) -> ast.expr | None:
     for item in calls_on(tree, line):
         if called_name(item) == "init_process_group":
-            return next((word.value for word in item.keywords if word.arg == name), None)
+            return keyword_value(item, name)
     return None
 
 

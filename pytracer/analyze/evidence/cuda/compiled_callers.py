@@ -15,7 +15,7 @@ from pytracer.analyze.evidence.cuda.launches import Launch
 from pytracer.analyze.evidence.slicing.callers import only_call
 from pytracer.analyze.evidence.slicing.calls import MADE_ON_CALL
 from pytracer.analyze.evidence.slicing.files import program_files
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.names import names_of, variable
 from pytracer.analyze.evidence.syntax.scopes import class_around, function_headed, scope_of
 from pytracer.analyze.naming import place_words
@@ -73,7 +73,7 @@ def _caller(file: str, tree: ast.Module, call: ast.Call) -> CompiledCaller:
     owner = class_around(tree, scope)
     name = getattr(scope, "name", "<module>")
     frame = PythonFrame(function=f"{owner.name}.{name}" if owner is not None else name, file=file, line=call.lineno)
-    passed = dict.fromkeys(item for part in (*call.args, *(k.value for k in call.keywords)) for item in names_of(part))
+    passed = dict.fromkeys(item for part in passed_values(call) for item in names_of(part))
     return CompiledCaller(frame, tuple(passed))
 
 

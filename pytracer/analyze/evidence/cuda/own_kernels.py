@@ -20,6 +20,7 @@ from pytracer.analyze.evidence.cuda.given import code_words
 from pytracer.analyze.evidence.cuda.launches import Launch, Pending, pending_launches
 from pytracer.analyze.evidence.cuda.unrecorded_kernels import may_launch_unrecorded
 from pytracer.analyze.evidence.cuda.xid import FAULT, Xid
+from pytracer.analyze.evidence.syntax.calls import passed_values
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -140,7 +141,7 @@ def _passed(view: ProcessView, found: OwnKernel) -> list[str]:
     nodes = ast.walk(tree) if tree is not None and len(storages) < _MOST_RECORDED else ()
     calls = [node.value for node in nodes if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)]
     here = [call for call in calls if call.lineno <= (found.at.line or 0) <= (call.end_lineno or 0)]
-    given = [*here[-1].args, *(word.value for word in here[-1].keywords)] if here else []
+    given = passed_values(here[-1]) if here else []
     names = [ast.unparse(item) for item in given if isinstance(item, (ast.Name, ast.Attribute))]
     names = [name for name in names if not name.rpartition(".")[2].isupper()]
     return names if len(names) == len(storages) else []

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pytracer._library_files import is_library_file
 from pytracer._text import shortened
 from pytracer.analyze.evidence.cuda.waiting_loops import waiting_loops
+from pytracer.analyze.evidence.syntax.calls import keyword_value, passed_values
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -213,7 +214,7 @@ def _calls_of(tree: ast.Module, host: str) -> Iterator[ast.Call]:
 
 
 def _texts(call: ast.Call) -> Iterable[object]:
-    values = [*call.args, *(item.value for item in call.keywords)]
+    values = passed_values(call)
     return [item.value for item in values if isinstance(item, ast.Constant)]
 
 
@@ -221,7 +222,7 @@ def _passed(call: ast.Call, position: int | None) -> ast.expr | None:
     """The argument of the kernel in its launch: of a list of them, else one of the call's own."""
     if position is None:
         return None
-    listed = next((item.value for item in call.keywords if item.arg == "args"), None)
+    listed = keyword_value(call, "args")
     if listed is None and not isinstance(call.func, ast.Subscript):
         listed = next((item for item in reversed(call.args) if isinstance(item, (ast.List, ast.Tuple))), None)
     values = listed.elts if isinstance(listed, (ast.List, ast.Tuple)) else call.args

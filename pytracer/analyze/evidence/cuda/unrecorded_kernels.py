@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from pytracer._library_files import is_library_file
-from pytracer.analyze.evidence.own_code.own_libraries import program_files
+from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
@@ -35,7 +35,7 @@ def may_launch_unrecorded(view: ProcessView, frames: Sequence[PythonFrame]) -> b
         frames: of the program, one of each file that is known to have run.
     """
     own = [frame for frame in frames if not is_library_file(frame.file)]
-    files = program_files(view, own)
+    files = program_files(view.process.snapshot, own)
     if not own or any(frame.file not in files for frame in own):
         return True
     beside = {file.rpartition("/")[2].removesuffix(".py") for file in files}

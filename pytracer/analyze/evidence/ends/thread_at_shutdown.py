@@ -14,7 +14,7 @@ from pytracer._library_files import is_library_file
 from pytracer._text import shortened
 from pytracer.analyze.evidence.native.aborts import aborted_at_shutdown
 from pytracer.analyze.evidence.native.native_stack import functions
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, scope_of
 from pytracer.analyze.naming import place_words
@@ -145,7 +145,7 @@ def _of_targets(tree: ast.Module) -> Iterator[MadeThread]:
     for call in ast.walk(tree):
         if not isinstance(call, ast.Call) or called_name(call) not in ("Thread", "Timer"):
             continue
-        target = next((word.value for word in call.keywords if word.arg in ("target", "function")), None)
+        target = keyword_value(call, "target", "function")
         name = target.attr if isinstance(target, ast.Attribute) else target.id if isinstance(target, ast.Name) else None
         function = functions.get(name or "")
         if function is not None:

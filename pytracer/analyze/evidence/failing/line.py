@@ -27,7 +27,7 @@ from pytracer.analyze.evidence.slicing.spots import Made, Spot
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.reaching import reaching
-from pytracer.analyze.evidence.syntax.scopes import Scope, is_parameter, own_nodes, scope_of, spans
+from pytracer.analyze.evidence.syntax.scopes import Scope, is_parameter, own_nodes, scope_of, spans, statement_at
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.decode.types.snapshot import Snapshot
@@ -124,14 +124,12 @@ class FailingLine:
             for item in ast.walk(self.tree):
                 if isinstance(item, ast.expr) and _span(item) == (line, column, last, end):
                     return item
-        around = [item for item in ast.walk(self.tree) if isinstance(item, ast.stmt) and spans(item, self.line)]
-        return max(around, key=lambda item: item.lineno, default=None)
+        return self.statement
 
     @cached_property
     def statement(self) -> ast.stmt | None:
         """The innermost statement of the line."""
-        around = [item for item in ast.walk(self.tree) if isinstance(item, ast.stmt) and spans(item, self.line)]
-        return max(around, key=lambda item: item.lineno, default=None)
+        return statement_at(self.tree, self.line)
 
     def only(self, kind: type[Kind]) -> Kind | None:
         """The failing expression, if it is of that kind; of a whole statement the only one in it."""

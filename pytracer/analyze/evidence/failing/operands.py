@@ -13,6 +13,7 @@ from pytracer.analyze.evidence.failing.recorded import shape_of
 from pytracer.analyze.evidence.failing.tensors.index_ranges import last_layer
 from pytracer.analyze.evidence.failing.tensors.operand_shapes import made_for
 from pytracer.analyze.evidence.failing.usage.settings import whence
+from pytracer.analyze.evidence.syntax.calls import passed_values
 from pytracer.analyze.evidence.syntax.names import variable
 
 _MOST = 3
@@ -57,7 +58,7 @@ def refused_value(at: FailingLine) -> str | None:
     if at.own or at.kind not in _REFUSALS or at.node is None or _is_of_graph(at) or _called_layer(at) is not None:
         return None
     call, told = at.only(ast.Call), _told(at)
-    given = [*call.args, *(item.value for item in call.keywords)] if call is not None else []
+    given = passed_values(call) if call is not None else []
     alone = len(given) == 1 and len(told) == 1 and told[0].node is given[0] and variable(given[0]) is None
     return _refused(at, told[0]) if alone and told[0].computed else None
 

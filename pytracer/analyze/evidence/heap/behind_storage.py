@@ -17,7 +17,7 @@ from pytracer.analyze.evidence.lifetime.variables import plain_expression, progr
 from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.native.native_stack import functions
 from pytracer.analyze.evidence.own_code.pointer_content import may_be_address, numbers_in_word
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.scopes import class_named, function_named
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
@@ -241,7 +241,7 @@ def _is_foreign(tree: ast.Module, node: ast.Call) -> bool:
 
 def _passed_names(node: ast.Call) -> Iterator[str]:
     """Of its arguments, and of the tensor whose method it is."""
-    parts: list[ast.expr] = [*node.args, *(item.value for item in node.keywords)]
+    parts: list[ast.expr] = passed_values(node)
     for part in parts:
         for item in ast.walk(part):
             if isinstance(item, ast.Attribute):

@@ -17,15 +17,10 @@ from pytracer.analyze.evidence.lifetime.variables import line_words, program_fra
 from pytracer.analyze.evidence.native.native_stack import image_name, own_frames
 from pytracer.analyze.evidence.operators.operator import find_operator, is_of_torch, is_sparse, shape_words
 from pytracer.analyze.evidence.own_code.own_arguments import passed_tensor
-from pytracer.analyze.evidence.own_code.own_libraries import (
-    OwnCall,
-    OwnLibraries,
-    allocating_frames,
-    own_libraries,
-    program_files,
-)
+from pytracer.analyze.evidence.own_code.own_libraries import OwnCall, OwnLibraries, allocating_frames, own_libraries
 from pytracer.analyze.evidence.own_code.unheld_memory import unheld_memory
 from pytracer.analyze.evidence.preconditions.violated import unchecked_words
+from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.bindings import binding
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.scopes import scope_of
@@ -186,7 +181,7 @@ def _made(view: ProcessView, call: OwnCall, name: str) -> str:
 
 def _negative(view: ProcessView, libraries: OwnLibraries) -> str | None:
     """`` Line 47 (`label[:, -8:] = -1`) makes negative numbers. ``: of one line that does."""
-    files = program_files(view, program_frames(view) or allocating_frames(view))
+    files = program_files(view.process.snapshot, program_frames(view) or allocating_frames(view))
     found = {(file, line) for file, tree in files.items() for line in negative_lines(tree)}
     if len(found) != 1:
         return None

@@ -10,7 +10,8 @@ import ast
 import re
 
 from pytracer._text import list_words
-from pytracer.analyze.evidence.own_code.own_libraries import own_libraries, program_files
+from pytracer.analyze.evidence.own_code.own_libraries import own_libraries
+from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.platform.glibc_messages import explain_text
 from pytracer.analyze.platform.signals import SIGABRT, SIGBUS, SIGSEGV
@@ -62,7 +63,7 @@ def overwritten_advice(view: ProcessView, frames: list[PythonFrame]) -> str:
 def unchecked_calls(view: ProcessView, frames: list[PythonFrame]) -> list[str]:
     """What the program makes by hand that torch takes unchecked, each with its line."""
     found = []
-    for file, tree in program_files(view, frames).items():
+    for file, tree in program_files(view.process.snapshot, frames).items():
         own = bool(frames) and file == frames[0].file
         for node in ast.walk(tree):
             words = _UNCHECKED.get(called_name(node) or "") if isinstance(node, ast.Call) else None

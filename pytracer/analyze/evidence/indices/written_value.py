@@ -14,7 +14,7 @@ from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import made_words, place_of
 from pytracer.analyze.evidence.slicing.bindings import only_global
 from pytracer.analyze.evidence.slicing.files import program_files
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.tensors.source_lines import line_text
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
@@ -68,7 +68,7 @@ def _written(tree: ast.Module) -> Iterator[tuple[int, ast.AST]]:
         if isinstance(node, ast.Assign) and any(isinstance(item, ast.Subscript) for item in node.targets):
             yield node.lineno, node.value
         elif isinstance(node, ast.Call) and called_name(node) in _FILLS:
-            for item in (*node.args, *(word.value for word in node.keywords)):
+            for item in passed_values(node):
                 yield node.lineno, item
 
 

@@ -17,7 +17,7 @@ from pytracer.analyze.evidence.lifetime.unmapping import is_by_mmap, unmapping_o
 from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
-from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
+from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, passed_values
 from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.parts import innermost_of_program, python_frame
@@ -208,7 +208,7 @@ def _is_whole(node: ast.expr | None, name: str) -> bool:
     if isinstance(node, ast.Dict):
         return any(_is_whole(item, name) for item in node.values)
     if isinstance(node, ast.Call):
-        return any(_is_whole(item, name) for item in (*node.args, *(word.value for word in node.keywords)))
+        return any(_is_whole(item, name) for item in passed_values(node))
     return isinstance(node, ast.Name) and node.id == name
 
 

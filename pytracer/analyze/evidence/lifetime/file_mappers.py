@@ -14,7 +14,7 @@ from pytracer.analyze.evidence.lifetime.file_writers import names_file, texts_of
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.slicing.files import program_files
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.tensors.source_lines import line_text
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Storage
@@ -76,7 +76,7 @@ def _mode(call: ast.Call) -> str | None:
 
 
 def _names(tree: ast.Module, call: ast.Call, path: str) -> bool:
-    texts, _ = texts_of(tree, call.lineno, [*call.args, *(item.value for item in call.keywords)])
+    texts, _ = texts_of(tree, call.lineno, passed_values(call))
     return names_file(texts, path) is not None
 
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.lifetime.variables import program_frames
-from pytracer.analyze.evidence.own_code.own_libraries import program_files
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.slicing.files import program_files
+from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value, passed_values
 from pytracer.analyze.evidence.syntax.loops import LOOPS
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import class_around, function_named, own_nodes, scope_of
@@ -80,7 +80,7 @@ def file_writer(view: ProcessView, path: str, stack: list[PythonFrame] | None = 
     `stack`: the program's frames whose files are read; those of the crash otherwise.
     """
     frames = program_frames(view) if stack is None else stack
-    trees = program_files(view, frames)
+    trees = program_files(view.process.snapshot, frames)
     found = sorted(_candidates(view, trees, path, frames), key=lambda item: item[0])
     return found[0][1] if found else None
 
@@ -164,7 +164,7 @@ def _writers(tree: ast.Module) -> Iterator[tuple[ast.Call, list[ast.expr]]]:
 
 
 def _mode(call: ast.Call, place: int) -> str:
-    given = next((item.value for item in call.keywords if item.arg == "mode"), None)
+    given = keyword_value(call, "mode")
     if given is None and len(call.args) > place:
         given = call.args[place]
     return given.value if isinstance(given, ast.Constant) and isinstance(given.value, str) else ""
@@ -191,7 +191,7 @@ def _named(
     for other, outer in trees.items():
         for node in ast.walk(outer):
             if isinstance(node, ast.Call) and (called_name(node) == name or _hands_on(node, name)):
-                texts, _ = texts_of(outer, node.lineno, [*node.args, *(item.value for item in node.keywords)])
+                texts, _ = texts_of(outer, node.lineno, passed_values(node))
                 hit = names_file(texts, path)
                 if hit is not None:
                     yield (other, node), hit[1]

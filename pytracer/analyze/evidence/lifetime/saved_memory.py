@@ -19,8 +19,8 @@ from pytracer.analyze.evidence.lifetime.variables import plain_expression, progr
 from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.operators.in_backward import backward, saved_words
 from pytracer.analyze.evidence.operators.operator import Operator, shape_words, without_memory
-from pytracer.analyze.evidence.own_code.own_libraries import program_files
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.slicing.files import program_files
+from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Argument, NamedTensor
 
@@ -156,7 +156,7 @@ def _uses(view: ProcessView, attributes: set[str], node: str | None) -> Iterator
     stem = _NODE.match(node or "")
     if stem is None:
         return
-    for file, tree in program_files(view, program_frames(view)).items():
+    for file, tree in program_files(view.process.snapshot, program_frames(view)).items():
         for part in ast.walk(tree):
             operands = _operands(part, stem[1])
             for item in operands:
@@ -171,7 +171,7 @@ def _operands(part: ast.AST, stem: str) -> list[ast.expr]:
         return [part.left, part.right]
     if isinstance(part, ast.Call) and (called_name(part) or "").replace("_", "").lower() == stem.lower():
         of = [part.func.value] if isinstance(part.func, ast.Attribute) else []
-        return [*of, *part.args, *(item.value for item in part.keywords)]
+        return [*of, *passed_values(part)]
     return []
 
 
@@ -179,7 +179,7 @@ def _only_line(view: ProcessView) -> str | None:
     """Where the freed storage is not remembered: the only call of the program that resizes a storage to 0."""
     found = {
         (file, part.lineno, shortened(ast.unparse(part), _QUOTED))
-        for file, tree in program_files(view, program_frames(view)).items()
+        for file, tree in program_files(view.process.snapshot, program_frames(view)).items()
         for part in ast.walk(tree)
         if isinstance(part, ast.Call) and called_name(part) == "resize_" and _is_nothing(part)
     }
@@ -190,5 +190,5 @@ def _only_line(view: ProcessView) -> str | None:
 
 
 def _is_nothing(call: ast.Call) -> bool:
-    given = [*call.args, *(item.value for item in call.keywords)]
+    given = passed_values(call)
     return len(given) == 1 and isinstance(given[0], ast.Constant) and given[0].value == 0

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pytracer._text import shortened
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
@@ -97,7 +97,7 @@ def loads_loosely(frame: PythonFrame, trees: Mapping[str, ast.Module]) -> int | 
 def _is_loose(node: ast.Call) -> bool:
     if called_name(node) != "load_state_dict":
         return False
-    strict = next((item.value for item in node.keywords if item.arg == "strict"), None)
+    strict = keyword_value(node, "strict")
     return isinstance(strict, ast.Constant) and strict.value is False
 
 

@@ -15,7 +15,7 @@ from pytracer.analyze.evidence.ends.keeping_lines import held_by, only_grows, st
 from pytracer.analyze.evidence.slicing.calls import argument_of
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.loops import loops_around
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, parameters, spans
@@ -157,7 +157,7 @@ def _kept_parts(value: ast.expr, names: frozenset[str]) -> Iterator[ast.expr]:
         for item in value.values if isinstance(value, ast.Dict) else value.elts:
             yield from _kept_parts(item, names)
     elif isinstance(value, ast.Call) and (called_name(value) in _VIEWS or _makes_object(value)):
-        for item in (*value.args, *(part.value for part in value.keywords)):
+        for item in passed_values(value):
             if called_name(value) in _VIEWS and _is_held(item, names):
                 yield value
                 return
@@ -240,4 +240,4 @@ def _is_new(value: ast.expr, bound: frozenset[str]) -> bool:
 
 
 def _given(call: ast.Call) -> list[ast.expr]:
-    return [*call.args, *(item.value for item in call.keywords)]
+    return passed_values(call)

@@ -15,9 +15,10 @@ from pytracer._text import shortened
 from pytracer.analyze.evidence.exceptions.name_origins import follow
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.native.native_stack import image_name
-from pytracer.analyze.evidence.own_code.own_libraries import allocating_frames, program_files
+from pytracer.analyze.evidence.own_code.own_libraries import allocating_frames
+from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.wraps import Wrap, links, wraps_of_classes
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.lines import names_of_line
 from pytracer.analyze.evidence.syntax.loops import LOOPS
 from pytracer.analyze.evidence.syntax.recursion_limits import recursion_limit
@@ -259,7 +260,7 @@ def only_wrap(files: Mapping[str, ast.Module]) -> tuple[str, int] | None:
 
 def _files(view: ProcessView, frames: list[PythonFrame]) -> dict[str, ast.Module]:
     """The program's; a deep stack may have lost its frames, and what allocated is known."""
-    return program_files(view, frames or allocating_frames(view))
+    return program_files(view.process.snapshot, frames or allocating_frames(view))
 
 
 def _place(frames: list[PythonFrame], file: str, line: int) -> str:
@@ -332,7 +333,7 @@ def _holds(value: ast.expr, name: str, classes: set[str]) -> bool:
         called = called_name(value) or ""
         if called == "format":
             return any(ast.unparse(item) == name for item in value.args)
-        given = [*value.args, *(item.value for item in value.keywords)]
+        given = passed_values(value)
         return (called in classes or called in _WRAPS) and any(ast.unparse(item) == name for item in given)
     return isinstance(value, ast.Lambda) and name in _parts(value.body)
 

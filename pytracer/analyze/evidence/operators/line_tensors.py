@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pytracer._library_files import is_library_file
 from pytracer.analyze.evidence.lifetime.variables import plain_expression, python_frames, variable_name
 from pytracer.analyze.evidence.operators.operator import OperatorTensor, find_operator
-from pytracer.analyze.evidence.syntax.calls import calls_on
+from pytracer.analyze.evidence.syntax.calls import calls_on, passed_values
 from pytracer.analyze.evidence.syntax.lines import names_of_call
 from pytracer.analyze.evidence.syntax.scopes import spans
 from pytracer.analyze.parts import python_frame
@@ -76,7 +76,7 @@ def _only_operands(tree: ast.Module, line: int) -> list[str] | None:
     if len(nodes) != 1:
         return None
     node = nodes[0]
-    parts = [node.left, node.right] if isinstance(node, ast.BinOp) else [*node.args, *(k.value for k in node.keywords)]
+    parts = [node.left, node.right] if isinstance(node, ast.BinOp) else passed_values(node)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         parts.insert(0, node.func.value)  # `x` of `x.div(y)`
     plain = all(isinstance(item, (ast.Name, ast.Attribute, ast.Constant)) for item in parts)
@@ -89,7 +89,7 @@ def passes_list(view: ProcessView) -> bool:
     tree = syntax_tree(view.process.snapshot, python_frame(own)) if own is not None else None
     if tree is None or own is None or own.line is None or view.crash is None:
         return False
-    given = [value for call in calls_on(tree, own.line) for value in (*call.args, *(k.value for k in call.keywords))]
+    given = [value for call in calls_on(tree, own.line) for value in passed_values(call)]
     if any(isinstance(item, (ast.List, ast.Tuple, ast.ListComp, ast.GeneratorExp)) for item in given):
         return True
     names = {ast.unparse(item) for item in given}

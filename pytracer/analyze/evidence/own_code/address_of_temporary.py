@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pytracer._text import shortened
 from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.syntax.calls import called_name
-from pytracer.analyze.evidence.syntax.scopes import spans
+from pytracer.analyze.evidence.syntax.scopes import statement_at
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 
@@ -56,8 +56,7 @@ def address_of_temporary(view: ProcessView) -> TemporaryAddress | None:
     tree = syntax_tree(view.process.snapshot, freed)
     if tree is None or freed.file is None or freed.line is None:
         return None
-    statements = [item for item in ast.walk(tree) if isinstance(item, ast.stmt) and spans(item, freed.line)]
-    statement = max(statements, key=lambda item: item.lineno, default=None)
+    statement = statement_at(tree, freed.line)
     taken = [item for item in ast.walk(statement) if _is_taken(item)] if statement is not None else []
     if len(taken) != 1 or not isinstance(taken[0], ast.Call) or not isinstance(taken[0].func, ast.Attribute):
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 
 _FACTORIES = frozenset({"empty", "zeros", "ones", "rand", "randn", "linspace"})
 _RANDOM = frozenset({"rand", "randn", "linspace"})  # of NumPy no calls of this form, or of its generators
@@ -23,7 +23,7 @@ def made_element(node: ast.AST, tree: ast.Module) -> tuple[str, int] | None:
     owner, name = ast.unparse(node.func.value), called_name(node)
     if owner not in _DEFAULTS or name not in _FACTORIES or (owner != "torch" and name in _RANDOM):
         return None
-    given = next((item.value for item in node.keywords if item.arg == "dtype"), None)
+    given = keyword_value(node, "dtype")
     if given is None and owner != "torch" and len(node.args) > 1:
         given = node.args[1]  # np.zeros(shape, dtype)
     if given is None:

@@ -18,7 +18,7 @@ from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.native.fault_function import is_own_frame
 from pytracer.analyze.evidence.native.native_stack import own_frames
 from pytracer.analyze.evidence.own_code.native_source import own_source, sources_beside
-from pytracer.analyze.evidence.own_code.own_libraries import is_own_path, program_files
+from pytracer.analyze.evidence.own_code.own_libraries import is_own_path
 from pytracer.analyze.evidence.own_code.recorded_arrays import RecordedArrays
 from pytracer.analyze.evidence.own_code.struct_fields import (
     POINTER_BYTES,
@@ -27,6 +27,7 @@ from pytracer.analyze.evidence.own_code.struct_fields import (
     c_structures,
     ctypes_structures,
 )
+from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -114,7 +115,7 @@ class _Given:
 
 def misplaced_field(view: ProcessView, value: int, *, called: bool) -> MisplacedField | None:
     """Of a value that C used as an address. `called`: as that of a function."""
-    trees = program_files(view, program_frames(view))
+    trees = program_files(view.process.snapshot, program_frames(view))
     structures = [(file, node, item) for file, tree in trees.items() for node, item in ctypes_structures(tree)]
     if not structures:
         return None
@@ -163,7 +164,7 @@ def _word(field: Field, number: int, offset: int) -> int:
 
 def agreeing_structures(view: ProcessView) -> set[str]:
     """Classes whose fields all lie where the C struct has those of the same names."""
-    trees = program_files(view, program_frames(view))
+    trees = program_files(view.process.snapshot, program_frames(view))
     structures = [item for tree in trees.values() for _, item in ctypes_structures(tree)]
     declared = list(_declared(view, list(trees.values()))) if structures else []
     found = set()

@@ -6,10 +6,11 @@ import ast
 from collections.abc import Iterator
 
 from pytracer.analyze.evidence.lifetime.variables import program_frames, python_frames
-from pytracer.analyze.evidence.own_code.own_libraries import OwnCall, OwnLibraries, program_files
+from pytracer.analyze.evidence.own_code.own_libraries import OwnCall, OwnLibraries
 from pytracer.analyze.evidence.preconditions.call import given_of
+from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.scopes import is_parameter, own_nodes, parameters, scope_of
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.tensors.source_lines import syntax_tree
@@ -53,7 +54,7 @@ def _handed_on(
     ]
     if len(calls) != 1 or any(isinstance(item, ast.Starred) for item in calls[0].args):
         return None
-    by_name = next((item.value for item in calls[0].keywords if item.arg == name), None)
+    by_name = keyword_value(calls[0], name)
     return by_name if by_name is not None else calls[0].args[place] if place < len(calls[0].args) else None
 
 
@@ -66,7 +67,7 @@ def kept_address(view: ProcessView, libraries: OwnLibraries) -> str | None:
 def _kept(view: ProcessView, libraries: OwnLibraries) -> Iterator[str]:
     frames = program_frames(view)
     running = {frame.function.rpartition(".")[2] for frame in map(python_frame, python_frames(view)) if frame.function}
-    trees = program_files(view, frames)
+    trees = program_files(view.process.snapshot, frames)
     for call in libraries.calls:
         tree = trees.get(call.at.file or "")
         scope = scope_of(tree, call.at.line) if tree is not None and call.at.line is not None else None

@@ -8,7 +8,6 @@ Not those of the system, of Python, of installed packages, nor what torch.compil
 from __future__ import annotations
 
 import ast
-import os
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -19,12 +18,13 @@ from pytracer._text import list_words, shortened
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.native.fault_function import is_own_frame
 from pytracer.analyze.evidence.native.native_stack import image_name
-from pytracer.analyze.evidence.syntax.calls import LIBRARY_LOADERS, called_name
+from pytracer.analyze.evidence.slicing.files import program_files
+from pytracer.analyze.evidence.syntax.calls import LIBRARY_LOADERS, called_name, passed_values
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.parts import python_frame
-from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
+from pytracer.analyze.tensors.source_lines import line_text
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import NativeFrame, PythonFrame
@@ -130,7 +130,7 @@ def is_own_path(path: str | None) -> bool:
 
 def _calls(view: ProcessView, frames: list[PythonFrame], stems: set[str]) -> Iterator[OwnCall]:
     """Of the program's files on the stack, and of those that they import; the lines in order, each once."""
-    files = program_files(view, frames)
+    files = program_files(view.process.snapshot, frames)
     loaders = {name for tree in files.values() for name in _loaders(tree)}
     for file, tree in files.items():
         imported, foreign = _imported(tree)
@@ -147,31 +147,6 @@ def _calls(view: ProcessView, frames: list[PythonFrame], stems: set[str]) -> Ite
             at = PythonFrame(function=None, file=file, line=line)
             name = called_name(node) or ""
             yield OwnCall(at, line_text(view.process.snapshot, at) or "", name, tuple(dict.fromkeys(passed_by(node))))
-
-
-def program_files(view: ProcessView, frames: list[PythonFrame]) -> dict[str, ast.Module]:
-    """The program's files of a stack, and those beside them that they import, with their source."""
-    snapshot = view.process.snapshot
-    found = {
-        frame.file: tree
-        for frame in frames
-        if frame.file is not None and (tree := syntax_tree(snapshot, frame)) is not None
-    }
-    for file, tree in [*found.items()]:
-        for module in {name.partition(":")[0] for name in _modules(tree)}:
-            path = f"{os.path.join(os.path.dirname(file), *module.split('.'))}.py"
-            other = syntax_tree(snapshot, PythonFrame(file=path, line=1)) if path not in found else None
-            if other is not None:
-                found[path] = other
-    return found
-
-
-def _modules(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (item.name for item in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.level <= 1:
-            yield from ([node.module] if node.module else [item.name for item in node.names])
 
 
 def _loaders(tree: ast.Module) -> Iterator[str]:
@@ -209,7 +184,7 @@ def _loaded(tree: ast.Module, loaders: Collection[str]) -> Iterator[tuple[str, b
 
 def passed_by(call: ast.Call) -> Iterator[str]:
     """Variables whose address, or which as tensors, a call is given."""
-    given = [*call.args, *(word.value for word in call.keywords)]
+    given = passed_values(call)
     made = [held for item in given for node in ast.walk(item) if (held := _holder_of(node)) is not None]
     yield from made
     if any(_makes_address(node) for item in given for node in ast.walk(item)):
@@ -274,7 +249,7 @@ def _is_foreign(call: ast.Call, modules: set[str], *, foreign: bool) -> bool:
     attribute = _ATTRIBUTE.fullmatch(owner) is not None
     if not foreign or (modules and not attribute) or (owner.split(".")[0] in _NO_LIBRARIES and not attribute):
         return False
-    given = [node for item in (*call.args, *(word.value for word in call.keywords)) for node in ast.walk(item)]
+    given = [node for item in passed_values(call) for node in ast.walk(item)]
     return any(_makes_address(node) for node in given)
 
 

@@ -24,7 +24,7 @@ from pytracer.analyze.evidence.operators.unfit_operands import unfit_operands
 from pytracer.analyze.evidence.own_code.arrays import array_words, held_array
 from pytracer.analyze.evidence.own_code.native_bounds import native_bounds
 from pytracer.analyze.evidence.preconditions.violated import unchecked_here
-from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
+from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, passed_values
 from pytracer.analyze.evidence.syntax.lines import names_of_line
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import scope_of, second_parameter
@@ -103,7 +103,7 @@ def _arguments(tree: ast.Module, line: int, function: str | None) -> list[ast.ex
     """What the calls of a line pass; only those of the native function, where the line calls it by its name."""
     calls = calls_on(tree, line)
     named = [node for node in calls if (getattr(node.func, "attr", None) or getattr(node.func, "id", "")) == function]
-    return [item for node in named or calls for item in (*node.args, *(word.value for word in node.keywords))]
+    return [item for node in named or calls for item in passed_values(node)]
 
 
 def names_passed(view: ProcessView, tree: ast.Module, line: int) -> list[str] | None:
@@ -111,7 +111,7 @@ def names_passed(view: ProcessView, tree: ast.Module, line: int) -> list[str] | 
     function = own_function(view)
     name = function.name.rpartition("::")[2] if function is not None else None
     named = [node for node in calls_on(tree, line) if name is not None and called_name(node) == name]
-    given = [item for node in named for item in (*node.args, *(word.value for word in node.keywords))]
+    given = [item for node in named for item in passed_values(node)]
     return list(dict.fromkeys(name for item in given for name in _names(item))) if named else None
 
 

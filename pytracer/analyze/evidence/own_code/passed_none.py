@@ -21,7 +21,7 @@ from pytracer.analyze.evidence.operators.operator import find_operator
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Made
-from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
+from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, passed_values
 from pytracer.analyze.evidence.syntax.returns import Named, returns_none_at
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, spans
 from pytracer.analyze.view import ProcessView
@@ -74,7 +74,7 @@ def passed_none(view: ProcessView) -> PassedNone | None:
     if spot is None or len(calls) != 1 or any(isinstance(item, ast.Starred) for item in calls[0].args):
         return None
     known = _known(view)
-    given = [*calls[0].args, *(item.value for item in calls[0].keywords)]
+    given = passed_values(calls[0])
     made = [(item, back.made(item, spot, calls=False)) for item in given if ast.unparse(item) not in known]
     possible = [(item, one) for item, one in made if _may_be_none(view, one)]
     if len(possible) != 1:

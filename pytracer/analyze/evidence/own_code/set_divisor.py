@@ -18,7 +18,7 @@ from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.own_code.constructors import ConstructorReader
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
-from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
+from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, passed_values
 from pytracer.analyze.evidence.syntax.positive import may_be_zero
 from pytracer.analyze.evidence.syntax.scopes import scope_of
 from pytracer.analyze.evidence.syntax.set_attributes import SetAttribute, lines_that_set_attribute
@@ -124,7 +124,7 @@ def _passed_attributes(tree: ast.Module, line: int) -> Iterator[tuple[str, bool]
         must = entry.must if entry is not None else ()
         positive = {text.removesuffix(_LEAST_ONE) for text in must if text.endswith(_LEAST_ONE)}
         places = {names.index(name) for name in positive if name in names}
-        for place, item in enumerate((*call.args, *(word.value for word in call.keywords))):
+        for place, item in enumerate(passed_values(call)):
             if not places or place in places:
                 yield from ((name, bool(places)) for name in _attributes(tree, line, item))
 

@@ -16,10 +16,11 @@ from pytracer.analyze.evidence.native.fault_function import own_function
 from pytracer.analyze.evidence.operators.operator import shape_words
 from pytracer.analyze.evidence.own_code.arrays import array_words, held_array
 from pytracer.analyze.evidence.own_code.made_type import made_element
-from pytracer.analyze.evidence.own_code.own_libraries import own_libraries, passed_by, program_files
+from pytracer.analyze.evidence.own_code.own_libraries import own_libraries, passed_by
 from pytracer.analyze.evidence.own_code.own_signature import Parameter, signature
 from pytracer.analyze.evidence.preconditions.call import given_of
 from pytracer.analyze.evidence.slicing.bindings import last_binding
+from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.bindings import binding
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
@@ -91,7 +92,7 @@ def unfit_memory(view: ProcessView, *, before: bool = False) -> UnfitMemory | No
 def _by_source(view: ProcessView) -> UnfitMemory | None:
     """Of a function of the program that has returned: by the line that made the variable. The only such call."""
     libraries = own_libraries(view)
-    trees = program_files(view, program_frames(view)) if libraries is not None else {}
+    trees = program_files(view.process.snapshot, program_frames(view)) if libraries is not None else {}
     found = []
     for call in libraries.calls if libraries is not None else ():
         tree, line = trees.get(call.at.file or ""), call.at.line or 0

@@ -16,7 +16,7 @@ from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.own_code.native_calls import NativeCalls, Uses, last_name, native_calls, parents_of
 from pytracer.analyze.evidence.own_code.own_libraries import allocating_frames
 from pytracer.analyze.evidence.slicing.files import program_files
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.scopes import Function, is_parameter, scope_of
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.view import ProcessView
@@ -165,7 +165,7 @@ class _Search:
             elif isinstance(node, ast.Call) and _owner_of_cffi(node):
                 yield from self._of_initializer(node)
             elif isinstance(node, ast.Call) and last_name(node.func) in self._types:
-                given = [*node.args, *(word.value for word in node.keywords)]
+                given = passed_values(node)
                 yield from (self._described(node, owner) for owner, _ in map(_owner, given) if owner and _makes(owner))
 
     def _is_field(self, node: ast.expr) -> bool:

@@ -11,8 +11,8 @@ from pytracer._text import shortened
 from pytracer.analyze.evidence.exceptions.name_origins import follow
 from pytracer.analyze.evidence.lifetime.variables import program_frames, python_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
-from pytracer.analyze.evidence.own_code.own_libraries import program_files
 from pytracer.analyze.evidence.own_code.passed import passed
+from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
@@ -122,7 +122,7 @@ def _setting_line(view: ProcessView, frames: list[PythonFrame], attribute: str) 
     """`` line 27 (`attention.num_heads = wanted`) ``, the only one."""
     lines = {
         (file, node.lineno)
-        for file, tree in program_files(view, frames).items()
+        for file, tree in program_files(view.process.snapshot, frames).items()
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and node.attr == attribute
     }

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from pytracer.analyze.evidence.slicing.calls import MADE_ON_CALL, argument_of
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import parameters
 
@@ -51,9 +51,9 @@ def _calls(file: str, tree: ast.Module, name: str) -> Iterator[OnlyCall]:
         if called_name(call) == name:
             yield OnlyCall(file, tree, call)
             continue
-        target = next((item.value for item in call.keywords if item.arg == "target"), None)
+        target = keyword_value(call, "target")
         if target is not None and _means(target, name):
-            given = next((item.value for item in call.keywords if item.arg == "args"), None)
+            given = keyword_value(call, "args")
             yield OnlyCall(file, tree, call, tuple(given.elts) if isinstance(given, (ast.Tuple, ast.List)) else ())
         elif called_name(call) in _HANDS_ON and any(_means(item, name) for item in call.args):
             place = next(n for n, item in enumerate(call.args) if _means(item, name))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
-from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, is_bound
+from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, is_bound, keyword_value
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import Function
 
@@ -22,7 +22,7 @@ _WRAPPERS = frozenset({"DistributedDataParallel", "DDP", "DataParallel"})
 
 def argument_of(call: ast.Call, function: Function, name: str) -> ast.expr | None:
     """What a call passes for a parameter."""
-    given = next((item.value for item in call.keywords if item.arg == name), None)
+    given = keyword_value(call, name)
     options = [item.value for item in call.keywords if item.arg is None]
     if given is not None:
         return given

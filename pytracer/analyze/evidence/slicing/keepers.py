@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.constants import is_none
 from pytracer.analyze.evidence.syntax.scopes import Function, default_of, parameters
 
 Files = Mapping[str, ast.Module]
@@ -29,7 +30,7 @@ class Taker:
     def links(self) -> bool:
         """Whether there may be nothing inside: the first object of a chain."""
         default = default_of(self.function, self.parameter) if self.function is not None else None
-        return isinstance(default, ast.Constant) and default.value is None
+        return is_none(default)
 
 
 def classes_of(files: Files) -> list[ast.ClassDef]:

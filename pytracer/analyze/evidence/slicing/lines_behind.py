@@ -32,6 +32,7 @@ from pytracer.analyze.evidence.syntax.scopes import (
     scope_of,
     spans,
     spans_body,
+    statement_at,
 )
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
 from pytracer.decode.types.snapshot import Snapshot
@@ -73,7 +74,7 @@ def lines_behind(snapshot: Snapshot, stack: Sequence[PythonFrame], made: Sequenc
     """
     walk = _Walk(snapshot, stack)
     spot = walk.back.spot(0)
-    statement = _statement(spot.tree, spot.line) if spot is not None else None
+    statement = statement_at(spot.tree, spot.line) if spot is not None else None
     if spot is None or statement is None:
         return []
     test = _test_around(spot) if isinstance(statement, ast.Raise) else None
@@ -82,7 +83,7 @@ def lines_behind(snapshot: Snapshot, stack: Sequence[PythonFrame], made: Sequenc
     walk.waiting.extend(_Read(name, spot, 0) for name in _names(spot))
     for frame in made:
         at = _spot(snapshot, frame, stack)
-        inner = _statement(at.tree, at.line) if at is not None else None
+        inner = statement_at(at.tree, at.line) if at is not None else None
         if at is not None and inner is not None and not (at.file == spot.file and inner.lineno == statement.lineno):
             walk.take(at, inner)
             walk.waiting.extend(_Read(name, at, 1, first=True) for name in names_of_line(at.tree, at.line))
@@ -120,7 +121,7 @@ class _Walk:
                 continue
             self._seen.add(key)
             for maker, names in self._makers(read):
-                statement = _statement(maker.tree, maker.line)
+                statement = statement_at(maker.tree, maker.line)
                 if statement is None or isinstance(statement, _DEFINES):
                     continue
                 if _place(maker, statement) != failing and len(self.found) < _MOST_LINES:
@@ -270,21 +271,6 @@ def _changed_at(scope: Scope | ast.ClassDef, name: str) -> list[int]:
 
 def _in_one_loop(scope: Scope, one: int, other: int) -> bool:
     return any(isinstance(item, LOOPS) and spans(item, one) and spans(item, other) for item in own_nodes(scope))
-
-
-def _statement(tree: ast.Module, line: int) -> ast.stmt | None:
-    """The innermost one around a line."""
-    found: ast.stmt | None = None
-    inside: list[ast.AST] = [*tree.body]
-    while inside:
-        item = inside.pop()
-        if isinstance(item, ast.stmt):
-            if not spans(item, line):
-                continue
-            found, inside = item, []
-        if not isinstance(item, ast.expr):
-            inside += [part for part in ast.iter_child_nodes(item) if not isinstance(part, ast.expr)]
-    return found
 
 
 def _code(snapshot: Snapshot, spot: Spot, statement: ast.stmt) -> CodeLine:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pytracer.analyze.evidence.slicing.bindings import bindings_of
 from pytracer.analyze.evidence.slicing.calls import argument_of, method_of
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.constants import is_none
 from pytracer.analyze.evidence.syntax.scopes import Scope, class_around, default_of, is_parameter, scope_of
 
 _MOST_CLASSES = 4
@@ -46,7 +47,7 @@ def none_line(tree: ast.Module, scope: Scope, name: str) -> NoneLine | None:
         if value is not None and index is None and (line := _none(tree, method, number, value)) is not None
     ]
     default = default_of(scope, name) if is_parameter(scope, name) else None
-    if isinstance(default, ast.Constant) and default.value is None:
+    if is_none(default):
         found.append(NoneLine(default.lineno, default, by_default=True))
     return found[0] if len(found) == 1 else None
 
@@ -56,8 +57,8 @@ def _none(tree: ast.Module, method: ast.AST, line: int, value: ast.AST) -> NoneL
         return NoneLine(line, value) if value.value is None else None
     if not isinstance(value, ast.IfExp) or not isinstance(method, ast.FunctionDef):
         return None
-    on_true = _is_none(value.body)
-    if on_true == _is_none(value.orelse):
+    on_true = is_none(value.body)
+    if on_true == is_none(value.orelse):
         return None
     test, wanted = value.test, on_true
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
@@ -66,10 +67,6 @@ def _none(tree: ast.Module, method: ast.AST, line: int, value: ast.AST) -> NoneL
         return NoneLine(line, value, ast.unparse(value.test))
     calls = [*_choosing(tree, method, test.id, wanted=wanted)] if method.name == "__init__" else []
     return NoneLine(line, value, ast.unparse(value.test), calls[0] if len(calls) == 1 else None)
-
-
-def _is_none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
 
 
 def _choosing(

@@ -23,7 +23,7 @@ from pytracer.analyze.evidence.slicing.calls import (
 )
 from pytracer.analyze.evidence.slicing.spots import END, Made, Spot
 from pytracer.analyze.evidence.syntax.bindings import derived_of, is_of_outer, set_from_outside
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.reaching import ENTRY, places_that_bind, reaching
 from pytracer.analyze.evidence.syntax.scopes import class_around, default_of, own_nodes, parameters, runs, scope_of
@@ -241,7 +241,7 @@ class Slice:
             called = spot.call or self._only_construction(owner, spot)
             if called is not None:
                 place = names.index(name)
-                given = next((item.value for item in called[0].keywords if item.arg == name), None)
+                given = keyword_value(called[0], name)
                 if given is None and place < len(called[0].args):
                     given = called[0].args[place]
                 if given is not None:
@@ -266,7 +266,7 @@ class Slice:
         if isinstance(node, ast.Dict):
             return self._of_dict(node, key, base.spot)
         if isinstance(node, ast.Call) and called_name(node) == "dict" and not node.args:
-            given = next((item.value for item in node.keywords if item.arg == key), None)
+            given = keyword_value(node, key) if isinstance(key, str) else None
             return (given, base.spot) if given is not None else None
         return None
 
@@ -302,7 +302,7 @@ class Slice:
         if not isinstance(value, ast.Name) or value.id != function.args.kwarg.arg:
             return None
         called = spot.call or self._caller(function, spot)
-        given = next((item.value for item in called[0].keywords if item.arg == key), None) if called else None
+        given = keyword_value(called[0], key) if called and isinstance(key, str) else None
         return (given, called[1]) if called is not None and given is not None else None
 
     # ---- calls

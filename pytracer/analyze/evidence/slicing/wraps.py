@@ -23,7 +23,7 @@ from pytracer.analyze.evidence.slicing.keepers import (
     takers_of,
 )
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.loops import Loop, loops_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, class_around, own_nodes, parameters
 
@@ -225,7 +225,7 @@ def _given(call: ast.Call, takers: Sequence[Taker]) -> Iterator[tuple[Taker, ast
     """What the call puts inside."""
     for item in takers:
         if item.function is None:
-            yield from ((item, given) for given in (*call.args, *(word.value for word in call.keywords)))
+            yield from ((item, given) for given in passed_values(call))
         elif (given := argument_of(call, item.function, item.parameter)) is not None:
             yield item, given
             if isinstance(given, (ast.List, ast.Tuple)):
@@ -282,7 +282,7 @@ def _with_original(node: ast.stmt, call: ast.Call, given: ast.expr) -> str:
     shown = ast.dump(given)
     value = getattr(node, "value", None)
     targets = [ast.unparse(item) for item in node.targets] if isinstance(node, ast.Assign) else []
-    others = [item for item in (*call.args, *(item.value for item in call.keywords)) if item is not given]
+    others = [item for item in passed_values(call) if item is not given]
     if not targets or not isinstance(value, ast.Call) or any(not isinstance(item, ast.Constant) for item in others):
         return ""
     return f"{' = '.join(targets)} = {ast.unparse(Put().visit(ast.parse(ast.unparse(value), mode='eval').body))}"

@@ -16,6 +16,16 @@ def calls_on(tree: ast.AST, line: int) -> list[ast.Call]:
     return [item for item in ast.walk(tree) if isinstance(item, ast.Call) and spans(item, line)]
 
 
+def passed_values(call: ast.Call) -> list[ast.expr]:
+    """What a call passes, by place and then by name; of `*rest` and `**options` what is unpacked."""
+    return [*call.args, *(item.value for item in call.keywords)]
+
+
+def keyword_value(call: ast.Call, *names: str) -> ast.expr | None:
+    """What a call passes by one of these names; None where it passes nothing so."""
+    return next((item.value for item in call.keywords if item.arg in names), None)
+
+
 def passed_as(tree: ast.Module, line: int, scope: Scope, name: str) -> str | None:
     """The caller's own name for a parameter: `step(model, batch)` passes `batch`; None for anything but a name.
 
@@ -48,7 +58,7 @@ def _only_call(tree: ast.Module, line: int, scope: Scope) -> ast.Call | None:
 
 
 def _argument(call: ast.Call, scope: Scope, name: str) -> ast.expr | None:
-    keyword = next((item.value for item in call.keywords if item.arg == name), None)
+    keyword = keyword_value(call, name)
     if keyword is not None or any(isinstance(item, ast.Starred) for item in call.args):
         return keyword
     places = parameters(scope)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.scopes import Scope, parameters
 
 RANDOM = re.compile(
@@ -68,7 +68,7 @@ def touched(nodes: Sequence[ast.AST], *, passed: bool = True) -> set[str]:
         name = called_name(item)
         pure = name in PURE | _KEEPS or (RANDOM.search(ast.unparse(item.func)) and name != "shuffle")
         if passed and not pure:
-            given = [*item.args, *(one.value for one in item.keywords)]
+            given = passed_values(item)
             found |= {ast.unparse(one) for one in given if isinstance(one, (ast.Name, ast.Attribute))}
         if isinstance(item.func, ast.Attribute) and ast.unparse(item.func.value) == "self":
             found |= {"self"}

@@ -1,14 +1,20 @@
-"""Numbers that a program writes down."""
+"""Numbers that a program writes down, and None."""
 
 from __future__ import annotations
 
 import ast
+from typing import TypeGuard
 
 from pytracer.analyze.evidence.syntax.calls import called_name
 
 _DEEPEST = 8
 _MOST_SHIFT = 62
 _LARGEST = 1 << 31  # of a float
+
+
+def is_none(node: ast.AST | None) -> TypeGuard[ast.Constant]:
+    """Whether a program writes `None` there."""
+    return isinstance(node, ast.Constant) and node.value is None
 
 
 def constant_number(node: ast.expr, tree: ast.Module, depth: int = _DEEPEST) -> int | None:

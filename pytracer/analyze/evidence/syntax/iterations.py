@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 
+from pytracer.analyze.evidence.syntax.calls import passed_values
 from pytracer.analyze.evidence.syntax.scopes import class_around, parameters, scope_of, spans
 from pytracer.analyze.evidence.syntax.unbounded import Reason, short_text
 
@@ -54,7 +55,7 @@ def _may_refuse(function: ast.FunctionDef, index: str) -> bool:
             return True
         if isinstance(item, ast.Subscript) and _is_plain(item.slice, index):
             return True
-        given = [*item.args, *(part.value for part in item.keywords)] if isinstance(item, ast.Call) else []
+        given = passed_values(item) if isinstance(item, ast.Call) else []
         if any(isinstance(part, ast.Name) and part.id == index for part in given):
             return True
     return False

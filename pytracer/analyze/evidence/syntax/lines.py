@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from pytracer.analyze.evidence.syntax.names import names_of, variable
-from pytracer.analyze.evidence.syntax.scopes import function_headed, parameters, spans
+from pytracer.analyze.evidence.syntax.scopes import function_headed, parameters, spans, statement_at
 
 _DOTTED = re.compile(r"\w+(\.\w+)+")
 
@@ -52,12 +52,11 @@ def subscripts_of_line(tree: ast.Module, line: int) -> tuple[list[str], list[str
 
 def _read_on(tree: ast.Module, line: int) -> Sequence[ast.AST]:
     """What the statement of a line evaluates itself; of a `raise`, the test of the `if` around it."""
-    around = [item for item in ast.walk(tree) if isinstance(item, ast.stmt) and spans(item, line)]
-    inner = max(around, key=lambda item: (item.lineno, -(item.end_lineno or 0)), default=None)
+    inner = statement_at(tree, line)
     if inner is None:
         return ()
     if isinstance(inner, ast.Raise):
-        tests = [item for item in around if isinstance(item, (ast.If, ast.While)) and item.lineno < inner.lineno]
+        tests = [item for item in ast.walk(tree) if isinstance(item, (ast.If, ast.While)) and spans(item, line)]
         return [max(tests, key=lambda item: item.lineno).test] if tests else ()
     return [*_parts(inner)]
 

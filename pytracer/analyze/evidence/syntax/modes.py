@@ -6,7 +6,7 @@ import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.tensors.source_lines import syntax_tree
@@ -50,7 +50,7 @@ def _sets(call: ast.Call) -> bool | None:
     """The value of `training` that a call sets; None of other calls."""
     if not isinstance(call.func, ast.Attribute):
         return None
-    given = [*call.args, *(item.value for item in call.keywords)]
+    given = passed_values(call)
     if called_name(call) == "eval" and not given:
         return False
     if called_name(call) != "train" or len(given) > 1:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
+from pytracer.analyze.evidence.syntax.constants import is_none
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 
 Named = ast.FunctionDef | ast.AsyncFunctionDef
@@ -16,7 +17,7 @@ def returns_none_at(function: Named) -> tuple[int, bool] | None:
     if any(isinstance(item, (ast.Yield, ast.YieldFrom)) for item in nodes):
         return None
     returns = [item for item in nodes if isinstance(item, ast.Return)]
-    nothing = [item.lineno for item in returns if item.value is None or _is_none(item.value)]
+    nothing = [item.lineno for item in returns if item.value is None or is_none(item.value)]
     if nothing:
         return nothing[0], True
     return (function.end_lineno or function.lineno, False) if _goes_on(function.body) else None
@@ -36,7 +37,3 @@ def _goes_on(body: Sequence[ast.stmt]) -> bool:
     if isinstance(last, ast.While) and isinstance(last.test, ast.Constant) and last.test.value:
         return any(isinstance(item, ast.Break) for item in ast.walk(last))
     return True
-
-
-def _is_none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import deque
 from collections.abc import Iterator, Sequence
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
@@ -23,6 +24,20 @@ def function_headed(tree: ast.Module, line: int) -> ast.FunctionDef | ast.AsyncF
 def spans(node: ast.stmt | ast.expr, line: int) -> bool:
     """Whether a line is one of its own."""
     return node.lineno <= line <= (node.end_lineno or node.lineno)
+
+
+def statement_at(tree: ast.AST, line: int) -> ast.stmt | None:
+    """The innermost statement around a line; the first one of several that are alone on it."""
+    found: ast.stmt | None = None
+    inside = deque(ast.iter_child_nodes(tree))
+    while inside:
+        item = inside.popleft()
+        if isinstance(item, ast.stmt):
+            if not spans(item, line):
+                continue
+            found, inside = item, deque()
+        inside += [part for part in ast.iter_child_nodes(item) if not isinstance(part, ast.expr)]
+    return found
 
 
 def spans_body(body: Sequence[ast.stmt], line: int) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
 from pytracer.analyze.evidence.waits.waited_object import last_name, waited_object
 from pytracer.analyze.evidence.waits.waits import ProcessWait
@@ -24,7 +24,7 @@ def held_by_thread(view: ProcessView, wait: ProcessWait) -> str | None:
     for item in ast.walk(tree):
         if not isinstance(item, ast.Call) or called_name(item) != "Thread" or _comes_after_children(tree, item.lineno):
             continue
-        target = next((word.value for word in item.keywords if word.arg == "target"), None)
+        target = keyword_value(item, "target")
         function = functions.get((last_name(target) if target is not None else None) or "")
         line = next(_takes(function, thing.names), None) if function is not None else None
         if function is not None and line is not None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from pytracer._text import count_words, shortened
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.constants import is_none
 from pytracer.analyze.evidence.syntax.scopes import function_named, own_nodes
 from pytracer.analyze.evidence.waits.wait_chain import children_of
 from pytracer.analyze.evidence.waits.waits import ProcessWait, end_of, lacks_receiver
@@ -88,7 +89,7 @@ def _limits(tree: ast.Module) -> Iterator[tuple[int, str]]:
     for item in ast.walk(tree):
         if isinstance(item, ast.Call) and called_name(item) == "Pool":
             for word in item.keywords:
-                if word.arg == _LIMIT and not (isinstance(word.value, ast.Constant) and word.value.value is None):
+                if word.arg == _LIMIT and not is_none(word.value):
                     yield word.value.lineno, f"{_LIMIT}={shortened(ast.unparse(word.value), _LONGEST)}"
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pytracer._text import list_words, shortened
 from pytracer.analyze.evidence.failing.stored.pickled import defined_inside, makers, refused_kind
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.constants import is_none
 from pytracer.analyze.evidence.syntax.scopes import class_around, class_named, function_named, scope_of, spans
 from pytracer.analyze.evidence.waits.waits import ProcessWait
 from pytracer.analyze.tensors.source_lines import syntax_tree
@@ -99,7 +100,7 @@ def _dropped(tree: ast.Module, worker: ProcessView, owner: ast.ClassDef, name: s
 def _drops(item: ast.AST, name: str) -> bool:
     """`self.fp = None`, `del self.fp`."""
     targets = item.targets if isinstance(item, (ast.Assign, ast.Delete)) else []
-    keeps = isinstance(item, ast.Assign) and not (isinstance(item.value, ast.Constant) and item.value.value is None)
+    keeps = isinstance(item, ast.Assign) and not is_none(item.value)
     return not keeps and any(isinstance(target, ast.Attribute) and target.attr == name for target in targets)
 
 

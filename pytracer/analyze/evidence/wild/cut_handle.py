@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pytracer._text import shortened
 from pytracer.analyze.address_space.referrers import STATE_REGISTERS
 from pytracer.analyze.evidence.lifetime.variables import line_words, program_frames
-from pytracer.analyze.evidence.own_code.own_libraries import program_files
 from pytracer.analyze.evidence.own_code.passed_memory import called_by_ctypes
 from pytracer.analyze.evidence.phrases import access_verb
+from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Made
 from pytracer.analyze.evidence.syntax.lines import names_of_line
@@ -111,7 +111,7 @@ def _made(view: ProcessView, tree: ast.Module, line: int, name: str) -> Made | N
 
 
 def _has_restype(view: ProcessView, function: str) -> bool:
-    trees = program_files(view, program_frames(view)).values()
+    trees = program_files(view.process.snapshot, program_frames(view)).values()
     set_of = [
         node.value
         for tree in trees

@@ -10,9 +10,9 @@ from pytracer._text import hex_addr, size_words
 from pytracer.analyze.address_space.referrers import STATE_REGISTERS
 from pytracer.analyze.evidence.lifetime.variables import line_words, program_frames, variable_of
 from pytracer.analyze.evidence.native.fault_function import own_function
-from pytracer.analyze.evidence.own_code.own_libraries import program_files
 from pytracer.analyze.evidence.own_code.own_signature import argtypes, signature
 from pytracer.analyze.evidence.own_code.passed_memory import called_by_ctypes
+from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.wild.explanation import Explanation
 from pytracer.analyze.platform.instruction import signed
@@ -97,7 +97,7 @@ def _of_call(view: ProcessView) -> str | None:
     if len(calls) != 1 or not isinstance(calls[0].func, ast.Attribute):
         return None
     bare = [ast.unparse(item) for item in calls[0].args if _is_bare(item)]
-    files = program_files(view, [frame]).values()
+    files = program_files(view.process.snapshot, [frame]).values()
     if not bare or any(_sets_argtypes(node, name) for item in files for node in ast.walk(item)):
         return None
     taken = signature(view, name)

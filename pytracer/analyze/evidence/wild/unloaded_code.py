@@ -11,7 +11,7 @@ from pytracer.analyze.evidence.lifetime.deleters import ended_tensor
 from pytracer.analyze.evidence.lifetime.variables import line_words, program_frames
 from pytracer.analyze.evidence.native.jumps import Jump
 from pytracer.analyze.evidence.native.native_stack import functions
-from pytracer.analyze.evidence.own_code.own_libraries import program_files
+from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.scopes import class_around, scope_of
 from pytracer.analyze.evidence.wild.explanation import Explanation
@@ -89,7 +89,7 @@ def unloaded_code(view: ProcessView, jump: Jump) -> UnloadedCode | None:
     frames = program_frames(view)
     found = [
         (file, tree, node)
-        for file, tree in program_files(view, frames).items()
+        for file, tree in program_files(view.process.snapshot, frames).items()
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and called_name(node) in _UNLOADS
     ]

@@ -22,7 +22,7 @@ from pytracer.analyze.collectives.description import at_place, call_evidence, gr
 from pytracer.analyze.collectives.matching import UNFINISHED, GroupMatch
 from pytracer.analyze.collectives.rounds import calls_of_line
 from pytracer.analyze.deaths.attribution import abort_words, symptom_evidence
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.rules.account import account, nothing_to_compare
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.view import JobView, ProcessView
@@ -128,7 +128,7 @@ def _advice(view: ProcessView, call: Collective) -> str:
 
 
 def _argument(call: ast.Call, name: str, place: int) -> str | None:
-    value = next((item.value for item in call.keywords if item.arg == name), None)
+    value = keyword_value(call, name)
     if value is None and place < len(call.args):
         value = call.args[place]
     return ast.unparse(value) if value is not None else None

@@ -40,8 +40,9 @@ from pytracer.analyze.evidence.native.nesting import (
     only_call,
 )
 from pytracer.analyze.evidence.native.recursion import Cycle, find_cycle
-from pytracer.analyze.evidence.own_code.own_libraries import is_own_path, program_files
+from pytracer.analyze.evidence.own_code.own_libraries import is_own_path
 from pytracer.analyze.evidence.phrases import fault_evidence, in_function, python_evidence
+from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.naming import introduction, place_words, short_file
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
@@ -254,7 +255,7 @@ def _small_stack_advice(view: ProcessView) -> str | None:
     more = f"{frame_words(frames[0])} and what called it need more than {size_words(size)}"
     lines = {
         (file, node.lineno)
-        for file, tree in program_files(view, program_frames(view)).items()
+        for file, tree in program_files(view.process.snapshot, program_frames(view)).items()
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and called_name(node) == "stack_size" and node.args
     }

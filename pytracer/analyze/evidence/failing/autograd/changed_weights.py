@@ -9,6 +9,7 @@ from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
+from pytracer.analyze.evidence.syntax.calls import passed_values
 from pytracer.analyze.evidence.syntax.loops import PLAIN_LOOPS, loops_around
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
@@ -131,7 +132,7 @@ def _is_step(call: ast.Call, optimizer: str | None) -> bool:
 
 def _hands_on(at: FailingLine, call: ast.Call, spot: Spot, optimizer: str) -> bool:
     """To a function of the program whose only step() is of that parameter."""
-    given = [*call.args, *(item.value for item in call.keywords)]
+    given = passed_values(call)
     found = at.slice.function(call, spot) if any(ast.unparse(item) == optimizer for item in given) else None
     if found is None:
         return False

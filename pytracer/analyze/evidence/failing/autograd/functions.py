@@ -14,6 +14,7 @@ from pytracer.analyze.evidence.failing.recorded import Shape, sizes_in
 from pytracer.analyze.evidence.slicing.bindings import bindings_of, last_binding
 from pytracer.analyze.evidence.slicing.calls import method_of
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.constants import is_none
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, parameters
 
 _COUNT = re.compile(r"function (\w+)Backward returned an incorrect number of gradients \(expected (\d+), got (\d+)\)")
@@ -146,7 +147,7 @@ def _places(parts: Sequence[ast.expr], number: int) -> list[int]:
     """Which gradients can be meant by a number of torch's, which leaves out arguments that are no tensors."""
     if any(isinstance(item, ast.Starred) for item in parts):
         return []
-    some = [not (isinstance(item, ast.Constant) and item.value is None) for item in parts]
+    some = [not is_none(item) for item in parts]
     return [n for n, held in enumerate(some) if held and sum(some[:n]) <= number <= n]
 
 

@@ -11,7 +11,7 @@ from pytracer.analyze.evidence.failing.autograd.shared_graphs import shared_grap
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.bindings import bound_value
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.loops import PLAIN_LOOPS, Loop, loops_around
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import function_named, own_nodes
@@ -127,7 +127,7 @@ def _reentrant(at: FailingLine, loss: str) -> str | None:
     if len(calls) != 1 or not freezes:
         return None
     where, call = next(iter(calls.items()))
-    told = next((item.value for item in call.keywords if item.arg == "use_reentrant"), None)
+    told = keyword_value(call, "use_reentrant")
     if isinstance(told, ast.Constant) and not told.value:
         return None
     by = f"line {freezes[0].lineno} (`{source(freezes[0])}`)"

@@ -8,7 +8,7 @@ import re
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.spots import Made
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 
 _REFUSED = re.compile(r"all elements of (input|target) should be between 0 and 1")
 _RANGE = re.compile(r"(-?[\d.e+-]+)\.\.(-?[\d.e+-]+), (\d+) of (\d+) outside of 0\.\.1(, whole)?$")
@@ -73,7 +73,7 @@ def _words(at: FailingLine) -> tuple[str | None, str | None]:
 
 
 def _argument(call: ast.Call, name: str) -> ast.expr | None:
-    named = next((item.value for item in call.keywords if item.arg == name), None)
+    named = keyword_value(call, name)
     place = _PLACES[name]
     whole = place < len(call.args) and not any(isinstance(item, ast.Starred) for item in call.args[: place + 1])
     return named or (call.args[place] if whole else None)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.loops import loops_around
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
@@ -102,7 +102,7 @@ def _checkpoints(at: FailingLine) -> Iterator[tuple[str, ast.Call, ast.Module]]:
             name, spread = called_name(call), any(item.arg is None for item in call.keywords)
             if name not in _CHECKPOINTS or name in own or spread or not call.args:
                 continue
-            option = next((item.value for item in call.keywords if item.arg == "use_reentrant"), None)
+            option = keyword_value(call, "use_reentrant")
             if option is None or (isinstance(option, ast.Constant) and option.value is not False):
                 yield at.in_file(file, call.lineno), call, tree
 

@@ -8,7 +8,7 @@ import re
 from pytracer.analyze.evidence.failing.autograd.graphs import lines_on_the_way
 from pytracer.analyze.evidence.failing.expressions import parts, source
 from pytracer.analyze.evidence.failing.line import FailingLine
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes
 
@@ -70,7 +70,7 @@ def _method(at: FailingLine) -> str | None:
     called = {id(item.func) for item in whole if isinstance(item, ast.Call)}
     call = at.only(ast.Call)
     if not at.own:
-        found = [*call.args, *(item.value for item in call.keywords)] if call is not None else []
+        found = passed_values(call) if call is not None else []
     else:
         taken = [item.value for item in whole if isinstance(item, ast.Subscript)]
         rounds = [item.iter for item in [*whole, at.statement] if isinstance(item, (ast.For, ast.comprehension))]

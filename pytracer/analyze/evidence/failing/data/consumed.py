@@ -11,7 +11,7 @@ from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.usage.empties import is_empty
 from pytracer.analyze.evidence.syntax.bindings import bound_value, lines_that_bind
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import Function, Scope, function_named, own_nodes
 
@@ -178,9 +178,9 @@ def reads_between(scope: Scope, name: str, after: int, before: int) -> tuple[tup
     return tuple(sorted(found.items()))
 
 
-def _given(head: ast.AST) -> list[ast.AST]:
+def _given(head: ast.AST) -> list[ast.expr]:
     if isinstance(head, ast.Call):
-        return [*head.args, *(item.value for item in head.keywords)]
+        return passed_values(head)
     return [head.iter] if isinstance(head, (ast.For, ast.AsyncFor, ast.comprehension)) else []
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.spots import Spot
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.scopes import class_named, scope_of
 
 
@@ -52,9 +52,7 @@ def _loads_another(at: FailingLine, owner: ast.ClassDef) -> bool:
         spot = at.slice.spot(frame_depth)
         for item in ast.walk(spot.tree) if spot is not None else ():
             if isinstance(item, ast.Call) and called_name(item) == "DataLoader" and spot is not None:
-                given = (
-                    item.args[0] if item.args else next((k.value for k in item.keywords if k.arg == "dataset"), None)
-                )
+                given = item.args[0] if item.args else keyword_value(item, "dataset")
                 here = replace(spot, scope=scope_of(spot.tree, item.lineno), line=item.lineno, depth=None)
                 made = at.slice.made(given, here, calls=True).node if given is not None else None
                 if made is None or any(isinstance(part, ast.Name) and part.id == owner.name for part in ast.walk(made)):

@@ -14,7 +14,7 @@ from pytracer.analyze.evidence.failing.recorded import Shape, shape_of
 from pytracer.analyze.evidence.slicing.bindings import bindings_of
 from pytracer.analyze.evidence.slicing.calls import method_of
 from pytracer.analyze.evidence.slicing.spots import Spot
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 
@@ -58,7 +58,7 @@ class _Call:
 
     def option(self, name: str | None) -> ast.expr | None:
         """None where it is not given."""
-        return next((item.value for item in self.node.keywords if item.arg == name), None)
+        return keyword_value(self.node, name) if name is not None else None
 
 
 def last_batch_of_one(at: FailingLine) -> str | None:

@@ -9,6 +9,7 @@ from pytracer.analyze.evidence.failing.data.datasets import Getter, getter, samp
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.bindings import bound_value
+from pytracer.analyze.evidence.syntax.constants import is_none
 from pytracer.analyze.evidence.syntax.reaching import reaching
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 
@@ -67,10 +68,7 @@ def _place_of_none(at: FailingLine) -> int | None:
 
 def _returns_of_none(scope: ast.AST) -> list[ast.Return]:
     return [
-        item
-        for item in own_nodes(scope)
-        if isinstance(item, ast.Return)
-        if item.value is None or (isinstance(item.value, ast.Constant) and item.value.value is None)
+        item for item in own_nodes(scope) if isinstance(item, ast.Return) if item.value is None or is_none(item.value)
     ]
 
 

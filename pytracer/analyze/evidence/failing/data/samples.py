@@ -12,7 +12,7 @@ from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.stored.opened import opened
 from pytracer.analyze.evidence.failing.usage.settings import whence
 from pytracer.analyze.evidence.slicing.spots import Made
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 
@@ -126,7 +126,7 @@ def empty_sequence(at: FailingLine) -> str | None:
     call = at.only(ast.Call)
     if not _LENGTHS.search(at.message) or call is None:
         return None
-    given = next((item.value for item in call.keywords if item.arg == "lengths"), None)
+    given = keyword_value(call, "lengths")
     given = given if given is not None else call.args[1] if len(call.args) > 1 else None
     lowest = _LOWEST.search(at.values.get(ast.unparse(given), "")) if given is not None else None
     if given is None:

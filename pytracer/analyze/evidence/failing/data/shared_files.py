@@ -11,7 +11,7 @@ import re
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.bindings import bindings_of
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import class_around, class_named
 
@@ -69,7 +69,7 @@ def _several_workers(at: FailingLine) -> bool:
             return False
         for item in ast.walk(tree):
             if isinstance(item, ast.Call) and called_name(item) == "DataLoader":
-                told = next((part.value for part in item.keywords if part.arg == "num_workers"), None)
+                told = keyword_value(item, "num_workers")
                 if isinstance(told, ast.Constant) and told.value == 1:
                     return False
     return True

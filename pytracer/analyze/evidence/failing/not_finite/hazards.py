@@ -12,7 +12,7 @@ from pytracer.analyze.evidence.failing.not_finite.reach import Part, values_boun
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
-from pytracer.analyze.evidence.syntax.scopes import class_around, is_parameter
+from pytracer.analyze.evidence.syntax.scopes import class_around, is_parameter, statement_at
 
 _GUARD = re.compile(r"eps|EPS|1e-\d|clamp|clip\(|nan_to_num|maximum|tiny|\+ 1(?:\.0)?\b|\bmax\(.*\b1\b", re.ASCII)
 _MAY_BE_ZERO = re.compile(r"\.(?:sum|std|norm|count_nonzero|var|mean|max|min|amax|amin|abs|numel)\(|\b(?:norm|std)\(")
@@ -80,7 +80,7 @@ def _written(node: ast.expr, spot: Spot) -> Hazard | None:
     found = _INFINITE.match(text)
     if found is None and _NAN.match(text) is None:
         return None
-    statement = _statement(spot, node)
+    statement = statement_at(spot.tree, node.lineno)
     if statement is None or isinstance(statement, (ast.If, ast.While, ast.For, ast.FunctionDef)):
         return None
     filled = _call_around(statement, node)
@@ -111,15 +111,6 @@ def _leaves_some(statement: ast.stmt, spot: Spot) -> bool:
     target = statement.targets[0] if isinstance(statement, ast.Assign) else None
     own = isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Compare)
     return own or _CAUSAL.search(text) is not None
-
-
-def _statement(spot: Spot, node: ast.expr) -> ast.stmt | None:
-    around = [
-        item
-        for item in ast.walk(spot.tree)
-        if isinstance(item, ast.stmt) and item.lineno <= node.lineno <= (item.end_lineno or 0)
-    ]
-    return max(around, key=lambda item: item.lineno, default=None)
 
 
 def _divided(node: ast.expr, spot: Spot) -> Hazard | None:

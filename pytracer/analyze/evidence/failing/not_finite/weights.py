@@ -13,7 +13,7 @@ from pytracer.analyze.evidence.failing.not_finite.hazards import Hazard, hazards
 from pytracer.analyze.evidence.failing.not_finite.reach import Part, parts_of
 from pytracer.analyze.evidence.failing.recorded import Shape, shape_of
 from pytracer.analyze.evidence.slicing.spots import END, Spot
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.loops import LOOPS
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import is_parameter, own_nodes
@@ -294,7 +294,7 @@ def rate(at: FailingLine) -> str:
             if isinstance(item, ast.Call) and re.search(
                 r"(?:^|\.)optim\.\w+$|^(?:Adam\w*|SGD|RMSprop)$", ast.unparse(item.func)
             ):
-                given = next((part.value for part in item.keywords if part.arg == "lr"), None)
+                given = keyword_value(item, "lr")
                 given = given or (item.args[1] if len(item.args) > 1 else None)
                 rate = f" (`{source(given)}`)" if given is not None else ""
                 place = at.in_file(file, item.lineno)

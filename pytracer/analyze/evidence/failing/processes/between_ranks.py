@@ -9,7 +9,8 @@ from pytracer.analyze.evidence.failing.expressions import short, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.bindings import bindings_of
 from pytracer.analyze.evidence.slicing.by_rank import size_source
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
+from pytracer.analyze.evidence.syntax.constants import is_none
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.ranks import rank_branch
 
@@ -32,7 +33,7 @@ def no_object_list(at: FailingLine) -> str | None:
     if name is None or at.value(name) != "None":
         return None
     bound = [(line, value) for line, value, _ in bindings_of(at.scope, name) if line < at.line]
-    empty = [line for line, value in bound if isinstance(value, ast.Constant) and value.value is None]
+    empty = [line for line, value in bound if is_none(value)]
     filled = [line for line, value in bound if line not in empty and rank_branch(at.tree, line) is not None]
     where = f" (line {empty[-1]})" if empty else ""
     only = f", and only another rank makes a list (line {filled[-1]})" if filled else ""
@@ -79,7 +80,7 @@ def _cause_of_model(at: FailingLine) -> str | None:
     given = made.node if made is not None and isinstance(made.node, ast.Call) else None
     if made is None or given is None:
         return None
-    for item in (*given.args, *(part.value for part in given.keywords)):
+    for item in passed_values(given):
         found = size_source(at.slice, item, made.spot)
         if found is not None:
             return (

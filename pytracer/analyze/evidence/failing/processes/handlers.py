@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from pytracer._library_files import is_library_file
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.constants import is_none
 from pytracer.analyze.evidence.syntax.loops import loops_of
 from pytracer.analyze.evidence.syntax.scopes import scope_of
 from pytracer.analyze.tensors.source_lines import syntax_tree
@@ -172,7 +173,7 @@ def _passes_on(item: ast.Try, line: int) -> bool:
 
 def _forgets(node: ast.Raise) -> bool:
     """`raise Other() from None`."""
-    return isinstance(node.cause, ast.Constant) and node.cause.value is None
+    return is_none(node.cause)
 
 
 def _within(nodes: Sequence[ast.stmt], line: int) -> bool:

@@ -7,7 +7,7 @@ import re
 
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import parameters
 
@@ -57,7 +57,7 @@ def _found(at: FailingLine) -> tuple[ast.Call, ast.expr, str, str] | None:
 
 
 def _passed(call: ast.Call, name: str, place: int) -> ast.expr | None:
-    named = next((item.value for item in call.keywords if item.arg == name), None)
+    named = keyword_value(call, name)
     return named or (call.args[place] if place < len(call.args) else None)
 
 

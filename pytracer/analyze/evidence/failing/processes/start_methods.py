@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pytracer.analyze.evidence.failing.expressions import short, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.spots import Made
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.imports import imported_as
 from pytracer.analyze.evidence.syntax.scopes import Scope, function_named, own_nodes
 
@@ -59,7 +59,7 @@ def fixed_start_method(at: FailingLine) -> str | None:
 
 def _shared_objects(at: FailingLine, call: ast.Call) -> Iterator[tuple[str, Made]]:
     """What the call passes to the process that is such an object."""
-    given = [*call.args, *(item.value for item in call.keywords)]
+    given = passed_values(call)
     parts = [part for item in given for part in (item.elts if isinstance(item, (ast.Tuple, ast.List)) else [item])]
     for part in parts:
         made = at.made(part, calls=False)

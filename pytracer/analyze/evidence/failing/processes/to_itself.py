@@ -11,7 +11,7 @@ from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.bindings import bindings_of
 from pytracer.analyze.evidence.slicing.spots import Spot
-from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
+from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, keyword_value
 from pytracer.analyze.evidence.syntax.names import names_of, variable
 from pytracer.analyze.evidence.syntax.scopes import function_named, own_nodes
 from pytracer.decode.types.snapshot import Collective, Snapshot
@@ -128,7 +128,7 @@ def _peer(call: ast.Call) -> ast.expr | None:
     name = called_name(call)
     if name not in _NAMES and name != "P2POp":
         return None
-    named = next((item.value for item in call.keywords if item.arg in _PEERS), None)
+    named = keyword_value(call, *_PEERS)
     place = 2 if name == "P2POp" else 1
     spread = any(isinstance(item, ast.Starred) for item in call.args)
     return named or (call.args[place] if place < len(call.args) and not spread else None)
@@ -157,7 +157,7 @@ def _own_rank_call(found: _Message) -> str:
     """`dist.get_rank()`; of a group, too, as peers are numbers of the whole job."""
     call = found.calls[0]
     of_group = any(item.arg in ("group_dst", "group_src", "group_peer") for item in call.keywords)
-    group = next((item.value for item in call.keywords if item.arg == "group"), None)
+    group = keyword_value(call, "group")
     return f"dist.get_rank({source(group)})" if of_group and group is not None else "dist.get_rank()"
 
 

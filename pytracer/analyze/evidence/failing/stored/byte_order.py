@@ -10,7 +10,7 @@ from pytracer.analyze.evidence.failing.expressions import names_in
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.numbers import whole_number
 from pytracer.analyze.evidence.indices.byte_order import is_power, reversed_number
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 
 _ARRAYS = ("frombuffer", "fromfile", "memmap")
 _BIG, _LITTLE = (">", "!"), ("<",)
@@ -56,10 +56,10 @@ def _instead(text: str) -> str | None:
         if called in ("unpack", "unpack_from", "iter_unpack"):
             return _of_format(call.args[0] if call.args else None)
         if called == "from_bytes":
-            order = _constant(call.args[1] if len(call.args) > 1 else _keyword(call, "byteorder"))
+            order = _constant(call.args[1] if len(call.args) > 1 else keyword_value(call, "byteorder"))
             return f"Pass `{'little' if order == 'big' else 'big'!r}` there"
         if called in _ARRAYS:
-            return _of_dtype(_keyword(call, "dtype") or (call.args[1] if len(call.args) > 1 else None))
+            return _of_dtype(keyword_value(call, "dtype") or (call.args[1] if len(call.args) > 1 else None))
     return None
 
 
@@ -80,10 +80,6 @@ def _of_dtype(node: ast.expr | None) -> str:
     if isinstance(text, str) and text.startswith(_BIG):
         return f"Use `dtype={text.replace('>', '<')!r}` there"
     return "Name the byte order in the dtype there, `>i4` for big-endian numbers"
-
-
-def _keyword(call: ast.Call, name: str) -> ast.expr | None:
-    return next((item.value for item in call.keywords if item.arg == name), None)
 
 
 def _constant(node: ast.expr | None) -> object:

@@ -9,7 +9,7 @@ from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
 from pytracer.analyze.evidence.syntax.bindings import is_empty_container
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value, passed_values
 from pytracer.analyze.evidence.syntax.names import variable
 
 _PATH = re.compile(r"\[Errno 2\] No such file or directory: '([^']+)'")
@@ -119,7 +119,7 @@ def _parts(at: FailingLine, node: ast.AST, spot: Spot) -> list[tuple[Made, str]]
         elif isinstance(last, ast.BinOp):
             waiting += [(last.left, made.spot), (last.right, made.spot)]
         elif isinstance(last, ast.Call) and called_name(last) == "add_argument":
-            default = next((part.value for part in last.keywords if part.arg == "default"), None)
+            default = keyword_value(last, "default")
             if isinstance(default, ast.Constant) and isinstance(default.value, str):
                 found.append((made, default.value))
         elif isinstance(last, ast.Call) and called_name(last) in ("join", "Path", "joinpath", "expanduser", "abspath"):
@@ -147,5 +147,5 @@ def _formatted(node: ast.AST) -> list[ast.expr]:
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and isinstance(node.left, ast.Constant):
         return [node.right]
     if isinstance(node, ast.Call) and called_name(node) == "format":
-        return [*node.args, *(item.value for item in node.keywords)]
+        return passed_values(node)
     return []

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.scopes import class_around, class_named, function_named, own_nodes
 
 # CPython 3.12: 'TextIOWrapper' instances; 3.13: get; 3.14: <function main.<locals>.load at 0x7f>.
@@ -142,7 +142,7 @@ def _passed(at: FailingLine) -> Iterator[ast.expr]:
             owner = node
         made = at.made(owner) if owner is not None else None
         call = made.node if made is not None and isinstance(made.node, ast.Call) and made.spot.depth == 0 else None
-    for item in [*call.args, *(held.value for held in call.keywords)] if call is not None else []:
+    for item in passed_values(call) if call is not None else []:
         yield from _flat(item)
 
 

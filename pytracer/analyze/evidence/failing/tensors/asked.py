@@ -10,7 +10,7 @@ from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.numbers import number_at
 from pytracer.analyze.evidence.failing.tensors.index_ranges import last_layer
 from pytracer.analyze.evidence.failing.usage.settings import whence
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.names import variable
 
 _TOPK = "selected index k out of range"
@@ -100,7 +100,7 @@ def out_of_constraint(at: FailingLine) -> str | None:
     found, call = _CONSTRAINT.search(at.message), at.only(ast.Call)
     if found is None or call is None or re.search(r"\b(?:nan|inf)\b", found[5]) or found[3] not in _BOUND:
         return None
-    named = next((item.value for item in call.keywords if item.arg == found[1]), None)
+    named = keyword_value(call, found[1])
     if named is None and called_name(call) != found[2]:
         return None
     places = {"loc": 0, "scale": 1, "probs": 0, "rate": 0, "concentration": 0, "low": 0, "high": 1, **_OTHERS}

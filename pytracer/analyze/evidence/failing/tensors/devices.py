@@ -8,6 +8,7 @@ import re
 from pytracer.analyze.evidence.failing.expressions import names_in
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.usage.settings import whence
+from pytracer.analyze.evidence.syntax.calls import passed_values
 
 _REFUSED = re.compile(
     r"cannot be accessed from Triton|Expected all tensors to be on the same device|found at least two devices|"
@@ -21,7 +22,7 @@ def tensor_of_the_host(at: FailingLine) -> str | None:
     if not _REFUSED.search(at.message) or at.node is None:
         return None
     call = at.only(ast.Call)
-    passed = [*call.args, *(item.value for item in call.keywords)] if call is not None else [at.node]
+    passed = passed_values(call) if call is not None else [at.node]
     held = {name: at.values[name] for part in passed for name in names_in(part) if at.shape(name) is not None}
     on_device = {name: found[1] for name, value in held.items() if (found := _DEVICE.search(value))}
     on_host = [name for name in held if name not in on_device and (shape := at.shape(name)) and shape.sizes]

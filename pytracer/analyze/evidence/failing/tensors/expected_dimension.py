@@ -8,6 +8,7 @@ import re
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.numbers import number_at
+from pytracer.analyze.evidence.syntax.calls import passed_values
 from pytracer.analyze.evidence.syntax.names import variable
 
 # torch 2.13, nn/functional.py
@@ -31,7 +32,7 @@ def unexpected_dimension(at: FailingLine) -> str | None:
         return None
     name, place, wanted, got = found[1], int(found[2]), int(found[3]), int(found[4])
     given = [item.value for item in call.keywords if item.arg == name]
-    others = [*call.args, *(item.value for item in call.keywords)]
+    others = passed_values(call)
     fits = [
         (item, shape)
         for item in given or others

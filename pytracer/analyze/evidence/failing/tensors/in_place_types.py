@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.usage.settings import whence
+from pytracer.analyze.evidence.syntax.calls import keyword_value, passed_values
 
 _CAST = re.compile(r"result type (Float|Double|Half|BFloat16) can't be cast to the desired output type ")
 _TYPES = {"Float": "float32", "Double": "float64", "Half": "float16", "BFloat16": "bfloat16"}
@@ -76,8 +77,8 @@ def _written(at: FailingLine) -> _InPlace | None:
     function = call.func if call is not None else None
     if call is None or not isinstance(function, ast.Attribute) or any(isinstance(i, ast.Starred) for i in call.args):
         return None
-    others = [*call.args, *(item.value for item in call.keywords)]
-    out = next((item.value for item in call.keywords if item.arg == "out"), None)
+    others = passed_values(call)
+    out = keyword_value(call, "out")
     if isinstance(out, _PLACES):
         others = [item for item in others if item is not out]
         kept = [function.value] if at.shape(function.value) is not None else []

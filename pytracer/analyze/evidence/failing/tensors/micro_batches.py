@@ -7,7 +7,7 @@ import re
 
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.recorded import shape_of
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value, passed_values
 
 _PIPELINE = "torch/distributed/pipelining/"
 _SIZES = re.compile(r"batch_size|size|shape")
@@ -49,7 +49,7 @@ def _uneven(at: FailingLine) -> tuple[str, int, int, str] | None:
         for item in ast.walk(at.files.get(frame.file or "", ast.Module([], []))):
             if not isinstance(item, ast.Call) or item.lineno != frame.line or called_name(item) != "step":
                 continue
-            given = [*item.args, *(word.value for word in item.keywords)]
+            given = passed_values(item)
             shapes = [shape_of(at.outer.get(depth, {}).get(ast.unparse(value))) for value in given]
             sizes = {shape.sizes[0] for shape in shapes if shape is not None and shape.sizes}
             batch = next(iter(sizes)) if len(sizes) == 1 else 0
@@ -60,7 +60,7 @@ def _uneven(at: FailingLine) -> tuple[str, int, int, str] | None:
 
 def _count(at: FailingLine, call: ast.Call) -> int | None:
     """`n_microbatches=` of a schedule: a number, or a variable that some frame of the stack has."""
-    given = next((item.value for item in call.keywords if item.arg == "n_microbatches"), None)
+    given = keyword_value(call, "n_microbatches")
     given = call.args[1] if given is None and len(call.args) > 1 else given
     if isinstance(given, ast.Constant):
         return given.value if type(given.value) is int and given.value > 0 else None

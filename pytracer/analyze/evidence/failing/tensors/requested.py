@@ -15,6 +15,7 @@ from pytracer.analyze.evidence.failing.numbers import number_at
 from pytracer.analyze.evidence.failing.recorded import Shape
 from pytracer.analyze.evidence.failing.tensors.result_shapes import ALLOCATES, EXPANDS, PRODUCTS, SIZED, VIEWS, Shapes
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.constants import is_none
 
 _ASKED = re.compile(r"you tried to allocate (\d{1,19}) bytes")
 _ARRAY = re.compile(r"Unable to allocate .* for an array with shape \(([\d, ]+)\) and data type (\w+)")
@@ -156,7 +157,7 @@ def _maker(at: FailingLine, node: ast.expr) -> ast.AST:
 def _pairs(node: ast.AST) -> bool:
     """`a[:, None]`, `b.unsqueeze(0)`, `c.view(-1, 1)`: a dimension that was put there on purpose."""
     return any(
-        (isinstance(item, ast.Constant) and item.value is None)
+        is_none(item)
         or (
             isinstance(item, ast.Attribute)
             and item.attr in ("newaxis", "unsqueeze", "expand_dims", "view", "reshape", *EXPANDS)

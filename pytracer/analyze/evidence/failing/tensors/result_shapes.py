@@ -9,7 +9,8 @@ from pytracer.analyze.evidence.failing.expressions import whole
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.numbers import number_at
 from pytracer.analyze.evidence.failing.recorded import Shape
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.syntax.constants import is_none
 from pytracer.analyze.evidence.syntax.names import variable
 
 _LEVELS = 12
@@ -144,7 +145,7 @@ class Shapes:
         if sizes is None or not sizes or min(sizes) < 0:
             return None
         sizes = [*sizes, *sizes] if name == "eye" and len(sizes) == 1 else sizes
-        typed = next((item.value for item in node.keywords if item.arg == "dtype"), None)
+        typed = keyword_value(node, "dtype")
         return Shape(tuple(sizes), typed.attr if isinstance(typed, ast.Attribute) else "")
 
     def _numbers(self, nodes: list[ast.expr]) -> list[int] | None:
@@ -196,7 +197,7 @@ class Shapes:
         return None
 
     def _joined(self, node: ast.Call, given: list[Shape | None], *, stacked: bool) -> Shape | None:
-        along = next((item.value for item in node.keywords if item.arg in ("dim", "axis")), None)
+        along = keyword_value(node, "dim", "axis")
         along = along if along is not None else node.args[1] if len(node.args) > 1 else ast.Constant(0)
         place, known = whole(along), [item for item in given if item is not None]
         if place is None or not known or len(known) != len(given):
@@ -294,9 +295,7 @@ def _is_library(node: ast.AST) -> bool:
 
 
 def _is_new(node: ast.AST) -> bool:
-    return (isinstance(node, ast.Constant) and node.value is None) or (
-        isinstance(node, ast.Attribute) and node.attr == "newaxis"
-    )
+    return is_none(node) or (isinstance(node, ast.Attribute) and node.attr == "newaxis")
 
 
 def _is_rest(node: ast.AST) -> bool:

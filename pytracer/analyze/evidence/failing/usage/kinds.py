@@ -10,7 +10,7 @@ from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.recorded import shape_of
 from pytracer.analyze.evidence.failing.usage.settings import whence
 from pytracer.analyze.evidence.syntax.bindings import lines_that_fill
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 
@@ -47,7 +47,7 @@ def wrong_argument(at: FailingLine) -> str | None:
     if inside is not None:
         return inside
     call = at.only(ast.Call)
-    given = [*call.args, *(item.value for item in call.keywords)] if call is not None else []
+    given = passed_values(call) if call is not None else []
     odd = [item for item in given if _kind(at.value(item)) == found["got"]]
     if len(odd) != 1:
         return None

@@ -17,6 +17,7 @@ from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.usage.settings import whence
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
+from pytracer.analyze.evidence.syntax.calls import keyword_value
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 from pytracer.analyze.naming import short_file
@@ -117,7 +118,8 @@ def _own(at: FailingLine, where: Spot) -> Spot | None:
 def _same_keyword(at: FailingLine, name: ast.expr) -> _Refused | None:
     """`batch_size=` of the program's call, where the library passes it on under that name, and its value is told."""
     call, spot = at.only(ast.Call), at.slice.spot(0)
-    given = next((item.value for item in call.keywords if item.arg == variable(name)), None) if call else None
+    word = variable(name)
+    given = keyword_value(call, word) if call is not None and word is not None else None
     value = at.value(given) if given is not None else None
     if given is None or spot is None or value is None:
         return None
@@ -132,7 +134,7 @@ def _made_with(at: FailingLine, attribute: str) -> _Refused | None:
     made = at.made(owner) if owner is not None else None
     if made is None or not isinstance(made.node, ast.Call) or is_library_file(made.spot.file):
         return None
-    given = next((item.value for item in made.node.keywords if item.arg == attribute), None)
+    given = keyword_value(made.node, attribute)
     return _Refused(attribute, given, made.spot) if given is not None else None
 
 

@@ -9,7 +9,7 @@ import re
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.bindings import attribute_settings
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import class_named
 
@@ -152,7 +152,7 @@ def _option(at: FailingLine, name: str) -> str | None:
 def _named(call: ast.Call) -> str | None:
     """`learning_rate` of add_argument("-l", "--learning-rate")."""
     words = [item.value for item in call.args if isinstance(item, ast.Constant) and isinstance(item.value, str)]
-    named = next((item.value for item in call.keywords if item.arg == "dest"), None)
+    named = keyword_value(call, "dest")
     if named is not None:
         return named.value if isinstance(named, ast.Constant) and isinstance(named.value, str) else None
     long = [word for word in words if word.startswith("--")] or words

@@ -9,7 +9,8 @@ from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.bindings import last_binding
 from pytracer.analyze.evidence.syntax.bindings import attribute_settings, lines_that_bind
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.syntax.constants import is_none
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import (
     class_around,
@@ -139,14 +140,14 @@ def _of_variable(at: FailingLine, name: str) -> str | None:
         return None  # another function may have set it
     if bound is not None and isinstance(bound[1], ast.Call) and bound[2] is None:
         return _of_call(at, bound[1], f"`{name}`", f" (line {bound[0]})")
-    if bound is not None and bound[1] is not None and _is_none(bound[1]):
+    if bound is not None and bound[1] is not None and is_none(bound[1]):
         return (
             f"`{name}` is still None from line {bound[0]}: no line between set it, as in a branch or loop that did not "
             "run. Check `is None` before, or set it."
         )
     if not lines_that_bind(at.scope, name) and is_parameter(at.scope, name):
         default = default_of(at.scope, name)
-        if isinstance(default, ast.Constant) and default.value is None and len(at.frames) > 1:
+        if is_none(default) and len(at.frames) > 1:
             return (
                 f"`{name}` is None, its default: the caller at {at.at(at.frames[1])} passes none, or None. "
                 "Pass it, or handle None here."
@@ -167,9 +168,9 @@ def _of_option(at: FailingLine, name: str) -> str | None:
         return None
     flags = [item.value for item in made.node.args if isinstance(item, ast.Constant) and isinstance(item.value, str)]
     flag = next((item for item in flags if item.startswith("--")), None)
-    default = next((item.value for item in made.node.keywords if item.arg == "default"), None)
+    default = keyword_value(made.node, "default")
     required = any(item.arg in ("required", "action", "nargs") for item in made.node.keywords)
-    if flag is None or required or (default is not None and not _is_none(default)):
+    if flag is None or required or (default is not None and not is_none(default)):
         return None
     given = (word.partition("=")[0] for word in at.snapshot.argv if word.startswith("--"))
     if any(len(word) > _DASHES and flag.startswith(word) for word in given):  # argparse takes the begin of one, too
@@ -199,14 +200,14 @@ def _set_on_one_way(at: FailingLine, name: str) -> str | None:
         for item in own_nodes(scope)
         if isinstance(item, ast.If) and len(bound) == 2 and item.lineno < bound[1][0] <= (item.end_lineno or 0)
     ]
-    if len(tests) != 1 or bound[0][1] is None or not _is_none(bound[0][1]):
+    if len(tests) != 1 or bound[0][1] is None or not is_none(bound[0][1]):
         return None
     place = at.place(found.spot, bound[1][0])
     by = f"{getattr(scope, 'name', 'the function')}() sets it"
     why = f"`{name}` is None: {by} only if `{source(tests[0].test)}` ({place})"
     names = [part.id for part in ast.walk(tests[0].test) if isinstance(part, ast.Name) and is_parameter(scope, part.id)]
     given = at.slice.argument(names[0], found.spot) if len(set(names)) == 1 else None
-    if given is None or (isinstance(given[0], ast.Constant) and not _is_none(given[0])):
+    if given is None or (isinstance(given[0], ast.Constant) and not is_none(given[0])):
         return f"{why}, which did not hold, or gave None. Look at what decides it."
     value, spot = given
     line = at.place(spot, getattr(value, "lineno", spot.line))
@@ -231,7 +232,7 @@ def _of_attribute(at: FailingLine, name: str) -> str | None:
         if isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef))
         for node in ast.walk(method)
         if isinstance(node, ast.Assign) and any(variable(item) == name for item in node.targets)
-        if not (isinstance(node.value, ast.Constant) and node.value.value is None)
+        if not is_none(node.value)
     ]
     first = attribute_settings(owner).get(plain)
     if first is None:
@@ -255,7 +256,7 @@ def _is_set_to_none(at: FailingLine, owner: ast.ClassDef, name: str) -> bool:
     first = next((item for item in owner.body if getattr(item, "name", "") == "__init__"), None)
     inside = {id(item) for item in ast.walk(first)} if first is not None else set[int]()
     return any(
-        isinstance(target, ast.Attribute) and target.attr == name and _is_none(item.value)
+        isinstance(target, ast.Attribute) and target.attr == name and is_none(item.value)
         for tree in at.files.values()
         for item in ast.walk(tree)
         if isinstance(item, ast.Assign) and id(item) not in inside
@@ -282,7 +283,7 @@ def _of_call(at: FailingLine, call: ast.Call, what: str, line: str) -> str | Non
 
 def _of_function(text: str, own: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
     returns = [item for item in own_nodes(own) if isinstance(item, ast.Return)]
-    values = [item for item in returns if item.value is not None and not _is_none(item.value)]
+    values = [item for item in returns if item.value is not None and not is_none(item.value)]
     if not values:
         return f"{text}{own.name}() (line {own.lineno}) returns nothing: end it with `return` and the value."
     nothing = [item.lineno for item in returns if item not in values]
@@ -299,7 +300,3 @@ def _of_function(text: str, own: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
 def _has_last_return(own: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     """Whether it ends with `return` and a value, which was None then."""
     return isinstance(own.body[-1], ast.Return)
-
-
-def _is_none(node: ast.AST) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None

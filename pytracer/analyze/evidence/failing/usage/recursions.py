@@ -30,7 +30,7 @@ from pytracer.analyze.evidence.syntax.scopes import (
     own_nodes,
     scope_of,
     second_parameter,
-    spans,
+    statement_at,
 )
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.tensors.source_lines import syntax_tree
@@ -166,11 +166,10 @@ def _cycle(at: FailingLine) -> list[_Call]:
             continue
         tree = syntax_tree(at.snapshot, frame)
         line = frame.line or 0
-        around = [item for item in ast.walk(tree) if isinstance(item, ast.stmt) and spans(item, line)] if tree else []
-        if tree is None or not around:
+        statement = statement_at(tree, line) if tree is not None else None
+        if tree is None or statement is None:
             return []
         callee = (inner.function or "").rpartition(".")[2]
-        statement = max(around, key=lambda item: item.lineno)
         found[key] = _Call(frame, tree, scope_of(tree, line), statement, callee)
     return [*found.values()] if len(found) <= _MOST else []
 

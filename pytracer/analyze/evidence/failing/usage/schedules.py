@@ -18,6 +18,7 @@ from pytracer.analyze.evidence.failing.numbers import Number, number_at
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
 from pytracer.analyze.evidence.syntax.bindings import is_loop_variable, lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.constants import is_none
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs, loop_around
 
 _STEPS = re.compile(r"Tried to step (\d+) times\. The specified number of total steps is (\d+)")
@@ -80,14 +81,10 @@ def _counted(at: FailingLine, owner: ast.expr) -> _Counted | None:
     }
     if called_name(call) == "OneCycleLR" and not any(isinstance(item, ast.Starred) for item in call.args):
         given |= {_PLACES[place]: item for place, item in enumerate(call.args) if place in _PLACES}
-    known = {name: item for name, item in given.items() if not _is_none(item)}
+    known = {name: item for name, item in given.items() if not is_none(item)}
     if _TOTAL in known:
         return _Counted({_TOTAL: known[_TOTAL]}, made.spot)
     return _Counted(known, made.spot) if _EPOCHS in known and _EACH in known else None
-
-
-def _is_none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
 
 
 def _evaluated(at: FailingLine, counted: _Counted) -> Number | None:

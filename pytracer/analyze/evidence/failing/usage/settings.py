@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.spots import Made
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.names import variable
 
 _DIVISIBLE = re.compile(r"(?:must|should) be (?:a )?(?:divisible by|multiple of)|not divisible by|is not a multiple of")
@@ -64,7 +64,7 @@ def _indivisible(at: FailingLine) -> str | None:
     call = at.only(ast.Call)
     if not _DIVISIBLE.search(at.message) or call is None or at.own:
         return None
-    passed = [*call.args, *(item.value for item in call.keywords)]
+    passed = passed_values(call)
     numbers = [(item, number) for item in passed if (number := number_of(at, item)) is not None and number > 1]
     pairs = [
         (large, small)
@@ -203,7 +203,7 @@ def _calls(node: ast.AST) -> list[ast.Call]:
 
 def _passed(calls: Sequence[ast.Call]) -> list[ast.expr]:
     """Their arguments."""
-    return [part for item in calls for part in (*item.args, *(held.value for held in item.keywords))]
+    return [part for item in calls for part in passed_values(item)]
 
 
 def _larger_sample(at: FailingLine) -> str | None:

@@ -18,7 +18,7 @@ from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.recorded import Shape
 from pytracer.analyze.evidence.slicing.bindings import last_binding
 from pytracer.analyze.evidence.syntax.calls import called_name
-from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, scope_of
+from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, scope_of, statement_at
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
 from pytracer.report.job import PythonFrame
 
@@ -167,15 +167,7 @@ def _python_number(scope: Scope, node: ast.AST, line: int, name: str = "") -> tu
 def _baked(scope: Scope, inner: PythonFrame, text: str) -> Iterator[_Baked]:
     """What the line makes itself, then what made its operands."""
     line = inner.line or 0
-    statement = max(
-        (
-            item
-            for item in own_nodes(scope)
-            if isinstance(item, ast.stmt) and item.lineno <= line <= (item.end_lineno or 0)
-        ),
-        key=lambda item: item.lineno,
-        default=None,
-    )
+    statement = statement_at(scope, line)
     if statement is None or isinstance(statement, (ast.For, ast.While, ast.If, ast.With)):
         return
     names = _read(statement)

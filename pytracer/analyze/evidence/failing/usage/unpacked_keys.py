@@ -7,7 +7,7 @@ import re
 
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.imports import imported_as
 from pytracer.analyze.evidence.syntax.reaching import reaching
 from pytracer.analyze.evidence.syntax.scopes import function_named, own_nodes
@@ -52,7 +52,7 @@ def _read(at: FailingLine) -> list[str]:
         node = at.only(ast.Attribute)
         return [node.value.id] if node is not None and isinstance(node.value, ast.Name) else []
     call = at.only(ast.Call) if at.kind == "TypeError" and _TEXT.search(at.message) else None
-    given = [*call.args, *(item.value for item in call.keywords)] if call is not None else []
+    given = passed_values(call) if call is not None else []
     return [item.id for item in given if isinstance(item, ast.Name)]
 
 
