@@ -6,7 +6,7 @@ import ast
 import re
 from dataclasses import dataclass
 
-from pytracer.analyze.evidence.failing.autograd.graphs import CUTS, head_of, lines_on_the_way, plain_statements
+from pytracer.analyze.evidence.failing.autograd.graph_lines import CUTS, head_of, lines_on_the_way, plain_statements
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.calls import called_name

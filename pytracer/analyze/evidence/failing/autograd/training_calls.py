@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from pytracer.analyze.evidence.failing.autograd.graphs import lines_on_the_way
+from pytracer.analyze.evidence.failing.autograd.graph_lines import lines_on_the_way
 from pytracer.analyze.evidence.failing.expressions import parts, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pytracer.analyze.evidence.exceptions.name_origins import EMPTY_MESSAGE, USED_UP
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
-from pytracer.analyze.evidence.failing.usage.empties import is_empty
+from pytracer.analyze.evidence.failing.usage.emptied import is_empty
 from pytracer.analyze.evidence.syntax.bindings import bound_value, lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.names import variable

@@ -1,0 +1,107 @@
+"""A graph that one step carries into the next, which backward() has freed."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from pytracer.analyze.evidence.failing.autograd.graph_lines import (
+    CUTS,
+    bound_names,
+    head_of,
+)
+from pytracer.analyze.evidence.failing.expressions import names_in
+from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.syntax.loops import PLAIN_LOOPS, Loop, loops_around
+from pytracer.analyze.evidence.syntax.names import variable
+
+# What has no graph: data, and tensors that are filled.
+_LEAF = re.compile(
+    r"torch\.(?:\w*rand\w*|zeros|ones|tensor|full|empty|arange|linspace|load|from_numpy)\(|next\(|\.to\(|\bin\b"
+)
+_WHOLE = re.compile(r"^(?:u?int\d+|bool)$")
+
+
+def carried_graph(at: FailingLine) -> str | None:
+    """A variable that an iteration takes over from the one before."""
+    loops = loops_around(at.tree, at.line, PLAIN_LOOPS)
+    if not loops:
+        return None
+    carried: dict[str, int] = {}
+    assigned = {name for item in loops if isinstance(item, ast.For) for name in bound_names(item.target)}
+    reached = _reached(loops[0], names_in(at.node) if at.node is not None else [])
+    for item in _in_order(loops[0]):
+        if isinstance(item, ast.Assign):
+            read = set(names_in(item.value))
+            targets = {name for target in item.targets for name in bound_names(target)}
+            for name in (read & targets) - assigned:
+                if "detach" not in ast.unparse(item.value):
+                    carried.setdefault(name, item.lineno)
+            assigned |= targets
+        elif isinstance(item, ast.AugAssign):
+            name = variable(item.target) or ""
+            if name and name not in assigned and not re.search(r"item\(\)|detach", ast.unparse(item.value)):
+                carried.setdefault(name, item.lineno)
+    tensors = {
+        name: line
+        for name, line in carried.items()
+        if name in reached and not _without_graph(loops[0], line)
+        if (shape := at.shape(name)) is not None or at.value(name) is None
+        if shape is None or not _WHOLE.match(shape.dtype)
+    }
+    if len(tensors) == 1:
+        name, line = next(iter(tensors.items()))
+        return (
+            f"`{name}` (line {line}) carries the graph of one step into the next, which backward() has freed: write "
+            f"`{name} = {name}.detach()` at the start of each step (of a tuple, each of its tensors)."
+        )
+    return _before_loop(at, loops[0])
+
+
+def _without_graph(loop: Loop, line: int) -> bool:
+    """Whether a line is below a `with torch.no_grad()` of the loop."""
+    return any(
+        isinstance(item, ast.With) and item.lineno < line <= (item.end_lineno or 0) and CUTS.search(head_of(item))
+        for item in ast.walk(loop)
+    )
+
+
+def _is_leaf(at: FailingLine, name: str) -> bool:
+    """Whether it was made from no other tensor, or is not known to have been."""
+    found = at.came_from(name)
+    return found is None or _LEAF.search(found.text) is not None
+
+
+def _before_loop(at: FailingLine, loop: Loop) -> str | None:
+    """What was computed once, before the loop."""
+    inside = {
+        name
+        for item in _in_order(loop)
+        if isinstance(item, ast.Assign)
+        for target in item.targets
+        for name in bound_names(target)
+    }
+    named = names_in(at.node) if at.node is not None else []
+    shapes = [name for name in _reached(loop, named) if name not in inside and at.shape(name) is not None]
+    shapes = [name for name in shapes if name in named or not _is_leaf(at, name)]
+    if len(shapes) != 1:
+        return None
+    return (
+        f"`{shapes[0]}`{at.came(shapes[0])} was computed once, before the loop at line {loop.lineno}, and backward() "
+        "frees its graph in the first round: compute it in each round."
+    )
+
+
+def _reached(loop: Loop, names: list[str]) -> list[str]:
+    """Those names, and what the loop computes them from."""
+    made = [item for item in _in_order(loop) if isinstance(item, (ast.Assign, ast.AugAssign))]
+    found = dict.fromkeys(names)
+    for item in [*reversed(made), *reversed(made)]:  # also what a round takes over from the one before
+        targets = item.targets if isinstance(item, ast.Assign) else [item.target]
+        if any(name in found for target in targets for name in bound_names(target)):
+            found |= dict.fromkeys(names_in(item.value))
+    return [*found]
+
+
+def _in_order(loop: ast.stmt) -> list[ast.stmt]:
+    return sorted((item for item in ast.walk(loop) if isinstance(item, ast.stmt)), key=lambda item: item.lineno)

@@ -1,0 +1,188 @@
+"""A loss without a graph: what switched gradients off, froze the parameters, or cut the way to it."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from pytracer.analyze.evidence.failing.autograd.graph_lines import (
+    CUTS,
+    head_of,
+    lines_on_the_way,
+    plain_statements,
+)
+from pytracer.analyze.evidence.failing.expressions import names_in, source
+from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.syntax.scopes import own_nodes
+
+_FREEZES = re.compile(r"requires_grad_?\s*(?:=|\()\s*\(?False")
+_NONE_TRAINED = re.compile(r"0 of ([1-9]\d*) require a gradient$")
+_SWITCH = re.compile(r"set_grad_enabled\(|(?:no_grad|inference_mode)\(.*__enter__\(")
+_ENTERED = re.compile(r"no_grad|inference_mode|set_grad_enabled")
+_MOST = 2
+
+
+def cut_graph(at: FailingLine) -> str | None:
+    """Why a loss has no graph: by what is switched off, frozen, or on the way to it."""
+    if at.values.get("torch.is_grad_enabled()") == "False":
+        return _switched_off(at)
+    loss = next(iter(names_in(at.node)), "the loss") if at.node is not None else "the loss"
+    return _frozen(at, loss) or _graph_lost(at, loss) or _reentrant(at, loss) or _cutting_lines(at, loss)
+
+
+def _switched_off(at: FailingLine) -> str | None:
+    """The line that switched gradients off, and the way on which nothing switches them on."""
+    if any(_is_below_switch(at, depth) for depth in range(len(at.frames))):
+        return None
+    calls = [
+        (scope, item)
+        for scope in (at.tree, *(part for part in ast.walk(at.tree) if isinstance(part, ast.FunctionDef)))
+        for item in own_nodes(scope)
+        if isinstance(item, ast.Expr) and _SWITCH.search(ast.unparse(item))
+    ]
+    off = [(scope, item) for scope, item in calls if not _is_on(item)]
+    now = "Gradients are switched off (torch.is_grad_enabled() is False), so that no operation records a graph"
+    how = "use `with torch.no_grad():` or @torch.no_grad(), which end on every way out"
+    if len(off) != 1:
+        return None
+    scope, item = off[0]
+    where = f"line {item.lineno} (`{source(item)}`) does that"
+    name = f"{scope.name}()" if isinstance(scope, ast.FunctionDef) else "the program"
+    on = [part.lineno for part in own_nodes(scope) if isinstance(part, ast.Expr) and _is_on(part)]
+    on = [line for line in on if line > item.lineno]
+    leaves = [
+        part.lineno
+        for part in own_nodes(scope)
+        if isinstance(part, (ast.Return, ast.Raise)) and item.lineno < part.lineno < (on[0] if on else 0)
+    ]
+    if leaves:
+        return f"{now}: {where}, and {name} leaves at line {leaves[0]}, before line {on[0]} undoes it. There, {how}."
+    if on:
+        return f"{now}: {where}, and line {on[0]}, which undoes it, was not reached: {how}."
+    return f"{now}: {where}, and no line of {name} undoes it: {how}."
+
+
+def _is_below_switch(at: FailingLine, depth: int) -> bool:
+    """Whether a frame's line is below a `with torch.no_grad()`, or in a function decorated so."""
+    spot = at.slice.spot(depth)
+    scope = spot.scope if spot is not None else None
+    if spot is None or scope is None:
+        return False
+    by = scope.decorator_list if isinstance(scope, ast.FunctionDef) else []
+    return any(_ENTERED.search(ast.unparse(item)) for item in by) or any(
+        isinstance(item, ast.With) and item.lineno <= spot.line <= (item.end_lineno or 0)
+        and _ENTERED.search(head_of(item))
+        for item in own_nodes(scope)
+    )  # fmt: skip
+
+
+def _is_on(item: ast.Expr) -> bool:
+    return re.search(r"set_grad_enabled\((?:mode=)?True\)|__exit__", ast.unparse(item)) is not None
+
+
+def _frozen(at: FailingLine, loss: str) -> str | None:
+    """Every parameter of a module of the frame."""
+    none = {name: found[1] for name, value in at.values.items()
+            if (found := _NONE_TRAINED.match(value)) is not None and name.startswith("parameters of ")}  # fmt: skip
+    some = any(value.endswith("require a gradient") and not _NONE_TRAINED.match(value) for value in at.values.values())
+    if len(none) != 1 or some:
+        return None
+    name = next(iter(none)).removeprefix("parameters of ")
+    lines = {item.lineno: source(item) for item in plain_statements(at.tree) if _FREEZES.search(head_of(item))}
+    by = " or ".join(f"line {number} (`{lines[number]}`)" for number in sorted(lines)) if len(lines) <= _MOST else ""
+    sure = len(lines) == 1 and _freezes(at, name, next(iter(lines)))
+    how = f", as {by} freezes them" if by and sure else f" ({by} may freeze them)" if by else ""
+    return (
+        f"None of the {none[f'parameters of {name}']} parameters of `{name}` requires a "
+        f"gradient{how}, so that `{loss}`{at.came(loss)} has no graph. Leave those "
+        "that shall be trained with requires_grad=True, and give the optimizer these."
+    )
+
+
+def _freezes(at: FailingLine, name: str, line: int) -> bool:
+    """Whether a line freezes all of that module: it, or the loop around the line, names it."""
+    around = [
+        item for item in ast.walk(at.tree) if isinstance(item, ast.For) and item.lineno < line <= (item.end_lineno or 0)
+    ]
+    own = [item for item in plain_statements(at.tree) if item.lineno == line]
+    read = [*own, *(item.iter for item in around)]
+    return any(name in names_in(item) for item in read)
+
+
+def _graph_lost(at: FailingLine, loss: str) -> str | None:
+    """A tensor with a graph that the loss was computed from."""
+    found = at.made(loss, calls=False)
+    if found is None or at.values.get(f"{loss}.requires_grad") != "False" or found.spot.depth != 0:
+        return None
+    with_graph = [name for name in names_in(found.node) if at.values.get(f"{name}.requires_grad") == "True"]
+    sizes = re.compile(r"\blen\(|\.(?:shape|size|device|dtype|ndim|numel)\b|_like\(")
+    if not with_graph or found.line == at.line or sizes.search(ast.unparse(found.node)):
+        return None
+    around = [
+        item
+        for item in own_nodes(found.spot.scope)
+        if isinstance(item, (ast.With, ast.AsyncWith)) and item.lineno < found.line <= (item.end_lineno or 0)
+        if CUTS.search(head_of(item))
+    ]
+    words = f"`{with_graph[0]}` requires a gradient, and `{loss}` ({at.shown(found)}), made of it, does not"
+    by = found.spot.scope.decorator_list if isinstance(found.spot.scope, ast.FunctionDef) else []
+    off = next((item for item in by if _ENTERED.search(ast.unparse(item))), None)
+    if off is not None and isinstance(found.spot.scope, ast.FunctionDef):
+        name = found.spot.scope.name
+        return f"{words}: line {off.lineno} (`@{source(off)}` of {name}()) keeps it from one. Take it away."
+    if not around and any(_is_below_switch(at, depth) for depth in range(1, len(at.frames))):
+        return None
+    if around:
+        return (
+            f"{words}: line {around[-1].lineno} (`{head_of(around[-1])}`) cuts the graph. Compute it outside of that."
+        )
+    return (
+        f"{words}: something at that line cuts the graph. Compute it by torch's differentiable operations alone there "
+        "(no argmax, .item(), .detach(), torch.tensor(), numpy, comparison or no_grad())."
+    )
+
+
+def _reentrant(at: FailingLine, loss: str) -> str | None:
+    """A checkpoint that gives no graph where none of its inputs requires a gradient, though its parameters do."""
+    calls = {
+        at.in_file(file, item.lineno): item
+        for file, tree in at.files.items()
+        for item in ast.walk(tree)
+        if isinstance(item, ast.Call) and called_name(item) in ("checkpoint", "checkpoint_sequential")
+    }
+    freezes = [item for item in plain_statements(at.tree) if _FREEZES.search(head_of(item))]
+    if len(calls) != 1 or not freezes:
+        return None
+    where, call = next(iter(calls.items()))
+    told = keyword_value(call, "use_reentrant")
+    if isinstance(told, ast.Constant) and not told.value:
+        return None
+    by = f"line {freezes[0].lineno} (`{source(freezes[0])}`)"
+    return (
+        f"{source(call.func)}() at {where} may cut `{loss}` from its graph: with use_reentrant=True"
+        f"{'' if told is not None else ', the default,'} it makes none where none of its inputs requires a gradient, "
+        f"and {by} freezes what makes them. "
+        "Pass use_reentrant=False there, or let its input require a gradient (enable_input_require_grads())."
+    )
+
+
+def _cutting_lines(at: FailingLine, loss: str) -> str | None:
+    """The statements on the way to the loss that can cut it, where they are few."""
+    way = lines_on_the_way(at, loss)
+    found = {
+        item.lineno: f"line {item.lineno} (`{source(item) if not isinstance(item, ast.With) else head_of(item)}`)"
+        for item in plain_statements(at.tree)
+        if _FREEZES.search(head_of(item)) or (CUTS.search(head_of(item)) and item.lineno in way)
+    }
+    for item in ast.walk(at.tree):
+        for by in item.decorator_list if isinstance(item, ast.FunctionDef) and item.lineno in way else ():
+            if CUTS.search(ast.unparse(by)):
+                found[by.lineno] = f"line {by.lineno} (`@{source(by)}` of {item.name}())"  # type: ignore[attr-defined]
+    lines = [found[number] for number in sorted(found)]
+    if not lines or len(lines) > _MOST:
+        return None
+    return (
+        f"`{loss}`{at.came(loss)} has no graph, which {' or '.join(lines)} on the way to it can cut. Keep it out of "
+        "the way from the parameters to the loss, or leave some parameters trainable."
+    )
