@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -121,7 +122,7 @@ class Runner:
         note.touch()
         extra = {"GENERATED_NOTE": str(note)}
         if program.launcher == "run":
-            status: int | None = self._below_launcher(source, run, extra)
+            status = self._below_launcher(source, run, extra)
         else:
             status = self._forked(program.launcher, source, run, extra)
         (path / "status").write_text(json.dumps(status), encoding="utf-8")
@@ -132,13 +133,20 @@ class Runner:
         own = {"GENERATED_LIBRARIES": str(self._libraries)} if self._libraries is not None else {}
         return {**own, "PYTHONPATH": python_path, "OMP_NUM_THREADS": "2", **extra}
 
-    def _below_launcher(self, source: Path, run: Path, extra: dict[str, str]) -> int:
+    def _below_launcher(self, source: Path, run: Path, extra: dict[str, str]) -> int | None:
+        """None where it had to be ended: its parent waits without end at a semaphore that the fault overwrote."""
         command = [sys.executable, "-m", "pytracer", "run", "-o", str(run), "--", sys.executable, str(source)]
         with open(source.with_name("output.txt"), "w", encoding="utf-8") as output:
-            return subprocess.run(
+            process = subprocess.Popen(
                 command, env=environment(**self._variables(**extra)), cwd=source.parent, stdin=subprocess.DEVNULL,
-                stdout=output, stderr=output, timeout=_SECONDS, check=False,
-            ).returncode  # fmt: skip
+                stdout=output, stderr=output, start_new_session=True,
+            )  # fmt: skip
+            try:
+                return process.wait(timeout=_SECONDS)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                return None
 
     def _forked(self, launcher: str, source: Path, run: Path, extra: dict[str, str]) -> int | None:
         zygote = self._zygotes.get(launcher)
