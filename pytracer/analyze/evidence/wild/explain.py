@@ -19,6 +19,7 @@ from pytracer.analyze.evidence.wild.second_owner import second_owner
 from pytracer.analyze.evidence.wild.small_argument import small_argument
 from pytracer.analyze.evidence.wild.sparse_index import sparse_index
 from pytracer.analyze.evidence.wild.taken_jump import WildJump
+from pytracer.analyze.evidence.wild.thread_table import thread_table
 from pytracer.analyze.evidence.wild.truncated_address import truncated_address
 from pytracer.analyze.evidence.wild.unexplained import Unexplained
 from pytracer.analyze.evidence.wild.unloaded_code import unloaded_code
@@ -67,6 +68,7 @@ _FINDERS: tuple[Callable[[ProcessView], Explanation | None], ...] = (
     _overflow,
     cut_handle,
     closed_handle,
+    thread_table,
     overwritten_memory,
     sparse_index,
     _wrong_index,
