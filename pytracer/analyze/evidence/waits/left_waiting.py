@@ -37,7 +37,7 @@ class LeftWaiting:
     def advice(self) -> str:
         """How the parent would have noticed."""
         where = f" at line {self.wait.at.line}" if self.wait.at is not None and self.wait.at.line else ""
-        return f"{_NOTICES[self.wait.kind]} and `is_alive()` of the child{where} let the parent notice such an end."
+        return f"With {_NOTICES[self.wait.kind]} and `is_alive()` of the child{where}, the parent notices such an end."
 
 
 def left_waiting(job: JobView, child: ProcessView) -> LeftWaiting | None:

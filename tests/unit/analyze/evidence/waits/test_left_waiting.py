@@ -30,7 +30,7 @@ def test_parent_that_waited_for_a_dead_child_is_told(run: Path) -> None:
         "a time limit ended it."
     ) in summary(report)
     assert advice(report).endswith(
-        "get(timeout=...) and `is_alive()` of the child at line 12 let the parent notice such an end."
+        "With get(timeout=...) and `is_alive()` of the child at line 12, the parent notices such an end."
     )
 
 
@@ -49,4 +49,4 @@ def test_parent_that_did_something_else_is_not_blamed(boxes: list[Box], run: Pat
     """The look-alikes."""
     report = ended(run, *boxes)
     assert "until a time limit ended it" not in summary(report)
-    assert "let the parent notice" not in advice(report)
+    assert "the parent notices such an end" not in advice(report)
