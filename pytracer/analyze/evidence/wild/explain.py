@@ -10,6 +10,7 @@ from pytracer.analyze.evidence.wild.below_null import below_null
 from pytracer.analyze.evidence.wild.called_number import called_number
 from pytracer.analyze.evidence.wild.closed_handle import closed_handle
 from pytracer.analyze.evidence.wild.cut_handle import cut_handle
+from pytracer.analyze.evidence.wild.deregistered_operator import deregistered_operator
 from pytracer.analyze.evidence.wild.explanation import Explanation
 from pytracer.analyze.evidence.wild.far_index import far_index
 from pytracer.analyze.evidence.wild.freed_callback import freed_callback
@@ -43,6 +44,11 @@ def explained_access(view: ProcessView) -> Explanation:
     return next(filter(None, (find(view) for find in _FINDERS)), without_cause(None))
 
 
+def is_freed_code(view: ProcessView) -> bool:
+    """Whether what was called had been freed, by the program's source: the address, null as well, is what lay there."""
+    return freed_callback(view) is not None or deregistered_operator(view) is not None
+
+
 def without_cause(jump: Jump | None) -> Explanation:
     """Where nothing shows what led there."""
     return WildJump(jump) if jump is not None else Unexplained()
@@ -59,6 +65,7 @@ def _overflow(view: ProcessView) -> Explanation | None:
 
 
 _FINDERS: tuple[Callable[[ProcessView], Explanation | None], ...] = (
+    deregistered_operator,
     freed_callback,
     below_null,
     truncated_address,

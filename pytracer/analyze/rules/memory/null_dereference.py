@@ -74,7 +74,7 @@ from pytracer.analyze.evidence.phrases import (
 )
 from pytracer.analyze.evidence.preconditions.missing import missing_arguments
 from pytracer.analyze.evidence.preconditions.violated import is_unfit
-from pytracer.analyze.evidence.wild.freed_callback import freed_callback
+from pytracer.analyze.evidence.wild.explain import is_freed_code
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.platform.instruction import signed
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
@@ -117,7 +117,7 @@ class NullDereference(MemoryFaultRule[_Null]):
     def judge(self, view: ProcessView) -> Judgement[_Null] | None:
         """See MemoryFaultRule."""
         confidence = null_confidence(view)
-        if confidence is None or is_unfit(view) or freed_callback(view) is not None:
+        if confidence is None or is_unfit(view) or is_freed_code(view):
             return None
         operator = find_operator(view)
         with_tensors = operator is not None or (view.function or "").startswith(_IN_TORCH) or _by_torch_ops(view)
