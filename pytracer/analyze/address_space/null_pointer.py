@@ -50,12 +50,17 @@ def _passes_empty(view: ProcessView) -> bool:
 
 
 def null_sibling(view: ProcessView) -> AlsoCrashed | None:
-    """Another thread of the same parallel region that was refused at null, or close to it, at the same moment."""
+    """Another thread of the same parallel region that was refused at null, or close to it, at the same moment.
+
+    One whose part of a tensor begins before this one's, so before the address of this one.
+    """
     crash = view.crash
     if crash is None:
         return None
     near = (item for item in crash.also_crashed if abs(item.pc - crash.pc) < _SAME_LOOP_BYTES)
-    return next((item for item in near if item.code > 0 and item.fault_addr < NEAR_NULL_BYTES), None)
+    parts = (item for item in near if item.code > 0 and item.fault_addr < NEAR_NULL_BYTES)
+    place = view.place
+    return next((item for item in parts if place is None or item.fault_addr < place.addr), None)
 
 
 def has_constant_address(view: ProcessView) -> bool:

@@ -13,6 +13,7 @@ from pytracer.analyze.evidence.ends.keeping_lines import KeepingLine, keeping_li
 from pytracer.analyze.evidence.failing.line import failing_line
 from pytracer.analyze.evidence.failing.tensors.requested import requested
 from pytracer.analyze.evidence.limits.numbers import recorded_numbers
+from pytracer.analyze.evidence.own_code.deregistered import deregistered
 from pytracer.analyze.evidence.own_code.pointer_content import may_be_address
 from pytracer.analyze.naming import name_words, place_words
 from pytracer.analyze.parts import python_frame
@@ -82,6 +83,8 @@ def failed_allocation(view: ProcessView) -> bool:
     if exception is None:
         return False
     name = (exception.type or "").rsplit(".", 1)[-1]
+    if deregistered(view.process.snapshot, view.exception_stack) is not None:
+        return False  # the size was read out of freed memory
     return (
         name in ("MemoryError", "_ArrayMemoryError")
         or _FAILED.search(f"{name} {exception.message}") is not None

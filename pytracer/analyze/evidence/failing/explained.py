@@ -100,6 +100,7 @@ from pytracer.analyze.evidence.failing.usage.calls import (
     values_to_unpack,
     wrong_kind,
 )
+from pytracer.analyze.evidence.failing.usage.dropped_libraries import dropped_library, dropped_library_subject
 from pytracer.analyze.evidence.failing.usage.empties import nothing_there
 from pytracer.analyze.evidence.failing.usage.endless_lookups import endless_lookup
 from pytracer.analyze.evidence.failing.usage.hidden_methods import hidden_method
@@ -132,6 +133,7 @@ from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import ExceptionReport, PythonFrame
 
 _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
+    dropped_library,
     bypassed_forward,
     mixed_operands,
     sized_by_values,
@@ -240,6 +242,7 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
 )
 
 _SUBJECTS = (
+    dropped_library_subject,
     itself_subject,
     bypass_subject,
     model_subject,

@@ -12,8 +12,10 @@ from pytracer.analyze.evidence.exceptions.loaders import loading_words
 from pytracer.analyze.evidence.waits.ended_threads import (
     EndedThread,
 )
+from pytracer.analyze.evidence.waits.executor_words import executor_words
 from pytracer.analyze.evidence.waits.failed_task import FailedTask
 from pytracer.analyze.evidence.waits.fork_line import fork_line
+from pytracer.analyze.evidence.waits.interop_threads import started_words
 from pytracer.analyze.evidence.waits.lock_order import CrossedLocks, LockHolder
 from pytracer.analyze.evidence.waits.lost_lock import LostLock
 from pytracer.analyze.evidence.waits.messages import BothWait, gone_advice
@@ -129,6 +131,10 @@ def why_words(view: ProcessView, found: Stood) -> str:
     """Why the wait did not end, as far as that is known."""
     if found.device is not None:
         return found.device.words
+    if found.wait.kind == "executor" and found.thread is None:
+        return executor_words(view)
+    if found.wait.kind == "forked-tasks":
+        return started_words(view, found.wait.at)
     if found.locks is not None:
         return f"; {found.locks.words}"
     if found.unsent is not None:

@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from pytracer._text import shortened
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
+from pytracer.analyze.evidence.waits.executor_words import executor_advice
 from pytracer.analyze.evidence.waits.forked_locks import held_by_thread
+from pytracer.analyze.evidence.waits.interop_threads import interop_advice
 from pytracer.analyze.evidence.waits.queue_fillers import filler_of
 from pytracer.analyze.evidence.waits.waited_object import waited_object
 from pytracer.analyze.evidence.waits.waits import LET_THREAD_END, ProcessWait, WaitKind, called_by_program
@@ -32,6 +34,8 @@ ADVICE: dict[WaitKind, str] = {
     "forked-notice": "fork() copies one thread only: a ThreadPoolExecutor or a thread that the parent had started does "
     "not run in the child, whose tasks wait for ever. Make it in the child (lazily, or in worker_init_fn), or start "
     "children by spawn (DataLoader: multiprocessing_context).",
+    "forked-tasks": "torch.jit.fork() hands its tasks to threads that a forked child does not have: start it by spawn.",
+    "executor": "Let the function that the thread runs return when the program ends.",
     "lock": "Find the thread that holds this lock: locks that are taken in different orders, or a thread that died "
     "with it. `pytracer attach` shows all threads while the program stands.",
     "lock-file": "Look for the process that holds the lock. If none is left - a build or download that was killed "
@@ -84,6 +88,10 @@ def wait_advice(view: ProcessView, wait: ProcessWait) -> str:
         return filler.advice
     if wait.kind == "notice" and (called_by_program(view) or "").endswith(_RESULTS):
         return _FUTURE
+    if wait.kind == "executor":
+        return executor_advice(view)
+    if wait.kind == "forked-tasks":
+        return interop_advice(view, wait.at)
     if wait.kind == "forked-lock":
         return (held_by_thread(view, wait) or "") + ADVICE[wait.kind]
     thing = waited_object(view, wait) if not wait.kind.startswith("forked") else None

@@ -23,7 +23,16 @@ from pytracer.analyze.naming import name_words, place_words
 from pytracer.analyze.view import JobView, ProcessView
 
 # Nothing else is waited for there.
-_LAST = ("forked-openmp", "forked-lock", "forked-notice", "lock", "lock-file", "unread-queue", "full-pipe")
+_LAST = (
+    "forked-openmp",
+    "forked-lock",
+    "forked-notice",
+    "forked-tasks",
+    "lock",
+    "lock-file",
+    "unread-queue",
+    "full-pipe",
+)
 _OF_FILES = ("flock", "lock-file")
 _OF_CHILDREN = ("child", "queue", "message", "full-pipe", "pool", "notice")
 _COMMAND = 60

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytracer.analyze.evidence.exceptions.loaders import waits_for_loader
+from pytracer.analyze.evidence.waits.executor_words import executor_wait
 from pytracer.analyze.evidence.waits.messages import asked_words
 from pytracer.analyze.evidence.waits.waited_object import waited_object
 from pytracer.analyze.evidence.waits.waits import WAITED, ProcessWait, called_by_program, called_of_driver
@@ -22,6 +23,8 @@ def wait_words(view: ProcessView, wait: ProcessWait) -> str:
     """`waited for the Event `self.ready``; without a name as in WAITED."""
     if wait.kind == "queue" and waits_for_loader(view):
         return "waited for a batch of its DataLoader"
+    if wait.kind == "executor":
+        return executor_wait(view)
     if wait.kind == "driver":
         return f"was in {called_of_driver(view)} of the CUDA driver"
     if wait.kind == "nodes":

@@ -12,7 +12,9 @@ from pytracer.analyze.deaths.ending import asked_to_end
 from pytracer.analyze.evidence.cuda.device_calls import device_call, driver_call
 from pytracer.analyze.evidence.cuda.device_waits import stands_in_driver
 from pytracer.analyze.evidence.native.native_stack import image_name
+from pytracer.analyze.evidence.waits.executor_threads import ends_executor, unfinished_task
 from pytracer.analyze.evidence.waits.forked_team import stands_without_team
+from pytracer.analyze.evidence.waits.interop_threads import lacks_interop_threads, waits_for_task
 from pytracer.analyze.evidence.waits.pipes import pipe_wait
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.parts import innermost_of_program, python_frame
@@ -25,6 +27,7 @@ WaitKind = Literal[
     "forked-openmp",
     "forked-lock",
     "forked-notice",
+    "forked-tasks",
     "lock",
     "lock-file",
     "flock",
@@ -35,6 +38,7 @@ WaitKind = Literal[
     "unread-queue",
     "thread-at-exit",
     "thread",
+    "executor",
     "queue",
     "full-queue",
     "message",
@@ -53,6 +57,7 @@ WAITED: dict[WaitKind, str] = {
     "forked-openmp": "waited in the OpenMP runtime of a forked child",
     "forked-lock": "waited in a forked child for a lock that nobody there holds",
     "forked-notice": "waited in a forked child for a thread that exists in its parent only",
+    "forked-tasks": "waited in a forked child for inter-op threads of torch, which its parent alone has,",
     "lock": "waited for a lock",
     "lock-file": "waited for a lock file",
     "flock": "waited for a file lock",
@@ -63,6 +68,7 @@ WAITED: dict[WaitKind, str] = {
     "unread-queue": "waited until what it had put into a queue is read",
     "thread-at-exit": "had come to its end, and waited for a thread that is no daemon",
     "thread": "waited for a thread",
+    "executor": "waited for a thread of an executor that it shuts down, which was",
     "queue": "waited for a queue",
     "full-queue": "waited for room in a full queue",
     "message": "waited for a message from the other end of a connection",
@@ -126,6 +132,9 @@ class ProcessWait:
 def wait_of(view: ProcessView) -> ProcessWait | None:
     """None where the stacks show work, or a wait that is normal in an idle process, such as for a connection."""
     kind = _kind(view)
+    if kind == "executor":
+        task = unfinished_task(end_of(view))
+        return ProcessWait(kind, task.at, task.name) if task is not None else None
     if kind == "thread-at-exit":
         name, at = _unfinished_thread(view)
         return ProcessWait(kind, at, name)
@@ -227,6 +236,8 @@ def _kind(view: ProcessView) -> WaitKind | None:
         return "forked-openmp" if stands else None
     if not stack:
         return None
+    if waits_for_task(native) and was_forked(view) and lacks_interop_threads(end_of(view)):
+        return "forked-tasks"
     inner, near = stack[0], stack[:_NEAR]
     if any(_last_word(frame) == "next_rendezvous" and _ELASTIC in (frame.file or "") for frame in stack):
         return "nodes"
@@ -250,6 +261,8 @@ def _kind(view: ProcessView) -> WaitKind | None:
         return "unread-queue"
     if any(_THREADS_OF_PYTHON.search(frame.file or "") and frame.function in _AT_EXIT for frame in near):
         return "thread-at-exit"
+    if ends_executor(stack, end_of(view)) and unfinished_task(end_of(view)) is not None:
+        return "executor"
     if _THREADS_OF_PYTHON.search(inner.file or "") and _is(inner, *_THREAD_JOINS):
         return "thread"
     if any(_QUEUE.search(frame.file or "") and _last_word(frame) == "get" for frame in near):

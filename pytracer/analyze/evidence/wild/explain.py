@@ -10,6 +10,7 @@ from pytracer.analyze.evidence.wild.below_null import below_null
 from pytracer.analyze.evidence.wild.called_number import called_number
 from pytracer.analyze.evidence.wild.closed_handle import closed_handle
 from pytracer.analyze.evidence.wild.cut_handle import cut_handle
+from pytracer.analyze.evidence.wild.deregistered_operator import deregistered_operator
 from pytracer.analyze.evidence.wild.explanation import Explanation
 from pytracer.analyze.evidence.wild.far_index import far_index
 from pytracer.analyze.evidence.wild.freed_callback import freed_callback
@@ -19,6 +20,7 @@ from pytracer.analyze.evidence.wild.second_owner import second_owner
 from pytracer.analyze.evidence.wild.small_argument import small_argument
 from pytracer.analyze.evidence.wild.sparse_index import sparse_index
 from pytracer.analyze.evidence.wild.taken_jump import WildJump
+from pytracer.analyze.evidence.wild.thread_table import thread_table
 from pytracer.analyze.evidence.wild.truncated_address import truncated_address
 from pytracer.analyze.evidence.wild.unexplained import Unexplained
 from pytracer.analyze.evidence.wild.unloaded_code import unloaded_code
@@ -42,6 +44,11 @@ def explained_access(view: ProcessView) -> Explanation:
     return next(filter(None, (find(view) for find in _FINDERS)), without_cause(None))
 
 
+def is_freed_code(view: ProcessView) -> bool:
+    """Whether what was called had been freed, by the program's source: the address, null as well, is what lay there."""
+    return freed_callback(view) is not None or deregistered_operator(view) is not None
+
+
 def without_cause(jump: Jump | None) -> Explanation:
     """Where nothing shows what led there."""
     return WildJump(jump) if jump is not None else Unexplained()
@@ -58,6 +65,7 @@ def _overflow(view: ProcessView) -> Explanation | None:
 
 
 _FINDERS: tuple[Callable[[ProcessView], Explanation | None], ...] = (
+    deregistered_operator,
     freed_callback,
     below_null,
     truncated_address,
@@ -67,6 +75,7 @@ _FINDERS: tuple[Callable[[ProcessView], Explanation | None], ...] = (
     _overflow,
     cut_handle,
     closed_handle,
+    thread_table,
     overwritten_memory,
     sparse_index,
     _wrong_index,

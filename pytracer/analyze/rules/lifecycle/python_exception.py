@@ -53,6 +53,7 @@ from pytracer.analyze.evidence.heap.overwritten import (
 from pytracer.analyze.evidence.lifetime.file_writers import file_writer
 from pytracer.analyze.evidence.phrases import collective_evidence, error_words
 from pytracer.analyze.evidence.waits.ended_threads import ended_thread_evidence, thread_behind_exception
+from pytracer.analyze.evidence.waits.left_waiting import left_waiting
 from pytracer.analyze.evidence.waits.other_end import other_end_words
 from pytracer.analyze.evidence.waits.waits import LET_THREAD_END, ProcessWait, kept_by_thread
 from pytracer.analyze.naming import introduction, name_words, place_words, subject_words
@@ -104,6 +105,8 @@ class PythonException:
             raised = chain.headline(raised, explanation.subject)
         if maybe is not None:
             raised += f"; before, {maybe.words}"
+        left = left_waiting(job, view)
+        raised += left.words if left is not None else ""
         return Description(
             f"{introduction(judgement.views)} raised {raised}.",
             [
@@ -129,7 +132,7 @@ class PythonException:
             [_PEER if lost and unreceived is None else None, explanation.failure],
             explained=explanation.words is not None or unreceived is not None,
             names_cause=known,
-            besides=LET_THREAD_END if _kept(view) is not None else "",
+            besides=LET_THREAD_END if _kept(view) is not None else left.advice if left is not None else "",
         )
 
 

@@ -11,7 +11,9 @@ same process before is named: the thread may be the one that is waited for. So i
 had put into a queue, and the exception that the program was handling: a `with` or `finally` may wait on the way out.
 
 Why it happens: fork() copies one thread only. The threads of an OpenMP pool that the parent had used do not exist in
-the child, whose next parallel region waits for them for ever; nor do threads that held a lock at that moment. A process
+the child, whose next parallel region waits for them for ever; nor do threads that held a lock at that moment, or those
+that run the tasks of torch.jit.fork(). asyncio.run() and a `with ThreadPoolExecutor()` end when the threads of the
+executor do, and cancel() of a task does not end the thread that runs it already. A process
 that has put something into a multiprocessing queue ends when that is read, so join() before get() never returns. Two
 threads that take two locks in different orders wait for each other: where the `with` statements of both show that, the
 locks and lines are named. A worker that died or stands still leaves its parent waiting. What a queue's own thread
@@ -46,6 +48,7 @@ from pytracer.analyze.evidence.waits.ended_threads import (
     no_other_could,
     thread_behind,
 )
+from pytracer.analyze.evidence.waits.executor_threads import unfinished_task
 from pytracer.analyze.evidence.waits.failed_task import failed_task
 from pytracer.analyze.evidence.waits.lock_order import crossed_locks, lock_holder
 from pytracer.analyze.evidence.waits.lost_lock import LostLock, lost_lock
@@ -68,6 +71,7 @@ from pytracer.analyze.evidence.waits.waits import (
     OF_DEVICE,
     ProcessWait,
     WaitKind,
+    end_of,
     is_between_processes,
     wait_of,
 )
@@ -83,6 +87,7 @@ _CONFIDENCE: dict[WaitKind, Confidence] = {
     "forked-openmp": "likely",
     "forked-lock": "likely",
     "forked-notice": "likely",
+    "forked-tasks": "likely",
     "lock": "likely",
     "lock-file": "possible",
     "flock": "possible",
@@ -93,6 +98,7 @@ _CONFIDENCE: dict[WaitKind, Confidence] = {
     "unread-queue": "possible",
     "thread-at-exit": "likely",
     "thread": "possible",
+    "executor": "possible",
     "queue": "possible",
     "full-queue": "possible",
     "message": "possible",
@@ -184,6 +190,8 @@ class Standstill:
             is_sure = is_sure or (found.unasked is not None and found.unasked.refused is not None)
             stood = stood_loop(loading) if loading is not None else None
             is_sure = is_sure or (stood is not None and stood.confidence == "likely")
+            task = unfinished_task(end_of(view)) if wait.kind == "executor" else None
+            is_sure = is_sure or (task is not None and task.blocked)
             is_sure = is_sure or (wait.kind == "lock-file" and _nobody_has_it(suspects))
             sure: Confidence = "likely" if is_sure else _CONFIDENCE[wait.kind]
             sure = device.confidence if device is not None else sure

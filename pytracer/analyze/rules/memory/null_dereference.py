@@ -64,6 +64,7 @@ from pytracer.analyze.evidence.own_code.capi_table import unfetched_table
 from pytracer.analyze.evidence.own_code.null_global import null_global
 from pytracer.analyze.evidence.own_code.passed import names_passed, passed
 from pytracer.analyze.evidence.own_code.passed_none import passed_none
+from pytracer.analyze.evidence.own_code.per_thread_memory import per_thread_memory
 from pytracer.analyze.evidence.phrases import (
     collective_evidence,
     fault_evidence,
@@ -73,7 +74,7 @@ from pytracer.analyze.evidence.phrases import (
 )
 from pytracer.analyze.evidence.preconditions.missing import missing_arguments
 from pytracer.analyze.evidence.preconditions.violated import is_unfit
-from pytracer.analyze.evidence.wild.freed_callback import freed_callback
+from pytracer.analyze.evidence.wild.explain import is_freed_code
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.platform.instruction import signed
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
@@ -116,7 +117,7 @@ class NullDereference(MemoryFaultRule[_Null]):
     def judge(self, view: ProcessView) -> Judgement[_Null] | None:
         """See MemoryFaultRule."""
         confidence = null_confidence(view)
-        if confidence is None or is_unfit(view) or freed_callback(view) is not None:
+        if confidence is None or is_unfit(view) or is_freed_code(view):
             return None
         operator = find_operator(view)
         with_tensors = operator is not None or (view.function or "").startswith(_IN_TORCH) or _by_torch_ops(view)
@@ -158,6 +159,9 @@ class NullDereference(MemoryFaultRule[_Null]):
         none = passed_none(view) if not reason else None
         if none is not None:
             reason = f": {none.summary}"
+        threads = per_thread_memory(view) if not reason else None
+        if threads is not None:
+            reason = f": {threads.summary}"
         unset = null_global(view) if not reason else None
         if unset is not None:
             reason = f": {unset.summary}"
@@ -197,6 +201,8 @@ class NullDereference(MemoryFaultRule[_Null]):
             if none is not None
             else missing.advice
             if missing is not None
+            else threads.advice
+            if threads is not None
             else _what_to_do(view, judgement.found),
             [missing_operands(view)],
         )

@@ -69,9 +69,9 @@ from pytracer.analyze.evidence.phrases import (
 )
 from pytracer.analyze.evidence.preconditions.violated import is_unfit
 from pytracer.analyze.evidence.wild.address import access_words, address_evidence
-from pytracer.analyze.evidence.wild.explain import explained_access, explained_jump, without_cause
+from pytracer.analyze.evidence.wild.explain import explained_access, explained_jump, is_freed_code, without_cause
 from pytracer.analyze.evidence.wild.explanation import Explanation
-from pytracer.analyze.evidence.wild.freed_callback import FreedCallback, freed_callback
+from pytracer.analyze.evidence.wild.freed_callback import FreedCallback
 from pytracer.analyze.evidence.wild.memory import OverwrittenMemory
 from pytracer.analyze.evidence.wild.taken_jump import jump_words, refused_evidence, target_evidence
 from pytracer.analyze.evidence.wild.unexplained import arguments_clause
@@ -155,7 +155,7 @@ def _is_wild(view: ProcessView) -> bool:
         return False
     if is_unfit(view):
         return False
-    if place.kind in ("null", "near-null") and freed_callback(view) is not None:
+    if place.kind in ("null", "near-null", "file-mapping", "heap") and is_freed_code(view):
         return True
     if null_confidence(view) is not None:
         return False

@@ -427,6 +427,16 @@ def test_worker_of_a_parallel_region_far_from_null_is_known_by_its_sibling(run: 
     assert verdict(report) == ("wild-pointer", "likely")
 
 
+@needs_capstone
+@pytest.mark.parametrize("addr", [0x40, 0x880])
+def test_worker_that_was_refused_no_farther_back_is_no_sibling(addr: int, run: Path) -> None:
+    """The look-alike: parts of one tensor begin behind each other; these are addresses that the threads were given."""
+    sibling = AlsoCrashed(102, 11, 1, 0x7000_0000_0000, addr, 0)
+    crash: dict[str, Any] = {"registers": {"rdx": 0x40}, "code_bytes": LOAD, "pc": 0x7000_0000_0000}
+    report = faulted(run, Box(pid=101).alloc(BASE, 64), 0x40, also_crashed=(sibling,), **crash)
+    assert "in the same loop" not in evidence(report)
+
+
 # wild-pointer
 
 

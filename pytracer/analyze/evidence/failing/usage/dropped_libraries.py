@@ -1,0 +1,29 @@
+"""An operator that is not there any more, or reads freed memory: its torch.library.Library was collected."""
+
+from __future__ import annotations
+
+import re
+
+from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.own_code.deregistered import deregistered
+
+# What the dispatcher says of an entry that is gone; sizes read out of freed memory become allocations.
+_GONE = re.compile(
+    r"_OpNamespace'|schema registered|SchemaOrThrow|std::(?:bad_alloc|bad_array_new_length|length_error)"
+)
+
+
+def dropped_library(at: FailingLine) -> str | None:
+    """The advice."""
+    found = deregistered(at.snapshot, at.stack) if _may_be(at) else None
+    return found.advice if found is not None else None
+
+
+def dropped_library_subject(at: FailingLine) -> str | None:
+    """For the headline."""
+    found = deregistered(at.snapshot, at.stack) if _may_be(at) else None
+    return found.summary if found is not None else None
+
+
+def _may_be(at: FailingLine) -> bool:
+    return at.kind == "MemoryError" or _GONE.search(at.message) is not None
