@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pytracer.analyze.view import ProcessView
@@ -39,6 +39,28 @@ def absent_gradients(first: _Side, second: _Side) -> tuple[Absent, ...]:
         names = tuple(name for name in mine or () if name not in (theirs or ()))
         found += [Absent(view.process.rank or 0, names)] if names else []
     return tuple(found)
+
+
+def stale_gradients(view: ProcessView, call: Collective) -> tuple[str, ...]:
+    """Parameters of a rank without a gradient of the step of a call of another rank; () where that is not recorded.
+
+    Gradients are read at a crash, and in each step of an optimizer.
+    """
+    read = view.crash is not None or (call.step is not None and (view.step or 0) > call.step)
+    made = {name: epoch for name, _, epoch in _named(view, "gradient")}
+    newest = max(made.values(), default=-1)
+    return tuple(name for name in _parameters(view) if made.get(name, -1) < newest) if read else ()
+
+
+def parameter_places(view: ProcessView, call: Collective) -> list[int]:
+    """Which of the model's parameters a call may be for, by its size, as numbers in the order of the model."""
+    return [number for number, nbytes in enumerate(_parameters(view).values()) if nbytes == call.nbytes]
+
+
+def parameters_of(view: ProcessView, call: Collective, among: Sequence[str]) -> list[str]:
+    """Whose gradient a call may pass, by its size: of several those that are `among` some names."""
+    fit = [name for name, nbytes in _parameters(view).items() if nbytes == call.nbytes]
+    return [name for name in fit if name in among] or fit
 
 
 def _parameters(view: ProcessView) -> dict[str, int]:
