@@ -51,8 +51,21 @@ def decider(one: Side, other: Side) -> Decider | None:
         if tree is None or frame.line is None:
             return None
         found += _of_frame(frame, tree, frame.line, elsewhere if position == at else None)
-    if is_within_round(inside):
-        found = _of_round(found, inside.way[-1])
+    return _only(_of_round(found, inside.way[-1]) if is_within_round(inside) else found)
+
+
+def decider_in_round(inside: Side, other: str) -> Decider | None:
+    """As `decider`, of what is in the innermost loop around the call, whose round another rank took part in."""
+    snapshot, frame = inside.view.process.snapshot, inside.way[-1] if inside.way else None
+    tree = syntax_tree(snapshot, frame)
+    if tree is None or frame is None or frame.line is None:
+        return None
+    if quiet_handler(snapshot, inside.way, other) is not None or not loops_around(tree, frame.line):
+        return None
+    return _only(_of_round([*_of_frame(frame, tree, frame.line, None)], frame))
+
+
+def _only(found: list[Decider]) -> Decider | None:
     only = found[0] if len(found) == 1 else None
     return None if only is None or (isinstance(only.node, LOOPS) and _ends_early(only.node)) else only
 
@@ -86,7 +99,7 @@ def is_within_round(side: Side) -> bool:
     By the step of the optimizer, in which the loop runs once; without one, by the sizes of earlier calls, where these
     come in rounds.
     """
-    own = _from_line(side)
+    own = calls_from(side, side)
     if not own or own[-1].sequence_nr != side.call.sequence_nr - 1:
         return False
     if side.call.step is not None:
@@ -99,18 +112,15 @@ def is_within_round(side: Side) -> bool:
     return False
 
 
-def _from_line(side: Side) -> list[Collective]:
-    """Earlier calls from its line, in order."""
-    items = side.view.process.snapshot.collectives
-    return sorted(
-        (
-            item
-            for item in items
-            if item.group == side.call.group and not item.point_to_point
-            if item.sequence_nr < side.call.sequence_nr and site_of(item) == site_of(side.call)
-        ),
-        key=lambda item: item.sequence_nr,
+def calls_from(side: Side, like: Side) -> list[Collective]:
+    """Earlier calls of a rank from the line of the call of `like`, in order."""
+    found = (
+        item
+        for item in side.view.process.snapshot.collectives
+        if item.group == like.call.group and not item.point_to_point
+        if item.sequence_nr < like.call.sequence_nr and site_of(item) == site_of(like.call)
     )
+    return sorted(found, key=lambda item: item.sequence_nr)
 
 
 def _passed(call: Collective) -> tuple[tuple[int, ...], str | None]:

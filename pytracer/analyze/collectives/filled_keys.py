@@ -68,7 +68,7 @@ def _conditional(tree: ast.Module, scope: ast.AST, made: ast.AST) -> Iterator[tu
         for target in item.targets if isinstance(item, ast.Assign) else ():
             if not isinstance(target, ast.Subscript) or variable(target.value) not in names:
                 continue
-            decides = next((test.lineno for test, around in deciding_ifs(tree, item.lineno) if around), None)
+            decides = next((test.lineno for test, around in deciding_ifs(tree, target.lineno) if around), None)
             if decides is not None:
                 yield _key_words(target.slice), decides
 

@@ -8,9 +8,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pytracer._text import capital, list_words
-from pytracer.analyze.collectives.absent_gradients import parameter_places, parameters_of, stale_gradients
+from pytracer.analyze.collectives.absent_gradients import parameter_places, parameters, parameters_of, stale_gradients
 from pytracer.analyze.collectives.call_sites import site_of
-from pytracer.analyze.collectives.deciders import Decider, calls_it, decider, is_about_gradient
+from pytracer.analyze.collectives.deciders import (
+    Decider,
+    calls_from,
+    calls_it,
+    decider,
+    decider_in_round,
+    is_about_gradient,
+    is_within_round,
+)
 from pytracer.analyze.collectives.deciding_tests import change_of_test
 from pytracer.analyze.collectives.filled_keys import filled_keys
 from pytracer.analyze.collectives.one_rank_values import one_rank_value
@@ -19,7 +27,7 @@ from pytracer.analyze.collectives.ways import Side, quoted, way_to
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.gradients import asks_if_frozen, lines_that_freeze
 from pytracer.analyze.evidence.syntax.layer_branches import LayerBranch, layer_branch
-from pytracer.analyze.evidence.syntax.loops import LOOPS, deciding_ifs
+from pytracer.analyze.evidence.syntax.loops import LOOPS, deciding_ifs, loops_around
 from pytracer.analyze.evidence.syntax.scopes import spans
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.tensors.source_lines import syntax_tree
@@ -67,6 +75,25 @@ def left_out(first: Passed, second: Passed) -> LeftOut | None:
     return _words(found[0]) if len(found) == 1 else None
 
 
+def left_out_at_end(view: ProcessView, call: Collective, ended: ProcessView) -> LeftOut | None:
+    """What a rank that ended had left out of the round in which another one waits for it.
+
+    Args:
+        view: The rank that waits.
+        call: Its call.
+        ended: The other one; its last call of the group is the one before, from the same line, in the same round.
+    """
+    there = Side(view, way_to(view, call), call)
+    own = [item for item in ended.process.snapshot.collectives if item.group == call.group and not item.point_to_point]
+    last = max(own, key=lambda item: item.sequence_nr, default=None)
+    if last is None or last.sequence_nr != call.sequence_nr - 1 or site_of(last) != site_of(call):
+        return None
+    if not is_within_round(there) or last.step != call.step:
+        return None
+    by = decider_in_round(there, f"rank {ended.process.rank}")
+    return _words(_Call(there, Side(ended, (), last), by)) if by is not None else None
+
+
 def _of_sizes(one: Side, other: Side) -> LeftOut | None:
     """Where both passed both sizes from that line before, in an order that one of them broke; or by the model's order.
 
@@ -98,6 +125,8 @@ def _earlier_parameter(one: Side, other: Side) -> tuple[Side, Side] | None:
     places = [parameter_places(side.view, side.call) for side in (one, other)]
     if not all(places) or one.call.step != other.call.step or one.call.step is None:
         return None
+    if parameters(one.view) != parameters(other.view):
+        return None
     if max(places[0]) < min(places[1]):
         return one, other
     return (other, one) if max(places[1]) < min(places[0]) else None
@@ -114,14 +143,7 @@ def _only_test(side: Side) -> Decider | None:
 
 def _history(side: Side) -> list[tuple[int, ...]]:
     """Sizes of earlier calls from the same line, in order."""
-    own = [
-        item
-        for item in side.view.process.snapshot.collectives
-        if item.group == side.call.group and not item.point_to_point
-    ]
-    return [
-        item.sizes for item in own if item.sequence_nr < side.call.sequence_nr and site_of(item) == site_of(side.call)
-    ]
+    return [item.sizes for item in calls_from(side, side)]
 
 
 def _follows(history: Sequence[tuple[int, ...]], one: tuple[int, ...], other: tuple[int, ...]) -> bool:
@@ -130,6 +152,8 @@ def _follows(history: Sequence[tuple[int, ...]], one: tuple[int, ...], other: tu
 
 def _words(found: _Call) -> LeftOut | None:
     by = found.by
+    if by is not None and isinstance(by.node, ast.If) and loops_around(by.tree, by.node.lineno) and not _alike(found):
+        return _of_models(found)
     if by is None:
         return LeftOut(None, _unknown(found))
     if not isinstance(by.node, ast.If):
@@ -215,6 +239,30 @@ def _of_keys(found: _Call, by: Decider) -> LeftOut | None:
         f"have (`{keys.name}.get(name, torch.zeros(()))`)"
         + (f". {capital(keys.words)}: set it in each case, with 0 and a count of 0." if keys.words else "."),
     )
+
+
+def _of_models(found: _Call) -> LeftOut | None:
+    """A parameter that the model of one rank does not have."""
+    other = parameters(found.absent.view)
+    names = [name for name in parameters_of(found.there.view, found.call, ()) if name not in other]
+    if len(names) != 1 or not other:
+        return None
+    has_none = f"the model of {found.absent.name} has no parameter `{names[0]}`"
+    return LeftOut(
+        has_none,
+        f"Make the same model on all ranks: {has_none}, whose gradient {found.there.name} passes. Look at what decides "
+        "about its layers there (the rank, options, data).",
+    )
+
+
+def _alike(found: _Call) -> bool:
+    """Whether both ranks go through the same tensors: parameters of one model, or what both have passed before."""
+    there, absent = found.there, found.absent
+    models = [parameters(side.view) for side in (there, absent)]
+    if all(models):
+        return models[0] == models[1]
+    passed = [item.sizes for item in calls_from(absent, there)]
+    return found.call.sizes in passed
 
 
 def _line(by: Decider, found: _Call, number: int) -> str:

@@ -303,7 +303,9 @@ def _counted(job: JobView, match: GroupMatch, found: Mismatch) -> str | None:
         below = own_group_advice(job, view, side) or branch_advice(view, side.call, library_call(view, side.call))
         if below is not None:
             return below
-    without = left_out((sides[0], found.variants[0].call), (sides[1], found.variants[1].call)) if sides[1:] else None
+    seen = parting is None or parting.inferred or parting.skipped
+    calls = [side.call for side in found.variants[:2]]
+    without = left_out((sides[0], calls[0]), (sides[1], calls[1])) if sides[1:] and seen else None
     if without is not None:
         return without.advice
     parted = parting.advice if parting is not None else None

@@ -44,13 +44,14 @@ class Parting:
     """What to say of it. `inferred`: only that one rank had left a loop; counts of its calls say more than that.
 
     `subject`: the same for the headline, where nothing else can have happened. `one_rank`: a value decided that only
-    one rank has as it is meant to be.
+    one rank has as it is meant to be. `skipped`: an `if` on the way to one call alone was looked at.
     """
 
     advice: str
     inferred: bool = False
     subject: str | None = None
     one_rank: bool = False
+    skipped: bool = False
 
 
 def find_parting(first: ProcessView, mine: Collective, second: ProcessView, theirs: Collective) -> Parting | None:
@@ -247,7 +248,7 @@ def _skipped(one: Side, other: Side, at: int) -> Parting | None:
                 return Parting(
                     f"{words}, and {other.name} passed it by. {capital(known.advice)}", subject=by, one_rank=True
                 )
-            return Parting(f"{words}, and {other.name} passed it by: {advice_of_test(item, tree)}")
+            return Parting(f"{words}, and {other.name} passed it by: {advice_of_test(item, tree)}", skipped=True)
     return None
 
 
