@@ -19,6 +19,7 @@ from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.decode.types.snapshot import Collective
 from pytracer.report.job import PythonFrame
 
+_CHOICES = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.IfExp, ast.BoolOp)
 _SAME = re.compile(r"is_initialized|is_available|world_?size|__name__", re.IGNORECASE)
 
 
@@ -48,7 +49,7 @@ def decider(one: Side, other: Side) -> Decider | None:
     for position in range(at, len(inside.way)):
         frame = inside.way[position]
         tree = syntax_tree(snapshot, frame)
-        if tree is None or frame.line is None:
+        if tree is None or frame.line is None or _decides_itself(tree, frame.line, _called(inside, position)):
             return None
         found += _of_frame(frame, tree, frame.line, elsewhere if position == at else None)
     return _only(_of_round(found, inside.way[-1]) if is_within_round(inside) else found)
@@ -62,7 +63,26 @@ def decider_in_round(inside: Side, other: str) -> Decider | None:
         return None
     if quiet_handler(snapshot, inside.way, other) is not None or not loops_around(tree, frame.line):
         return None
+    if _decides_itself(tree, frame.line, inside.call.op):
+        return None
     return _only(_of_round([*_of_frame(frame, tree, frame.line, None)], frame))
+
+
+def _called(side: Side, position: int) -> str:
+    """What the line of a frame calls."""
+    inner = side.way[position + 1 : position + 2]
+    return (inner[0].function or "").rpartition(".")[2] if inner else side.call.op
+
+
+def _decides_itself(tree: ast.Module, line: int, name: str) -> bool:
+    """Whether the line calls it in a comprehension, behind `and`, in a choice, or below a `case`."""
+    on_line = [item for item in ast.walk(tree) if isinstance(item, (ast.expr, ast.stmt)) and spans(item, line)]
+    if any(isinstance(item, ast.Match) for item in on_line):
+        return True
+    calls = [item for item in on_line if isinstance(item, ast.Call)]
+    named = [item for item in calls if called_name(item) == name] or calls
+    choices = [item for item in on_line if isinstance(item, _CHOICES)]
+    return any(any(part is call for part in ast.walk(item)) for item in choices for call in named)
 
 
 def _only(found: list[Decider]) -> Decider | None:

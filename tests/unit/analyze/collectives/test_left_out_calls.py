@@ -181,6 +181,23 @@ def test_condition_that_one_rank_passed_by(run: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "line",
+    [
+        "[dist.all_reduce(item) for item in loss]",
+        "due and dist.all_reduce(value)",
+        "dist.all_reduce(value) if due else None",
+    ],
+    ids=["comprehension", "and", "choice"],
+)
+def test_line_that_decides_itself(line: str, run: Path) -> None:
+    """The `if` around it is not the only one that can have decided."""
+    mine, theirs = [("worst", 4), ("main", 8)], [("main", 10)]
+    source = LOOP.format("if loss > 3:", "pass").replace("dist.all_reduce(value)", line)
+    report = reported(run, source, [], ("allreduce_", mine, [1]), ("broadcast_", theirs, [1]), NO_MODEL)
+    assert "skipped" not in summary(report)
+
+
+@pytest.mark.parametrize(
     "test",
     [
         "if loss > 3:\n        if more():",
