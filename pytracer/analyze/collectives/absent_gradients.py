@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pytracer.analyze.view import ProcessView
@@ -22,7 +22,7 @@ class Absent:
 
 def models_differ(first: _Side, second: _Side) -> bool:
     """Whether each rank passed as much as all parameters of a model of its own."""
-    models = [_parameters(view) for view, _ in (first, second)]
+    models = [parameters(view) for view, _ in (first, second)]
     whole = [sum(model.values()) == call.nbytes for model, (_, call) in zip(models, (first, second), strict=True)]
     return all(models) and all(whole) and models[0] != models[1]
 
@@ -30,7 +30,7 @@ def models_differ(first: _Side, second: _Side) -> bool:
 def absent_gradients(first: _Side, second: _Side) -> tuple[Absent, ...]:
     """Of each rank those that the other has, as far as names and sizes account for what it passed."""
     sides = (first, second)
-    models = [_parameters(view) for view, _ in sides]
+    models = [parameters(view) for view, _ in sides]
     if not models[0] or models[0] != models[1] or any(view.process.snapshot.recorded(Unit) for view, _ in sides):
         return ()
     without = [_without(view, call, models[0]) for view, call in sides]
@@ -41,8 +41,30 @@ def absent_gradients(first: _Side, second: _Side) -> tuple[Absent, ...]:
     return tuple(found)
 
 
-def _parameters(view: ProcessView) -> dict[str, int]:
-    """Bytes of each by its name; none where two models have the same names."""
+def stale_gradients(view: ProcessView, call: Collective) -> tuple[str, ...]:
+    """Parameters of a rank without a gradient of the step of a call of another rank; () where that is not recorded.
+
+    Gradients are read at a crash, and in each step of an optimizer.
+    """
+    read = view.crash is not None or (call.step is not None and (view.step or 0) > call.step)
+    made = {name: epoch for name, _, epoch in _named(view, "gradient")}
+    newest = max(made.values(), default=-1)
+    return tuple(name for name in parameters(view) if made.get(name, -1) < newest) if read else ()
+
+
+def parameter_places(view: ProcessView, call: Collective) -> list[int]:
+    """Which of the model's parameters a call may be for, by its size, as numbers in the order of the model."""
+    return [number for number, nbytes in enumerate(parameters(view).values()) if nbytes == call.nbytes]
+
+
+def parameters_of(view: ProcessView, call: Collective, among: Sequence[str]) -> list[str]:
+    """Whose gradient a call may pass, by its size: of several those that are `among` some names."""
+    fit = [name for name, nbytes in parameters(view).items() if nbytes == call.nbytes]
+    return [name for name in fit if name in among] or fit
+
+
+def parameters(view: ProcessView) -> dict[str, int]:
+    """Bytes of each parameter of a rank by its name; none where two models have the same names."""
     found: dict[str, int] = {}
     for name, nbytes, _ in _named(view, "parameter"):
         if found.setdefault(name, nbytes) != nbytes:

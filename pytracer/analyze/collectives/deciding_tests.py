@@ -23,10 +23,18 @@ _EMPTY = (
 
 
 def advice_of_test(decides: ast.If, tree: ast.Module) -> str:
-    """About an `if` that one rank passed by; `tree`: of its file."""
+    """About an `if` that one rank may have passed by; `tree`: of its file."""
+    found = change_of_test(decides, tree)
+    return found if found != DECIDE else f"see whether that came out differently there (files, options, data): {DECIDE}"
+
+
+def change_of_test(decides: ast.If, tree: ast.Module) -> str:
+    """What to change about an `if` that came out differently on one rank."""
     if _is_no_list(decides.test, scope_of(tree, decides.lineno), decides.lineno):
         return _EMPTY
-    return _advice_of(decides.test)
+    if DRAWN.search(ast.unparse(decides.test)) is not None:
+        return _SEEDS
+    return _EMPTY if any(_asks_if_empty(item) for item in ast.walk(decides.test)) else DECIDE
 
 
 def _is_no_list(test: ast.expr, scope: Scope, line: int) -> bool:
@@ -39,15 +47,6 @@ def _is_no_list(test: ast.expr, scope: Scope, line: int) -> bool:
     return isinstance(made, (ast.List, ast.ListComp)) or (
         isinstance(made, ast.Call) and called_name(made) in ("list", "sorted", "glob", "listdir")
     )
-
-
-def _advice_of(test: ast.expr) -> str:
-    """About an `if` that one rank passed by."""
-    if DRAWN.search(ast.unparse(test)) is not None:
-        return _SEEDS
-    if any(_asks_if_empty(item) for item in ast.walk(test)):
-        return _EMPTY
-    return f"see whether that came out differently there (files, options, data): {DECIDE}"
 
 
 def _asks_if_empty(test: ast.AST) -> bool:

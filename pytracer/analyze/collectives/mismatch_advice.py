@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from pytracer.analyze.collectives.call_sites import Site, calls_by_site, site_of
 from pytracer.analyze.collectives.description import place_of, span_words, value_of
 from pytracer.analyze.collectives.fresh_losses import FreshLoss, fresh_loss
+from pytracer.analyze.collectives.left_out_calls import LeftOut, left_out
 from pytracer.analyze.collectives.library_calls import library_call
 from pytracer.analyze.collectives.matching import GroupMatch, Mismatch
 from pytracer.analyze.collectives.own_groups import own_group_advice
 from pytracer.analyze.collectives.packed_gradients import Packing, packing_of
-from pytracer.analyze.collectives.parting import find_parting
+from pytracer.analyze.collectives.parting import Parting, find_parting
 from pytracer.analyze.collectives.rank_branches import branch_advice, data_branch_advice
 from pytracer.analyze.collectives.rank_value_words import differing_advice
 from pytracer.analyze.collectives.rounds import (
@@ -25,7 +26,7 @@ from pytracer.analyze.collectives.rounds import (
     site_words,
     skipped_words,
 )
-from pytracer.analyze.collectives.sizes import cause_words, left_out_advice, size_advice
+from pytracer.analyze.collectives.sizes import cause_words, size_advice
 from pytracer.analyze.collectives.ways import way_to
 from pytracer.analyze.deaths.attribution import views_of
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -194,12 +195,9 @@ def _of_size(job: JobView, match: GroupMatch, found: Mismatch) -> str | None:
         if last.sequence_nr == number and last.group == match.name and last.buffer is not None
         for name in last.buffer.names or ()
     ]
-    packing = packing_of(*sides)
-    return (
-        packing.advice
-        if packing is not None
-        else left_out_advice(*sides) or size_advice(*sides, names, len(match.ranks))
-    )
+    packing, without = packing_of(*sides), left_out(*sides)
+    known = packing.advice if packing is not None else without.advice if without is not None else None
+    return known if known is not None else size_advice(*sides, names, len(match.ranks))
 
 
 def packing_cause(job: JobView, match: GroupMatch, found: Mismatch) -> Packing | None:
@@ -218,11 +216,17 @@ def size_cause(job: JobView, match: GroupMatch, found: Mismatch) -> str | None:
 
 
 def parting_cause(job: JobView, match: GroupMatch, found: Mismatch) -> str | None:
-    """The loop that one of the ranks had left, or the value that only one has, where the advice says the same."""
-    sides = two_sides(job, found) if found.field == "op" or from_other_lines(found) else None
-    parting = find_parting(*sides[0], *sides[1]) if sides is not None else None
-    said = parting is not None and parting.advice in mismatch_advice(job, match, found)
-    return parting.subject if parting is not None and said else None
+    """The loop that one rank left, a value that only one has, a call that it left out: what the advice says, too."""
+    sides = two_sides(job, found) if found.field in ("op", "size") or from_other_lines(found) else None
+    if sides is None:
+        return None
+    apart = found.field == "op" or from_other_lines(found)
+    ways: tuple[Parting | LeftOut | None, ...] = (
+        find_parting(*sides[0], *sides[1]) if apart else None,
+        left_out(*sides),
+    )
+    advice = mismatch_advice(job, match, found)
+    return next((item.subject for item in ways if item is not None and item.advice in advice), None)
 
 
 def _of_objects(job: JobView, found: Mismatch) -> str | None:
@@ -299,6 +303,11 @@ def _counted(job: JobView, match: GroupMatch, found: Mismatch) -> str | None:
         below = own_group_advice(job, view, side) or branch_advice(view, side.call, library_call(view, side.call))
         if below is not None:
             return below
+    seen = parting is None or parting.inferred or parting.skipped
+    calls = [side.call for side in found.variants[:2]]
+    without = left_out((sides[0], calls[0]), (sides[1], calls[1])) if sides[1:] and seen else None
+    if without is not None:
+        return without.advice
     parted = parting.advice if parting is not None else None
     if parting is not None and not parting.inferred:
         return parted

@@ -38,6 +38,8 @@ def mismatch_summary(job: JobView, match: GroupMatch, found: Mismatch) -> str:
     if found.odd is None:
         sides, line = _sides(job, match, found)
         return f"Ranks disagree in {where}{line}: {sides}{_cause(job, match, found)}{end}."
+    why = parting_cause(job, match, found)
+    end = f"{f'; {why}' if why is not None else ''}{end}"
     if len(found.variants) > 2:
         return (
             f"{capital(span_words(found.odd))} disagree with {span_words(right.ranks)} in {where}: "

@@ -19,14 +19,13 @@ from pytracer.analyze.evidence.slicing.by_rank import values_of
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
-from pytracer.analyze.evidence.syntax.constants import is_none
+from pytracer.analyze.evidence.syntax.gradients import is_gradient, tested_for_none
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 from pytracer.analyze.naming import short_file
 from pytracer.report.job import PythonFrame
 
-_GRADIENTS = ("grad", "main_grad")
 _PACK = ("cat", "concat", "concatenate", "hstack", "stack", "_flatten_dense_tensors", "parameters_to_vector")
 _SAME = ("view", "reshape", "flatten", "ravel", "contiguous", "detach", "clone", "numpy", "from_numpy", "getattr")
 _TYPES = ("to", "float", "double", "half", "bfloat16", "type", "cpu", "cuda", "div", "mul", "div_", "mul_")
@@ -112,7 +111,7 @@ class _Packed:
         if len(self._filters) != 1:
             return None
         test, at, tested = next(iter(self._filters.values()))
-        return (test, at) if _is_gradient(tested) or self._has_gradients else None
+        return (test, at) if is_gradient(tested) or self._has_gradients else None
 
     def _before(self, node: ast.AST, spot: Spot) -> Iterator[_Place]:
         """A step back; what is met on the way is noted."""
@@ -121,7 +120,7 @@ class _Packed:
             yield from values_of(node.id, spot)
             return
         for item in self._parts(node, spot):
-            self._has_gradients |= _is_gradient(item)
+            self._has_gradients |= is_gradient(item)
             if isinstance(item, _COMPREHENSIONS):
                 for test in (test for part in item.generators for test in part.ifs):
                     self._note(test, item, spot, absent=False)
@@ -174,26 +173,12 @@ class _Packed:
 
     def _note(self, test: ast.expr, at: ast.expr, spot: Spot, *, absent: bool) -> None:
         """`p.grad is not None` of what is packed, `p.grad is None` of what is left out."""
-        tests = test.values if isinstance(test, ast.BoolOp) else [test]
-        kind = ast.Is if absent else ast.IsNot
-        for item in tests:
-            if not isinstance(item, ast.Compare) or not isinstance(item.ops[0], kind):
-                continue
-            tested = item.left.value if isinstance(item.left, ast.NamedExpr) else item.left
-            none = item.comparators[0]
-            if is_none(none):
-                self._filters[(spot.file, at.lineno)] = (at, spot, tested)
-
-
-def _is_gradient(node: ast.AST) -> bool:
-    """`p.grad`, `getattr(p, "grad", None)`."""
-    if isinstance(node, ast.Call) and called_name(node) == "getattr" and len(node.args) > 1:
-        return isinstance(node.args[1], ast.Constant) and node.args[1].value in _GRADIENTS
-    return isinstance(node, ast.Attribute) and node.attr in _GRADIENTS
+        for tested in tested_for_none(test, absent=absent):
+            self._filters[(spot.file, at.lineno)] = (at, spot, tested)
 
 
 def _may_be_gradient(node: ast.AST) -> bool:
-    return any(_is_gradient(item) or isinstance(item, ast.Name) for item in ast.walk(node))
+    return any(is_gradient(item) or isinstance(item, ast.Name) for item in ast.walk(node))
 
 
 def _owner(node: ast.expr) -> str | None:

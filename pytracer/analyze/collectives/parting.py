@@ -12,14 +12,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pytracer._text import capital
-from pytracer.analyze.collectives.call_sites import site_of
 from pytracer.analyze.collectives.deciding_tests import DECIDE, advice_of_test
 from pytracer.analyze.collectives.description import place_of
 from pytracer.analyze.collectives.one_rank_values import OneRankValue, one_rank_value
 from pytracer.analyze.collectives.quiet_handlers import quiet_handler
 from pytracer.analyze.collectives.rank_branches import branch_words
 from pytracer.analyze.collectives.stop_flags import stop_flag, way_out
-from pytracer.analyze.collectives.ways import Side, aligned, parted, quoted, way_to
+from pytracer.analyze.collectives.ways import Side, aligned, in_step, parted, quoted, way_to
 from pytracer.analyze.evidence.failing.expressions import short
 from pytracer.analyze.evidence.slicing.by_rank import SizeSource, rounds_source
 from pytracer.analyze.evidence.slicing.files import program_files
@@ -45,13 +44,14 @@ class Parting:
     """What to say of it. `inferred`: only that one rank had left a loop; counts of its calls say more than that.
 
     `subject`: the same for the headline, where nothing else can have happened. `one_rank`: a value decided that only
-    one rank has as it is meant to be.
+    one rank has as it is meant to be. `skipped`: an `if` on the way to one call alone was looked at.
     """
 
     advice: str
     inferred: bool = False
     subject: str | None = None
     one_rank: bool = False
+    skipped: bool = False
 
 
 def find_parting(first: ProcessView, mine: Collective, second: ProcessView, theirs: Collective) -> Parting | None:
@@ -170,7 +170,7 @@ def _left_by(inside: Side, outside: Side, at: int, loop: Loop) -> Parting | None
     out, here, snapshot = way_out(loop), inside.way[at], inside.view.process.snapshot
     text = quoted(snapshot, here, out[0]) if out is not None else None
     fork = parted(inside.way, outside.way)
-    if out is None or text is None or here.file is None or fork is None or not _in_step(inside, outside):
+    if out is None or text is None or here.file is None or fork is None or not in_step(inside, outside):
         return None
     unless = outside.way[fork].line if len(outside.way) > fork else None
     if quiet_handler(snapshot, inside.way[fork:], outside.name, unless=unless) is not None:
@@ -189,19 +189,6 @@ def _left_by(inside: Side, outside: Side, at: int, loop: Loop) -> Parting | None
         return Parting(f"{capital(outside.name)} may have left {left}; {inside.name} was still in it. {agree}")
     said = f"{outside.name} had left {left}"
     return Parting(f"{capital(said)}; {inside.name} was still in it. {agree}", subject=said)
-
-
-def _in_step(one: Side, other: Side) -> bool:
-    """Whether both called from the same lines before, as far back as both recordings go."""
-    sites = [
-        {item.sequence_nr: site_of(item) for item in side.view.process.snapshot.collectives
-         if item.group == side.call.group and not item.point_to_point and item.sequence_nr < side.call.sequence_nr}
-        for side in (one, other)
-    ]  # fmt: skip
-    both = sites[0].keys() & sites[1].keys()
-    return one.call.sequence_nr == other.call.sequence_nr and len(both) > 1 and all(
-        sites[0][number] == sites[1][number] for number in both
-    )  # fmt: skip
 
 
 def _is_endless(side: Side, at: int, loop: Loop) -> bool:
@@ -261,7 +248,7 @@ def _skipped(one: Side, other: Side, at: int) -> Parting | None:
                 return Parting(
                     f"{words}, and {other.name} passed it by. {capital(known.advice)}", subject=by, one_rank=True
                 )
-            return Parting(f"{words}, and {other.name} passed it by: {advice_of_test(item, tree)}")
+            return Parting(f"{words}, and {other.name} passed it by: {advice_of_test(item, tree)}", skipped=True)
     return None
 
 

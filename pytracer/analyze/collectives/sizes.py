@@ -6,17 +6,15 @@ Both sizes seen before from that line on both ranks are the same tensors in anot
 from __future__ import annotations
 
 import ast
-import itertools
 import re
 from collections.abc import Iterator, Sequence
 
 from pytracer._text import capital, count_words, shortened
-from pytracer.analyze.collectives.call_sites import site_of
 from pytracer.analyze.collectives.description import place_of
 from pytracer.analyze.collectives.model_sizes import unequal_parameter
 from pytracer.analyze.collectives.rank_values import RANK, variables_in
-from pytracer.analyze.collectives.rounds import calls_of_line, leaver_words
-from pytracer.analyze.collectives.ways import quoted, way_to
+from pytracer.analyze.collectives.rounds import calls_of_line
+from pytracer.analyze.collectives.ways import way_to
 from pytracer.analyze.evidence.failing.data.loaders import full_batch, last_batch
 from pytracer.analyze.evidence.failing.expressions import as_written, short
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
@@ -27,8 +25,6 @@ from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name
-from pytracer.analyze.evidence.syntax.loops import deciding_ifs
-from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Collective
 
@@ -42,61 +38,6 @@ _LEAST = 3  # smaller numbers are everywhere
 _MOST = 12
 _LONGEST = 60
 _PAD = "all_gather() the sizes first, pad to the largest and cut afterwards; or all_gather_object(), which takes any."
-
-
-def left_out_advice(first: Side, second: Side) -> str | None:
-    """Where both ranks have passed both sizes from that line before."""
-    histories = [_history(view, call) for view, call in (first, second)]
-    if site_of(first[1]) != site_of(second[1]) or not all(histories):
-        return None
-    (mine, theirs), shapes = histories, (first[1].sizes, second[1].sizes)
-    if shapes[0] not in theirs or shapes[1] not in mine:
-        return None
-    before = mine[-1]
-    skipped = [second] if _follows(theirs, before, shapes[0]) else []
-    skipped += [first] if _follows(mine, before, shapes[1]) else []
-    if len(skipped) != 1:
-        return None
-    rank = skipped[0][0].process.rank
-    left_out = shapes[0] if skipped[0] is second else shapes[1]
-    frame = place_of(first[1])
-    where = f" of line {frame.line}" if frame is not None else ""
-    return (
-        f"Rank {rank} left out the call{where} for a tensor of {list(left_out)}, which it made in earlier rounds, and "
-        f"is ahead since{_why(skipped[0])}"
-    )
-
-
-def _history(view: ProcessView, call: Collective) -> list[tuple[int, ...]]:
-    """Sizes of earlier calls from the same line, in order."""
-    items = view.process.snapshot.collectives
-    own = [item for item in items if item.group == call.group and not item.point_to_point]
-    return [item.sizes for item in own if item.sequence_nr < call.sequence_nr and site_of(item) == site_of(call)]
-
-
-def _follows(history: Sequence[tuple[int, ...]], one: tuple[int, ...], other: tuple[int, ...]) -> bool:
-    return any(pair == (one, other) for pair in itertools.pairwise(history))
-
-
-def _why(side: Side) -> str:
-    view, call = side
-    frame = place_of(call)
-    tree = syntax_tree(view.process.snapshot, frame)
-    if tree is None or frame is None or frame.line is None:
-        return ". Let every rank make each call, with zeros where it has nothing."
-    around = [item for item, is_around in deciding_ifs(tree, frame.line) if is_around]
-    if around:
-        line = around[0].lineno
-        said = f": line {line} ({quoted(view.process.snapshot, frame, line)}) decides about it. "
-        if _GRADIENT.search(ast.unparse(around[0].test)):
-            return (
-                f"{said}A parameter that the loss of a rank did not use has no gradient there: pass zeros for it "
-                "(torch.zeros_like(p)), so that all ranks make the same calls."
-            )
-        return f"{said}Decide by what is the same on all ranks, or pass zeros where a rank has nothing."
-    leaver = leaver_words(view.process.snapshot, frame)
-    said = f": see whether {leaver} left it out. " if leaver is not None else ". "
-    return f"{said}Let every rank make each call, with zeros where it has nothing."
 
 
 def size_advice(first: Side, second: Side, names: Sequence[str], members: int) -> str | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from pytracer._library_files import is_library_file
 from pytracer._text import shortened
-from pytracer.analyze.collectives.call_sites import stacks_of
+from pytracer.analyze.collectives.call_sites import site_of, stacks_of
 from pytracer.analyze.collectives.description import place_of
 from pytracer.analyze.tensors.source_lines import line_text
 from pytracer.analyze.view import ProcessView
@@ -78,3 +78,18 @@ def quoted(snapshot: Snapshot, frame: PythonFrame, line: int) -> str | None:
     """A line of the frame's file in backticks, cut where it is long; None where it is not known."""
     text = line_text(snapshot, PythonFrame(file=frame.file, line=line, function=frame.function))
     return f"`{shortened(text, _LONGEST)}`" if text is not None else None
+
+
+def in_step(one: Side, other: Side, least: int = 2) -> bool:
+    """Whether both called from the same lines before, as far back as both recordings go: at least so many times."""
+    sites = [
+        {
+            item.sequence_nr: site_of(item)
+            for item in side.view.process.snapshot.collectives
+            if item.group == side.call.group and not item.point_to_point and item.sequence_nr < side.call.sequence_nr
+        }
+        for side in (one, other)
+    ]
+    both = sites[0].keys() & sites[1].keys()
+    same = all(sites[0][number] == sites[1][number] for number in both)
+    return one.call.sequence_nr == other.call.sequence_nr and len(both) >= least and same

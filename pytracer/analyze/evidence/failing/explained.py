@@ -47,6 +47,7 @@ from pytracer.analyze.evidence.failing.processes.sharded import (
 from pytracer.analyze.evidence.failing.processes.sized_by_values import sized_by_values
 from pytracer.analyze.evidence.failing.processes.start_methods import fixed_start_method, other_start_method
 from pytracer.analyze.evidence.failing.processes.to_itself import itself_subject, message_to_itself
+from pytracer.analyze.evidence.failing.processes.unprepared_reducers import unprepared_reducer, unprepared_subject
 from pytracer.analyze.evidence.failing.stored.byte_order import other_byte_order
 from pytracer.analyze.evidence.failing.stored.files import missing_file, no_shared_memory, shared_memory_subject
 from pytracer.analyze.evidence.failing.stored.loaded_optimizers import misfit_state
@@ -144,6 +145,7 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     differing_model,
     made_by_one,
     ready_twice,
+    unprepared_reducer,
     own_group_name,
     torch_not_imported,
     failed_import,
@@ -263,6 +265,7 @@ _SUBJECTS = (
     root_subject,
     made_by_one_subject,
     ready_twice_subject,
+    unprepared_subject,
     shared_columns_subject,
     none_subject,
     unequal_subject,

@@ -12,6 +12,10 @@ a line below `if rank == 0:` sets it. The condition and that line are named.
 Gradients are packed into one tensor, and those that are None on a rank are left out: the line that packs them is
 named, and the parameters, where their sizes account for the difference.
 
+An `if` skips a call on one rank, or a dict has fewer keys there: it is named where nothing else on the way can have
+decided, in a round that both ranks take part in. Of a gradient that is None there, the parameter is named, and the
+condition below which forward() runs its layer.
+
 An exception on one rank, whose `except` or `finally` then calls a collective, while the others go on: it is named,
 where that call failed.
 

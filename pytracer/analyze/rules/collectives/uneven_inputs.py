@@ -5,6 +5,9 @@ What: a rank ended with status 0, or was already shutting down, and others calle
 Why it happens: ranks have different numbers of batches, so that one leaves the loop earlier; or a rank returns early.
 DistributedDataParallel all-reduces in every backward, and so needs the same number of steps on all ranks.
 
+A rank that skipped a call in its last round by an `if` leaves others waiting, too: that line is named, where the calls
+of the step show it.
+
 What to do: give all ranks the same number of batches (DistributedSampler, drop_last=True), or wrap the loop in the
 join() context manager of DistributedDataParallel (torch.distributed.algorithms.Join). No sampler deals out the samples
 of an IterableDataset: there the ranks need join(), or as many samples of their own.
@@ -20,6 +23,7 @@ from pytracer.analyze.collectives.call_sites import calls_by_site, site_of
 from pytracer.analyze.collectives.conditional import is_conditional
 from pytracer.analyze.collectives.description import at_place, place_of, span_words
 from pytracer.analyze.collectives.left_loops import LeftLoop, left_loop
+from pytracer.analyze.collectives.left_out_calls import LeftOut, left_out_at_end
 from pytracer.analyze.collectives.parting import passed_by_words
 from pytracer.analyze.collectives.rounds import site_words
 from pytracer.analyze.deaths.attribution import symptom_evidence, views_of
@@ -70,8 +74,10 @@ class UnevenInputs:
         count += _of_line(rounds, item) if count else ""
         if early:
             count = " before its first collective" if len(ranks) == 1 else " before their first collective"
-        loop = _loop(job, item) if asked is None and not early else None
+        without = _left_out(job, item) if asked is None and not early else None
+        loop = _loop(job, item) if asked is None and not early and without is None else None
         why = f": {loop.subject(span_words(ranks))}" if loop is not None else ""
+        why = f": {without.subject}" if without is not None and without.subject is not None else why
         how = f"{_asked_words(job, item, asked)}{left_at(item.views)}"
         return Description(
             f"{capital(span_words(ranks))} finished{count} and left{how}, while "
@@ -87,6 +93,8 @@ class UnevenInputs:
             if asked is not None
             else _early_advice(job, item)
             if early
+            else without.advice
+            if without is not None
             else loop.advice(span_words(ranks))
             if loop is not None
             else _ADVICE,
@@ -96,7 +104,7 @@ class UnevenInputs:
                     if rounds is None
                     else f"how many rounds {span_words(wait.waiters)} had left"
                 )
-                if steps is None and not early and (loop is None or not loop.ends)
+                if steps is None and not early and without is None and (loop is None or not loop.ends)
                 else None
             ],
         )
@@ -106,6 +114,14 @@ def _loop(job: JobView, item: Absence) -> LeftLoop | None:
     """Around the call of a rank that waited."""
     waiter = next(iter(views_of(job, item.wait.waiters[:1])), None)
     return left_loop(waiter, item.wait.call) if waiter is not None else None
+
+
+def _left_out(job: JobView, item: Absence) -> LeftOut | None:
+    """What the one rank that left skipped in the round that it took part in."""
+    waiter = next(iter(views_of(job, item.wait.waiters[:1])), None)
+    return (
+        left_out_at_end(waiter, item.wait.call, item.views[0]) if waiter is not None and len(item.views) == 1 else None
+    )
 
 
 def _early_advice(job: JobView, item: Absence) -> str:

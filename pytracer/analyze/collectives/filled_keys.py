@@ -1,0 +1,77 @@
+"""A dict that a loop goes through, and the key that is set only below a condition."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pytracer.analyze.collectives.ways import Side, quoted
+from pytracer.analyze.evidence.slicing.slice import Slice
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.loops import Loop, deciding_ifs
+from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.scopes import own_nodes
+from pytracer.analyze.naming import short_file
+from pytracer.report.job import PythonFrame
+
+_VIEWS = ("items", "keys", "values")
+_COPIES = ("sorted", "list", "tuple")
+_MAKES = ("dict", "defaultdict", "OrderedDict")
+
+
+@dataclass(frozen=True)
+class FilledKeys:
+    """`name`: of the dict. `words`: `` `recall` is set only below `if found:` (line 8) ``, of the only such key."""
+
+    name: str
+    words: str | None
+
+
+def filled_keys(side: Side, loop: Loop) -> FilledKeys | None:
+    """Of a loop of the innermost function; None where it does not go through a dict."""
+    given = _given(loop.iter) if isinstance(loop, (ast.For, ast.AsyncFor)) else None
+    slice_ = Slice(side.view.process.snapshot, side.way[::-1])
+    spot = slice_.spot(0)
+    name = variable(given[0]) if given is not None else None
+    if given is None or name is None or spot is None:
+        return None
+    made = slice_.made(given[0], spot, calls=True)
+    is_dict = isinstance(made.node, ast.Dict) or (isinstance(made.node, ast.Call) and called_name(made.node) in _MAKES)
+    if not is_dict:
+        return FilledKeys(name, None) if given[1] else None
+    found = [*_conditional(made.spot.tree, made.spot.scope, made.node)]
+    if len(found) != 1:
+        return FilledKeys(name, None)
+    key, decides = found[0]
+    file = made.spot.file
+    head = quoted(side.view.process.snapshot, PythonFrame(file=file, line=decides), decides)
+    at = f"line {decides}" if file == side.way[-1].file else f"{short_file(file)}:{decides}"
+    return FilledKeys(name, f"`{key}` is set only below {head} ({at})" if head is not None else None)
+
+
+def _given(head: ast.expr) -> tuple[ast.expr, bool] | None:
+    """What `metrics.items()`, `sorted(metrics)` go through, and whether the call shows that it is a dict."""
+    if isinstance(head, ast.Call) and called_name(head) in _COPIES and len(head.args) == 1:
+        return _given(head.args[0])
+    if isinstance(head, ast.Call) and isinstance(head.func, ast.Attribute) and head.func.attr in _VIEWS:
+        return head.func.value, True
+    return (head, False) if variable(head) is not None else None
+
+
+def _conditional(tree: ast.Module, scope: ast.AST, made: ast.AST) -> Iterator[tuple[str, int]]:
+    """Keys that the function sets below an `if`: each with the line of that."""
+    names = {
+        variable(item.targets[0]) for item in own_nodes(scope) if isinstance(item, ast.Assign) and item.value is made
+    }
+    for item in own_nodes(scope):
+        for target in item.targets if isinstance(item, ast.Assign) else ():
+            if not isinstance(target, ast.Subscript) or variable(target.value) not in names:
+                continue
+            decides = next((test.lineno for test, around in deciding_ifs(tree, target.lineno) if around), None)
+            if decides is not None:
+                yield _key_words(target.slice), decides
+
+
+def _key_words(key: ast.expr) -> str:
+    return key.value if isinstance(key, ast.Constant) and isinstance(key.value, str) else ast.unparse(key)

@@ -1,0 +1,280 @@
+"""A call that one rank left out in a round that it took part in, and by what: an `if`, or fewer keys of a dict."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pytracer._text import capital, list_words
+from pytracer.analyze.collectives.absent_gradients import parameter_places, parameters, parameters_of, stale_gradients
+from pytracer.analyze.collectives.call_sites import site_of
+from pytracer.analyze.collectives.deciders import (
+    Decider,
+    calls_from,
+    calls_it,
+    decider,
+    decider_in_round,
+    is_about_gradient,
+    is_within_round,
+)
+from pytracer.analyze.collectives.deciding_tests import change_of_test
+from pytracer.analyze.collectives.filled_keys import filled_keys
+from pytracer.analyze.collectives.one_rank_values import one_rank_value
+from pytracer.analyze.collectives.rounds import leaver_words
+from pytracer.analyze.collectives.ways import Side, quoted, way_to
+from pytracer.analyze.evidence.slicing.files import program_files
+from pytracer.analyze.evidence.syntax.gradients import asks_if_frozen, lines_that_freeze
+from pytracer.analyze.evidence.syntax.layer_branches import LayerBranch, layer_branch
+from pytracer.analyze.evidence.syntax.loops import LOOPS, deciding_ifs, loops_around
+from pytracer.analyze.evidence.syntax.scopes import spans
+from pytracer.analyze.naming import short_file
+from pytracer.analyze.tensors.source_lines import syntax_tree
+from pytracer.analyze.view import ProcessView
+from pytracer.decode.types.snapshot import Collective
+from pytracer.report.job import PythonFrame
+
+Passed = tuple[ProcessView, Collective]
+_MOST = 3
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """`subject`: for the headline; `advice`: what to change."""
+
+    subject: str | None
+    advice: str
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A call that `there` makes, and the rank of `absent` left out: by `by`, where that is known."""
+
+    there: Side
+    absent: Side
+    by: Decider | None
+
+    @property
+    def call(self) -> Collective:
+        """As the one rank made it."""
+        return self.there.call
+
+
+def left_out(first: Passed, second: Passed) -> LeftOut | None:
+    """What one of two ranks left out, where the calls of both before show that it did.
+
+    Args:
+        first: A rank and its call.
+        second: Another one, which called another operation, or passed another size from the same line.
+    """
+    sides = [Side(view, way_to(view, call), call) for view, call in (first, second)]
+    if site_of(first[1]) == site_of(second[1]):
+        return _of_sizes(sides[0], sides[1])
+    found = [_Call(one, other, by) for one, other in (sides, sides[::-1]) if (by := decider(one, other)) is not None]
+    return _words(found[0]) if len(found) == 1 else None
+
+
+def left_out_at_end(view: ProcessView, call: Collective, ended: ProcessView) -> LeftOut | None:
+    """What a rank that ended had left out of the round in which another one waits for it.
+
+    Args:
+        view: The rank that waits.
+        call: Its call.
+        ended: The other one; its last call of the group is the one before, from the same line, in the same round.
+    """
+    there = Side(view, way_to(view, call), call)
+    own = [item for item in ended.process.snapshot.collectives if item.group == call.group and not item.point_to_point]
+    last = max(own, key=lambda item: item.sequence_nr, default=None)
+    if last is None or last.sequence_nr != call.sequence_nr - 1 or site_of(last) != site_of(call):
+        return None
+    if not is_within_round(there) or last.step != call.step:
+        return None
+    by = decider_in_round(there, f"rank {ended.process.rank}")
+    return _words(_Call(there, Side(ended, (), last), by)) if by is not None else None
+
+
+def _of_sizes(one: Side, other: Side) -> LeftOut | None:
+    """Where both passed both sizes from that line before, in an order that one of them broke; or by the model's order.
+
+    A loop over parameters comes to the same one on both ranks, where none left out a call before.
+    """
+    found = _out_of_order(one, other)
+    by = _only_test(one) if found is None else _only_test(found[0])
+    if found is None and by is not None and is_about_gradient(by):
+        found = _earlier_parameter(one, other)
+    return _words(_Call(*found, by)) if found is not None else None
+
+
+def _out_of_order(one: Side, other: Side) -> tuple[Side, Side] | None:
+    """The rank that still makes a call, and the one that left it out."""
+    histories = [_history(side) for side in (one, other)]
+    if not all(histories):
+        return None
+    (mine, theirs), shapes = histories, (one.call.sizes, other.call.sizes)
+    if shapes[0] not in theirs or shapes[1] not in mine:
+        return None
+    before = mine[-1]
+    found = [(one, other)] if _follows(theirs, before, shapes[0]) else []
+    found += [(other, one)] if _follows(mine, before, shapes[1]) else []
+    return found[0] if len(found) == 1 else None
+
+
+def _earlier_parameter(one: Side, other: Side) -> tuple[Side, Side] | None:
+    """The rank whose call is for the earlier parameter, of a loop over all; the other one left that out."""
+    places = [parameter_places(side.view, side.call) for side in (one, other)]
+    if not all(places) or one.call.step != other.call.step or one.call.step is None:
+        return None
+    if parameters(one.view) != parameters(other.view):
+        return None
+    if max(places[0]) < min(places[1]):
+        return one, other
+    return (other, one) if max(places[1]) < min(places[0]) else None
+
+
+def _only_test(side: Side) -> Decider | None:
+    """The one `if` of the function that decides about its call."""
+    frame = side.way[-1]
+    tree = syntax_tree(side.view.process.snapshot, frame)
+    tests = deciding_ifs(tree, frame.line) if tree is not None and frame.line is not None else []
+    tests = [item for item in tests if item[1] or not isinstance(item[0].body[-1], ast.Raise)]
+    return Decider(frame, tree, *tests[0]) if tree is not None and len(tests) == 1 else None
+
+
+def _history(side: Side) -> list[tuple[int, ...]]:
+    """Sizes of earlier calls from the same line, in order."""
+    return [item.sizes for item in calls_from(side, side)]
+
+
+def _follows(history: Sequence[tuple[int, ...]], one: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    return any(pair == (one, other) for pair in itertools.pairwise(history))
+
+
+def _words(found: _Call) -> LeftOut | None:
+    by = found.by
+    if by is not None and isinstance(by.node, ast.If) and loops_around(by.tree, by.node.lineno) and not _alike(found):
+        return _of_models(found)
+    if by is None:
+        return LeftOut(None, _unknown(found))
+    if not isinstance(by.node, ast.If):
+        return _of_keys(found, by)
+    head = quoted(found.there.view.process.snapshot, by.frame, by.node.lineno)
+    if head is None:
+        return None
+    if is_about_gradient(by):
+        return _of_gradient(found, by, head)
+    frames = found.there.way[::-1]
+    known = one_rank_value(
+        found.there.view.process.snapshot, frames, frames.index(by.frame), by.node.lineno, by.node.test
+    )
+    if known is not None:
+        return None  # said of it elsewhere
+    where = _line(by, found, by.node.lineno)
+    frozen = asks_if_frozen(by.node.test)
+    change = _frozen_words(found) if frozen else change_of_test(by.node, by.tree)
+    state = ", where the parameter is frozen" if frozen and isinstance(by.node.test, ast.Attribute) else ""
+    return LeftOut(
+        f"{where} ({head}) skipped that {found.call.op} on {found.absent.name}{state}",
+        f"{capital(where)} ({head}) decides about the call, and came out differently on {found.absent.name}: {change}",
+    )
+
+
+def _of_gradient(found: _Call, by: Decider, head: str) -> LeftOut:
+    """A parameter that has a gradient on one rank only."""
+    where, absent = _line(by, found, by.node.lineno), found.absent
+    stale = stale_gradients(absent.view, found.call)
+    fit = parameters_of(found.there.view, found.call, stale)
+    files = program_files(found.there.view.process.snapshot, found.there.way[::-1])
+    branch = layer_branch(files, stale) or layer_branch(files, fit)
+    whose = f"of `{fit[0]}`" if len(fit) == 1 else f"of a parameter of {list(found.call.sizes)}"
+    runs = f": {_branch_words(branch, found)}" if branch is not None else ""
+    also = [f"`{name}`" for name in stale[:_MOST]]
+    others = f" (there of {list_words(also)}{' among others' if len(stale) > _MOST else ''})" if len(also) > 1 else ""
+    layer = f", or run `{branch.layer}` in each step, with its result times 0" if branch is not None else ""
+    return LeftOut(
+        f"{where} ({head}) skipped that {found.call.op} on {absent.name}, where the gradient {whose} was None{runs}",
+        "Make the same calls on all ranks: set gradients that are None to zeros first (`p.grad = "
+        f"torch.zeros_like(p)`), so that {where} ({head}) leaves out none; or let DistributedDataParallel with "
+        f"find_unused_parameters=True average them{layer}. A gradient is None where the loss of that step does not "
+        f"depend on the parameter{others}: which these are differs by rank and step, with the data.",
+    )
+
+
+def _branch_words(branch: LayerBranch, found: _Call) -> str:
+    """`` `picture` runs only below `if has_picture.any():` (line 22) ``."""
+    snapshot, decides = found.there.view.process.snapshot, branch.decides
+    head = quoted(snapshot, PythonFrame(file=branch.file, line=decides.lineno), decides.lineno)
+    own = branch.file == found.there.way[-1].file
+    at = f"line {decides.lineno}" if own else f"{short_file(branch.file)}:{decides.lineno}"
+    other = any(spans(item, branch.line) for item in decides.orelse)
+    where = ("in the else of" if other else "below") if branch.around else "behind"
+    return f"`{branch.layer}` runs only {where} {head} ({at}{'' if branch.around else ', which leaves'})"
+
+
+def _frozen_words(found: _Call) -> str:
+    """What to change about parameters that are frozen on one rank."""
+    files = program_files(found.there.view.process.snapshot, found.there.way[::-1])
+    places = [
+        f"line {line}" if file == found.there.way[-1].file else f"{short_file(file)}:{line}"
+        for file, tree in files.items()
+        for line in lines_that_freeze(tree)
+    ]
+    at = f" ({' and '.join(places)})" if 0 < len(places) <= _MOST else ""
+    return f"freeze the same parameters on all ranks, in the same step{at}, or pass zeros for those that are frozen."
+
+
+def _of_keys(found: _Call, by: Decider) -> LeftOut | None:
+    """A loop over a dict that has fewer keys on the rank."""
+    assert isinstance(by.node, LOOPS)
+    text = quoted(found.there.view.process.snapshot, by.frame, by.node.lineno)
+    keys = filled_keys(found.there, by.node) if calls_it(by, found.there) else None
+    if keys is None or text is None:
+        return None
+    where = _line(by, found, by.node.lineno)
+    said = f"`{keys.name}`, which {where} ({text}) goes through, has fewer keys on {found.absent.name}"
+    set_at = f": {keys.words}" if keys.words is not None else ""
+    return LeftOut(
+        f"{said}{set_at}",
+        f"Go through the same keys on all ranks in {where}: a fixed list of names, with zeros for what a rank does not "
+        f"have (`{keys.name}.get(name, torch.zeros(()))`)"
+        + (f". {capital(keys.words)}: set it in each case, with 0 and a count of 0." if keys.words else "."),
+    )
+
+
+def _of_models(found: _Call) -> LeftOut | None:
+    """A parameter that the model of one rank does not have."""
+    other = parameters(found.absent.view)
+    names = [name for name in parameters_of(found.there.view, found.call, ()) if name not in other]
+    if len(names) != 1 or not other:
+        return None
+    has_none = f"the model of {found.absent.name} has no parameter `{names[0]}`"
+    return LeftOut(
+        has_none,
+        f"Make the same model on all ranks: {has_none}, whose gradient {found.there.name} passes. Look at what decides "
+        "about its layers there (the rank, options, data).",
+    )
+
+
+def _alike(found: _Call) -> bool:
+    """Whether both ranks go through the same tensors: parameters of one model, or what both have passed before."""
+    there, absent = found.there, found.absent
+    models = [parameters(side.view) for side in (there, absent)]
+    if all(models):
+        return models[0] == models[1]
+    passed = [item.sizes for item in calls_from(absent, there)]
+    return found.call.sizes in passed
+
+
+def _line(by: Decider, found: _Call, number: int) -> str:
+    """`line 6`, of the file of the call."""
+    own = by.frame.file == found.there.way[-1].file
+    return f"line {number}" if own else f"{short_file(by.frame.file)}:{number}"
+
+
+def _unknown(found: _Call) -> str:
+    frame = found.there.way[-1]
+    made = f"a tensor of {list(found.call.sizes)}, which it made in earlier rounds, and is ahead since"
+    said = f"{found.absent.name.capitalize()} left out the call of line {frame.line} for {made}"
+    leaver = leaver_words(found.there.view.process.snapshot, frame)
+    seen = f": see whether {leaver} left it out. " if leaver is not None else ". "
+    return f"{said}{seen}Let every rank make each call, with zeros where it has nothing."

@@ -1,0 +1,251 @@
+"""Calls that one rank left out in a round of both: the `if`, the gradient or the key by which, and what is no such."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pytracer.analyze.engine import build_report
+from pytracer.decode.types.snapshot import NamedTensor
+from pytracer.report.job import Report
+from tests.support.collectives import TIME_OUT, Ranks
+from tests.support.deaths import advice, finding, summary
+from tests.support.scenarios import TORCH, program_in
+from tests.support.synth import Frame
+
+Way = Sequence[tuple[str, int]]  # functions and their lines, the innermost first
+Shape = Sequence[int]
+MODEL = {"body.weight": 80, "body.bias": 20, "head.weight": 48}
+BODY, BIAS, HEAD = [5, 4], [5], [3, 4]
+ROUND = [BODY, BIAS, HEAD]
+NO_MODEL: tuple[Mapping[str, int], ...] = ({}, {})
+
+
+def reported(
+    run: Path,
+    source: str,
+    before: Sequence[Shape],
+    mine: tuple[str, Way, Shape],
+    theirs: tuple[str, Way, Shape],
+    models: Sequence[Mapping[str, int]] = (MODEL, MODEL),
+) -> Report:
+    """Both ranks call all_reduce of `before` from the line of rank 0's last call; then each (op, lines, size)."""
+    program = str(program_in(run, source))
+    job = Ranks(2)
+    in_torch: Frame = ("all_reduce", f"{TORCH}/distributed/distributed_c10d.py", 3252)
+    for rank, (op, way, shape) in enumerate((mine, theirs)):
+        box, group = job.boxes[rank], job.groups[rank]["0"]
+        stack = [in_torch, *((function, program, line) for function, line in way)]
+        first = (mine[1][0][0], program, mine[1][0][1])
+        calls = [("allreduce_", size, first, "completed") for size in before]
+        calls += [(op, shape, (way[0][0], program, way[0][1]), "failed")]
+        for number, (name, size, line, state) in enumerate(calls, 1):
+            nbytes = 4 * size[0] * (size[1] if len(size) > 1 else 1)
+            root = 0 if name == "broadcast_" else -1
+            by = box.site(in_torch, line)
+            box.collective(
+                name, group=group, by=by, sequence_nr=number, state=state, sizes=size, nbytes=nbytes, root=root
+            )
+        box.at(7000).exception("RuntimeError", TIME_OUT, stack).exit(1)
+        job.endings[rank] = {"exit_code": 1}
+    loaded = job.job(run)
+    named: list[dict[int, tuple[NamedTensor, ...]]] = [
+        {
+            (1 << 40) + at: (NamedTensor(f"parameter {name}", "parameter", at, at, nbytes, 1, earlier=False),)
+            for at, (name, nbytes) in enumerate(model.items())
+        }
+        for model in models
+    ]
+    processes = tuple(
+        replace(item, snapshot=replace(item.snapshot, named=named[item.rank])) if item.rank is not None else item
+        for item in loaded.processes
+    )
+    return build_report(replace(loaded, processes=processes))
+
+
+GRADIENTS = """class Net(Module):
+    def forward(self, x, y):
+        h = self.body(x)
+        if y is not None:
+            h = h + self.head(y)
+        return h
+def average(model):
+    for p in model.parameters():
+        {0}
+            dist.all_reduce(p.grad)
+def main():
+    for x in data:
+        backward(x)
+        average(model)
+        {1}
+    dist.broadcast(model, 0)
+"""
+TEST = "if p.grad is not None:"
+SKIPPED = f"; line 9 (`{TEST}`) skipped that all_reduce on rank 1, where the gradient of `head.weight` was None"
+
+
+def averaged(run: Path, test: str = TEST, more: str = "pass", calls: int = 5, **options: object) -> Report:
+    """Rank 1 is behind the loop after so many calls of both, and rank 0 calls one more."""
+    before = [ROUND[n % 3] for n in range(calls)]
+    ways = [("average", 10), ("main", 14)], [("main", 16)]
+    models = options.get("models", (MODEL, MODEL))
+    assert isinstance(models, tuple)
+    return reported(
+        run,
+        GRADIENTS.format(test, more),
+        [*ROUND, *ROUND, *before],
+        ("allreduce_", ways[0], ROUND[calls % 3]),
+        ("broadcast_", ways[1], [4]),
+        models,
+    )
+
+
+def test_gradient_that_is_none_on_one_rank(run: Path) -> None:
+    """In a round whose first calls both made: with the parameter, and the branch of forward() that runs its layer."""
+    report = averaged(run)
+    assert f"{SKIPPED}: `head` runs only below `if y is not None:` (line 4)." in summary(report)
+    said = advice(report)
+    assert said.startswith("Make the same calls on all ranks: set gradients that are None to zeros first")
+    assert "find_unused_parameters=True" in said and "run `head` in each step" in said
+    found = finding(report, "collective-mismatch")
+    assert found is not None and found.confidence == "certain" and not found.missing
+
+
+@pytest.mark.parametrize("test", ["if p.grad is not None and p.ndim:", "if (g := p.grad) is not None:"])
+def test_other_ways_to_ask_for_a_gradient(test: str, run: Path) -> None:
+    """A second condition beside it, and a name that it gets on the way."""
+    assert "the gradient of `head.weight` was None" in summary(averaged(run, test))
+
+
+def test_frozen_parameter(run: Path) -> None:
+    """An `if` that asks for requires_grad."""
+    report = averaged(run, "if p.requires_grad:", "p.requires_grad_(False)")
+    assert "line 9 (`if p.requires_grad:`) skipped that all_reduce on rank 1, where the parameter is frozen" in summary(
+        report
+    )
+    assert "freeze the same parameters on all ranks, in the same step (line 15)" in advice(report)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"calls": 6},
+        {"test": "if p.grad is None: break\n        if True:"},
+        {"models": (MODEL, {"body.weight": 80, "body.bias": 20})},
+    ],
+    ids=["whole-rounds", "break", "other-model"],
+)
+def test_rank_that_may_have_had_fewer_rounds_or_parameters(options: dict[str, object], run: Path) -> None:
+    """The look-alikes: rank 0 begins a round, the loop may end early, or rank 1 has no such parameter."""
+    report = averaged(run, **options)  # type: ignore[arg-type]
+    assert "skipped" not in summary(report)
+    assert ("; the model of rank 1 has no parameter `head.weight`." in summary(report)) is ("models" in options)
+
+
+def test_next_round_of_the_rank_that_skipped_a_call(run: Path) -> None:
+    """It is at the same line with another size then."""
+    way = [("average", 10), ("main", 14)]
+    report = reported(
+        run,
+        GRADIENTS.format(TEST, "pass"),
+        [*ROUND, *ROUND, BODY, BIAS],
+        ("allreduce_", way, HEAD),
+        ("allreduce_", way, BODY),
+    )
+    assert SKIPPED in summary(report)
+
+
+LOOP = """def worst(loss):
+    {0}
+        value = loss.clone()
+        dist.all_reduce(value)
+def main():
+    for step in range(9):
+        loss = run()
+        worst(loss)
+        {1}
+        dist.broadcast(loss, 0)
+"""
+
+
+def test_condition_that_one_rank_passed_by(run: Path) -> None:
+    """The only one on the way from the line at which the ranks part."""
+    mine, theirs = [("worst", 4), ("main", 8)], [("main", 10)]
+    source = LOOP.format("if loss > 3:", "pass")
+    report = reported(run, source, [], ("allreduce_", mine, [1]), ("broadcast_", theirs, [1]), NO_MODEL)
+    assert "; line 2 (`if loss > 3:`) skipped that all_reduce on rank 1." in summary(report)
+    assert advice(report).startswith("Line 2 (`if loss > 3:`) decides about the call, and came out differently on rank")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[dist.all_reduce(item) for item in loss]",
+        "due and dist.all_reduce(value)",
+        "dist.all_reduce(value) if due else None",
+    ],
+    ids=["comprehension", "and", "choice"],
+)
+def test_line_that_decides_itself(line: str, run: Path) -> None:
+    """The `if` around it is not the only one that can have decided."""
+    mine, theirs = [("worst", 4), ("main", 8)], [("main", 10)]
+    source = LOOP.format("if loss > 3:", "pass").replace("dist.all_reduce(value)", line)
+    report = reported(run, source, [], ("allreduce_", mine, [1]), ("broadcast_", theirs, [1]), NO_MODEL)
+    assert "skipped" not in summary(report)
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "if loss > 3:\n        if more():",
+        "for value in loss:\n        if value > 3:",
+        "try:\n        if loss > 3:",
+    ],
+    ids=["two-conditions", "loop", "try"],
+)
+def test_several_that_may_have_decided(test: str, run: Path) -> None:
+    """The look-alikes: no one of them is named for the headline."""
+    source = LOOP.format(test, "pass").replace("\n        value", "\n            value")
+    source = source.replace("        dist.all_reduce", "            dist.all_reduce")
+    mine, theirs = [("worst", 5), ("main", 9)], [("main", 11)]
+    if test.startswith("try"):
+        source = source.replace("def main", "    except ValueError:\n        pass\ndef main")
+        mine, theirs = [("worst", 5), ("main", 11)], [("main", 13)]
+    report = reported(run, source, [], ("allreduce_", mine, [1]), ("broadcast_", theirs, [1]), NO_MODEL)
+    assert "skipped" not in summary(report)
+
+
+KEYS = """def measured(batch):
+    out = {{"loss": batch.mean()}}
+    if batch.any():
+        out["recall"] = batch.sum()
+    return out
+def share(metrics):
+    for name in {0}:
+        dist.all_reduce(metrics[name])
+def main():
+    for batch in data:
+        metrics = measured(batch)
+        share(metrics)
+        dist.broadcast(batch, 0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("sorted(metrics)", ": `recall` is set only below `if batch.any():` (line 3)."),
+        ("metrics.keys()", ": `recall` is set only below `if batch.any():` (line 3)."),
+        ("names", None),
+    ],
+)
+def test_keys_that_one_rank_does_not_have(given: str, words: str | None, run: Path) -> None:
+    """The look-alike goes through names that may be a list."""
+    mine, theirs = [("share", 8), ("main", 12)], [("main", 13)]
+    report = reported(run, KEYS.format(given), [[1]], ("allreduce_", mine, [1]), ("broadcast_", theirs, [1]), NO_MODEL)
+    assert ("has fewer keys on rank 1" in summary(report)) is (words is not None)
+    if words is not None:
+        assert words in summary(report) and "`recall` is set only below" in advice(report)
