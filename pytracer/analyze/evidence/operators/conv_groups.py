@@ -56,12 +56,12 @@ class ConvGroups:
         """What must fit, and the line that changed one of the two alone."""
         since = f" {self.set_outputs} sets `out_channels`, and no line there sets `groups`." if self.set_outputs else ""
         removed = (
-            " Where filters of a depthwise convolution are removed, set its `groups` and `in_channels` to what is left, "
-            "and pass it the same channels of the input."
+            " Where filters of a depthwise convolution are removed, set its `groups` and `in_channels` to what is "
+            "left, and pass it the same channels of the input."
         )
         return (
-            f"Make the output channels of {_named(self.weight)} a multiple of `groups` before {self.line}: QNNPACK does "
-            f"not check it.{since}{removed if self.weight.item.sizes[1] == 1 else ''}"
+            f"Make the output channels of {_named(self.weight)} a multiple of `groups` before {self.line}: QNNPACK "
+            f"does not check it.{since}{removed if self.weight.item.sizes[1] == 1 else ''}"
         )
 
 
