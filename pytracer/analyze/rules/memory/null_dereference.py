@@ -61,6 +61,7 @@ from pytracer.analyze.evidence.operators.operator import (
     without_memory,
 )
 from pytracer.analyze.evidence.own_code.capi_table import unfetched_table
+from pytracer.analyze.evidence.own_code.found_nothing import found_nothing
 from pytracer.analyze.evidence.own_code.null_global import null_global
 from pytracer.analyze.evidence.own_code.passed import names_passed, passed
 from pytracer.analyze.evidence.own_code.passed_none import passed_none
@@ -156,7 +157,7 @@ class NullDereference(MemoryFaultRule[_Null]):
         table = unfetched_table(view)
         if table is not None:
             reason = f": {table.summary}"
-        none = passed_none(view) if not reason else None
+        none = passed_none(view) or found_nothing(view) if not reason else None
         if none is not None:
             reason = f": {none.summary}"
         threads = per_thread_memory(view) if not reason else None

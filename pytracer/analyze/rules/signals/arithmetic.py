@@ -7,9 +7,9 @@ Why it happens: a size, a stride, a group or a step of 0 reached native code; or
 are on, so that a division by zero or an overflow of floats ends the process.
 
 What to do: check the sizes that the Python line passes; where just one variable of it is 0, that is named, with the
-line that made it so. So is the line of the program that sets an attribute of a module, such as its number of heads,
-which a library's line passes on: a constructor checks that, an attribute is not checked. Where traps are on, find who
-enabled them: torch never does.
+line that made it so. So are the groups of a quantized convolution that are more than its output channels, and the line
+of the program that sets an attribute of a module, such as its number of heads, which a library's line passes on: a
+constructor checks that, an attribute is not checked. Where traps are on, find who enabled them: torch never does.
 
 How it can be wrong: hardly. When the divisor lies in memory and that was not kept, both kinds of integer division are
 named. An attribute whose value was not recorded is only *probably* 0.
@@ -23,6 +23,7 @@ from pytracer._text import hex_addr, list_words
 from pytracer.analyze.evidence.lifetime.variables import line_words, tensors_without_memory
 from pytracer.analyze.evidence.native.fault_function import runs_torchscript
 from pytracer.analyze.evidence.native.native_stack import memory_word
+from pytracer.analyze.evidence.operators.conv_groups import conv_groups
 from pytracer.analyze.evidence.operators.operator import find_operator
 from pytracer.analyze.evidence.operators.suspect_argument import suspect_argument
 from pytracer.analyze.evidence.own_code.set_divisor import SetDivisor, set_divisor
@@ -79,7 +80,7 @@ class Arithmetic(FaultRule[Division | None]):
         signal = view.signal
         empty = tensors_without_memory(view) if code == FPE_INTDIV else []
         by_zero = not empty and _is_by_zero(code, division)
-        zero = zero_divisor(view) or set_divisor(view) if by_zero else None
+        zero = zero_divisor(view) or conv_groups(view) or set_divisor(view) if by_zero else None
         text = f": {view.instruction.text}" if view.instruction else ""
         named = f": {zero.words}" if zero is not None else _empty_words(empty)
         return Description(
