@@ -21,6 +21,7 @@ from pytracer.decode.types.snapshot import Storage
 
 _OF = " of "
 _FUSED = "aten::_fused_"
+_COUNTER = "step"  # one number for each parameter, of any size
 _OF_OTHER_TYPES = {1, 2, 4, 8}  # states of float32 for parameters of bfloat16, of 8 bits for float32, ...
 
 
@@ -61,7 +62,7 @@ def _of_storage(view: ProcessView, storage: Storage) -> StateSize | None:
     named = view.space.uses.named
     for item in named.of_storage(storage, storage.base)[0]:
         state, of, parameter = item.name.partition(_OF)
-        if item.role not in ("optimizer state", "gradient") or not of:
+        if item.role not in ("optimizer state", "gradient") or not of or state == _COUNTER:
             continue
         alike = [other for other in named.with_name(f"parameter {parameter}") if other.role == "parameter"]
         nbytes = item.nbytes
@@ -86,6 +87,27 @@ def small_state(view: ProcessView) -> str | None:
     state, parameter = (_sized(view, base, nbytes) for base, nbytes in zip(found.bases, _both(found), strict=True))
     name = "the gradient" if found.is_gradient else f"`{found.state}`"
     return f"{name} of {found.parameter} {state} is smaller than the parameter {parameter}"
+
+
+@dataclass(frozen=True)
+class UnfitState:
+    """A state that the running fused operator writes to as far as its parameter goes: past the end of the state."""
+
+    summary: str
+    size: StateSize
+
+    def advice(self, view: ProcessView) -> str:
+        """Where the states were loaded or made, and what to do there."""
+        return state_advice(view, self.size)
+
+
+def unfit_state(view: ProcessView) -> UnfitState | None:
+    """Of a fused operator that was running when its thread died; None where no state is known to be too small."""
+    operator, found = find_operator(view), state_size(view)
+    words = small_state(view) if operator is not None and operator.name.startswith(_FUSED) else None
+    if words is None or found is None or found.is_gradient:
+        return None
+    return UnfitState(f"{words}, and the fused optimizer takes both to be alike", found)
 
 
 def _both(found: StateSize) -> tuple[int, int]:

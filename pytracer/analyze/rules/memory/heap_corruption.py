@@ -43,6 +43,7 @@ from pytracer.analyze.evidence.lifetime.deleters import Deleter, owners_words, r
 from pytracer.analyze.evidence.native.aborts import is_abort
 from pytracer.analyze.evidence.native.fault_function import is_of_own_image
 from pytracer.analyze.evidence.native.native_stack import own_frames
+from pytracer.analyze.evidence.operators.state_sizes import UnfitState, unfit_state
 from pytracer.analyze.evidence.operators.unfit_operands import Unfit, unfit_operands
 from pytracer.analyze.evidence.own_code.freed_by_python import FreedByPython, freed_by_python
 from pytracer.analyze.evidence.own_code.freed_pointer import freed_pointer
@@ -178,9 +179,9 @@ def _freed(view: ProcessView, damage: HeapDamage) -> FreedPointer | FreedByPytho
     return None if of_other and (damage.text or "").startswith(_BY_ITS_LIST) else found
 
 
-def _unfit(view: ProcessView) -> Unfit | None:
+def _unfit(view: ProcessView) -> Unfit | UnfitState | None:
     """Of the call that noticed, else of one that had returned."""
-    return unfit_operands(view) or violated_before(view) or unfit_memory(view, before=True)
+    return unfit_operands(view) or unfit_state(view) or violated_before(view) or unfit_memory(view, before=True)
 
 
 def _is_callers(damage: HeapDamage) -> bool:

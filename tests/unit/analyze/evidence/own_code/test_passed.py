@@ -181,3 +181,32 @@ def test_what_made_a_state_of_another_size(source: str, says: str, tmp_path: Pat
     )
     size = state_sizes.StateSize("exp_avg", "table.weight", 64, 4096)
     assert says in state_sizes.state_advice(view, size)
+
+
+@pytest.mark.parametrize(
+    ("operator", "name", "nbytes", "explained"),
+    [
+        ("aten::_fused_adamw_", "exp_avg of table.weight", 4096, True),
+        ("aten::_fused_adamw_", "exp_avg of table.weight", 64, False),  # as large as its parameter
+        ("aten::_fused_adamw_", "exp_avg of table.weight", 16, False),  # larger than its parameter
+        ("aten::_fused_adamw_", "step of table.weight", 4096, False),  # one number, of a parameter of any size
+        ("aten::linear", "exp_avg of table.weight", 4096, False),  # it writes to no state
+    ],
+)
+def test_a_small_state_explains_a_damaged_heap_in_a_fused_optimizer(
+    operator: str, name: str, nbytes: int, explained: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only there, and only where the state is smaller."""
+    state = SimpleNamespace(name=name, role="optimizer state", nbytes=64)
+    parameter = SimpleNamespace(name="parameter table.weight", role="parameter", nbytes=nbytes, base=2)
+    named = SimpleNamespace(of_storage=lambda storage, addr: ([state], []), with_name=lambda name: [parameter])
+    running = SimpleNamespace(name=operator, tensors=[SimpleNamespace(item=SimpleNamespace(base=1, sizes=()))])
+    monkeypatch.setattr(state_sizes, "find_operator", lambda view: running)
+    monkeypatch.setattr(state_sizes, "shape_words", lambda item: "[16]")
+    uses = SimpleNamespace(named=named)
+    space = SimpleNamespace(uses=uses, live_around=lambda base: SimpleNamespace(base=base, nbytes=64))
+    view: Any = SimpleNamespace(place=None, space=space)
+    found = state_sizes.unfit_state(view)
+    assert (found is not None) == explained
+    if found is not None:
+        assert found.summary.startswith("`exp_avg` of table.weight [16] is smaller than the parameter (")
