@@ -8,6 +8,9 @@ Why it happens: a watchdog of the program calls os._exit(), because a stuck thre
 prints a message and calls exit() where it could have raised an error, some of them on a thread of their own. The
 watchdog of faulthandler (dump_traceback_later(exit=True)) ends a program that stands still: then the wait is the cause.
 
+A handler of SIGCHLD that ends the program does so for each child that ends, such as a DataLoader worker that ends well:
+where only such ones had just ended, they are named, and the handler that does not ask which child it was.
+
 What to do: read the last lines of the output: code that ends a process in this way usually prints why. Then look at the
 place that is named.
 
@@ -22,9 +25,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from pytracer._library_files import is_library_file
 from pytracer.analyze.deaths.ending import ending_in_mid_work
 from pytracer.analyze.evidence.ends.exit_condition import exit_condition
 from pytracer.analyze.evidence.ends.sent_signals import obeyed
+from pytracer.analyze.evidence.ends.signal_handlers import signal_handler
 from pytracer.analyze.evidence.native.native_stack import frame_words, functions, image_name, own_frames
 from pytracer.analyze.evidence.phrases import collective_evidence, python_evidence
 from pytracer.analyze.evidence.waits.waits import WAITED, other_threads, wait_of, waiting_frame
@@ -89,12 +94,15 @@ class EndedItself:
             )
         if _is_watchdog(view):
             return _of_watchdog(judgement)
+        own = [frame for frame in view.python_stack or () if not is_library_file(frame.file)]
+        handler = signal_handler(job, view, own) if judgement.found.library is None else None
+        told = handler.advice if handler is not None else None
         return Description(
             f"{introduction(judgement.views)} ended itself with exit status {view.process.exit_code}: "
-            f"{_call_words(judgement.found)}.",
+            f"{_call_words(judgement.found)}{handler.words if handler is not None else ''}.",
             [python_evidence(view), collective_evidence(judgement.views)],
-            _advice(view, judgement.found),
-            ["why it did: an exit status carries no reason"],
+            told if told is not None else _advice(view, judgement.found),
+            ["why it did: an exit status carries no reason" if told is None else None],
         )
 
 
