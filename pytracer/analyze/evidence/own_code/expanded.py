@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from pytracer._text import size_words
+from pytracer._text import hex_addr, size_words
 from pytracer.analyze.evidence.lifetime.variables import plain_expression, program_frames, variable_of
 from pytracer.analyze.evidence.native.fault_function import own_function
-from pytracer.analyze.evidence.own_code.passed_memory import passes_strides
+from pytracer.analyze.evidence.own_code.passed_memory import held_tensor, passes_strides, pointers
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.lines import names_of_line
 from pytracer.analyze.evidence.syntax.names import names_of
@@ -19,6 +19,7 @@ from pytracer.analyze.evidence.syntax.scopes import scope_of
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Argument, Holder, Storage
+from pytracer.report.job import Evidence
 
 _LARGE_BYTES = 1 << 30
 _MOST_COUNTED = 0xFFFFFFFF  # elements of a holder
@@ -118,6 +119,40 @@ def expanded_tensor(view: ProcessView, storage: Storage | None) -> Expanded | No
         frame.line,
         plain_expression(first.expression).isidentifier(),
         function == "backward",
+    )
+
+
+def expanded_behind(view: ProcessView) -> Expanded | None:
+    """The tensor whose address the line takes, and whose elements would reach the fault address if they lay in a row.
+
+    Another storage may be nearer to that address: native code that counts elements runs over what lies between.
+    """
+    place = view.place
+    if place is None:
+        return None
+    for name, numpy, _ in pointers(view):
+        tensor = held_tensor(view, name) if not numpy else None
+        storage = view.space.live_around(tensor.base) if tensor is not None else None
+        nbytes = (tensor.elements * (tensor.element_bytes or 0)) if tensor is not None else 0
+        if storage is None or not storage.nbytes <= place.addr - storage.base < nbytes:
+            continue
+        found = expanded_tensor(view, storage)
+        if found is not None:
+            return found
+    return None
+
+
+def behind_evidence(view: ProcessView, found: Expanded) -> Evidence:
+    """How far behind its memory the address is."""
+    distance = (view.place.addr if view.place is not None else 0) - found.storage.base - found.storage.nbytes
+    reach = f", whose elements would take {size_words(found.nbytes)} in a row" if found.nbytes is not None else ""
+    return Evidence(
+        "storage",
+        f"the address is {size_words(distance)} behind the {size_words(found.storage.nbytes)} of `{found.name}`{reach}",
+        base=hex_addr(found.storage.base),
+        nbytes=found.storage.nbytes,
+        tensor=found.name,
+        offset_bytes=distance,
     )
 
 

@@ -41,7 +41,7 @@ from pytracer.analyze.evidence.operators.operator import (
     tensor_words,
 )
 from pytracer.analyze.evidence.operators.state_sizes import small_state
-from pytracer.analyze.evidence.own_code.expanded import expanded_tensor
+from pytracer.analyze.evidence.own_code.expanded import Expanded, behind_evidence, expanded_behind, expanded_tensor
 from pytracer.analyze.evidence.own_code.passed import computed_advice, layout_advice, length_advice, unfit_clause
 from pytracer.analyze.evidence.phrases import (
     access_verb,
@@ -91,7 +91,10 @@ class OutOfBounds(StorageFaultRule[None]):
         guessed = view.place is not None and view.place.found == GUESSED
         unfit = unfit_clause(view) if guessed else ""
         wide = expanded_tensor(view, view.place.storage) if leads is None and view.place is not None else None
+        behind = expanded_behind(view) if guessed and leads is None and wide is None else None
         words = f": {_where(view)}{in_function(view)}{f': {wide.words}' if wide is not None else ''}"
+        if behind is not None:
+            return _describe_behind(judgement, behind)
         if leads is not None or (unfit and wide is None):
             words = f"{in_function(view)}{f': {leads}' if leads is not None else unfit}"
         return Description(
@@ -114,6 +117,23 @@ class OutOfBounds(StorageFaultRule[None]):
             [_unproven(view)],
             explained=wide is not None,
         )
+
+
+def _describe_behind(judgement: Judgement[None], behind: Expanded) -> Description:
+    """Of an expanded tensor that the line passes; the storage nearest to the address has nothing to do with it."""
+    view = judgement.views[0]
+    return Description(
+        f"{introduction(judgement.views)} {access_verb(view)} out of bounds{in_function(view)}: {behind.words}.",
+        [
+            fault_evidence(view),
+            behind_evidence(view, behind),
+            python_evidence(view),
+            collective_evidence(judgement.views),
+        ],
+        behind.advice(access_verb(view) == "wrote"),
+        ["proof that it ran on from there: the registers do not hold where it began"],
+        explained=True,
+    )
 
 
 def _is_copy_of_program(view: ProcessView) -> bool:
@@ -180,6 +200,8 @@ def _confidence(view: ProcessView) -> Confidence:
     exact = guard_confidence(view)
     if exact is not None:
         return exact
+    if place is not None and place.found == GUESSED and expanded_behind(view) is not None:
+        return "likely"
     if place is None or place.storage is None:
         return "possible"
     if place.found == ROWS:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pytracer.analyze.evidence.own_code import expanded as module
-from pytracer.analyze.evidence.own_code.expanded import Expanded, expanded_tensor
+from pytracer.analyze.evidence.own_code.expanded import Expanded, behind_evidence, expanded_behind, expanded_tensor
 from pytracer.decode.types.snapshot import Argument, Holder, PythonFrame
 
 STORAGE: Any = SimpleNamespace(base=0x1000, nbytes=16)
@@ -23,10 +23,16 @@ def _of_program(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "own_function", lambda view: SimpleNamespace(name="add"))
 
 
-def found_in(
-    folder: Path, body: str, held: dict[str, tuple[tuple[int, ...], tuple[int, ...]]], function: str = "step"
-) -> Expanded | None:
-    """Of a process that crashed in the last line of `body`. `held`: variables with that storage, sizes and strides."""
+Held = dict[str, tuple[tuple[int, ...], tuple[int, ...]]]
+
+
+def found_in(folder: Path, body: str, held: Held, function: str = "step") -> Expanded | None:
+    """What the line passes of that storage."""
+    return expanded_tensor(crashed_in(folder, body, held, function), STORAGE)
+
+
+def crashed_in(folder: Path, body: str, held: Held, function: str = "step") -> Any:
+    """A process that crashed in the last line of `body`. `held`: variables with that storage, sizes and strides."""
     file = folder / "train.py"
     file.write_text(f"def step(parts):\n{body}", encoding="utf-8")
     frame = PythonFrame(function=function, file=str(file), line=1 + body.count("\n"))
@@ -38,8 +44,7 @@ def found_in(
     holders = [Holder("local", name, 0x1000, frame, True, 1, elements=_count(held[name][0])) for name in held]
     crash = SimpleNamespace(python_stack=(frame,), holders=tuple(holders), arguments=tuple(tensors))
     snapshot = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9, threads=(), pid=1)
-    view: Any = SimpleNamespace(crash=crash, process=SimpleNamespace(snapshot=snapshot))
-    return expanded_tensor(view, STORAGE)
+    return SimpleNamespace(crash=crash, process=SimpleNamespace(snapshot=snapshot))
 
 
 def _count(sizes: tuple[int, ...]) -> int:
@@ -89,3 +94,31 @@ def test_functions_of_torch_know_strides(monkeypatch: pytest.MonkeyPatch, tmp_pa
     """Where one of them left the storage, the tensor's layout is not why."""
     monkeypatch.setattr(module, "own_function", lambda view: None)
     assert found_in(tmp_path, "    library.add(grad.data_ptr())\n", {"grad": ((1000, 4), (0, 0))}) is None
+
+
+WIDE = "    library.encode(wide.data_ptr(), table.data_ptr())\n"
+
+
+@pytest.mark.parametrize(
+    ("addr", "sizes", "strides", "found"),
+    [
+        (0x1000 + 5000, (1000, 4), (0, 1), True),  # 16,000 bytes in a row
+        (0x1000 + 16_000, (1000, 4), (0, 1), False),  # behind all of them
+        (0x1000 + 8, (1000, 4), (0, 1), False),  # in its memory
+        (0x800, (1000, 4), (0, 1), False),  # before it
+        (0x1000 + 5000, (4,), (1,), False),  # it fits
+    ],
+)
+def test_address_that_the_elements_in_a_row_would_reach(
+    addr: int, sizes: tuple[int, ...], strides: tuple[int, ...], found: bool, tmp_path: Path
+) -> None:
+    """Whatever other storage lies between."""
+    view = crashed_in(tmp_path, WIDE, {"wide": (sizes, strides)})
+    view.place = SimpleNamespace(addr=addr)
+    view.space = SimpleNamespace(live_around=lambda base: STORAGE if base == 0x1000 else None)
+    wide = expanded_behind(view)
+    assert (wide is not None) == found
+    if wide is not None:
+        assert behind_evidence(view, wide).sentence == (
+            "the address is 4984 bytes behind the 16 bytes of `wide`, whose elements would take 15.6 KiB in a row"
+        )
