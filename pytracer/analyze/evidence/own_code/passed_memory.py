@@ -265,6 +265,11 @@ def _always(scope: ast.AST, line: int) -> bool:
     return any(getattr(item, "lineno", 0) == line for item in getattr(scope, "body", ()))
 
 
+def is_flipped(node: ast.AST) -> bool:
+    """`x[:, ::-1]`, `np.flip(x)`: a view of NumPy's with a negative stride."""
+    return _view(node)[0] == "flipped"
+
+
 def _view(node: ast.AST) -> tuple[str | None, ast.AST | None]:
     """What an expression makes of another one: the kind of view, if it may have gaps, and the other one."""
     if isinstance(node, ast.Subscript):

@@ -54,6 +54,7 @@ from pytracer.analyze.evidence.native.cut_archive import cut_archive
 from pytracer.analyze.evidence.native.native_stack import functions
 from pytracer.analyze.evidence.own_code.borrowed_return import borrowed_return
 from pytracer.analyze.evidence.own_code.ended_statics import ended_static
+from pytracer.analyze.evidence.own_code.negative_strides import negative_strides
 from pytracer.analyze.evidence.own_code.throwing_destructor import throwing_destructor
 from pytracer.analyze.evidence.own_code.uncaught import below_words, in_region, into_ctypes, of_script, on_own_thread
 from pytracer.analyze.evidence.own_code.without_gil import without_gil
@@ -257,6 +258,9 @@ def _way(view: ProcessView) -> _Way:
     archive = cut_archive(view)
     if archive is not None:
         return _Way(archive.what, archive.advice, _caller(view))
+    strides = negative_strides(view)
+    if strides is not None:
+        return _Way(strides.what, strides.advice, _caller(view), by_facts=True)
     if exception is not None and exception.type is not None:
         return _uncaught(exception.type, exception.what or "")
     text = printed(view) or ""
