@@ -7,9 +7,10 @@ Why it happens: a size, a stride, a group or a step of 0 reached native code; or
 are on, so that a division by zero or an overflow of floats ends the process.
 
 What to do: check the sizes that the Python line passes; where just one variable of it is 0, that is named, with the
-line that made it so. So are the groups of a quantized convolution that are more than its output channels, and the line
-of the program that sets an attribute of a module, such as its number of heads, which a library's line passes on: a
-constructor checks that, an attribute is not checked. Where traps are on, find who enabled them: torch never does.
+line that made it so, and a tensor without rows that an operator, or its backward, was given. So are the groups of a
+quantized convolution that are more than its output channels, and the line of the program that sets an attribute of a
+module, such as its number of heads, which a library's line passes on: a constructor checks that, an attribute is not
+checked. Where traps are on, find who enabled them: torch never does.
 
 How it can be wrong: hardly. When the divisor lies in memory and that was not kept, both kinds of integer division are
 named. An attribute whose value was not recorded is only *probably* 0.
@@ -24,6 +25,7 @@ from pytracer.analyze.evidence.lifetime.variables import line_words, tensors_wit
 from pytracer.analyze.evidence.native.fault_function import runs_torchscript
 from pytracer.analyze.evidence.native.native_stack import memory_word
 from pytracer.analyze.evidence.operators.conv_groups import conv_groups
+from pytracer.analyze.evidence.operators.empty_operand import empty_operand
 from pytracer.analyze.evidence.operators.operator import find_operator
 from pytracer.analyze.evidence.operators.suspect_argument import suspect_argument
 from pytracer.analyze.evidence.own_code.set_divisor import SetDivisor, set_divisor
@@ -81,8 +83,10 @@ class Arithmetic(FaultRule[Division | None]):
         empty = tensors_without_memory(view) if code == FPE_INTDIV else []
         by_zero = not empty and _is_by_zero(code, division)
         zero = zero_divisor(view) or conv_groups(view) or set_divisor(view) if by_zero else None
+        operand = empty_operand(view) if zero is None and _is_by_zero(code, division) else None
         text = f": {view.instruction.text}" if view.instruction else ""
-        named = f": {zero.words}" if zero is not None else _empty_words(empty)
+        told = zero or operand
+        named = f": {told.words}" if told is not None else _empty_words(empty)
         return Description(
             f"{introduction(judgement.views)} {_what(code, division)}{in_function(view)}{named}.",
             [
@@ -98,9 +102,9 @@ class Arithmetic(FaultRule[Division | None]):
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],
-            zero.advice if zero is not None else _advice(view, code, division) + _empty_advice(empty),
+            told.advice if told is not None else _advice(view, code, division) + _empty_advice(empty),
             ["the divisor"] if code == FPE_INTDIV and (division is None or division.divisor is None) else [],
-            explained=isinstance(zero, SetDivisor),
+            explained=isinstance(zero, SetDivisor) or operand is not None,
             line=zero.frame if isinstance(zero, SetDivisor) else None,
         )
 
