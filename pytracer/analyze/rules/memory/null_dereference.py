@@ -60,6 +60,7 @@ from pytracer.analyze.evidence.operators.operator import (
     tensor_words,
     without_memory,
 )
+from pytracer.analyze.evidence.operators.spatial_dimensions import spatial_dimensions
 from pytracer.analyze.evidence.own_code.capi_table import unfetched_table
 from pytracer.analyze.evidence.own_code.found_nothing import found_nothing
 from pytracer.analyze.evidence.own_code.null_global import null_global
@@ -160,9 +161,9 @@ class NullDereference(MemoryFaultRule[_Null]):
         none = passed_none(view) or found_nothing(view) if not reason else None
         if none is not None:
             reason = f": {none.summary}"
-        threads = per_thread_memory(view) if not reason else None
-        if threads is not None:
-            reason = f": {threads.summary}"
+        given = per_thread_memory(view) or spatial_dimensions(view) if not reason else None
+        if given is not None:
+            reason = f": {given.summary}"
         unset = null_global(view) if not reason else None
         if unset is not None:
             reason = f": {unset.summary}"
@@ -202,8 +203,8 @@ class NullDereference(MemoryFaultRule[_Null]):
             if none is not None
             else missing.advice
             if missing is not None
-            else threads.advice
-            if threads is not None
+            else given.advice
+            if given is not None
             else _what_to_do(view, judgement.found),
             [missing_operands(view)],
         )
