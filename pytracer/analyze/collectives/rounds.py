@@ -31,6 +31,10 @@ _LONGEST = 60
 _SAME_DECISION = "Decide that by what is the same on all ranks (the number of the round), or all_reduce() the decision."
 _FORWARDS = ("forward", "__call__")
 _SAME_NUMBER = "Give all ranks as many (drop or pad the rest, or use join() of DDP)."
+_SAME_BEGIN = (
+    "Begin at the same on all ranks: what one rank alone has, such as a folder or a file, it must broadcast "
+    "(broadcast_object_list())."
+)
 _OF_MODELS = ("parameters", "named_parameters", "buffers", "named_buffers", "modules", "named_modules", "children")
 _LEAVING = (ast.Continue, ast.Return)
 _BY_RANK = re.compile(r"\b\w*rank\w*\b", re.IGNORECASE)
@@ -80,7 +84,30 @@ def rounds_words(snapshot: Snapshot, way: Sequence[PythonFrame], site: Site, ali
         return f": see whether {leaver} came out differently in some rounds. {_SAME_DECISION}"
     more = "" if alike else ", or called more"
     other = f", or {leaver} left it out in one" if leaver is not None else f", or one left it out{more}"
+    begun = next((words for frame in frames if (words := resumed_words(snapshot, frame)) is not None), None)
+    if begun is not None:
+        inner = "" if begun.partition(" begins")[0] == loop else f", or that of {loop} has more rounds"
+        return f": see whether the loop of {begun}{inner}{other}. {_SAME_BEGIN} {_SAME_NUMBER}"
     return f": see whether the loop of {loop} has more rounds there{other}. {_SAME_NUMBER}{made}"
+
+
+def resumed_words(snapshot: Snapshot, frame: PythonFrame) -> str | None:
+    """`` line 50 (`for epoch in range(start, n):`) begins at another `start` there (line 48: `start = restore(d)`) ``.
+
+    Of a loop around the line that begins at what a call gives, as one that goes on with a checkpoint does.
+    """
+    tree = syntax_tree(snapshot, frame)
+    for loop in loops_around(tree, frame.line) if tree is not None and frame.line is not None else ():
+        call = None if isinstance(loop, ast.While) else loop.iter
+        if not isinstance(call, ast.Call) or called_name(call) != "range" or len(call.args) < 2 or tree is None:
+            continue
+        name = variable(call.args[0])
+        bound = bound_value(scope_of(tree, loop.lineno), name, loop.lineno) if name is not None else None
+        if bound is None or bound[1] is None or not any(isinstance(item, ast.Call) for item in ast.walk(bound[1])):
+            continue
+        made, text = quoted(snapshot, frame, bound[0]), quoted(snapshot, frame, loop.lineno)
+        return f"line {loop.lineno} ({text}) begins at another `{name}` there (line {bound[0]}: {made})"
+    return None
 
 
 def _inside_out(way: Sequence[PythonFrame], site: Site) -> list[PythonFrame]:

@@ -83,6 +83,33 @@ def test_rounds_are_more_where_each_step_had_as_many(run: Path) -> None:
     assert "has more rounds there, or one left it out. " in said and "called more" not in said
 
 
+RESUMES = """def fit(loader, folder, epochs):
+    start = {0}
+    for epoch in range({1}):
+        for x, y in loader:
+            backward(x)
+    barrier()
+"""
+
+
+def test_loop_that_begins_where_a_checkpoint_ended_comes_first(run: Path) -> None:
+    """The loop inside may have as many rounds on all ranks."""
+    said = rounds(run, RESUMES.format("restore(folder)", "start, epochs"), 5)
+    assert said.startswith(
+        ": see whether the loop of line 3 (`for epoch in range(start, epochs):`) begins at another `start` there (line "
+        "2: `start = restore(folder)`), or that of line 4 (`for x, y in loader:`) has more rounds"
+    )
+    assert "Begin at the same on all ranks" in said
+
+
+@pytest.mark.parametrize(("start", "bounds"), [("0", "start, epochs"), ("restore(folder)", "epochs")])
+def test_loop_that_begins_at_a_number_begins_alike(start: str, bounds: str, run: Path) -> None:
+    """The look-alikes."""
+    said = rounds(run, RESUMES.format(start, bounds), 5)
+    assert said.startswith(": see whether the loop of line 4 (`for x, y in loader:`) has more rounds there")
+    assert "begins" not in said
+
+
 def test_what_a_loop_goes_through_is_followed_to_the_rank(run: Path) -> None:
     """`loader` is made of `data`, and that by the number of the rank."""
     source = (
