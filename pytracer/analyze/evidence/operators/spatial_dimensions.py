@@ -41,8 +41,8 @@ class SpatialDimensions:
         return (
             f"Do not pass {self.count} spatial dimensions to {self.operator}() at {self.line}: build it of "
             "convolutions that there are, such as Conv3d over three of them with the rest folded into the batch "
-            "(reshape), and Conv1d along the rest. Without groups, or with mkldnn switched off, the same call raises an "
-            "error instead; it does not work, either."
+            "(reshape), and Conv1d along the rest. Without groups, or with mkldnn switched off, the same call raises "
+            "an error instead; it does not work, either."
         )
 
 
