@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pytracer._text import capital
 from pytracer.analyze.collectives.deciding_tests import DECIDE, advice_of_test
 from pytracer.analyze.collectives.description import place_of
+from pytracer.analyze.collectives.loops_of_ranks import loops_of_ranks
 from pytracer.analyze.collectives.one_rank_values import OneRankValue, one_rank_value
 from pytracer.analyze.collectives.quiet_handlers import quiet_handler
 from pytracer.analyze.collectives.rank_branches import branch_words
@@ -248,6 +249,9 @@ def _skipped(one: Side, other: Side, at: int) -> Parting | None:
                 return Parting(
                     f"{words}, and {other.name} passed it by. {capital(known.advice)}", subject=by, one_rank=True
                 )
+            loops = loops_of_ranks(item, frame.line) if around else None
+            if loops is not None:
+                return Parting(f"{words}. {loops.advice}", subject=loops.subject, one_rank=True)
             return Parting(f"{words}, and {other.name} passed it by: {advice_of_test(item, tree)}", skipped=True)
     return None
 
