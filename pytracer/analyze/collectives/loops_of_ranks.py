@@ -20,7 +20,7 @@ _QUOTED = 50
 
 @dataclass(frozen=True)
 class LoopsOfRanks:
-    """`mine` (`full_sd.items()`): what the loop at `line` goes through; `theirs`: that at `other`, of the other branch."""
+    """`mine` (`full_sd.items()`): what the loop at `line` goes through. `theirs`, `other`: of the other branch."""
 
     mine: str
     line: int
@@ -30,7 +30,8 @@ class LoopsOfRanks:
     @property
     def subject(self) -> str:
         """For the headline."""
-        return f"line {self.line} loops over `{self.mine}`, and the other ranks loop over `{self.theirs}` (line {self.other})"
+        others = f"the other ranks loop over `{self.theirs}` (line {self.other})"
+        return f"line {self.line} loops over `{self.mine}`, and {others}"
 
     @property
     def advice(self) -> str:
