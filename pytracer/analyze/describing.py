@@ -16,6 +16,8 @@ from pytracer.analyze.naming import introduction
 from pytracer.analyze.rules.base import AnyJudgement, AnyRule, Description
 from pytracer.analyze.view import JobView, ProcessView
 
+# Classes whose headline says what a known crash is; those of others have it by their rules.
+_NAMED_IN = ("python-exception", "null-dereference", "out-of-bounds")
 # Whose advice is about what a line passes to native code, where it begins so.
 _OF_ARGUMENTS = ("wild-pointer", "null-dereference", "arithmetic", "out-of-bounds", "runaway-access", "wrong-index")
 _OF_CODE = (*_OF_ARGUMENTS, "illegal-instruction", "read-only-memory", "misaligned-access", "other-death")
@@ -91,7 +93,7 @@ def _recognized(judgement: AnyJudgement, words: Description) -> Description:
     evidence = [known.evidence, *words.evidence]
     if known.confidence == "possible" and not words.explained:
         return replace(words, evidence=evidence, advice=f"{words.advice} {known.advice}")
-    named = judgement.verdict_class in ("python-exception", "null-dereference") and known.what not in words.summary
+    named = judgement.verdict_class in _NAMED_IN and known.what not in words.summary
     named = named and not words.names_cause
     summary = f"{words.summary.removesuffix('.')}: {known.what}." if named else words.summary
     advice = words.advice if words.explained else known.advice
