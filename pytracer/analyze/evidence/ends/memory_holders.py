@@ -20,6 +20,7 @@ from pytracer.analyze.parts import python_frame
 from pytracer.analyze.tensors.journal import lived_at
 from pytracer.analyze.tensors.origins import is_borrowed
 from pytracer.analyze.view import JobView, ProcessView
+from pytracer.blackbox.schema import FREED_PER_THREAD
 from pytracer.decode.types.journal import UncaughtException
 from pytracer.decode.types.snapshot import Storage
 from pytracer.report.job import Evidence, PythonFrame
@@ -50,17 +51,20 @@ _FAILED = re.compile(
 
 @dataclass(frozen=True)
 class Holding:
-    """Storages that one line allocated."""
+    """Storages that one line allocated. `some`: there may have been more, which are no longer recorded."""
 
     frame: PythonFrame
     count: int
     nbytes: int
+    some: bool = False
 
     @property
     def words(self) -> str:
-        """`1.1 GiB in 37 storages allocated at train.py:31 in cache`."""
+        """`1.1 GiB in 37 storages allocated at train.py:31 in cache`; `at least 1.1 GiB in ...`."""
+        least = "at least " if self.some else ""
         return (
-            f"{size_words(self.nbytes)} in {count_words(self.count, 'storage')} allocated at {place_words(self.frame)}"
+            f"{least}{size_words(self.nbytes)} in {count_words(self.count, 'storage')} allocated at "
+            f"{place_words(self.frame)}"
         )
 
 
@@ -117,12 +121,15 @@ def no_memory_advice(view: ProcessView) -> str:
 def holdings(view: ProcessView) -> list[Holding]:
     """The lines that allocated what the process held, the most bytes first; of its largest storages."""
     found: dict[PythonFrame, Holding] = {}
-    for storage in _held(view):
+    held = [*_held(view)]
+    # After an exception the interpreter frees them, and a thread remembers only so many.
+    some = sum(item.state == "freed" for item in held) >= FREED_PER_THREAD // 2
+    for storage in held:
         frame = storage.allocated_by.place
         if frame is not None and not is_borrowed(storage):
             key = python_frame(frame)
             before = found.get(key, Holding(key, 0, 0))
-            found[key] = Holding(key, before.count + 1, before.nbytes + storage.nbytes)
+            found[key] = Holding(key, before.count + 1, before.nbytes + storage.nbytes, some)
     return sorted(found.values(), key=lambda item: -item.nbytes)
 
 
@@ -231,7 +238,8 @@ def _evidence(view: ProcessView, found: Sequence[Holding], most: int) -> Evidenc
     shown = [item for item in found[:most] if item.nbytes >= _WORTH_SHARE * total] or found[:1]
     return Evidence(
         "memory-use",
-        f"{name_words([view])} held {size_words(total)} in CPU storages: {'; '.join(item.words for item in shown)}",
+        f"{name_words([view])} held {'at least ' if shown[0].some else ''}{size_words(total)} in CPU storages: "
+        f"{'; '.join(item.words for item in shown)}",
         rank=view.process.rank,
         pid=view.process.snapshot.pid,
         nbytes=total,

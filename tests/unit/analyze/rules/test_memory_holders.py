@@ -93,6 +93,20 @@ def test_other_exceptions_tell_nothing_of_memory(run: Path) -> None:
     assert told(build_report(s.load(run, box))) == []
 
 
+@pytest.mark.parametrize(
+    ("count", "least"), [(600, "at least 16.0 GiB in 512 storages"), (500, "15.6 GiB in 500 storages")]
+)
+def test_storages_beyond_what_a_thread_remembers_are_told_as_a_least(count: int, least: str, run: Path) -> None:
+    """After an exception the interpreter frees them all, and the oldest of these are overwritten."""
+    box = holding(Box(pid=101, ppid=99).at(100), count).later(1)
+    box.at(200).exception("RuntimeError", NO_MEMORY, [("step", s.SCRIPT, 9)]).later(1)
+    for number in range(count):
+        box.at(300).free(BASE + number * 64 * MIB, CACHE)
+    (first, *_) = told(build_report(s.load(run, box.exit(1))))
+    assert f" {least} allocated at train.py:31 in cache" in first
+    assert ("at least" in first) == (count > 512)
+
+
 @pytest.mark.parametrize(("count", "piled"), [(40, True), (3, False)])
 def test_storages_of_one_line_that_pile_up_are_in_the_headline(count: int, piled: bool, run: Path) -> None:
     """The look-alike: a few large ones are a working set."""
