@@ -338,7 +338,8 @@ def _advice(view: ProcessView, found: _Null) -> str:
             f"{'an' if what == 'empty' else 'a'} {what} tensor does not have."
         )
     what = f"what {line_words(view)} passes to native code" if view.python_frame else "what the native code is given"
-    return f"Check {what}: something is null (never made, already destroyed, or the result of a failed call)."
+    kept = "in what that code keeps itself (never made, or already destroyed)"
+    return f"Check {what}: something is null there, or {kept}."
 
 
 def _several(items: Sequence[Holder]) -> str:
