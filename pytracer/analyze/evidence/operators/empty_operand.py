@@ -23,7 +23,8 @@ from pytracer.analyze.evidence.operators.operator import (
 )
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.bindings import bound_value
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
+from pytracer.analyze.evidence.syntax.imports import imported_as
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import scope_of
 from pytracer.analyze.view import ProcessView
@@ -58,13 +59,12 @@ class EmptyOperand:
         """The case to leave out."""
         name = f"`{self.name}`" if self.name is not None else "the tensor"
         what = self.call if self.call is not None else f"{self.operator}"
-        rows = f"len({self.name}) == 0" if self.name is not None and self.size == 0 else "its numel() is 0"
+        rows = f"len({self.name}) == 0" if self.size == 0 else f"{self.name}.numel() == 0"
+        test = f" (`if {rows}:`)" if self.name is not None else ""
         look = f" Look at the data for which {self.made} leaves none." if self.made is not None else ""
         loss = " (in a loss, return a 0 that keeps the graph: `x.sum() * 0`)" if self.call is not None else ""
-        return (
-            f"Leave {what} out where {name} has nothing in it (`if {rows}:`){loss}: the forward takes an empty tensor, "
-            f"and the division by its size {self.size} is not checked.{look}"
-        )
+        checks = "the forward takes an empty tensor, and its backward" if self.call is not None else self.operator
+        return f"Leave {what} out where {name} has nothing in it{test}{loss}: {checks} does not check for one.{look}"
 
 
 def empty_operand(view: ProcessView) -> EmptyOperand | None:
@@ -90,10 +90,18 @@ def empty_operand(view: ProcessView) -> EmptyOperand | None:
     if len(calls) != 1:
         return EmptyOperand(name, shape, size, None, None, None)
     file, call = calls[0]
-    given = _owner(call)
+    given = _only_operand(files[file], call)
     held = variable(given) if given is not None else None
+    operand = shortened(ast.unparse(given), _QUOTED) if given is not None else None
     text = f"`{shortened(ast.unparse(call), _QUOTED)}` at {place_of(view, file, call.lineno)}"
-    return EmptyOperand(name, shape, size, held, text, _made(view, files, held, file, call.lineno) if held else None)
+    made = _made(view, files, held, file, call.lineno) if held else None
+    return EmptyOperand(name, shape, size, operand, text, made)
+
+
+def empty_of_forward(view: ProcessView) -> EmptyOperand | None:
+    """Where a backward reads the memory that such a tensor does not have, and the program shows its forward."""
+    found = empty_operand(view)
+    return found if found is not None and found.call is not None else None
 
 
 def _empty(operator: Operator | None) -> OperatorTensor | None:
@@ -104,13 +112,16 @@ def _empty(operator: Operator | None) -> OperatorTensor | None:
     return max(found, key=lambda item: (len(item.item.sizes), item.name is not None), default=None)
 
 
-def _owner(call: ast.Call) -> ast.expr | None:
-    """What the forward works on: the first argument of a function, the object of a method."""
-    if isinstance(call.func, ast.Attribute) and variable(call.func.value) not in ("F", "torch", "nn.functional"):
-        text = ast.unparse(call.func.value)
-        if not text.startswith("torch."):
-            return call.func.value
-    return call.args[0] if call.args else None
+def _only_operand(tree: ast.Module, call: ast.Call) -> ast.expr | None:
+    """What the forward works on; None where it is given several things that may be the tensor.
+
+    The object of a method is one of them, the module that a function comes from is not: `import ... as func`.
+    """
+    given = passed_values(call)
+    if isinstance(call.func, ast.Attribute) and imported_as(tree, call.func) is None:
+        given.insert(0, call.func.value)
+    tensors = [item for item in given if not isinstance(item, ast.Constant)]
+    return tensors[0] if len(tensors) == 1 and not isinstance(tensors[0], ast.Starred) else None
 
 
 def _made(

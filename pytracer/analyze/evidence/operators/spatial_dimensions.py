@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pytracer.analyze.evidence.lifetime.variables import line_words
-from pytracer.analyze.evidence.operators.operator import OperatorTensor, find_operator, shape_words
+from pytracer.analyze.evidence.operators.operator import OperatorTensor, find_operator, is_of_torch, shape_words
 from pytracer.analyze.view import ProcessView
 
 _CONVOLUTIONS = ("convolution", "conv_transpose", "conv1d", "conv2d", "conv3d", "convNd")
@@ -47,9 +47,9 @@ class SpatialDimensions:
 
 
 def spatial_dimensions(view: ProcessView) -> SpatialDimensions | None:
-    """None where the operator is no convolution, or no tensor of it has so many dimensions."""
+    """None where the operator is no convolution of torch, or no tensor of it has so many dimensions."""
     operator = find_operator(view)
-    if operator is None or not any(name in operator.name for name in _CONVOLUTIONS):
+    if operator is None or not is_of_torch(operator) or not any(name in operator.name for name in _CONVOLUTIONS):
         return None
     found = [
         item

@@ -52,6 +52,7 @@ from pytracer.analyze.evidence.lifetime.variables import (
 from pytracer.analyze.evidence.native.native_stack import below_function, calls_python_by_ctypes
 from pytracer.analyze.evidence.native.native_stack import calls_python_without_gil as without_gil
 from pytracer.analyze.evidence.operators.compiled import runs_compiled
+from pytracer.analyze.evidence.operators.empty_operand import empty_of_forward
 from pytracer.analyze.evidence.operators.operator import (
     Operator,
     OperatorTensor,
@@ -161,7 +162,9 @@ class NullDereference(MemoryFaultRule[_Null]):
         none = passed_none(view) or found_nothing(view) if not reason else None
         if none is not None:
             reason = f": {none.summary}"
-        given = per_thread_memory(view) or spatial_dimensions(view) if not reason else None
+        rows = empty_of_forward(view) if not reason and found.arguments else None
+        given = per_thread_memory(view) or spatial_dimensions(view) if not reason and rows is None else None
+        reason = f": {rows.words}" if rows is not None else reason
         if given is not None:
             reason = f": {given.summary}"
         unset = null_global(view) if not reason else None
@@ -203,6 +206,8 @@ class NullDereference(MemoryFaultRule[_Null]):
             if none is not None
             else missing.advice
             if missing is not None
+            else rows.advice
+            if rows is not None
             else given.advice
             if given is not None
             else _what_to_do(view, judgement.found),

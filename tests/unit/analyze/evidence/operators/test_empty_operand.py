@@ -14,7 +14,8 @@ from pytracer.analyze.evidence.operators.operator import Operator, OperatorTenso
 from pytracer.decode.types.snapshot import PythonFrame
 from tests.support.scenarios import program_in
 
-SOURCE = """def spread(emb, identity):
+SOURCE = """import torch.nn.functional as F
+def spread(emb, identity):
     foreground = emb[identity >= 0]
     distances = F.pdist(foreground)
     return distances.sum()
@@ -52,11 +53,11 @@ def test_forward_of_a_backward_that_was_given_no_rows_is_named(run: Path, monkey
     told = found(run, monkeypatch, tensor(0), tensor(0, 16), tensor(0))
     assert told is not None
     assert told.words == (
-        "_pdist_backward, the backward of `F.pdist(foreground)` at line 3, was given `foreground` [0, 16], of which "
-        "size 0 is 0; line 2 (`foreground = emb[identity >= 0]`) makes it"
+        "_pdist_backward, the backward of `F.pdist(foreground)` at line 4, was given `foreground` [0, 16], of which "
+        "size 0 is 0; line 3 (`foreground = emb[identity >= 0]`) makes it"
     )
     assert told.advice.startswith(
-        "Leave `F.pdist(foreground)` at line 3 out where `foreground` has nothing in it (`if len(foreground) == 0:`) "
+        "Leave `F.pdist(foreground)` at line 4 out where `foreground` has nothing in it (`if len(foreground) == 0:`) "
         "(in a loss, return a 0 that keeps the graph: `x.sum() * 0`)"
     )
 
@@ -70,7 +71,30 @@ def test_operator_of_the_line_itself_has_the_name_of_its_tensor(run: Path, monke
     assert told.words == (
         "some_kernel was given `rows` [4, 0], of which size 1 is 0; line 1 (`rows = table[keep]`) makes it"
     )
-    assert "`if its numel() is 0:`" in told.advice
+    assert told.advice.startswith(
+        "Leave some_kernel out where `rows` has nothing in it (`if rows.numel() == 0:`): some_kernel does not check"
+    )
+
+
+@pytest.mark.parametrize(
+    ("called", "name"),
+    [
+        ("func.pdist(foreground)", "`foreground`"),  # the module is not the tensor
+        ("functional.pdist(input=foreground, p=1)", "`foreground`"),
+        ("foreground.pdist()", "`foreground`"),
+        ("func.pdist(emb[identity >= 0])", "`emb[identity >= 0]`"),
+        ("func.pdist(foreground, emb)", "a tensor"),  # either may be the empty one
+        ("func.pdist(*parts)", "a tensor"),
+    ],
+)
+def test_operand_is_what_the_forward_alone_can_work_on(
+    called: str, name: str, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However the function is imported, and not where it is given several."""
+    imports = "import torch.nn.functional as func\nfrom torch.nn import functional\n"
+    told = found(run, monkeypatch, tensor(0, 16), source=imports + SOURCE.replace("F.pdist(foreground)", called))
+    assert told is not None
+    assert f"was given {name} [0, 16]" in told.words
 
 
 def test_no_line_is_named_of_several_forwards(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

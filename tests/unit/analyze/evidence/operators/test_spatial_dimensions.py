@@ -42,9 +42,10 @@ def test_fourth_spatial_dimension_is_named_with_its_tensor(monkeypatch: pytest.M
     [
         ([tensor(1, 8, 4, 4, 4), tensor(8, 1, 2, 2, 2)], "aten::convolution"),
         ([tensor(1, 8, 4, 4, 4, 4)], "aten::sum"),
+        ([tensor(1, 8, 4, 4, 4, 4)], "other::sparse_convolution"),
         ([tensor(1, 8, 4, 4, 4, 4, dtype="int64")], "aten::convolution"),
     ],
-    ids=["three", "no convolution", "indices"],
+    ids=["three", "no convolution", "an extension's", "indices"],
 )
 def test_other_operators_are_left_alone(
     tensors: list[OperatorTensor], operator: str, monkeypatch: pytest.MonkeyPatch
