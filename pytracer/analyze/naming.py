@@ -70,6 +70,11 @@ def program_name(argv: Sequence[str]) -> str:
     return program
 
 
+def line_in(file: str | None, line: int | None, here: str | None) -> str:
+    """`line 6`, or `model.py:6` where that is another file than the one that is spoken of, `here`."""
+    return f"line {line}" if file == here else f"{short_file(file)}:{line}"
+
+
 def short_file(file: str | None) -> str:
     """Below site-packages for libraries, the bare name for others."""
     if not file:

@@ -12,7 +12,7 @@ from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import Loop, deciding_ifs
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
-from pytracer.analyze.naming import short_file
+from pytracer.analyze.naming import line_in
 from pytracer.report.job import PythonFrame
 
 _VIEWS = ("items", "keys", "values")
@@ -46,7 +46,7 @@ def filled_keys(side: Side, loop: Loop) -> FilledKeys | None:
     key, decides = found[0]
     file = made.spot.file
     head = quoted(side.view.process.snapshot, PythonFrame(file=file, line=decides), decides)
-    at = f"line {decides}" if file == side.way[-1].file else f"{short_file(file)}:{decides}"
+    at = line_in(file, decides, side.way[-1].file)
     return FilledKeys(name, f"`{key}` is set only below {head} ({at})" if head is not None else None)
 
 

@@ -21,7 +21,7 @@ from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import LOOPS, Loop, loops_around
-from pytracer.analyze.naming import short_file
+from pytracer.analyze.naming import line_in
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Collective, Snapshot
@@ -152,8 +152,7 @@ def _calls_itself(snapshot: Snapshot, call: Collective) -> bool:
 
 
 def _place(frame: PythonFrame, source: SizeSource) -> str:
-    own = source.spot.file == frame.file
-    return f"line {source.line}" if own else f"{short_file(source.spot.file)}:{source.line}"
+    return line_in(source.spot.file, source.line, frame.file)
 
 
 def _ends(loop: Loop) -> Iterator[ast.If]:

@@ -29,7 +29,7 @@ from pytracer.analyze.evidence.syntax.gradients import asks_if_frozen, lines_tha
 from pytracer.analyze.evidence.syntax.layer_branches import LayerBranch, layer_branch
 from pytracer.analyze.evidence.syntax.loops import LOOPS, deciding_ifs, loops_around
 from pytracer.analyze.evidence.syntax.scopes import spans
-from pytracer.analyze.naming import short_file
+from pytracer.analyze.naming import line_in
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Collective
@@ -204,8 +204,7 @@ def _branch_words(branch: LayerBranch, found: _Call) -> str:
     """`` `picture` runs only below `if has_picture.any():` (line 22) ``."""
     snapshot, decides = found.there.view.process.snapshot, branch.decides
     head = quoted(snapshot, PythonFrame(file=branch.file, line=decides.lineno), decides.lineno)
-    own = branch.file == found.there.way[-1].file
-    at = f"line {decides.lineno}" if own else f"{short_file(branch.file)}:{decides.lineno}"
+    at = line_in(branch.file, decides.lineno, found.there.way[-1].file)
     other = any(spans(item, branch.line) for item in decides.orelse)
     where = ("in the else of" if other else "below") if branch.around else "behind"
     return f"`{branch.layer}` runs only {where} {head} ({at}{'' if branch.around else ', which leaves'})"
@@ -215,7 +214,7 @@ def _frozen_words(found: _Call) -> str:
     """What to change about parameters that are frozen on one rank."""
     files = program_files(found.there.view.process.snapshot, found.there.way[::-1])
     places = [
-        f"line {line}" if file == found.there.way[-1].file else f"{short_file(file)}:{line}"
+        line_in(file, line, found.there.way[-1].file)
         for file, tree in files.items()
         for line in lines_that_freeze(tree)
     ]
@@ -267,8 +266,7 @@ def _alike(found: _Call) -> bool:
 
 def _line(by: Decider, found: _Call, number: int) -> str:
     """`line 6`, of the file of the call."""
-    own = by.frame.file == found.there.way[-1].file
-    return f"line {number}" if own else f"{short_file(by.frame.file)}:{number}"
+    return line_in(by.frame.file, number, found.there.way[-1].file)
 
 
 def _unknown(found: _Call) -> str:

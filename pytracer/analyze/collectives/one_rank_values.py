@@ -23,7 +23,7 @@ from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.ranks import is_for_one_rank, one_rank_words
 from pytracer.analyze.evidence.syntax.reaching import reaching
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, parameters, scope_of, spans, spans_body
-from pytracer.analyze.naming import short_file
+from pytracer.analyze.naming import line_in
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import PythonFrame
 
@@ -114,7 +114,7 @@ def one_rank_value(
         if not isinstance(found, _Found):
             continue
         at = getattr(found.node, "lineno", found.spot.line)
-        place = f"line {at}" if found.spot.file == spot.file else f"{short_file(found.spot.file)}:{at}"
+        place = line_in(found.spot.file, at, spot.file)
         instead = _INSTEAD.get(found.call or "")
         return OneRankValue(name, place, source(found.node), found.rank, found.kind, instead)
     return None

@@ -23,7 +23,7 @@ from pytracer.analyze.evidence.syntax.gradients import is_gradient, tested_for_n
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
-from pytracer.analyze.naming import short_file
+from pytracer.analyze.naming import line_in
 from pytracer.report.job import PythonFrame
 
 _PACK = ("cat", "concat", "concatenate", "hstack", "stack", "_flatten_dense_tensors", "parameters_to_vector")
@@ -82,8 +82,7 @@ def packing_of(first: Side, second: Side) -> Packing | None:
         if found is None or passed is None:
             continue
         node, spot = found
-        own = spot.file == passed[1].file
-        place = f"line {node.lineno}" if own else f"{short_file(spot.file)}:{node.lineno}"
+        place = line_in(spot.file, node.lineno, passed[1].file)
         text = quoted(view.process.snapshot, PythonFrame(file=spot.file, line=node.lineno), node.lineno)
         return Packing(place, text, absent_gradients(first, second))
     return None

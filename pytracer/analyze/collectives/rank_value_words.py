@@ -9,7 +9,7 @@ from pytracer.analyze.collectives.deciding_tests import DRAWN
 from pytracer.analyze.collectives.rank_values import RANK, Compared, RankValue, passed_argument
 from pytracer.analyze.evidence.failing.expressions import as_written, short
 from pytracer.analyze.evidence.slicing.spots import Spot
-from pytracer.analyze.naming import short_file
+from pytracer.analyze.naming import line_in
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Collective
 
@@ -89,7 +89,7 @@ def _line_words(compared: Compared, spot: Spot, line: int, text: str | None = No
 
 
 def _place(compared: Compared, spot: Spot, line: int) -> str:
-    return f"line {line}" if spot.file == compared.frames[0].file else f"{short_file(spot.file)}:{line}"
+    return line_in(spot.file, line, compared.frames[0].file)
 
 
 def _text_of(spot: Spot, line: int) -> str:

@@ -13,7 +13,7 @@ from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import LOOPS, Loop, deciding_ifs
 from pytracer.analyze.evidence.syntax.ranks import comes_alone, one_rank_words
 from pytracer.analyze.evidence.syntax.scopes import scope_of, spans
-from pytracer.analyze.naming import short_file
+from pytracer.analyze.naming import line_in
 
 _CLOCK = re.compile(
     r"\b(?:time|perf_counter|monotonic|process_time|now|utcnow)\(\)|\b(?:perf_counter|monotonic)_ns\(\)"
@@ -70,7 +70,7 @@ def stop_flag(files: Mapping[str, ast.Module], file: str, line: int, test: ast.e
     path, setter = setters[0]
     if isinstance(test, ast.Name) and not _same_variable(files[path], setter, test.id, scope_of(tree, line)):
         return None
-    where = f"line {setter.lineno}" if path == file else f"{short_file(path)}:{setter.lineno}"
+    where = line_in(path, setter.lineno, file)
     handler = next(_handlers(files, path, setter), None)
     if handler is not None:
         return _of_handler(*handler, where)

@@ -18,7 +18,7 @@ from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import LOOPS, loops_around
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, scope_of, spans
-from pytracer.analyze.naming import short_file
+from pytracer.analyze.naming import line_in
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import PythonFrame
 
@@ -305,7 +305,7 @@ def _in(loops: Sequence[ast.stmt], node: ast.stmt) -> bool:
 
 def _place(kept: _Kept, file: str) -> str:
     line = kept.node.lineno
-    return f"line {line}" if kept.made.file == file else f"{short_file(kept.made.file)}:{line}"
+    return line_in(kept.made.file, line, file)
 
 
 def _text(kept: _Kept) -> str:

@@ -15,7 +15,7 @@ from pytracer.analyze.evidence.own_code.native_calls import last_name
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.scopes import scope_of
-from pytracer.analyze.naming import name_words, short_file
+from pytracer.analyze.naming import line_in, name_words
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import PythonFrame
 
@@ -79,7 +79,7 @@ def signal_handler(job: JobView, view: ProcessView, stack: Sequence[PythonFrame]
             signal = last_name(item.args[0])
             if last_name(item.args[1]) != function or signal is None or not signal.startswith("SIG"):
                 continue
-            place = f"line {item.lineno}" if file == at.file else f"{short_file(file)}:{item.lineno}"
+            place = line_in(file, item.lineno, at.file)
             found = SignalHandler(at.function or function, signal, place)
             return _of_child(job, view, found, tree, at) if signal == _CHILD else found
     return None

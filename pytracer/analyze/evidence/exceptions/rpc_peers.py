@@ -13,7 +13,7 @@ from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
-from pytracer.analyze.naming import name_words, short_file
+from pytracer.analyze.naming import line_in, name_words
 from pytracer.analyze.view import JobView, ProcessView
 
 _AT_THAT_TIME_NS = 3_000_000_000  # a process that has shut down its RPC takes a while to end
@@ -93,7 +93,7 @@ def _read(view: ProcessView) -> _Source:
             shuts = True
             options = [*call.args, *(item.value for item in call.keywords if item.arg == "graceful")]
             if any(isinstance(item, ast.Constant) and item.value is False for item in options):
-                place = f"line {call.lineno}" if file == own else f"{short_file(file)}:{call.lineno}"
+                place = line_in(file, call.lineno, own)
                 abrupt.append(place)
                 early = early or _returns_early(tree, call.lineno)
     return _Source(tuple(abrupt), early, shuts)

@@ -28,7 +28,7 @@ from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.reaching import reaching
 from pytracer.analyze.evidence.syntax.scopes import Scope, is_parameter, own_nodes, scope_of, spans, statement_at
-from pytracer.analyze.naming import short_file
+from pytracer.analyze.naming import line_in
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import ExceptionReport, NearNamesReport, PythonFrame
@@ -215,7 +215,7 @@ class FailingLine:
 
     def in_file(self, file: str | None, line: int) -> str:
         """`line 6`, or `model.py:6` in another file."""
-        return f"line {line}" if file == self.frame.file else f"{short_file(file)}:{line}"
+        return line_in(file, line, self.frame.file)
 
     def made(self, what: ast.AST | str, *, calls: bool = True, depth: int = 0) -> Made | None:
         """The expression that made a value of this line; None where it cannot be followed at all."""

@@ -17,7 +17,7 @@ from pytracer.analyze.evidence.lifetime.variables import plain_expression, progr
 from pytracer.analyze.evidence.operators.operator import shape_words
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.lines import names_of_line
-from pytracer.analyze.naming import place_words, short_file
+from pytracer.analyze.naming import line_in, place_words
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.tensors.origins import is_borrowed, lost_storages
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
@@ -157,4 +157,4 @@ def _resizing_lines(view: ProcessView, frames: list[PythonFrame]) -> Iterator[tu
 
 
 def _line(frame: PythonFrame, file: str | None) -> str:
-    return f"line {frame.line}" if frame.file == file else f"{short_file(frame.file)}:{frame.line}"
+    return line_in(frame.file, frame.line, file)

@@ -20,7 +20,7 @@ from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value, p
 from pytracer.analyze.evidence.syntax.loops import LOOPS
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import class_around, function_named, own_nodes, scope_of
-from pytracer.analyze.naming import short_file
+from pytracer.analyze.naming import line_in
 from pytracer.analyze.tensors.source_lines import line_text
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
@@ -71,7 +71,7 @@ class FileWriter:
         return f"{self._line(self.at)} (`{shortened(self.text, _QUOTED)}`)"
 
     def _line(self, at: PythonFrame) -> str:
-        return f"line {at.line}" if at.file == self.file else f"{short_file(at.file)}:{at.line}"
+        return line_in(at.file, at.line, self.file)
 
 
 def file_writer(view: ProcessView, path: str, stack: list[PythonFrame] | None = None) -> FileWriter | None:

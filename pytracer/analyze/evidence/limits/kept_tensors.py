@@ -19,7 +19,7 @@ from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.loops import loops_around
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, parameters, spans
-from pytracer.analyze.naming import short_file
+from pytracer.analyze.naming import line_in
 
 _VIEWS = ("asarray", "as_tensor", "from_numpy", "list", "tuple", "zip")
 _DEVICES = ("to", "cuda", "cpu")
@@ -89,8 +89,7 @@ def kept_tensors(slice_: Slice) -> list[KeptTensor]:
         region, depth = waiting.pop(0)
         region = _with_aliases(region)
         for node, value in _stores(region):
-            own = region.spot.file == spot.file
-            place = f"line {node.lineno}" if own else f"{short_file(region.spot.file)}:{node.lineno}"
+            place = line_in(region.spot.file, node.lineno, spot.file)
             for part in _kept_parts(value, region.names):
                 text = shortened(ast.unparse(part), _QUOTED)
                 found.setdefault((region.spot.file, node.lineno, text), KeptTensor(place, text, _copied(part)))

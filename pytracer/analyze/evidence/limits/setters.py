@@ -12,7 +12,7 @@ from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.constants import constant_number
 from pytracer.analyze.evidence.waits.waited_object import last_name
-from pytracer.analyze.naming import short_file
+from pytracer.analyze.naming import line_in
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import PythonFrame
 
@@ -48,7 +48,7 @@ def setter_of(snapshot: Snapshot, frames: Sequence[PythonFrame], name: str, limi
     if numbers and None not in numbers and limit not in numbers:
         return None
     own = frames[0].file if frames else None
-    place = f"line {call.lineno}" if file == own else f"{short_file(file)}:{call.lineno}"
+    place = line_in(file, call.lineno, own)
     return Setter(place, shortened(ast.unparse(call), _QUOTED))
 
 

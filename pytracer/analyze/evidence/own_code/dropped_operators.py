@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pytracer._text import shortened
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes
-from pytracer.analyze.naming import short_file
+from pytracer.analyze.naming import line_in
 
 _LIBRARY = "Library"
 _STATIC = ("staticmethod", "classmethod")
@@ -112,7 +112,7 @@ def _dropped(
 
 
 def _place(file: str, line: int, first: str | None) -> str:
-    return f"line {line}" if file == first else f"{short_file(file)}:{line}"
+    return line_in(file, line, first)
 
 
 def _is_of_self(target: ast.expr) -> bool:

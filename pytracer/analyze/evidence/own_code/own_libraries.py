@@ -22,7 +22,7 @@ from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import LIBRARY_LOADERS, called_name, passed_values
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
-from pytracer.analyze.naming import short_file
+from pytracer.analyze.naming import line_in
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.tensors.source_lines import line_text
 from pytracer.analyze.view import ProcessView
@@ -82,7 +82,7 @@ class OwnLibraries:
 
     def line(self, at: PythonFrame) -> str:
         """`line 48` of the file that the headline names, `echo.py:48` of another one."""
-        return f"line {at.line}" if at.file == self.file else f"{short_file(at.file)}:{at.line}"
+        return line_in(at.file, at.line, self.file)
 
 
 def own_libraries(view: ProcessView) -> OwnLibraries | None:

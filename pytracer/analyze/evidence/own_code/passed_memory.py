@@ -25,7 +25,7 @@ from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import is_parameter, own_nodes
-from pytracer.analyze.naming import short_file
+from pytracer.analyze.naming import line_in
 from pytracer.analyze.tensors.source_lines import line_text
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Argument
@@ -72,7 +72,7 @@ class MadeView:
     @property
     def place(self) -> str:
         """`line 44`, with the file where it is another one."""
-        return f"line {self.at.line}" if self.at.file == self.file else f"{short_file(self.at.file)}:{self.at.line}"
+        return line_in(self.at.file, self.at.line, self.file)
 
     @property
     def fact(self) -> str:

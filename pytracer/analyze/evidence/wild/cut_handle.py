@@ -22,7 +22,7 @@ from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.wild.address import address_words
 from pytracer.analyze.evidence.wild.explanation import Explanation
 from pytracer.analyze.evidence.wild.truncated_address import HALF, NEAR_BYTES, is_half
-from pytracer.analyze.naming import short_file
+from pytracer.analyze.naming import line_in
 from pytracer.analyze.platform.instruction import signed
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -95,7 +95,7 @@ def cut_handle(view: ProcessView) -> CutHandle | None:
                 return None
             at = PythonFrame(function=None, file=made.spot.file, line=called.lineno)
             text = shortened(line_text(view.process.snapshot, at) or "", _QUOTED)
-            where = f"line {at.line}" if at.file == frame.file else f"{short_file(at.file)}:{at.line}"
+            where = line_in(at.file, at.line, frame.file)
             function = ast.unparse(called.func)
             return CutHandle(found.expression, found.value, register, function, f"{where} (`{text}`)")
     return None

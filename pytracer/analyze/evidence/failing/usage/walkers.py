@@ -21,7 +21,7 @@ from pytracer.analyze.evidence.native.nesting import (
 )
 from pytracer.analyze.evidence.own_code.own_libraries import frames_that_allocated
 from pytracer.analyze.evidence.slicing.wraps import wraps_of_library
-from pytracer.analyze.naming import short_file
+from pytracer.analyze.naming import line_in
 from pytracer.analyze.tensors.source_lines import line_text
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import ExceptionReport, PythonFrame
@@ -98,4 +98,4 @@ def _of_objects(
 
 
 def _place(file: str, line: int, shown: str | None) -> str:
-    return f"line {line}" if file == shown else f"{short_file(file)}:{line}"
+    return line_in(file, line, shown)
