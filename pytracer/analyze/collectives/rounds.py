@@ -84,17 +84,18 @@ def rounds_words(snapshot: Snapshot, way: Sequence[PythonFrame], site: Site, ali
         return f": see whether {leaver} came out differently in some rounds. {_SAME_DECISION}"
     more = "" if alike else ", or called more"
     other = f", or {leaver} left it out in one" if leaver is not None else f", or one left it out{more}"
-    begun = next((words for frame in frames if (words := resumed_words(snapshot, frame)) is not None), None)
+    begun = next((item for frame in frames if (item := _resumed(snapshot, frame)) is not None), None)
     if begun is not None:
-        inner = "" if begun.partition(" begins")[0] == loop else f", or that of {loop} has more rounds"
-        return f": see whether the loop of {begun}{inner}{other}. {_SAME_BEGIN} {_SAME_NUMBER}"
+        head, begins = begun
+        inner = "" if head == loop else f", or that of {loop} has more rounds"
+        return f": see whether the loop of {head} {begins}{inner}{other}. {_SAME_BEGIN} {_SAME_NUMBER}"
     return f": see whether the loop of {loop} has more rounds there{other}. {_SAME_NUMBER}{made}"
 
 
-def resumed_words(snapshot: Snapshot, frame: PythonFrame) -> str | None:
-    """`` line 50 (`for epoch in range(start, n):`) begins at another `start` there (line 48: `start = restore(d)`) ``.
+def _resumed(snapshot: Snapshot, frame: PythonFrame) -> tuple[str, str] | None:
+    """A loop around the line that begins at what a call gives, as one that goes on with a checkpoint does.
 
-    Of a loop around the line that begins at what a call gives, as one that goes on with a checkpoint does.
+    `` line 50 (`for epoch in range(start, n):`) ``, `` begins at another `start` there (line 48: `...`) ``.
     """
     tree = syntax_tree(snapshot, frame)
     for loop in loops_around(tree, frame.line) if tree is not None and frame.line is not None else ():
@@ -106,7 +107,7 @@ def resumed_words(snapshot: Snapshot, frame: PythonFrame) -> str | None:
         if bound is None or bound[1] is None or not any(isinstance(item, ast.Call) for item in ast.walk(bound[1])):
             continue
         made, text = quoted(snapshot, frame, bound[0]), quoted(snapshot, frame, loop.lineno)
-        return f"line {loop.lineno} ({text}) begins at another `{name}` there (line {bound[0]}: {made})"
+        return f"line {loop.lineno} ({text})", f"begins at another `{name}` there (line {bound[0]}: {made})"
     return None
 
 

@@ -87,13 +87,13 @@ def failed_allocation(view: ProcessView) -> bool:
     if exception is None:
         return False
     name = (exception.type or "").rsplit(".", 1)[-1]
-    if deregistered(view.process.snapshot, view.exception_stack) is not None:
-        return False  # the size was read out of freed memory
-    return (
+    failed = (
         name in ("MemoryError", "_ArrayMemoryError")
         or _FAILED.search(f"{name} {exception.message}") is not None
         or (exception.language == "C++" and exception.type == "std::bad_alloc")
     )
+    # Of an operator that was taken back, the size was read out of freed memory.
+    return failed and deregistered(view.process.snapshot, view.exception_stack) is None
 
 
 def address_as_size(view: ProcessView) -> int | None:

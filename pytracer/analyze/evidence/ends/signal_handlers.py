@@ -15,6 +15,7 @@ from pytracer.analyze.evidence.own_code.native_calls import last_name
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.scopes import scope_of
+from pytracer.analyze.evidence.waits.wait_chain import children_of
 from pytracer.analyze.naming import line_in, name_words
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import PythonFrame
@@ -89,13 +90,12 @@ def _of_child(
     job: JobView, view: ProcessView, found: SignalHandler, tree: ast.Module, at: PythonFrame
 ) -> SignalHandler:
     """With the children that had just ended, where all of them ended well."""
-    own, end = view.process.snapshot, view.ended_ns
+    end = view.ended_ns
     if end is None:
         return found
     ended = [
         (item.ended_ns, item)
-        for item in job.views
-        if item.process.snapshot.ppid == own.pid and item.process.snapshot.boot_id == own.boot_id
+        for item in children_of(job, view)
         if item.ended_ns is not None and end - _BEFORE_NS <= item.ended_ns <= end
     ]
     failed = any(item.process.status_kind != "exited" or item.process.exit_code for _, item in ended)

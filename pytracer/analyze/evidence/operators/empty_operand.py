@@ -47,7 +47,7 @@ class EmptyOperand:
     made: str | None
 
     @property
-    def words(self) -> str:
+    def summary(self) -> str:
         """Behind the headline."""
         called = f", the backward of {self.call}," if self.call is not None else ""
         name = f"`{self.name}` {self.shape}" if self.name is not None else f"a tensor {self.shape}"

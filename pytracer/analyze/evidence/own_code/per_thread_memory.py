@@ -48,8 +48,8 @@ class PerThreadMemory:
     @property
     def summary(self) -> str:
         """Behind the headline."""
-        changed = f"; {list_words(self.raises, _MOST)} sets that number" if len(self.raises) == 1 else ""
-        changed = f"; {list_words(self.raises, _MOST)} set that number" if len(self.raises) > 1 else changed
+        verb = "sets" if len(self.raises) == 1 else "set"
+        changed = f"; {list_words(self.raises, _MOST)} {verb} that number" if self.raises else ""
         return (
             f"`{self.indexed}` ({self.at}) likely has fewer entries than threads run: {self.sized} makes one for each "
             f"of `{self.count}` at its time{changed}"

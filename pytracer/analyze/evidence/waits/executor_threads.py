@@ -25,9 +25,8 @@ _BLOCKS = re.compile(r"/(queue|threading|multiprocessing/\w+|socket|ssl|selector
 
 @dataclass(frozen=True)
 class UnfinishedTask:
-    """A thread of an executor, the program's line there, and the function of a library that this line called."""
+    """The program's line in a thread of an executor, and the function of a library that this line called."""
 
-    name: str | None
     at: PythonFrame
     within: str | None
     blocked: bool
@@ -56,7 +55,7 @@ def unfinished_task(end: Crash | None) -> UnfinishedTask | None:
             continue
         within = frames[at - 1] if at else None
         blocked = within is not None and _BLOCKS.search(within.file) is not None
-        return UnfinishedTask(None, python_frame(frames[at]), within.function if within is not None else None, blocked)
+        return UnfinishedTask(python_frame(frames[at]), within.function if within is not None else None, blocked)
     return None
 
 

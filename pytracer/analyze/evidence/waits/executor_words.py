@@ -8,7 +8,7 @@ from pytracer._text import shortened
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.waits.executor_threads import UnfinishedTask, unfinished_task
-from pytracer.analyze.evidence.waits.waits import end_of, main_stack
+from pytracer.analyze.evidence.waits.waits import WAITED, end_of, main_stack
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 
@@ -21,7 +21,7 @@ def executor_wait(view: ProcessView) -> str:
     """`had come to the end of asyncio.run(), and waited for a thread of its executor, which was`; its line follows."""
     if _is_of_loop(view):
         return "had come to the end of asyncio.run(), and waited for a thread of its executor, which was"
-    return "waited for a thread of an executor that it shuts down, which was"
+    return WAITED["executor"]
 
 
 def _is_of_loop(view: ProcessView) -> bool:

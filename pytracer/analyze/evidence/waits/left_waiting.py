@@ -42,14 +42,7 @@ class LeftWaiting:
 
 def left_waiting(job: JobView, child: ProcessView) -> LeftWaiting | None:
     """None where the parent ended soon after, noticed by itself, or still had a child that could send."""
-    parent = next(
-        (
-            item
-            for item in job.views
-            if item.process.snapshot.pid == child.process.snapshot.ppid and child in children_of(job, item)
-        ),
-        None,
-    )
+    parent = next((item for item in job.views if any(one.index == child.index for one in children_of(job, item))), None)
     if parent is None or parent.ended_ns is None or child.ended_ns is None:
         return None
     if parent.raised or parent.ended_ns - child.ended_ns < _LEAST_NS or not from_time_limit(job, parent):

@@ -134,7 +134,7 @@ def wait_of(view: ProcessView) -> ProcessWait | None:
     kind = _kind(view)
     if kind == "executor":
         task = unfinished_task(end_of(view))
-        return ProcessWait(kind, task.at, task.name) if task is not None else None
+        return ProcessWait(kind, task.at) if task is not None else None
     if kind == "thread-at-exit":
         name, at = _unfinished_thread(view)
         return ProcessWait(kind, at, name)

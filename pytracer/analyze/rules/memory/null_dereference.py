@@ -159,17 +159,9 @@ class NullDereference(MemoryFaultRule[_Null]):
         table = unfetched_table(view)
         if table is not None:
             reason = f": {table.summary}"
-        none = passed_none(view) or found_nothing(view) if not reason else None
-        if none is not None:
-            reason = f": {none.summary}"
-        rows = empty_of_forward(view) if not reason and found.arguments else None
-        given = per_thread_memory(view) or spatial_dimensions(view) if not reason and rows is None else None
-        reason = f": {rows.words}" if rows is not None else reason
-        if given is not None:
-            reason = f": {given.summary}"
-        unset = null_global(view) if not reason else None
-        if unset is not None:
-            reason = f": {unset.summary}"
+        told = _by_source(view, found) if not reason else None
+        if told is not None:
+            reason = f": {told[0]}"
         missing = missing_arguments(view) if not reason or _is_undefined(found) else None
         if missing is not None and (found.arguments or not missing.is_own):
             reason = f": {missing.summary}"
@@ -200,16 +192,10 @@ class NullDereference(MemoryFaultRule[_Null]):
             ],
             table.advice
             if table is not None
-            else unset.advice(line_words(view))
-            if unset is not None
-            else none.advice
-            if none is not None
             else missing.advice
             if missing is not None
-            else rows.advice
-            if rows is not None
-            else given.advice
-            if given is not None
+            else told[1]
+            if told is not None
             else _what_to_do(view, judgement.found),
             [missing_operands(view)],
         )
@@ -217,6 +203,21 @@ class NullDereference(MemoryFaultRule[_Null]):
     def otherwise(self, faults: Sequence[ProcessView]) -> NoFinding:
         """See MemoryFaultRule."""
         return not_found("no address was null or a small offset from a null register")
+
+
+def _by_source(view: ProcessView, found: _Null) -> tuple[str, str] | None:
+    """What is null or leads there, as the program's source shows it: for the headline, and what to do."""
+    first = (
+        passed_none(view)
+        or found_nothing(view)
+        or (empty_of_forward(view) if found.arguments else None)
+        or per_thread_memory(view)
+        or spatial_dimensions(view)
+    )
+    if first is not None:
+        return first.summary, first.advice
+    unset = null_global(view)
+    return (unset.summary, unset.advice(line_words(view))) if unset is not None else None
 
 
 def _is_undefined(found: _Null) -> bool:

@@ -70,31 +70,31 @@ PAGE_BYTES = 4096
 _FAR_BYTES = 1 << 30  # no wrong length or stride leads so far: an index has a wrong value
 
 
-class OutOfBounds(StorageFaultRule[None]):
+class OutOfBounds(StorageFaultRule[Expanded | None]):
     """Fires when the address is in nothing, close to a live storage."""
 
     id = "out-of-bounds"
     absent = "no fault address lay close to a live storage"
 
-    def judge(self, view: ProcessView) -> Judgement[None] | None:
+    def judge(self, view: ProcessView) -> Judgement[Expanded | None] | None:
         """See FaultRule."""
         beside = view.place is not None and view.place.kind in ("past-storage", "before-storage")
         if not beside or wild_jump(view) is not None or (view.place is not None and view.place.found == COMPUTED):
             return None
-        return Judgement("out-of-bounds", _confidence(view), (view,), None)
+        behind = _behind(view)
+        return Judgement("out-of-bounds", _confidence(view, behind), (view,), behind)
 
-    def describe(self, job: JobView, judgement: Judgement[None]) -> Description:
+    def describe(self, job: JobView, judgement: Judgement[Expanded | None]) -> Description:
         """See FaultRule."""
         view = judgement.views[0]
+        if judgement.found is not None:
+            return _describe_behind(judgement, judgement.found)
         storage, way, state = view.storage, reached_row(view), small_state(view)
-        leads = state or (row_headline(view, way) if way is not None else None)
+        leads = _leads(view)
         guessed = view.place is not None and view.place.found == GUESSED
         unfit = unfit_clause(view) if guessed else ""
         wide = expanded_tensor(view, view.place.storage) if leads is None and view.place is not None else None
-        behind = expanded_behind(view) if guessed and leads is None and wide is None else None
         words = f": {_where(view)}{in_function(view)}{f': {wide.words}' if wide is not None else ''}"
-        if behind is not None:
-            return _describe_behind(judgement, behind)
         if leads is not None or (unfit and wide is None):
             words = f"{in_function(view)}{f': {leads}' if leads is not None else unfit}"
         return Description(
@@ -119,7 +119,21 @@ class OutOfBounds(StorageFaultRule[None]):
         )
 
 
-def _describe_behind(judgement: Judgement[None], behind: Expanded) -> Description:
+def _leads(view: ProcessView) -> str | None:
+    """What led out of a tensor: a state that is too small for its parameter, or a row that it has not."""
+    way = reached_row(view)
+    return small_state(view) or (row_headline(view, way) if way is not None else None)
+
+
+def _behind(view: ProcessView) -> Expanded | None:
+    """The expanded tensor that the line passes, where the storage is but the nearest one and nothing else led there."""
+    place = view.place
+    if place is None or place.found != GUESSED or _leads(view) is not None:
+        return None
+    return expanded_behind(view) if expanded_tensor(view, place.storage) is None else None
+
+
+def _describe_behind(judgement: Judgement[Expanded | None], behind: Expanded) -> Description:
     """Of an expanded tensor that the line passes; the storage nearest to the address has nothing to do with it."""
     view = judgement.views[0]
     return Description(
@@ -194,13 +208,13 @@ def _of_operator(view: ProcessView, way: ReachedRow | None) -> str | None:
     )
 
 
-def _confidence(view: ProcessView) -> Confidence:
+def _confidence(view: ProcessView, behind: Expanded | None) -> Confidence:
     """Certain when a pointer into the storage was indexed; likely when one was near, or the very next page touched."""
     place, instruction = view.place, view.instruction
     exact = guard_confidence(view)
     if exact is not None:
         return exact
-    if place is not None and place.found == GUESSED and expanded_behind(view) is not None:
+    if behind is not None:
         return "likely"
     if place is None or place.storage is None:
         return "possible"

@@ -85,8 +85,9 @@ class Arithmetic(FaultRule[Division | None]):
         zero = zero_divisor(view) or conv_groups(view) or set_divisor(view) if by_zero else None
         operand = empty_operand(view) if zero is None and _is_by_zero(code, division) else None
         text = f": {view.instruction.text}" if view.instruction else ""
-        told = zero or operand
-        named = f": {told.words}" if told is not None else _empty_words(empty)
+        told = (zero.words, zero.advice) if zero is not None else None
+        told = (operand.summary, operand.advice) if operand is not None else told
+        named = f": {told[0]}" if told is not None else _empty_words(empty)
         return Description(
             f"{introduction(judgement.views)} {_what(code, division)}{in_function(view)}{named}.",
             [
@@ -102,7 +103,7 @@ class Arithmetic(FaultRule[Division | None]):
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],
-            told.advice if told is not None else _advice(view, code, division) + _empty_advice(empty),
+            told[1] if told is not None else _advice(view, code, division) + _empty_advice(empty),
             ["the divisor"] if code == FPE_INTDIV and (division is None or division.divisor is None) else [],
             explained=isinstance(zero, SetDivisor) or operand is not None,
             line=zero.frame if isinstance(zero, SetDivisor) else None,

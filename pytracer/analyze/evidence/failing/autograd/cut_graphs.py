@@ -7,6 +7,7 @@ import re
 
 from pytracer.analyze.evidence.failing.autograd.graph_lines import (
     CUTS,
+    FREEZES,
     head_of,
     lines_on_the_way,
     plain_statements,
@@ -16,7 +17,6 @@ from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 
-_FREEZES = re.compile(r"requires_grad_?\s*(?:=|\()\s*\(?False")
 _NONE_TRAINED = re.compile(r"0 of ([1-9]\d*) require a gradient$")
 _SWITCH = re.compile(r"set_grad_enabled\(|(?:no_grad|inference_mode)\(.*__enter__\(")
 _ENTERED = re.compile(r"no_grad|inference_mode|set_grad_enabled")
@@ -89,7 +89,7 @@ def _frozen(at: FailingLine, loss: str) -> str | None:
     if len(none) != 1 or some:
         return None
     name = next(iter(none)).removeprefix("parameters of ")
-    lines = {item.lineno: source(item) for item in plain_statements(at.tree) if _FREEZES.search(head_of(item))}
+    lines = {item.lineno: source(item) for item in plain_statements(at.tree) if FREEZES.search(head_of(item))}
     by = " or ".join(f"line {number} (`{lines[number]}`)" for number in sorted(lines)) if len(lines) <= _MOST else ""
     sure = len(lines) == 1 and _freezes(at, name, next(iter(lines)))
     how = f", as {by} freezes them" if by and sure else f" ({by} may freeze them)" if by else ""
@@ -151,7 +151,7 @@ def _reentrant(at: FailingLine, loss: str) -> str | None:
         for item in ast.walk(tree)
         if isinstance(item, ast.Call) and called_name(item) in ("checkpoint", "checkpoint_sequential")
     }
-    freezes = [item for item in plain_statements(at.tree) if _FREEZES.search(head_of(item))]
+    freezes = [item for item in plain_statements(at.tree) if FREEZES.search(head_of(item))]
     if len(calls) != 1 or not freezes:
         return None
     where, call = next(iter(calls.items()))
@@ -173,7 +173,7 @@ def _cutting_lines(at: FailingLine, loss: str) -> str | None:
     found = {
         item.lineno: f"line {item.lineno} (`{source(item) if not isinstance(item, ast.With) else head_of(item)}`)"
         for item in plain_statements(at.tree)
-        if _FREEZES.search(head_of(item)) or (CUTS.search(head_of(item)) and item.lineno in way)
+        if FREEZES.search(head_of(item)) or (CUTS.search(head_of(item)) and item.lineno in way)
     }
     for item in ast.walk(at.tree):
         for by in item.decorator_list if isinstance(item, ast.FunctionDef) and item.lineno in way else ():

@@ -14,6 +14,7 @@ from pytracer.analyze.evidence.syntax.scopes import own_nodes
 CUTS = re.compile(
     r"requires_grad_?\s*(?:=|\()\s*\(?False|no_grad\b|inference_mode|\.detach\(|\.item\(|\.numpy\(|torch\.tensor\(|\.data\b|argmax\("
 )
+FREEZES = re.compile(r"requires_grad_?\s*(?:=|\()\s*\(?False")
 _HOPS = 6
 
 

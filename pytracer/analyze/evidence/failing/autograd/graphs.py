@@ -9,6 +9,7 @@ from pytracer.analyze.evidence.failing.autograd.carried_graphs import carried_gr
 from pytracer.analyze.evidence.failing.autograd.cut_graphs import cut_graph
 from pytracer.analyze.evidence.failing.autograd.graph_lines import (
     CUTS,
+    FREEZES,
     head_of,
     lines_of_functions,
     lines_on_the_way,
@@ -29,8 +30,7 @@ _TWICE = "backward through the graph a second time"
 _IN_PLACE = "modified by an inplace operation"
 _UNUSED = "appears to not have been used in the graph"
 _HOOK = re.compile(r"hook '([\w.]+)' has changed the (?:size|type) of value")
-_FREEZES = re.compile(r"requires_grad_?\s*(?:=|\()\s*\(?False")
-_MOST = 2
+_BOTH = 2  # a result, and by what
 
 
 def autograd_line(at: FailingLine) -> str | None:
@@ -59,7 +59,7 @@ def carried_subject(at: FailingLine) -> str | None:
 def _independent(at: FailingLine) -> str | None:
     """torch.autograd.grad() of a result by what it does not depend on."""
     call = at.only(ast.Call)
-    if call is None or called_name(call) != "grad" or len(call.args) < _MOST:
+    if call is None or called_name(call) != "grad" or len(call.args) < _BOTH:
         return None
     result, by = call.args[0], call.args[1]
     way = lines_of_functions(at, [result])
@@ -68,7 +68,7 @@ def _independent(at: FailingLine) -> str | None:
     found = {
         item.lineno: f"line {item.lineno} (`{head_of(item) if isinstance(item, ast.With) else source(item)}`)"
         for item in plain_statements(at.tree)
-        if CUTS.search(head_of(item)) and not _FREEZES.search(head_of(item)) and item.lineno in way
+        if CUTS.search(head_of(item)) and not FREEZES.search(head_of(item)) and item.lineno in way
     }
     if len(found) != 1:
         return None

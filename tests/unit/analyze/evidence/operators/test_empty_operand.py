@@ -52,7 +52,7 @@ def test_forward_of_a_backward_that_was_given_no_rows_is_named(run: Path, monkey
     """With what it is given, and the line that selected nothing."""
     told = found(run, monkeypatch, tensor(0), tensor(0, 16), tensor(0))
     assert told is not None
-    assert told.words == (
+    assert told.summary == (
         "_pdist_backward, the backward of `F.pdist(foreground)` at line 4, was given `foreground` [0, 16], of which "
         "size 0 is 0; line 3 (`foreground = emb[identity >= 0]`) makes it"
     )
@@ -68,7 +68,7 @@ def test_operator_of_the_line_itself_has_the_name_of_its_tensor(run: Path, monke
     operand = tensor(4, 0, name="rows")
     told = found(run, monkeypatch, operand, operator="aten::some_kernel", source=source, engine=False)
     assert told is not None
-    assert told.words == (
+    assert told.summary == (
         "some_kernel was given `rows` [4, 0], of which size 1 is 0; line 1 (`rows = table[keep]`) makes it"
     )
     assert told.advice.startswith(
@@ -94,14 +94,14 @@ def test_operand_is_what_the_forward_alone_can_work_on(
     imports = "import torch.nn.functional as func\nfrom torch.nn import functional\n"
     told = found(run, monkeypatch, tensor(0, 16), source=imports + SOURCE.replace("F.pdist(foreground)", called))
     assert told is not None
-    assert f"was given {name} [0, 16]" in told.words
+    assert f"was given {name} [0, 16]" in told.summary
 
 
 def test_no_line_is_named_of_several_forwards(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Which of two it was is not known."""
     told = found(run, monkeypatch, tensor(0, 16), source=SOURCE.replace("loss = ", "F.pdist(z)\nloss = "))
     assert told is not None
-    assert told.words == "_pdist_backward was given a tensor [0, 16], of which size 0 is 0"
+    assert told.summary == "_pdist_backward was given a tensor [0, 16], of which size 0 is 0"
 
 
 @pytest.mark.parametrize(
