@@ -225,9 +225,12 @@ def _is_reduced(scope: ast.AST, name: str) -> bool:
     return False
 
 
-def never_filled(at: FailingLine, scope: Scope, name: str, made: int, fill: int) -> str:
-    """By what is around the line that fills it; only that it did not run, where several things can have kept it."""
-    plain = f"line {made} makes it empty, and line {fill}, which fills it, did not run or had nothing for it"
+def never_filled(at: FailingLine, scope: Scope, name: str, made: int, fill: int, does: str = "fills") -> str:
+    """By what is around the line that fills it; only that it did not run, where several things can have kept it.
+
+    `does`: what that line does with it; "raises" of a count.
+    """
+    plain = f"line {made} makes it empty, and line {fill}, which {does} it, did not run or had nothing for it"
     loops = [item for item in loops_of(scope) if item.lineno < fill <= (item.end_lineno or 0)]
     before = [
         item
@@ -254,7 +257,7 @@ def never_filled(at: FailingLine, scope: Scope, name: str, made: int, fill: int)
     added = _added_by(scope, name, fill)
     ways += [f"what it adds (`{source(added)}`) came to nothing"] if added is not None else []
     ways += [f"`{source(loop.iter)}` (line {loop.lineno}) gave nothing"] if loop is not None else []
-    return f"only line {fill} fills it, and {', or '.join(ways)}" if loop is not None or held else plain
+    return f"only line {fill} {does} it, and {', or '.join(ways)}" if loop is not None or held else plain
 
 
 def _added_by(scope: Scope, name: str, line: int) -> ast.expr | None:

@@ -134,7 +134,7 @@ def _zero(at: FailingLine) -> str | None:
             else None
         )
     added = _added_nothing(at, fills[0])
-    why = added or never_filled(at, at.scope, name, bound[0], fills[0]).replace("fills it", "raises it")
+    why = added or never_filled(at, at.scope, name, bound[0], fills[0], "raises")
     return f"`{name}` is still 0: {why}. Handle the empty case (return before, or `max({name}, 1)`)."
 
 
