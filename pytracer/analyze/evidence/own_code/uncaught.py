@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pytracer._text import function_words
+from pytracer.analyze.evidence.exceptions.name_origins import passed_words
 from pytracer.analyze.evidence.exceptions.telling import torchscript_error
 from pytracer.analyze.evidence.lifetime.variables import line_words, program_frames
 from pytracer.analyze.evidence.native.aborts import cpp_exception
@@ -46,6 +47,20 @@ def into_ctypes(view: ProcessView) -> str | None:
     return (
         f"What was thrown is the reason: look for it below {function.words}, in what {line_words(view)} passes. ctypes "
         "cannot hand exceptions on: catch them in the function that it calls, and return an error."
+    )
+
+
+def below_line(view: ProcessView) -> str | None:
+    """Of an exception that left native code which a line of the program called on the thread that died."""
+    frame = next(iter(program_frames(view)), None)
+    crash = view.crash
+    if frame is None or crash is None or not crash.python_stack:
+        return None
+    passed = passed_words(view.process.snapshot, frame)
+    return (
+        f"The message says what was refused: compare it with what {line_words(view)} passes"
+        f"{f' ({passed})' if passed is not None else ''}. It would be an ordinary error of Python, if it had not left a "
+        "function that may not throw (a noexcept function or a destructor), where C++ ends the process."
     )
 
 

@@ -56,7 +56,14 @@ from pytracer.analyze.evidence.own_code.borrowed_return import borrowed_return
 from pytracer.analyze.evidence.own_code.ended_statics import ended_static
 from pytracer.analyze.evidence.own_code.negative_strides import negative_strides
 from pytracer.analyze.evidence.own_code.throwing_destructor import throwing_destructor
-from pytracer.analyze.evidence.own_code.uncaught import below_words, in_region, into_ctypes, of_script, on_own_thread
+from pytracer.analyze.evidence.own_code.uncaught import (
+    below_line,
+    below_words,
+    in_region,
+    into_ctypes,
+    of_script,
+    on_own_thread,
+)
 from pytracer.analyze.evidence.own_code.without_gil import without_gil
 from pytracer.analyze.evidence.phrases import (
     abort_evidence,
@@ -77,6 +84,7 @@ class _Way:
     """Why abort() was called, without subject, and what to do about it. `function` is one that `what` names.
 
     `quotes_exception`: `what` has all of the exception's type and message. `by_facts`: the advice names recorded facts.
+    `uncaught`: an exception of C++, with its message where it is known.
     """
 
     what: str
@@ -84,12 +92,14 @@ class _Way:
     function: str | None = None
     quotes_exception: bool = False
     by_facts: bool = False
+    uncaught: bool = False
 
 
 _OWN = "the innermost function of the program's native code"
 _EXCEPTION = _Way(
     "a C++ exception was not caught",
     "Look for the throw below the named function: no exception may leave a thread or a noexcept function.",
+    uncaught=True,
 )
 _OF_DESTRUCTOR = (
     "No exception may leave a destructor: C++ ends the process there, whatever would catch it further out. Catch it "
@@ -180,13 +190,14 @@ class Abort:
         way = _way(view)
         caller = _caller(view)
         smashed = smashed_advice(view) if way is _STACK else None
-        thrown = into_ctypes(view) or on_own_thread(view) if way.advice == _EXCEPTION.advice else None
+        thrown = into_ctypes(view) or on_own_thread(view) if way.uncaught else None
         general = (
             smashed
             or range_advice(view)
             or of_script(view)
             or thrown
             or (_OF_DESTRUCTOR.format(function=caller) if _left_destructor(way, caller) else None)
+            or (below_line(view) if way.uncaught and way is not _EXCEPTION else None)
             or way.advice.replace("{function}", caller or _OWN)
         )
         below = below_words(view, caller) if caller and caller != way.function else ""
@@ -280,7 +291,7 @@ def _caller(view: ProcessView) -> str | None:
 
 def _left_destructor(way: _Way, caller: str | None) -> bool:
     """Whether a destructor itself threw what nobody caught."""
-    return way.advice == _EXCEPTION.advice and caller is not None and "~" in caller
+    return way.uncaught and caller is not None and "~" in caller
 
 
 def _of_static(view: ProcessView) -> _Way | None:
@@ -307,4 +318,4 @@ def _uncaught(name: str, message: str) -> _Way:
     inner = torchscript_error(message)
     shown = message_words(inner if inner is not None else message)
     words = f"nobody caught {name}" + (f": {shown}" if shown else "")
-    return _Way(words, _EXCEPTION.advice, quotes_exception=shown == message.strip().rstrip("."))
+    return _Way(words, _EXCEPTION.advice, quotes_exception=shown == message.strip().rstrip("."), uncaught=True)

@@ -55,6 +55,18 @@ def test_text_shows_the_exception_where_the_headline_has_not_all_of_it(run: Path
     assert ("\nerror " not in render_text(report)) == quoted
 
 
+@pytest.mark.parametrize("python", [[("main", "/home/me/job/train.py", 41)], []])
+def test_what_native_code_refused_is_compared_with_what_the_line_passes(
+    python: list[tuple[str, str, int]], run: Path
+) -> None:
+    """A thread that runs no line of the program was passed nothing by one."""
+    noted = CppException(tid=101, type="c10::Error", what="strides must be positive")
+    crash = ABORT | {"python": python}
+    report = died(run, **crash, stack_of=[*TERMINATE, (s.TORCH_CPU, "at::fromDLPack()")], cpp_exceptions=[noted])
+    compares = advice(report).startswith("The message says what was refused: compare it with what line 41 passes")
+    assert compares == bool(python)
+
+
 def test_uncaught_exception_without_a_note_lacks_its_text(run: Path) -> None:
     """Without torch it is not recorded, and reported as missing."""
     report = died(run, **ABORT, stack_of=[*TERMINATE, (STDCPP, "__cxa_throw"), READ])
