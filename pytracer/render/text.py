@@ -29,7 +29,7 @@ from pytracer.report import job as r
 from pytracer.report.of_verdict import finding_of, subject_of
 
 _OTHER_FINDINGS = 3
-_ADVICE_ROOM = (6, DEFAULT_WIDTH - LABEL_WIDTH - 1)  # lines and columns
+_ADVICE_ROOM = (8, DEFAULT_WIDTH - LABEL_WIDTH - 1)  # lines and columns
 _MESSAGE_LINES = 3
 _NOTES = 2
 _POINTERS = 3
@@ -145,8 +145,9 @@ def rows_of(
     if report.seen is not None:
         yield "before", Text(seen_words(report.seen))
     if verdict.advice:
-        advice = verdict.advice if everything else first_sentences(verdict.advice, *_ADVICE_ROOM)
-        yield "next", Text(advice, style="bold")
+        kept = verdict.advice if everything else first_sentences(verdict.advice, *_ADVICE_ROOM)
+        rest = " ... (--all has the rest)" if len(kept.split()) < len(verdict.advice.split()) else ""
+        yield "next", Text(f"{kept}{rest}", style="bold")
     yield from _run_rows(report, verdict, more)
     if report.run is not None and report.run.digests is not None:
         yield "digests", Text(digests_words(report.run.digests), style="dim")

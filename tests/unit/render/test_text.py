@@ -106,6 +106,22 @@ def test_what_a_crash_leaves_behind_is_as_stored(run: Path, build: Callable[[Pat
     assert everything or len(lines) <= SCREEN_LINES
 
 
+@needs_capstone
+@pytest.mark.parametrize(("sentences", "cut"), [(4, False), (12, True)])
+def test_advice_that_is_too_long_for_the_screen_says_so(sentences: int, cut: bool, run: Path) -> None:
+    """Whole sentences are left out, and `--all` has them."""
+    report = build_report(s.use_after_free(run))
+    assert report.verdict is not None
+    long = " ".join(
+        f"Keep tensor {n} in a variable until the backward that reads it has ended." for n in range(sentences)
+    )
+    report = msgspec.structs.replace(report, verdict=msgspec.structs.replace(report.verdict, advice=long))
+    texts = [" ".join(render_text(report, everything=everything).split()) for everything in (False, True)]
+    assert ("has ended. ... (--all has the rest)" in texts[0]) == cut
+    assert (f"Keep tensor {sentences - 1} " in texts[0]) != cut
+    assert f"Keep tensor {sentences - 1} " in texts[1] and "has the rest" not in texts[1]
+
+
 def test_first_screen_names_three_storages_and_none_twice(run: Path) -> None:
     """Registers that point into the storage of the fault are left out, as is a second one into the same storage."""
     box = s.rank(0)

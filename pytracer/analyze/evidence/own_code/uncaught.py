@@ -57,10 +57,11 @@ def below_line(view: ProcessView) -> str | None:
     if frame is None or crash is None or not crash.python_stack:
         return None
     passed = passed_words(view.process.snapshot, frame)
+    given = f" ({passed})" if passed is not None else ""
     return (
-        f"The message says what was refused: compare it with what {line_words(view)} passes"
-        f"{f' ({passed})' if passed is not None else ''}. It would be an ordinary error of Python, if it had not left a "
-        "function that may not throw (a noexcept function or a destructor), where C++ ends the process."
+        f"The message says what was refused: compare it with what {line_words(view)} passes{given}. It would be an "
+        "ordinary error of Python, if it had not left a function that may not throw (a noexcept function or a "
+        "destructor), where C++ ends the process."
     )
 
 
