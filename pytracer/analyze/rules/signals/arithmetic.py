@@ -87,7 +87,8 @@ class Arithmetic(FaultRule[Division | None]):
         text = f": {view.instruction.text}" if view.instruction else ""
         told = (zero.words, zero.advice) if zero is not None else None
         told = (operand.summary, operand.advice) if operand is not None else told
-        named = f": {told[0]}" if told is not None else _empty_words(empty)
+        unnamed = told is None or (operand is not None and operand.name is None)
+        named = (f": {told[0]}" if told is not None else "") + (_empty_words(empty) if unnamed else "")
         return Description(
             f"{introduction(judgement.views)} {_what(code, division)}{in_function(view)}{named}.",
             [
