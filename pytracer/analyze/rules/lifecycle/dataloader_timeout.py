@@ -3,8 +3,8 @@
 What: "DataLoader timed out after ... seconds": no worker delivered a batch within the loader's `timeout`. No peer is
 involved.
 
-Why it happens: one sample is slow or never ready - a file on a network file system, a download, a lock - or the workers
-get too little CPU time for a whole batch.
+Why it happens: one sample is slow or never ready - a file on a network file system, a download, a lock, a loop that
+tries until something fits - or the workers get too little CPU time for a whole batch.
 
 A worker that was forked and stands in a collective of torch.distributed never comes back: the threads of the process
 group exist in its parent only. That is a misuse, whatever the time-out.
@@ -27,6 +27,7 @@ from pytracer.analyze.evidence.exceptions.loaders import (
     loading_words,
     loading_workers,
 )
+from pytracer.analyze.evidence.waits.stood_loop import stood_loop
 from pytracer.analyze.evidence.waits.worker_collectives import WorkerCollective, collective_in_worker, worker_advice
 from pytracer.analyze.naming import introduction, name_words, place_words
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
@@ -80,10 +81,17 @@ class DataLoaderTimeout:
                 worker_advice(found),
             )
         place = place_words(slow.python_frame) if slow.python_frame is not None else None
+        loop = stood_loop(slow)
+        if loop is not None and loop.confidence is not None and loop.reason is not None:
+            return Description(
+                f"{gave_up}: {loading_words(slow, at_ns)} {loop.loop_words}; {loop.reason.words}.",
+                [loading_evidence(other, at_ns) for other in wait.loading[1:_LISTED]],
+                loop.advice,
+            )
         return Description(
             f"{gave_up}: {loading_words(slow, at_ns)}{f' at {place}' if place else ''}.",
             [loading_evidence(other, at_ns) for other in wait.loading[1:_LISTED]],
-            f"Look at {place or 'these samples'}: find out what {_worker(slow)} waits for there. If loading a batch "
+            f"Look at {place or 'these samples'}: find out what {_worker(slow)} does or waits for there. If loading a batch "
             f"may take that long, raise the DataLoader's timeout ({wait.seconds} s).",
             [None if place else "the line of the worker: its recording has no stack of its end"],
         )
