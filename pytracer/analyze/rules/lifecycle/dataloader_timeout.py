@@ -91,8 +91,8 @@ class DataLoaderTimeout:
         return Description(
             f"{gave_up}: {loading_words(slow, at_ns)}{f' at {place}' if place else ''}.",
             [loading_evidence(other, at_ns) for other in wait.loading[1:_LISTED]],
-            f"Look at {place or 'these samples'}: find out what {_worker(slow)} does or waits for there. If loading a batch "
-            f"may take that long, raise the DataLoader's timeout ({wait.seconds} s).",
+            f"Look at {place or 'these samples'}: find out what {_worker(slow)} does or waits for there. If loading "
+            f"a batch may take that long, raise the DataLoader's timeout ({wait.seconds} s).",
             [None if place else "the line of the worker: its recording has no stack of its end"],
         )
 
