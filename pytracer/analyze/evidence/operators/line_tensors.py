@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from pytracer._library_files import is_library_file
 from pytracer.analyze.evidence.lifetime.variables import plain_expression, python_frames, variable_name
 from pytracer.analyze.evidence.operators.operator import OperatorTensor, find_operator
-from pytracer.analyze.evidence.syntax.calls import calls_on, passed_values
+from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, passed_values
 from pytracer.analyze.evidence.syntax.lines import names_of_call
-from pytracer.analyze.evidence.syntax.scopes import spans
+from pytracer.analyze.evidence.syntax.scopes import spans, statement_at
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -113,7 +113,7 @@ def _on_the_line(view: ProcessView) -> Iterator[Holder]:
     own = next((item for item in frames if not is_library_file(item.file)), None)
     above = {(item.function, item.line) for item in frames[: frames.index(own)]} if own is not None else set()
     tree = syntax_tree(view.process.snapshot, python_frame(own)) if own is not None else None
-    names = set(names_of_call(tree, own.line)) if tree is not None and own is not None and own.line else set()
+    names = set(_names(view, tree, own.line)) if tree is not None and own is not None and own.line else set()
     for item in crash.holders if crash is not None else ():
         at = item.frame
         if at is None or item.kind not in ("local", "cell"):
@@ -124,3 +124,18 @@ def _on_the_line(view: ProcessView) -> Iterator[Holder]:
             root, plain = _ROOT.match(item.expression), plain_expression(item.expression)
             if plain in names or (root is not None and root[0] != "self" and root[0] in names):
                 yield item
+
+
+def _names(view: ProcessView, tree: ast.Module, line: int) -> list[str]:
+    """Variables of the line, without those that only go into another call of it, whose result the operator is given."""
+    names, operator = names_of_call(tree, line), find_operator(view)
+    called = operator.name.rpartition("::")[2] if operator is not None else ""
+    calls = [item for item in calls_on(tree, line) if (name := called_name(item)) and called.endswith(name)]
+    if len(calls) != 1:
+        return names
+    inner = [item for part in passed_values(calls[0]) for item in ast.walk(part) if isinstance(item, ast.Call)]
+    within = {id(item) for call in inner for part in passed_values(call) for item in ast.walk(part)}
+    statement = statement_at(tree, line)
+    nodes = [item for item in ast.walk(statement) if isinstance(item, ast.expr)] if statement is not None else []
+    own = {ast.unparse(item) for item in nodes if id(item) not in within}
+    return [name for name in names if name in own]

@@ -31,7 +31,9 @@ def tensor(base: int, *sizes: int, frame: int | None = 0, outer: int | None = 2,
     )  # fmt: skip
 
 
-def row(run: Path, line: str, *arguments: Argument, inner: bool = False, other: bool = False) -> str:
+def row(
+    run: Path, line: str, *arguments: Argument, inner: bool = False, other: bool = False, called: str = "div_Tensor"
+) -> str:
     """`inner`: in autograd's engine; `other`: another thread runs the line, too, with other tensors."""
     script = run.parent / "train.py"
     script.write_text(f"import torch\n\n\ndef ratio(price, volume, loss):\n    {line}\n", encoding="utf-8")
@@ -46,7 +48,7 @@ def row(run: Path, line: str, *arguments: Argument, inner: bool = False, other: 
     for base in (PRICE, VOLUME, RESULT, LOSS):
         box = box.alloc(base, 4096)
     report = died(
-        run, box=box, addr=0x1357_9BDF_0240, stack_of=[*OPERATOR, *([ENGINE] if inner else []), PYTHON],
+        run, box=box, addr=0x1357_9BDF_0240, stack_of=[(image, name.replace("div_Tensor", called)) for image, name in OPERATOR] + [*([ENGINE] if inner else []), PYTHON],
         python=[("ratio", str(script), 5)], holders=tuple(holders), arguments=arguments, mappings=[PROGRAM],
         registers={"rdx": 0x1357_9BDF_0240},
     )  # fmt: skip
@@ -89,3 +91,18 @@ def test_tensors_of_another_thread_are_no_operands(run: Path) -> None:
     line = "return torch.div(price, volume.exp(loss))"
     assert "loss" in row(run, line, *GIVEN, held)
     assert "loss" not in row(run, line, *GIVEN, held, other=True)
+
+
+@pytest.mark.parametrize(
+    ("line", "has"),
+    [
+        ("return torch.logdet(covariance(price, loss))", False),
+        ("return torch.logdet(price + loss)", True),
+        ("return torch.logdet(covariance(price)) * loss", True),
+        ("return torch.logdet(price.mul(volume)) + torch.logdet(covariance(loss))", True),
+    ],
+)
+def test_what_goes_into_another_call_of_the_line_is_no_operand(line: str, has: bool, run: Path) -> None:
+    """Its result is; where the operator is called twice, which call it was is not known."""
+    held = tensor(LOSS, frame=None, outer=None, how="held")
+    assert ("loss" in row(run, line, tensor(RESULT, 16, 16), held, called="logdet")) == has
