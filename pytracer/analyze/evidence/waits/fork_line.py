@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from pytracer._text import shortened, size_words
+from pytracer._text import list_words, shortened, size_words
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
+from pytracer.analyze.evidence.syntax.imports import imported_as
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import scope_of
 from pytracer.analyze.evidence.waits.forked_team import largest_inherited
@@ -20,6 +21,12 @@ from pytracer.report.job import PythonFrame
 
 _LONGEST = 60
 _STARTS = ("start", "submit", "map")
+# Made by a context, too; those of another one are refused when a spawned process is given them.
+_OF_CONTEXT = frozenset(
+    {"Queue", "JoinableQueue", "SimpleQueue", "Lock", "RLock", "Event", "Condition", "Semaphore", "BoundedSemaphore"}
+    | {"Barrier", "Value", "Array"}
+)
+_MODULES = ("multiprocessing", "torch.multiprocessing")
 _SPAWNED: dict[Starter, str] = {
     "Process": 'by `multiprocessing.get_context("spawn").Process(...)`',
     "Pool": 'by `multiprocessing.get_context("spawn").Pool(...)`',
@@ -38,23 +45,26 @@ class ForkLine:
     made: int | None
     large: tuple[int, PythonFrame] | None
     """A tensor that the parent had then: its bytes, and the line that made it."""
+    shared: tuple[str, ...] = ()
+    """`Queue() of line 53`: what else the program makes for its processes by the default context."""
 
     @property
     def words(self) -> str:
-        """`its parent had used OpenMP threads before it forked at train.py:28 in start`."""
+        """`its parent had used OpenMP threads before it forked at train.py:28 in start`; with the tensor in brackets."""
         had = ""
         if self.large is not None:
-            had = f", with a tensor of {size_words(self.large[0])} made at {place_words(self.large[1])},"
-        return f"its parent{had} had used OpenMP threads before it forked at {place_words(self.at)}"
+            had = f" (a tensor of {size_words(self.large[0])} was made at {place_words(self.large[1])})"
+        return f"its parent had used OpenMP threads{had} before it forked at {place_words(self.at)}"
 
     @property
     def advice(self) -> str:
         """The change to make there."""
         text = f" (`{self.text}`)" if self.text is not None else ""
         made = f" at line {self.made}" if self.made is not None else ""
+        also = f", and {list_words(self.shared)} by the same context" if self.shared else ""
         return (
             f"Line {self.at.line}{text} forks it, and the OpenMP threads of the parent do not exist in a forked child: "
-            f'make it {_SPAWNED[self.starter]}{made} (the program\'s main part below `if __name__ == "__main__":`), or '
+            f'make it {_SPAWNED[self.starter]}{made}{also} (the program\'s main part below `if __name__ == "__main__":`), or '
             "fork before the parent's first operator of torch, or call torch.set_num_threads(1) before that one."
         )
 
@@ -77,7 +87,20 @@ def fork_line(view: ProcessView, wait: ProcessWait) -> ForkLine | None:
         if inherited is not None and place is not None
         else None
     )
-    return ForkLine(at, starter, text, made, large)
+    shared = _shared(tree) if tree is not None and starter in ("Process", "Pool") else ()
+    return ForkLine(at, starter, text, made, large, shared)
+
+
+def _shared(tree: ast.Module) -> tuple[str, ...]:
+    """By what is imported: `Queue()` of multiprocessing, not of the module queue."""
+    found: dict[tuple[str, int], None] = {}
+    for item in ast.walk(tree):
+        name = called_name(item) if isinstance(item, ast.Call) else None
+        if name in _OF_CONTEXT and isinstance(item, ast.Call):
+            origin = (imported_as(tree, item.func) or "").rpartition(".")[0]
+            if origin in _MODULES:
+                found[name, item.lineno] = None
+    return tuple(f"the {name}() of line {line}" for name, line in found)
 
 
 def _made(tree: ast.Module, call: ast.Call, starter: Starter) -> int | None:

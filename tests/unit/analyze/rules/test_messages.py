@@ -83,13 +83,27 @@ def test_line_that_forks_is_told_how_to_spawn(run: Path) -> None:
     assert '`multiprocessing.get_context("spawn").Process(...)` at line 6' in advice(report)
 
 
+@pytest.mark.parametrize(
+    ("imported", "named"),
+    [("from multiprocessing import Process, Queue", True), ("from queue import Queue\nfrom os import fork", False)],
+)
+def test_queues_of_the_program_go_to_the_same_context(imported: str, named: bool, run: Path) -> None:
+    """A spawned process refuses those of another one; a queue for threads is none."""
+    program = f"{imported}\n\ndef main():\n    jobs = Queue()\n    worker.start()\n\ndef load():\n    torch.ones(9)\n"
+    script = str(s.program_in(run, program))
+    line = 1 + program[: program.index("    worker")].count("\n")
+    stuck = [("load", script, line + 3), *FORKED, ("main", script, line)]
+    report = ended(run, stopped(parent(), asks(line=line, file=script)), stopped(child(), stuck, IN_OPENMP))
+    assert (f"and the Queue() of line {line - 1} by the same context" in advice(report)) == named
+
+
 def test_large_tensor_of_the_parent_is_named_as_a_fact(run: Path) -> None:
     """It does not show which operator took the threads. A small one shows nothing."""
     box = Box(pid=102, ppid=101, created_ns=6_000_000_000).at(-500).versions(torch="2.13.0")
     box.alloc(0x7F0000000000, 1 << 20, box.site(("mask", s.SCRIPT, 4)))
     box.alloc(0x7F0001000000, 1 << 10, box.site(("small", s.SCRIPT, 5))).at(100).mark("begin")
     report = ended(run, stopped(parent(), asks()), in_openmp(box))
-    words = "its parent, with a tensor of 1.0 MiB made at train.py:4 in mask, had used OpenMP threads before it forked"
+    words = "its parent had used OpenMP threads (a tensor of 1.0 MiB was made at train.py:4 in mask) before it forked"
     assert words in summary(report)
 
 
