@@ -98,12 +98,25 @@ PIXELS = {"self": tensor(2, 19, 8, 8), "ignore_index": Given("255", value=255)}
         ("nll_loss2d_backward", {**PIXELS, "target": tensor(2, 8, 8, least=0, most=255)}),
         ("_ctc_loss", {"log_probs": tensor(50, 4, 20), "targets": tensor(4, 30, least=-1, most=19)}),
         ("_scaled_dot_product_flash_attention_for_cpu", {"key": tensor(2, 4, 9, 16), "attn_mask": tensor(2, 1, 8, 1)}),
+        (
+            "scaled_dot_product_attention",
+            {"query": tensor(2, 4, 8, 16), "key": tensor(1, 1, 9, 16), "value": tensor(2, 1, 9, 32)},
+        ),
         ("native_batch_norm_backward", {"input": tensor(4, 32), "running_mean": tensor(1), "train": GIVEN["on"]}),
     ],
-    ids=["ignored pixels", "padded targets", "a mask that is broadcast", "statistics that are not used"],
+    ids=[
+        *("ignored pixels", "padded targets", "a mask that is broadcast", "heads that are broadcast"),
+        "statistics that are not used",
+    ],
 )
 def test_what_operators_do_allow_is_not_broken(operator: str, given: dict[str, Given]) -> None:
     assert [text for text in preconditions()[operator].must if broken(text, given) is not None] == []
+
+
+def test_values_without_a_key_each_are_broken() -> None:
+    given = {"query": tensor(1, 4, 8, 16), "key": tensor(1, 4, 9, 16), "value": tensor(1, 4, 10, 16)}
+    must = preconditions()["scaled_dot_product_attention"].must
+    assert [text for text in must if broken(text, given)] == ["size(key, -2) == size(value, -2)"]
 
 
 def test_class_beyond_the_last_is_broken() -> None:
