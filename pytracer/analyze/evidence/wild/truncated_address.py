@@ -18,7 +18,7 @@ from pytracer.analyze.evidence.wild.explanation import Explanation
 from pytracer.analyze.platform.instruction import signed
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
-from pytracer.decode.types.snapshot import Storage
+from pytracer.decode.types.snapshot import Argument, Storage
 from pytracer.report.job import Confidence, Evidence
 
 HALF = 1 << 32
@@ -28,11 +28,16 @@ NEAR_BYTES = 4096  # where a function begins to read
 
 @dataclass(frozen=True)
 class TruncatedAddress(Explanation):
-    """The register `held_in` had `value`: the lower half of where `storage` begins, with or without its sign."""
+    """The register `held_in` had `value`: the lower half of `addr`, with or without its sign.
+
+    `addr`: where `storage` begins, or a tensor with `elements` in it that is a view.
+    """
 
     held_in: str
     value: int
     storage: Storage
+    addr: int
+    elements: int | None = None
 
     def confidence(self, view: ProcessView) -> Confidence:
         """See Explanation."""
@@ -40,15 +45,19 @@ class TruncatedAddress(Explanation):
 
     def clause(self, view: ProcessView) -> str:
         """See Explanation."""
-        name = variable_of(view, self.storage.base) or f"a tensor of {size_words(self.storage.nbytes)}"
+        name = variable_of(view, self.storage.base, self.elements) or f"a tensor of {size_words(self.storage.nbytes)}"
         return f": the lower 32 bits of the address of {name}"
 
     def evidence(self, view: ProcessView, address: Evidence | None) -> Sequence[Evidence | None]:
         """See Explanation."""
         own = Evidence(
             "register-value",
-            f"{self.held_in} held {hex_addr(self.value)}, the lower 32 bits of {hex_addr(self.storage.base)}, where a "
-            f"storage of {size_words(self.storage.nbytes)} begins",
+            f"{self.held_in} held {hex_addr(self.value)}, the lower 32 bits of {hex_addr(self.addr)}, where "
+            + (
+                f"a storage of {size_words(self.storage.nbytes)} begins"
+                if self.addr == self.storage.base
+                else f"a tensor begins, in a storage of {size_words(self.storage.nbytes)}"
+            ),
             register=self.held_in,
             addr=hex_addr(self.value),
             base=hex_addr(self.storage.base),
@@ -82,8 +91,19 @@ def truncated_address(view: ProcessView) -> TruncatedAddress | None:
         return None
     for storage in view.process.snapshot.storages.by_size():
         if storage.state == "live" and storage.base >= HALF and (found := near.get(storage.base % HALF)) is not None:
-            return TruncatedAddress(*found, storage)
+            return TruncatedAddress(*found, storage, storage.base)
+    for tensor in crash.arguments:
+        addr = _address_of(tensor)
+        storage = view.space.live_around(addr) if addr is not None and addr >= HALF else None
+        if storage is not None and addr is not None and (found := near.get(addr % HALF)) is not None:
+            return TruncatedAddress(*found, storage, addr, tensor.elements)
     return None
+
+
+def _address_of(tensor: Argument) -> int | None:
+    """Where its first element is: what data_ptr() gives."""
+    each = tensor.element_bytes
+    return tensor.base + tensor.offset * each if tensor.base and each is not None else None
 
 
 def _of_call(view: ProcessView) -> str | None:
