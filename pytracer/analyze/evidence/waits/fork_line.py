@@ -50,7 +50,7 @@ class ForkLine:
 
     @property
     def words(self) -> str:
-        """`its parent had used OpenMP threads before it forked at train.py:28 in start`; with the tensor in brackets."""
+        """`its parent had used OpenMP threads before it forked at train.py:28 in start`."""
         had = ""
         if self.large is not None:
             had = f" (a tensor of {size_words(self.large[0])} was made at {place_words(self.large[1])})"
@@ -64,7 +64,8 @@ class ForkLine:
         also = f", and {list_words(self.shared)} by the same context" if self.shared else ""
         return (
             f"Line {self.at.line}{text} forks it, and the OpenMP threads of the parent do not exist in a forked child: "
-            f'make it {_SPAWNED[self.starter]}{made}{also} (the program\'s main part below `if __name__ == "__main__":`), or '
+            f"make it {_SPAWNED[self.starter]}{made}{also} (the program's main part below "
+            '`if __name__ == "__main__":`), or '
             "fork before the parent's first operator of torch, or call torch.set_num_threads(1) before that one."
         )
 

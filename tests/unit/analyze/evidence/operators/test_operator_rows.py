@@ -47,8 +47,9 @@ def row(
     box = Box(pid=101)
     for base in (PRICE, VOLUME, RESULT, LOSS):
         box = box.alloc(base, 4096)
+    operator = [(image, name.replace("div_Tensor", called)) for image, name in OPERATOR]
     report = died(
-        run, box=box, addr=0x1357_9BDF_0240, stack_of=[(image, name.replace("div_Tensor", called)) for image, name in OPERATOR] + [*([ENGINE] if inner else []), PYTHON],
+        run, box=box, addr=0x1357_9BDF_0240, stack_of=[*operator, *([ENGINE] if inner else []), PYTHON],
         python=[("ratio", str(script), 5)], holders=tuple(holders), arguments=arguments, mappings=[PROGRAM],
         registers={"rdx": 0x1357_9BDF_0240},
     )  # fmt: skip
