@@ -94,9 +94,9 @@ def truncated_address(view: ProcessView) -> TruncatedAddress | None:
             return TruncatedAddress(*found, storage, storage.base)
     for tensor in crash.arguments:
         addr = _address_of(tensor)
-        storage = view.space.live_around(addr) if addr is not None and addr >= HALF else None
-        if storage is not None and addr is not None and (found := near.get(addr % HALF)) is not None:
-            return TruncatedAddress(*found, storage, addr, tensor.elements)
+        held = view.space.live_around(addr) if addr is not None and addr >= HALF else None
+        if held is not None and addr is not None and (found := near.get(addr % HALF)) is not None:
+            return TruncatedAddress(*found, held, addr, tensor.elements)
     return None
 
 
