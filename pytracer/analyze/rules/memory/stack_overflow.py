@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from pytracer._library_files import is_library_file
 from pytracer._text import count_words, hex_addr, list_words, size_words
 from pytracer.analyze.address_space.stack_bounds import GUARD_BYTES, is_proven, ran_over, stack_bounds
+from pytracer.analyze.evidence.failing.usage.endless_lookups import endless_lookup_of
 from pytracer.analyze.evidence.failing.usage.recursions import level_added
 from pytracer.analyze.evidence.lifetime.variables import line_words, program_frames
 from pytracer.analyze.evidence.native.native_stack import frame_words, image_name, own_frames
@@ -296,9 +297,11 @@ def _advice(view: ProcessView, cycle: StackCycle | None, python: Cycle[PythonFra
     back = f" Without {guard}, Python would raise RecursionError instead." if guard is not None else ""
     if nested is not None:
         return f"{nesting_advice(view, nested, _deeper(view))}{back}"
-    added = level_added(view.process.snapshot, view.python_stack or []) if _is_of_python(cycle, python) else None
-    if added is not None:
-        return f"{added}{back}"
+    if _is_of_python(cycle, python):
+        stack = view.python_stack or []
+        known = level_added(view.process.snapshot, stack) or endless_lookup_of(view.process.snapshot, stack)
+        if known is not None:
+            return f"{known}{back}"
     if python is not None and _is_of_python(cycle, python):
         size = _stack_bytes(view)
         raised = size is None or size >= SMALL_STACK_BYTES

@@ -102,6 +102,23 @@ def test_deepcopy_is_pythons_own_recursion(run: Path) -> None:
     assert advised(run, [PYTHON, (s.PYTHON, "object_call")], python=own).startswith("End the recursion at train.py:1")
 
 
+LOOKUP = """class View:
+    def __init__(self, base):
+        self.base = base
+    def {name}(self, name):
+        return getattr(self.base, name)
+"""
+
+
+@pytest.mark.parametrize("name", ["__getattr__", "find"])
+def test_lookup_that_asks_for_an_attribute_of_its_own_is_told_how_to_begin(name: str, run: Path) -> None:
+    """Unpickled without __init__; the look-alike is a method that anybody calls."""
+    frames = [(f"View.{name}", str(run / "train.py"), 5)] * 60
+    said = advised(run, [PYTHON, (s.PYTHON, "slot_tp_getattr_hook")], LOOKUP.format(name=name), python=frames)
+    guard = 'Begin it with `if name == "base" or name.startswith("__"): raise AttributeError(name)`'
+    assert (guard in said) == (name == "__getattr__")
+
+
 TRACED = """def export(net, x):
     return torch.jit.trace(net, x)
 def replay(traced, houses):

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import ast
 
+from collections.abc import Sequence
+
 from pytracer.analyze.evidence.failing.expressions import names_in
-from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
 from pytracer.analyze.evidence.syntax.scopes import second_parameter
+from pytracer.decode.types.snapshot import Snapshot
+from pytracer.report.job import ExceptionReport, PythonFrame
 
 
 def endless_lookup(at: FailingLine) -> str | None:
@@ -26,6 +30,12 @@ def endless_lookup(at: FailingLine) -> str | None:
         f"{made if sure else f'it may not be set, as {made}, or hold the next of too many objects of this class'}. "
         f'Begin it with `if name == "{plain}" or name.startswith("__"): raise AttributeError(name)`.'
     )
+
+
+def endless_lookup_of(snapshot: Snapshot, stack: Sequence[PythonFrame]) -> str | None:
+    """Of any stack that repeats, innermost first."""
+    at = failing_line(snapshot, ExceptionReport(type="RecursionError"), stack)
+    return endless_lookup(at) if at is not None else None
 
 
 def _asks_for_itself(at: FailingLine, attribute: str) -> bool | None:
