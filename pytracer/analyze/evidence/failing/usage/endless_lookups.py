@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-
 from collections.abc import Sequence
 
 from pytracer.analyze.evidence.failing.expressions import names_in
