@@ -147,8 +147,13 @@ def status_words(item: r.ProcessReport) -> str:
     return status.kind or "unknown"
 
 
+def failed_ns(process: r.ProcessReport) -> int | None:
+    """When it failed: an exception ends a process only after what Python does at exit."""
+    return process.raised if process.raised is not None else process.ended
+
+
 def _ended(items: Sequence[r.ProcessReport]) -> str:
-    times = [item.ended for item in items if item.ended is not None]
+    times = [time for item in items if (time := failed_ns(item)) is not None]
     return time_words(min(times)) if times else ""
 
 

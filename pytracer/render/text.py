@@ -23,7 +23,7 @@ from pytracer.render.frames import native_lines, python_lines, short_file
 from pytracer.render.groups import Call, calls_in_tables, mismatch_tables
 from pytracer.render.history import seen_words
 from pytracer.render.printing import LABEL_WIDTH, Hanging, printed, rows_table
-from pytracer.render.processes import process_table, without_details
+from pytracer.render.processes import failed_ns, process_table, without_details
 from pytracer.render.style import DEFAULT_WIDTH, Style
 from pytracer.report import job as r
 from pytracer.report.of_verdict import finding_of, subject_of
@@ -116,7 +116,8 @@ def headline_words(verdict: r.Verdict, subject: r.ProcessReport | None) -> str:
         who = f"rank {subject.rank}, " if subject.rank is not None else ""
         words += f": {who}pid {subject.pid}"
         words += f" on {subject.host}" if subject.host else ""
-        words += f", {time_words(subject.ended)} into the run" if subject.ended is not None else ""
+        failed = failed_ns(subject)
+        words += f", {time_words(failed)} into the run" if failed is not None else ""
         words += f", step {subject.step}" if subject.step is not None else ""
     return words
 

@@ -404,6 +404,7 @@ class ProcessReport(Part, frozen=True):
     command: list[str] | None = None
     started: int | None = None
     ended: int | None = None
+    raised: int | None = None  #: when the exception that ended it was raised: which death came first goes by that
     status: Status | None = None
     primary: bool | None = None  #: true: its death is the cause; false: a consequence; null: undecided, or nothing died
     why: str | None = None  #: the reason for `primary` (docs/guide/who-died-first.md)

@@ -58,6 +58,7 @@ def process_report(
         command=list(snapshot.argv),
         started=clock.relative(snapshot.created_mono_ns),
         ended=view.ended_ns,
+        raised=clock.relative(process.exception_mono_ns) if view.raised else None,
         status=r.Status(
             kind=process.status_kind,
             exit_code=process.exit_code,
