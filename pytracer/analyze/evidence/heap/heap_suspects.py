@@ -19,7 +19,7 @@ from pytracer.analyze.evidence.operators.operator import find_operator, is_of_to
 from pytracer.analyze.evidence.own_code.own_arguments import passed_tensor
 from pytracer.analyze.evidence.own_code.own_libraries import OwnCall, OwnLibraries, allocating_frames, own_libraries
 from pytracer.analyze.evidence.own_code.unheld_memory import unheld_memory
-from pytracer.analyze.evidence.preconditions.violated import unchecked_words
+from pytracer.analyze.evidence.preconditions.violated import unchecked_calls_before, unchecked_words
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.bindings import binding
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -85,6 +85,20 @@ def heap_advice(view: ProcessView, user: str | None, *, frees: bool, freed: bool
     if by_hand and not sparse:
         return f"First suspects are {list_words(by_hand)}. {_BEFORE} {_TOOLS}"
     return f"{_BEFORE} First suspects are {_UNCHECKED if sparse is False else _SPARSE} and {_EXTENSIONS}. {_TOOLS}"
+
+
+def first_suspect(view: ProcessView) -> str | None:
+    """The one that the advice begins with, for the headline; None where there are several, or none.
+
+    `` the indices of `graph`, which torch.sparse_csr_tensor() at line 21 does not check ``.
+    """
+    if running_conversion(view) is not None:
+        source = sparse_source(view)
+        return source.unchecked_words(view) if source is not None else None
+    if own_libraries(view) is not None:
+        return only_suspect(view)
+    calls = unchecked_calls_before(view)
+    return calls[0] if len(calls) == 1 else None
 
 
 def unchecked_advice(view: ProcessView) -> str | None:

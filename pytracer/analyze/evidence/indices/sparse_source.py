@@ -58,6 +58,11 @@ class SparseSource:
         """Whether its first indices are pointers into the others."""
         return len(self.indices) > 1 and _CONSTRUCTORS[self.constructor] > 1
 
+    def unchecked_words(self, view: ProcessView) -> str:
+        """`` the indices of `graph`, which torch.sparse_csr_tensor() at line 21 does not check ``."""
+        place = place_of(view, self.spot.file, self.line)
+        return f"the indices of `{self.name}`, which torch.{self.constructor}() at {place} does not check"
+
 
 def sparse_source(view: ProcessView) -> SparseSource | None:
     """None where no variable of the line is known to be one, where several are, and where its indices are checked."""

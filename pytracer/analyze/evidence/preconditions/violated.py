@@ -153,6 +153,15 @@ def unchecked_words(view: ProcessView) -> str | None:
 
     Of calls that had returned, where what they were passed is not known any more.
     """
+    found = unchecked_calls_before(view)
+    if not 0 < len(found) <= _MOST_CALLS:
+        return None
+    suspects = "suspect is" if len(found) == 1 else "suspects are"
+    return f"First {suspects} {list_words(found)}."
+
+
+def unchecked_calls_before(view: ProcessView) -> list[str]:
+    """`` ctc_loss at line 19, which does not check that `targets.max() < logits.size(-1)` ``, of each such call."""
     found: dict[tuple[str, int], str] = {}
     for call in earlier_calls(view, preconditions()):
         terms = _open_terms(call)
@@ -161,10 +170,7 @@ def unchecked_words(view: ProcessView) -> str | None:
             found.setdefault(
                 (call.operator, call.line), f"{call.operator} at line {call.line}, which does not check that {listed}"
             )
-    if not 0 < len(found) <= _MOST_CALLS:
-        return None
-    suspects = "suspect is" if len(found) == 1 else "suspects are"
-    return f"First {suspects} {list_words(list(found.values()))}."
+    return [*found.values()]
 
 
 def violated_before(view: ProcessView) -> Violated | None:

@@ -35,6 +35,7 @@ from pytracer.analyze.evidence.heap.heap import HeapDamage, allocator_user, ends
 from pytracer.analyze.evidence.heap.heap_suspects import (
     ONLY_NOTICED,
     beside_advice,
+    first_suspect,
     heap_advice,
     running_conversion,
     unchecked_advice,
@@ -102,6 +103,9 @@ class HeapCorruption:
         if unheld is not None:
             long_before = "; it may have been damaged long before" if ends_in(view) is not None else ""
             what = f"{what if behind is not None else _found(view, damage)}{long_before}: {unheld.summary}"
+        suspect = first_suspect(view) if all(item is None for item in (freed, deleter, beyond, unfit, unheld)) else None
+        if suspect is not None and not _is_callers(damage):
+            what += f"; the first {'suspects are' if running is not None else 'suspect is'} {suspect}"
         return Description(
             f"{introduction(judgement.views)} {what}.",
             [
