@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from pytracer.analyze.collectives.call_sites import Site, calls_by_site, site_of
 from pytracer.analyze.collectives.description import place_of, span_words, value_of
+from pytracer.analyze.collectives.differing_bounds import equal_heads
 from pytracer.analyze.collectives.fresh_losses import FreshLoss, fresh_loss
 from pytracer.analyze.collectives.left_out_calls import LeftOut, left_out
 from pytracer.analyze.collectives.library_calls import library_call
@@ -27,7 +28,7 @@ from pytracer.analyze.collectives.rounds import (
     skipped_words,
 )
 from pytracer.analyze.collectives.sizes import cause_words, size_advice
-from pytracer.analyze.collectives.ways import way_to
+from pytracer.analyze.collectives.ways import Side, way_to
 from pytracer.analyze.deaths.attribution import views_of
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.view import JobView, ProcessView
@@ -331,7 +332,9 @@ def _counted(job: JobView, match: GroupMatch, found: Mismatch) -> str | None:
     steps = calls_within_steps(sides[0], sides[1], match.name, sites[often])
     if isinstance(steps, tuple):
         return _uneven_step(sites[often], steps, sides)
-    rounds = said + rounds_words(sides[often].process.snapshot, way, sites[often], steps)
+    pair = [Side(view, way_to(view, side.call), side.call) for view, side in zip(sides, found.variants, strict=False)]
+    equal = equal_heads(pair[often], pair[1 - often])
+    rounds = said + rounds_words(sides[often].process.snapshot, way, sites[often], steps, equal)
     if parting is not None:
         return rounds
     if all(count[sites[rare]] for count in counts):

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pytracer._text import capital
 from pytracer.analyze.collectives.deciding_tests import DECIDE, advice_of_test
 from pytracer.analyze.collectives.description import place_of
+from pytracer.analyze.collectives.differing_bounds import differing_bound
 from pytracer.analyze.collectives.loops_of_ranks import loops_of_ranks
 from pytracer.analyze.collectives.one_rank_values import OneRankValue, one_rank_value
 from pytracer.analyze.collectives.quiet_handlers import quiet_handler
@@ -122,6 +123,9 @@ def _left_loop(inside: Side, outside: Side, at: int) -> Parting | None:
     if not loops:
         again = any((item.end_lineno or 0) >= there.line for item in loops_around(tree, here.line))
         return _left_call(inside, outside, at) if here.line < there.line and not again else None
+    bound = next((found for item in loops if (found := differing_bound(inside, outside, at, item)) is not None), None)
+    if bound is not None:
+        return Parting(bound.advice, subject=bound.subject, one_rank=True)
     return _behind(inside, outside, at, loops[0])
 
 
