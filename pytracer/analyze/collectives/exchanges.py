@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pytracer.analyze.collectives.call_sites import site_of
+from pytracer.analyze.collectives.rank_branches import asks_rank
 from pytracer.analyze.collectives.rounds import leaver_words
 from pytracer.analyze.collectives.ways import way_to
 from pytracer.analyze.evidence.failing.expressions import short
@@ -175,10 +176,12 @@ def _shared(view: ProcessView, here: PythonFrame, there: PythonFrame) -> ast.Mod
 
 
 def _are_apart(tree: ast.Module, here: int, there: int) -> bool:
-    """Whether who comes to one line does not come to the other: by `else`, or by a `return` in the branch of one."""
+    """Whether an `if` on the rank leads to one line alone: the other is in its `else`, or behind a `return` in it."""
     for line, beside in ((here, there), (there, here)):
         for item, around in deciding_ifs(tree, line):
             below = spans_body(item.body, beside)
+            if not asks_rank(tree, item):
+                continue
             if (around and spans(item, beside) and spans_body(item.body, line) != below) or (not around and below):
                 return True
     return False

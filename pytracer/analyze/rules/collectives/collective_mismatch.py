@@ -21,6 +21,9 @@ where that call failed.
 
 Each rank calls its part of an exchange in a loop of its own, one sends and the other receives: both loops are named.
 
+Ranks ran different units of FSDP in one forward: the first is named, and the `if` that decides, with the random number
+that it goes by and the line that seeds that by the rank.
+
 A rank left a loop before the others, whose bounds were recorded: the rounds of both are told.
 
 What to do: compare the lines that are named for the two sides; what they depend on must be the same on all ranks.

@@ -32,11 +32,9 @@ from pytracer.decode.types.journal import Buckets
 from pytracer.report.job import Evidence
 
 _ADVICE = (
-    "Call it on all ranks, or on one rank only what does not communicate: for a DistributedDataParallel model "
-    "`model.module(...)` instead of `model(...)`."
+    "What led one rank there alone is not recorded: print on all ranks what the branches ask that lead to the line. "
+    "Then call it on all ranks, or on one rank only what does not communicate."
 )
-
-
 _UNWRAPPED = " The forward of a DistributedDataParallel model communicates, too: call `model.module(...)` there."
 
 
@@ -79,7 +77,7 @@ class ConditionalCollective:
                 *(last_seen(view) for view in item.views[:2]),
                 *symptom_evidence(job),
             ],
-            asked[1] if asked is not None else f"{below}{unwrapped}" if below is not None else _ADVICE,
+            asked[1] if asked is not None else f"{below if below is not None else _ADVICE}{unwrapped}",
             [f"whether {absent} should have called it, too" if asked is None else None],
         )
 

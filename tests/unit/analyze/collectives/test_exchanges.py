@@ -149,6 +149,13 @@ def test_call_that_others_answered_by_chance_is_no_part(run: Path) -> None:
     assert "loops over" not in summary(report)
 
 
+def test_branch_by_data_leads_to_no_part(run: Path) -> None:
+    """The look-alike: the ranks took two sides of it, each its own so far."""
+    source = BRANCHES.replace("dist.get_rank() == 0", "loss > limit")
+    report = reported(run, source, [in_main("broadcast", 4, 4, 4), in_main("broadcast", 7, 7) + in_main("barrier", 8)])
+    assert "loops over" not in summary(report)
+
+
 @pytest.mark.parametrize("extra", [4, 7])
 def test_line_that_both_came_to_is_no_part(extra: int, run: Path) -> None:
     """The look-alike: a branch by data, of which each rank has called both sides."""
