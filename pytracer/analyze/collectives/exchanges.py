@@ -15,12 +15,14 @@ from dataclasses import dataclass
 
 from pytracer.analyze.collectives.call_sites import site_of
 from pytracer.analyze.collectives.rank_branches import asks_rank
+from pytracer.analyze.collectives.rank_values import line_of_call
 from pytracer.analyze.collectives.rounds import leaver_words
 from pytracer.analyze.collectives.ways import way_to
 from pytracer.analyze.evidence.failing.expressions import short
 from pytracer.analyze.evidence.slicing.callers import only_call
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.loops import Loop, deciding_ifs, loops_around
+from pytracer.analyze.evidence.syntax.names import names_of
 from pytracer.analyze.evidence.syntax.scopes import scope_of, spans, spans_body
 from pytracer.analyze.naming import line_in, place_words
 from pytracer.analyze.tensors.source_lines import syntax_tree
@@ -35,7 +37,7 @@ _HOPS = 8
 class Part:
     """The line of one rank's calls; `loop`: the innermost around them on its side; `file`: of the loop.
 
-    `skips`: what may leave out a call in a round of it.
+    `skips`: what may leave out a call in a round of it. `held`: what it goes through, as recorded.
     """
 
     rank: str
@@ -43,6 +45,7 @@ class Part:
     loop: Loop | None
     file: str | None
     skips: str | None
+    held: str | None = None
 
     @property
     def over(self) -> str:
@@ -55,7 +58,8 @@ class Part:
     def over_words(self) -> str:
         """`` `full_sd.items()` (line 12) ``."""
         line = self.loop.lineno if self.loop is not None else None
-        return f"`{self.over}` ({line_in(self.file, line, self.frame.file)})"
+        held = f"; {self.held}" if self.held is not None else ""
+        return f"`{self.over}` ({line_in(self.file, line, self.frame.file)}{held})"
 
     @property
     def loops_words(self) -> str:
@@ -126,7 +130,8 @@ def exchange(view: ProcessView, call: Collective, other: ProcessView) -> Exchang
             if tree is not None and _are_apart(tree, here.line or 0, there.line or 0):
                 at_number = _calls(other, call.group).get(call.sequence_nr)
                 more = at_number is None or site_of(at_number) != site_of(theirs)
-                return Exchange(_part(view, mine[at:], there), _part(other, others[beside:], here), more)
+                parts = _part(view, call, mine[at:], there), _part(other, theirs, others[beside:], here)
+                return Exchange(*parts, more)
     return None
 
 
@@ -187,14 +192,23 @@ def _are_apart(tree: ast.Module, here: int, there: int) -> bool:
     return False
 
 
-def _part(view: ProcessView, way: Sequence[PythonFrame], beside: PythonFrame) -> Part:
+def _part(view: ProcessView, call: Collective, way: Sequence[PythonFrame], beside: PythonFrame) -> Part:
     """Of the lines from the function on in which both are; `beside`: the other's line there."""
-    snapshot = view.process.snapshot
+    snapshot, rank = view.process.snapshot, f"rank {view.process.rank}"
     skips = next((said for frame in reversed(way) if (said := leaver_words(snapshot, frame)) is not None), None)
     for frame in reversed(way):
         tree = syntax_tree(snapshot, frame)
         loops = loops_around(tree, frame.line) if tree is not None and frame.line is not None else []
         own = [item for item in loops if frame is not way[0] or not spans(item, beside.line or 0)]
         if own:
-            return Part(f"rank {view.process.rank}", way[-1], own[-1], frame.file, skips)
-    return Part(f"rank {view.process.rank}", way[-1], None, None, skips)
+            return Part(rank, way[-1], own[-1], frame.file, skips, _held(view, call, frame, own[-1]))
+    return Part(rank, way[-1], None, None, skips)
+
+
+def _held(view: ProcessView, call: Collective, frame: PythonFrame, loop: Loop) -> str | None:
+    """`` `full_sd` was OrderedDict of 11 ``: what a loop goes through, where the rank raised in it."""
+    line = line_of_call(view, call)
+    if line is None or isinstance(loop, ast.While) or frame not in line.frames:
+        return None
+    values = line.values_at(line.frames.index(frame))
+    return next((f"`{name}` was {values[name]}" for name in names_of(loop.iter) if name in values), None)

@@ -39,9 +39,17 @@ Way = Sequence[tuple[str, int]]
 OPS = {"broadcast": "broadcast_", "barrier": "barrier", "all_reduce": "allreduce_"}
 
 
-def reported(run: Path, source: str, ways: Sequence[Sequence[tuple[str, Way]]], ended: int | None = None) -> Report:
-    """Two ranks with these calls, each an operation and the lines that led to it; the last failed, the one's that ended
-    did not."""
+def reported(
+    run: Path,
+    source: str,
+    ways: Sequence[Sequence[tuple[str, Way]]],
+    ended: int | None = None,
+    held: Sequence[dict[str, str]] = (),
+) -> Report:
+    """Two ranks with these calls, each an operation and the lines that led to it.
+
+    The last one failed, but of the rank that ended. `held`: variables of rank 0 in its last call.
+    """
     program = str(program_in(run, source))
     job = Ranks(2)
     for rank, (box, calls) in enumerate(zip(job.boxes, ways, strict=True)):
@@ -58,7 +66,8 @@ def reported(run: Path, source: str, ways: Sequence[Sequence[tuple[str, Way]]], 
         if rank == ended:
             box.at(7000).exit(0)
         else:
-            box.at(7000).exception("RuntimeError", TIME_OUT, stack).exit(1)
+            given_values = held if rank == 0 else ()
+            box.at(7000).exception("RuntimeError", TIME_OUT, stack, variables=given_values).exit(1)
     job.endings = {rank: {"exit_code": 0 if rank == ended else 1} for rank in (0, 1)}
     return build_report(job.job(run))
 
@@ -77,6 +86,13 @@ def test_loops_of_two_branches_are_named(run: Path) -> None:
         "`sharded.items()` (line 6)."
     ) in summary(report)
     assert advice(report).startswith("Let both go through the same items in the same order: `full_sd.items()` (line 3)")
+
+
+def test_number_of_items_is_told_where_it_is_recorded(run: Path) -> None:
+    """Of the rank that raised in its loop."""
+    ways = [in_main("broadcast", 4, 4, 4), in_main("broadcast", 7, 7) + in_main("barrier", 8)]
+    report = reported(run, BRANCHES, ways, held=[{"name": "full_sd", "value": "dict of 3"}])
+    assert "rank 0 loops over `full_sd.items()` (line 3; `full_sd` was dict of 3) and calls" in summary(report)
 
 
 def test_branch_that_returns_is_one_side(run: Path) -> None:

@@ -111,8 +111,10 @@ net(x)
     [
         (
             "torch.rand(1) < 0.1",
-            ": each rank draws `torch.rand(1)` of line 7 for itself; "
-            "line 11 (`torch.manual_seed(rank)`) seeds by the rank",
+            (
+                ": each rank draws `torch.rand(1)` of line 7 for itself; "
+                "line 11 (`torch.manual_seed(rank)`) seeds by the rank"
+            ),
         ),
         ("x.mean() < 0", ": see what decides that here"),
     ],
