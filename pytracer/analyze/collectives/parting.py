@@ -17,6 +17,7 @@ from pytracer.analyze.collectives.deciding_tests import DECIDE, advice_of_test
 from pytracer.analyze.collectives.description import place_of
 from pytracer.analyze.collectives.differing_bounds import differing_bound
 from pytracer.analyze.collectives.exchanges import exchange
+from pytracer.analyze.collectives.later_rounds import passed_by
 from pytracer.analyze.collectives.one_rank_values import OneRankValue, one_rank_value
 from pytracer.analyze.collectives.quiet_handlers import quiet_handler
 from pytracer.analyze.collectives.rank_branches import branch_words
@@ -72,7 +73,7 @@ def find_parting(first: ProcessView, mine: Collective, second: ProcessView, thei
     if at is None:
         return None
     both = (sides, sides[::-1])
-    for look in (_in_handler, _of_exchange, _left_loop, _skipped):
+    for look in (_in_handler, _of_exchange, _passed_by, _left_loop, _skipped):
         found = next((item for one, other in both if (item := look(one, other, at)) is not None), None)
         if found is not None:
             return found
@@ -82,6 +83,12 @@ def find_parting(first: ProcessView, mine: Collective, second: ProcessView, thei
 def _of_exchange(one: Side, other: Side, at: int) -> Parting | None:
     """Each rank has a line of its own for its part."""
     found = exchange(one.view, one.call, other.view) if min(len(one.way), len(other.way)) > at else None
+    return Parting(found.advice, subject=found.subject, one_rank=True) if found is not None else None
+
+
+def _passed_by(one: Side, other: Side, at: int) -> Parting | None:
+    """The other one is in a later round."""
+    found = passed_by(one, other, at)
     return Parting(found.advice, subject=found.subject, one_rank=True) if found is not None else None
 
 
