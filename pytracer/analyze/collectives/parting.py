@@ -89,7 +89,10 @@ def _of_exchange(one: Side, other: Side, at: int) -> Parting | None:
 def _passed_by(one: Side, other: Side, at: int) -> Parting | None:
     """The other one is in a later round."""
     found = passed_by(one, other, at)
-    return Parting(found.advice, subject=found.subject, one_rank=True) if found is not None else None
+    known = _skipped(one, other, at) if found is not None else None
+    if found is None or (known is not None and known.one_rank):
+        return known
+    return Parting(found.advice, subject=found.subject, skipped=True)
 
 
 def _in_handler(one: Side, other: Side, at: int) -> Parting | None:
