@@ -56,7 +56,8 @@ def differing_bound(inside: Side, outside: Side, at: int, loop: Loop) -> Differi
     head = _Head(compared, loop, len(inside.way) - 1 - at)
     differ = [(node, pair) for node, pair in head.values() if pair[0] != pair[1]]
     rounds = head.rounds()
-    if len(differ) != 1 or head.spot is None or (rounds is not None and rounds[0] <= rounds[1]):
+    fewer = isinstance(loop, ast.While) if rounds is None else rounds[1] < rounds[0]
+    if len(differ) != 1 or head.spot is None or not fewer:
         return None
     ((node, pair),) = differ
     sides = sorted(zip((inside, outside), pair, rounds or pair, strict=True), key=lambda side: side[0].number)
@@ -68,9 +69,11 @@ def differing_bound(inside: Side, outside: Side, at: int, loop: Loop) -> Differi
         said += f"{value} and {other_value} there"
     else:
         said = f"`{name}` of {here} is {value} on {one.name} and {other_value} on {other.name}"
-    if _binds(loop, name):
-        said += " after as many collectives"
     source = size_source(compared.slice, node, head.spot)
+    if _binds(loop, name):
+        if source is None:
+            return None  # it may count rounds that called no collective
+        said += " after as many collectives"
     if source is not None:
         said += f": it depends on the rank at {line_in(source.spot.file, source.line, head.spot.file)} "
         said += f"(`{short(ast.unparse(source.node))}`)"

@@ -157,12 +157,12 @@ def _only_here(job: JobView, item: Absence) -> tuple[str, str | None] | None:
     site = site_of(call)
     if waiter is None or group is None or site is None or item.fate != "late" or item.goes_on:
         return None
-    if any(branch_at_end(view) is not None for view in item.views):
-        return None
     parts = (exchange(waiter, call, view) for view in item.views)
     other = next((found for found in parts if found is not None), None)
     if other is not None:
         return other.advice, other.subject
+    if any(branch_at_end(view) is not None for view in item.views):
+        return None
     counts = [calls_by_site(view, group.name) for view in item.views if view.process.snapshot.collectives]
     if len(group.ranks) != waiter.process.world_size or any(count is None or count[site] for count in counts):
         return None

@@ -103,12 +103,13 @@ Trainer().main(5)
         ("start = rank * 5", ({"start": "0", "epochs": "5"}, {"start": "5", "epochs": "10"})),
         ("start = restore(folder())", ({"start": "0", "epochs": "6"}, {"start": "3", "epochs": "6"})),
         ("start = restore(folder())", ({}, {})),
+        ("start = rank * 5", ({"start": "0"}, {"start": "5"})),
     ],
 )
 def test_loop_without_fewer_rounds_on_the_rank_behind_it_is_no_reason(
     start: str, values: tuple[Values, Values], run: Path
 ) -> None:
-    """The look-alikes: equal bounds, parts of one length, more rounds on the rank that left, nothing recorded."""
+    """The look-alikes: equal bounds, parts of one length, more rounds on the rank that left, bounds not all recorded."""
     report = reported(run, program(start), values)
     assert "rounds on rank" not in summary(report)
     assert "Give all ranks the same `start`" not in advice(report)
@@ -131,11 +132,13 @@ main(20, dist.get_rank())
 """
 
 
-@pytest.mark.parametrize(("step", "told"), [("17", True), ("20", False)])
-def test_what_counts_the_rounds_of_a_while_is_compared(step: str, told: bool, run: Path) -> None:
-    """It began elsewhere, or counts rounds without a collective: what it was is told, and no more."""
+@pytest.mark.parametrize(
+    ("begin", "step", "told"), [("first(rank)", "17", True), ("first(rank)", "20", False), ("0", "17", False)]
+)
+def test_what_counts_the_rounds_of_a_while_is_compared(begin: str, step: str, told: bool, run: Path) -> None:
+    """Where it may begin elsewhere by the rank; else it may count rounds without a collective."""
     values: tuple[Values, Values] = ({"step": "20", "total": "20"}, {"step": step, "total": "20"})
-    said = summary(reported(run, COUNTS, values, (6, 5)))
+    said = summary(reported(run, COUNTS.replace("first(rank)", begin), values, (6, 5)))
     assert ("(`while step < total:`) is 20 on rank 0 and 17 on rank 1 after as many collectives" in said) is told
 
 
