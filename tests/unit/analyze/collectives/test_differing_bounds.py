@@ -109,7 +109,7 @@ Trainer().main(5)
 def test_loop_without_fewer_rounds_on_the_rank_behind_it_is_no_reason(
     start: str, values: tuple[Values, Values], run: Path
 ) -> None:
-    """The look-alikes: equal bounds, parts of one length, more rounds on the rank that left, bounds not all recorded."""
+    """The look-alikes: equal bounds, parts of one length, more rounds on the rank that left, not all recorded."""
     report = reported(run, program(start), values)
     assert "rounds on rank" not in summary(report)
     assert "Give all ranks the same `start`" not in advice(report)
