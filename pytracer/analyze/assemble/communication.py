@@ -52,7 +52,7 @@ def _mismatch(match: GroupMatch, found: Mismatch) -> r.Mismatch:
             for item in found.variants
         ],
         odd_ranks=list(found.odd) if found.odd is not None else None,
-        silent=found.silent,
+        silent=found.succeeded,
     )
 
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pytracer._text import capital, uncapital
 from pytracer.analyze.collectives.description import place_of
 from pytracer.analyze.collectives.loaded_streams import Stream, stream_of
-from pytracer.analyze.collectives.rounds import calls_of_line, is_fixed, leaver_words
+from pytracer.analyze.collectives.rounds import calls_of_line, counts_numbers, is_fixed, leaver_words
 from pytracer.analyze.collectives.stop_flags import StopFlag, stop_flag
 from pytracer.analyze.collectives.ways import quoted, way_to
 from pytracer.analyze.evidence.failing.expressions import short
@@ -36,6 +36,10 @@ _STOP = "let all ranks stop together (all_reduce() a flag with MIN in each round
 _SAMPLED = (
     "Give all ranks as many rounds: pad the parts to one length or drop what is over (DistributedSampler does it)"
 )
+_COUNTED = (
+    "Give the range() of line {} the same numbers on all ranks: let one rank decide them and broadcast them "
+    "(broadcast_object_list())."
+)
 _STREAMED = (
     "give all ranks as many samples: share them out by sample and not by file, and end each rank at the smallest "
     "number (all_reduce() it with MIN)"
@@ -48,7 +52,7 @@ class LeftLoop:
 
     `skipped`: a line that may have left out a round of it; `even`: it has as many on all ranks. `flag`: what sets that
     by which the one statement leaves it. `stream`: what its loader reads, which no sampler deals out. `joins`: the call
-    is one that join() of DDP answers.
+    is one that join() of DDP answers. `counts`: it is over a range() of numbers.
     """
 
     line: int
@@ -61,6 +65,7 @@ class LeftLoop:
     flag: StopFlag | None = None
     stream: Stream | None = None
     joins: bool = True
+    counts: bool = False
 
     def subject(self, left: str) -> str:
         """For the headline: what can have made the other rank leave."""
@@ -96,6 +101,8 @@ class LeftLoop:
     def _same_rounds(self) -> str:
         """What makes the ranks end in the same round."""
         together = _JOIN if self.joins else _STOP
+        if self.counts:
+            return _COUNTED.format(self.line)
         if self.stream is None:
             return f"{_SAMPLED}, or {together}."
         return f"{self.stream.words}, which no sampler deals out: {together}, or {_STREAMED}."
@@ -132,15 +139,15 @@ def left_loop(inside: ProcessView, call: Collective) -> LeftLoop | None:
                     stop_flag(program_files(snapshot, frames), frame.file or "", one.lineno, one.test) if one else None
                 )
                 return LeftLoop(loop.lineno, text, ends, flag=flag)
+            known = LeftLoop(loop.lineno, text, stream=stream, joins=joins, counts=counts_numbers(loop))
             source = rounds_source(slice_, depth, loop)
             skipped = next((said for item in frames[: depth + 1] if (said := leaver_words(snapshot, item))), None)
             if source is not None and not ends:
                 sure = None if source.split is not None else skipped
                 place = _place(frame, source)
-                return LeftLoop(loop.lineno, text, source=source, place=place, skipped=sure, stream=stream, joins=joins)
+                return replace(known, source=source, place=place, skipped=sure)
             if skipping is None and (skipped is not None or stream is not None) and not ends:
-                even = is_fixed(loop)
-                skipping = LeftLoop(loop.lineno, text, skipped=skipped, even=even, stream=stream, joins=joins)
+                skipping = replace(known, skipped=skipped, even=is_fixed(loop))
     return skipping
 
 

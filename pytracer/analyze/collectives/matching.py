@@ -8,7 +8,7 @@ seconds. Entries that a ring has overwritten are not absent: nothing is conclude
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pytracer.analyze.evidence.ends.sent_signals import sent_signals
 from pytracer.decode.types.snapshot import Collective, CollectiveStateName, Group, Job, Process, Snapshot
@@ -58,7 +58,8 @@ class Variant:
 class Mismatch:
     """The first sequence number at which ranks disagree. `odd` are the outvoted ranks; None: a vote decides nothing.
 
-    `variants`: the largest first. `absent`: members without a record of this number.
+    `variants`: the largest first. `absent`: members without a record of this number. `later`: the number of the first
+    disagreement behind this one that a rank noticed, where none noticed this one.
     """
 
     sequence_nr: int
@@ -66,11 +67,22 @@ class Mismatch:
     variants: tuple[Variant, ...]
     odd: tuple[int, ...] | None
     absent: tuple[int, ...] = ()
+    later: int | None = None
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the operation reported success on every rank."""
+        return all(variant.call.state == "completed" for variant in self.variants)
 
     @property
     def silent(self) -> bool:
-        """Whether the operation reported success on every rank."""
-        return all(variant.call.state == "completed" for variant in self.variants)
+        """Whether no rank noticed, neither this nor a later one."""
+        return self.succeeded and self.later is None
+
+    @property
+    def noticed(self) -> int:
+        """The number of the collective in which ranks stood, or failed."""
+        return self.later or self.sequence_nr
 
 
 @dataclass
@@ -164,10 +176,11 @@ class Matcher:
                 if number is None and rank in self._known:
                     match.last[rank] = 0  # it records collectives, and has called none here
             match.unknown = tuple(rank for rank in match.ranks if match.last.get(rank) is None)
-            for number in sorted(match.by_number):
-                match.mismatch = _judge(match, number)
-                if match.mismatch is not None:
-                    break
+            found = (item for number in sorted(match.by_number) if (item := _judge(match, number)) is not None)
+            match.mismatch = next(found, None)
+            if match.mismatch is not None and match.mismatch.succeeded:
+                later = next((item.sequence_nr for item in found if not item.succeeded), None)
+                match.mismatch = replace(match.mismatch, later=later)
             match.by_number = {}
         return Matches(tuple(sorted(self._groups.values(), key=lambda m: self._made[(m.name, m.ranks or None)])))
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from pytracer.analyze.collectives.beside_join import beside_join
 from pytracer.analyze.collectives.call_sites import Site, calls_by_site, site_of
 from pytracer.analyze.collectives.description import place_of, span_words, value_of
+from pytracer.analyze.collectives.differing_bounds import equal_heads
 from pytracer.analyze.collectives.fresh_losses import FreshLoss, fresh_loss
 from pytracer.analyze.collectives.left_out_calls import LeftOut, left_out
 from pytracer.analyze.collectives.library_calls import library_call
@@ -27,16 +29,24 @@ from pytracer.analyze.collectives.rounds import (
     skipped_words,
 )
 from pytracer.analyze.collectives.sizes import cause_words, size_advice
-from pytracer.analyze.collectives.ways import way_to
+from pytracer.analyze.collectives.units_apart import UnitsApart, units_apart
+from pytracer.analyze.collectives.ways import Side, way_to
 from pytracer.analyze.deaths.attribution import views_of
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.decode.types.journal import Module
 from pytracer.decode.types.snapshot import Collective
 
+Sides = tuple[tuple[ProcessView, Collective], tuple[ProcessView, Collective]]
 _ADVICE_LINES = (
-    "Compare the two lines, and what decides how often each is reached: a rank skipped a collective, or called one "
-    "more (a `continue`, an early stop, a failed batch), and the ranks are out of step since."
+    "Compare the two lines, and count on all ranks how often each is reached: with other counts, one rank left out a "
+    "collective before, or called one more (a `continue`, an early stop, a failed batch); with equal ones, both lines "
+    "are meant to meet, and what they pass differs."
+)
+_ADVICE_ONE_LINE = (
+    "The ranks were at one line, and what calls the collectives there went another way on each. Print what is passed "
+    "to it on all ranks, the names and shapes of the model's parameters, and which of them have gradients: the first "
+    "difference in that is where they went apart."
 )
 _SHARDED = ("all_gather_into_tensor", "reduce_scatter_tensor")
 _ADVICE_SHARDED = (
@@ -50,10 +60,11 @@ _ADVICE_BARRIER = (
     "same number, or use join()."
 )
 _ADVICE_UNITS = (
-    "The ranks had gradients of different parameters: a branch that depends on the data (experts, optional heads, "
-    "frozen layers) used other layers on each. Use all parameters of a sharded unit on every rank in every step (add "
-    "`0 * p.sum()` of unused ones), or wrap such layers as units of their own; else the model itself differs by rank: "
-    "compare the names and shapes of its parameters."
+    "At that number the ranks communicated for different parameters. Print the names and shapes of the model's "
+    "parameters on all ranks: if they differ, so do the models. If not, print in each step which sharded units run and "
+    "which parameters have a gradient: a branch (experts, optional heads, frozen layers) may use other layers on each "
+    "rank. Use all parameters of a unit on every rank in every step (add `0 * p.sum()` of unused ones), or wrap such "
+    "layers as units of their own."
 )
 _ADVICE_BROADCAST = (
     " The broadcast is the one of buffers (of BatchNorm) in each forward of a DistributedDataParallel model, after "
@@ -62,23 +73,23 @@ _ADVICE_BROADCAST = (
 _OF_OBJECTS = ("broadcast_object_list", "send_object_list", "recv_object_list")
 _GATHERS = ("all_gather", "all_gather_into_tensor")
 _ADVICE_GATHER = (
-    " A last batch that is smaller on one rank: pad it, or drop_last=True; all_gather_object() takes any size."
+    " If it is a last batch that is smaller on one rank: pad it, or drop_last=True; all_gather_object() takes any size."
 )
 _ADVICE = {
-    "op": "Compare the two lines: a branch on the rank or on its data made them call different collectives.",
+    "op": "Compare the two lines: what led the ranks to different calls is not recorded. Print before both, on all "
+    "ranks, the round and what is called next: the first difference in that is where they went apart.",
     "root": "Pass the same root on all ranks: it must not depend on the rank.",
     "reduce_op": "Pass the same reduce operation on all ranks.",
     "dtype": "Find out why the tensor has another dtype there: autocast, a checkpoint, a conversion on one rank only, "
     "or data that one rank does not have (torch.tensor([]) is float32). Pass the dtype where the tensor is made.",
-    "size": "Find out why the tensor has another size there: uneven data, another model or vocabulary on that rank, "
-    "or tensors that the ranks go through in different orders (a set of str has another order in each process).",
+    "size": "Find out why the tensor has another size there, and print what it is made of on all ranks: uneven data, "
+    "another model or vocabulary on that rank, or tensors in another order (a set of str has one of its own in each "
+    "process) have that look.",
     "shape": "Find out why the tensor has another shape there, such as one that is transposed.",
 }
 
 
-def two_sides(
-    job: JobView, found: Mismatch
-) -> tuple[tuple[ProcessView, Collective], tuple[ProcessView, Collective]] | None:
+def two_sides(job: JobView, found: Mismatch) -> Sides | None:
     """The first rank of each of the first two, with its call."""
     first, second = found.variants[:2]
     views = views_of(job, [first.ranks[0], second.ranks[0]])
@@ -93,9 +104,13 @@ def from_other_lines(found: Mismatch) -> bool:
 
 def mismatch_advice(job: JobView, match: GroupMatch, found: Mismatch) -> str:
     """By what differs, and by what the program's source shows of it."""
-    joined = _beside_join(job, match, found)
+    sides = two_sides(job, found)
+    joined = beside_join(sides, match, found.sequence_nr) if sides is not None else None
     if joined is not None:
         return joined
+    units = _units_apart(sides)
+    if units is not None:
+        return units.advice
     if from_other_lines(found):
         return _counted(job, match, found) or _ADVICE_LINES
     sharded = found.field == "op" and any(item.call.op.startswith(_SHARDED) for item in found.variants)
@@ -119,47 +134,19 @@ def mismatch_advice(job: JobView, match: GroupMatch, found: Mismatch) -> str:
             return apart
         counted = _counted(job, match, found)
         if counted is None:
-            return _ADVICE["op"] + (_ADVICE_BARRIER if ops.intersection(_BARRIERS) else "") + more
+            one_line = len({site_of(item.call) for item in found.variants[:2]}) == 1
+            return (
+                (_ADVICE_ONE_LINE if one_line else _ADVICE["op"])
+                + (_ADVICE_BARRIER if ops.intersection(_BARRIERS) else "")
+                + more
+            )
         return counted + (_ADVICE_BROADCAST if _has_broadcast(job, found) else "")
     return _ADVICE[found.field] + more
 
 
-def _beside_join(job: JobView, match: GroupMatch, found: Mismatch) -> str | None:
-    """A rank in join() of DDP, which answers DDP's collectives, and one that calls others beside them."""
-    sides = two_sides(job, found)
-    for (view, call), (other, _) in (sides, sides[::-1]) if sides is not None else ():
-        frame = place_of(call)
-        if frame is None or call.python is None or not _DDP.search(call.python.file) or not _is_join(view, call):
-            continue
-        joined, went_on = (calls_by_site(item, match.name, found.sequence_nr) for item in (view, other))
-        for site in _own_sites(other, match) if joined is not None and went_on is not None else ():
-            if joined is not None and went_on is not None and joined[site] < went_on[site]:
-                return (
-                    f"Rank {view.process.rank} had no more batches: join() of line {frame.line} answers what "
-                    f"DistributedDataParallel calls, and not the collective at {site_words(site)}, which rank "
-                    f"{other.process.rank} went on to call. Take it out of the loop, or give all ranks the same number "
-                    "of batches, without join()."
-                )
-    return None
-
-
-def _own_sites(view: ProcessView, match: GroupMatch) -> list[Site]:
-    """Lines of the program that call a collective of torch.distributed themselves."""
-    items = [item for item in view.process.snapshot.collectives if item.group == match.name and not item.point_to_point]
-    found = {site: item for item in items if (site := site_of(item)) is not None}
-    return [
-        site
-        for site, item in found.items()
-        if (frame := place_of(item)) is not None
-        and any(called_name(part) == item.op for part in calls_of_line(view.process.snapshot, frame))
-    ]
-
-
-def _is_join(view: ProcessView, call: Collective) -> bool:
-    """Whether its line is a `with` of join(), which answers on the way out."""
-    frame = place_of(call)
-    on_line = calls_of_line(view.process.snapshot, frame) if frame is not None else ()
-    return any(called_name(item) in ("join", "Join") for item in on_line)
+def _units_apart(sides: Sides | None) -> UnitsApart | None:
+    found = [Side(view, way_to(view, call), call) for view, call in sides or ()]
+    return units_apart(found[0], found[1]) if found else None
 
 
 def _is_called_directly(job: JobView, found: Mismatch) -> bool:
@@ -221,7 +208,8 @@ def parting_cause(job: JobView, match: GroupMatch, found: Mismatch) -> str | Non
     if sides is None:
         return None
     apart = found.field == "op" or from_other_lines(found)
-    ways: tuple[Parting | LeftOut | None, ...] = (
+    ways: tuple[Parting | LeftOut | UnitsApart | None, ...] = (
+        _units_apart(sides),
         find_parting(*sides[0], *sides[1]) if apart else None,
         left_out(*sides),
     )
@@ -331,7 +319,9 @@ def _counted(job: JobView, match: GroupMatch, found: Mismatch) -> str | None:
     steps = calls_within_steps(sides[0], sides[1], match.name, sites[often])
     if isinstance(steps, tuple):
         return _uneven_step(sites[often], steps, sides)
-    rounds = said + rounds_words(sides[often].process.snapshot, way, sites[often], steps)
+    pair = [Side(view, way_to(view, side.call), side.call) for view, side in zip(sides, found.variants, strict=False)]
+    equal = equal_heads(pair[often], pair[1 - often])
+    rounds = said + rounds_words(sides[often].process.snapshot, way, sites[often], steps, equal)
     if parting is not None:
         return rounds
     if all(count[sites[rare]] for count in counts):
@@ -339,14 +329,14 @@ def _counted(job: JobView, match: GroupMatch, found: Mismatch) -> str | None:
         known = skipped_words(sides[rare].process.snapshot, way_to(sides[rare], found.variants[rare].call), sites[rare])
         if known is not None and counts[0][sites[rare]] != counts[1][sites[rare]]:
             return (
-                f"{other}: see whether {known} left it out on rank {sides[behind].process.rank} alone, by data of its "
-                "own. All ranks must take part in it in each round, with zeros or another neutral value, or all leave "
+                f"{other}: see whether {known} left it out on rank {sides[behind].process.rank} alone. "
+                "All ranks must take part in it in each round, with zeros or another neutral value, or all leave "
                 "out the same round (all_reduce() the flag)."
             )
         return (
             f"{other}: see whether rank {sides[often].process.rank} "
-            "skips it (an early return, a `continue`, an error that is caught), by data of its own: all ranks must "
-            f"take part, with a neutral value. {rounds}"
+            "skips it (an early return, a `continue`, an error that is caught): all ranks must take part, with a "
+            f"neutral value. {rounds}"
         )
     only = f"rank {sides[rare].process.rank}"
     return (

@@ -130,6 +130,8 @@ def _passed(item: Variant, found: Mismatch, match: GroupMatch) -> str:
 
 def _silence(found: Mismatch) -> str:
     """What a mismatch means that no rank noticed."""
-    if not found.silent or found.field == "shape":
+    if not found.succeeded or found.field == "shape":
         return ""
+    if found.later is not None:
+        return f"; that reported success on all ranks, and collective {found.later} did not fit either"
     return "; every rank's call reported success, and the data is corrupt"

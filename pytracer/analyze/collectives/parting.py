@@ -12,9 +12,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pytracer._text import capital
+from pytracer.analyze.collectives.call_sites import site_of
 from pytracer.analyze.collectives.deciding_tests import DECIDE, advice_of_test
 from pytracer.analyze.collectives.description import place_of
-from pytracer.analyze.collectives.loops_of_ranks import loops_of_ranks
+from pytracer.analyze.collectives.differing_bounds import differing_bound
+from pytracer.analyze.collectives.exchanges import exchange
+from pytracer.analyze.collectives.later_rounds import passed_by
 from pytracer.analyze.collectives.one_rank_values import OneRankValue, one_rank_value
 from pytracer.analyze.collectives.quiet_handlers import quiet_handler
 from pytracer.analyze.collectives.rank_branches import branch_words
@@ -36,7 +39,8 @@ _RANK = re.compile(r"\b\w*rank\w*\b|\bworld_?size\b", re.IGNORECASE)
 _NEAR = 8  # collectives of a round
 _ROUNDS = (
     "make it the same on all ranks (drop what is left over, or pad it; DistributedDataParallel's join() allows it to "
-    "differ). Or the rounds are the same, and a call inside is left out in some (no_sync(), a branch): count both."
+    "differ where DDP alone calls). Or the rounds are the same, and a call inside is left out in some (no_sync(), a "
+    "branch): count both."
 )
 
 
@@ -69,11 +73,26 @@ def find_parting(first: ProcessView, mine: Collective, second: ProcessView, thei
     if at is None:
         return None
     both = (sides, sides[::-1])
-    for look in (_in_handler, _left_loop, _skipped):
+    for look in (_in_handler, _of_exchange, _passed_by, _left_loop, _skipped):
         found = next((item for one, other in both if (item := look(one, other, at)) is not None), None)
         if found is not None:
             return found
     return None
+
+
+def _of_exchange(one: Side, other: Side, at: int) -> Parting | None:
+    """Each rank has a line of its own for its part."""
+    found = exchange(one.view, one.call, other.view) if min(len(one.way), len(other.way)) > at else None
+    return Parting(found.advice, subject=found.subject, one_rank=True) if found is not None else None
+
+
+def _passed_by(one: Side, other: Side, at: int) -> Parting | None:
+    """The other one is in a later round."""
+    found = passed_by(one, other, at)
+    known = _skipped(one, other, at) if found is not None else None
+    if found is None or (known is not None and known.one_rank):
+        return known
+    return Parting(found.advice, subject=found.subject, skipped=True)
 
 
 def _in_handler(one: Side, other: Side, at: int) -> Parting | None:
@@ -118,11 +137,25 @@ def _left_loop(inside: Side, outside: Side, at: int) -> Parting | None:
         or scope_of(tree, here.line) != scope_of(tree, there.line)
     ):
         return None
-    loops = [item for item in loops_around(tree, here.line) if (item.end_lineno or 0) < there.line]
+    loops = [
+        item
+        for item in loops_around(tree, here.line)
+        if (item.end_lineno or 0) < there.line and _may_have_entered(inside, outside, tree, item, there.line)
+    ]
     if not loops:
         again = any((item.end_lineno or 0) >= there.line for item in loops_around(tree, here.line))
         return _left_call(inside, outside, at) if here.line < there.line and not again else None
+    bound = next((found for item in loops if (found := differing_bound(inside, outside, at, item)) is not None), None)
+    if bound is not None:
+        return Parting(bound.advice, subject=bound.subject, one_rank=True)
     return _behind(inside, outside, at, loops[0])
+
+
+def _may_have_entered(inside: Side, outside: Side, tree: ast.Module, loop: Loop, behind: int) -> bool:
+    """Whether no `if` around the loop leads to it alone, or the rank behind it has called from its line, too."""
+    branch = any(around and not spans(item, behind) for item, around in deciding_ifs(tree, loop.lineno))
+    site = site_of(inside.call)
+    return not branch or any(site_of(item) == site for item in outside.view.process.snapshot.collectives)
 
 
 def _left_call(inside: Side, outside: Side, at: int) -> Parting | None:
@@ -249,9 +282,6 @@ def _skipped(one: Side, other: Side, at: int) -> Parting | None:
                 return Parting(
                     f"{words}, and {other.name} passed it by. {capital(known.advice)}", subject=by, one_rank=True
                 )
-            loops = loops_of_ranks(item, frame.line) if around else None
-            if loops is not None:
-                return Parting(f"{words}. {loops.advice}", subject=loops.subject, one_rank=True)
             return Parting(f"{words}, and {other.name} passed it by: {advice_of_test(item, tree)}", skipped=True)
     return None
 

@@ -131,7 +131,7 @@ def _in_frames(view: ProcessView, frames: Sequence[PythonFrame]) -> Iterator[_Br
             head = PythonFrame(file=frame.file, line=item.lineno, function=frame.function)
             text = line_text(snapshot, head)
             if text is not None:
-                yield _Branch(frame, item.lineno, text, around, _asks_rank(tree, item))
+                yield _Branch(frame, item.lineno, text, around, asks_rank(tree, item))
         decorator = _decorator(tree, frame.line)
         if decorator is not None:
             yield _Branch(frame, decorator.lineno, f"@{ast.unparse(decorator)}", around=True, on_rank=True)
@@ -144,7 +144,7 @@ def _decorator(tree: ast.Module, line: int) -> ast.expr | None:
     return next((item for item in decorators if _DECORATOR.search(ast.unparse(item))), None)
 
 
-def _asks_rank(tree: ast.Module, branch: ast.If) -> bool:
+def asks_rank(tree: ast.Module, branch: ast.If) -> bool:
     """Itself, by a variable of its function, or by the only function of that name in the file."""
     if _RANK.search(_without_trivial(branch.test)):
         return True

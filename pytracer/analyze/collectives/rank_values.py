@@ -65,7 +65,7 @@ class Compared:
     def __init__(self, mine: ProcessView, my_call: Collective, theirs: ProcessView, their_call: Collective) -> None:
         self.frames = way_to(mine, my_call)[::-1]
         self.slice = Slice(mine.process.snapshot, self.frames)
-        both = (_line(mine, my_call), _line(theirs, their_call))
+        both = (line_of_call(mine, my_call), line_of_call(theirs, their_call))
         self._lines = (both[0], both[1]) if both[0] is not None and both[1] is not None else None
 
     def spot(self) -> Spot | None:
@@ -126,7 +126,7 @@ class Compared:
         return any(pair is not None and pair[0] != pair[1] for pair in pairs)
 
 
-def _line(view: ProcessView, call: Collective) -> FailingLine | None:
+def line_of_call(view: ProcessView, call: Collective) -> FailingLine | None:
     """With the variables of the moment at which the call failed; None of a call that was not what ended the rank."""
     if not view.raised or state_of(view.process, call) != "failed" or view.exception is None:
         return None

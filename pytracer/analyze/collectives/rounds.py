@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from pytracer._text import count_words, shortened
 from pytracer.analyze.collectives.call_sites import Site, site_of
+from pytracer.analyze.collectives.differing_bounds import EqualHeads
 from pytracer.analyze.collectives.quiet_handlers import goes_on
 from pytracer.analyze.collectives.ways import quoted
 from pytracer.analyze.evidence.failing.expressions import short
@@ -30,12 +31,16 @@ _SET_METHODS = ("union", "difference", "intersection", "symmetric_difference")
 _LONGEST = 60
 _SAME_DECISION = "Decide that by what is the same on all ranks (the number of the round), or all_reduce() the decision."
 _FORWARDS = ("forward", "__call__")
-_SAME_NUMBER = "Give all ranks as many (drop or pad the rest, or use join() of DDP)."
+_SAME_NUMBER = (
+    "Give all ranks as many: drop or pad the rest, or use join() of DDP, which answers what DDP itself calls."
+)
+_SAME_RANGE = "Give its range() the same numbers on all ranks."
 _SAME_BEGIN = (
     "Begin at the same on all ranks: what one rank alone has, such as a folder or a file, it must broadcast "
     "(broadcast_object_list())."
 )
 _OF_MODELS = ("parameters", "named_parameters", "buffers", "named_buffers", "modules", "named_modules", "children")
+_UNKNOWN = EqualHeads()
 _LEAVING = (ast.Continue, ast.Return)
 _BY_RANK = re.compile(r"\b\w*rank\w*\b", re.IGNORECASE)
 
@@ -56,7 +61,13 @@ def counted_words(site: Site, counts: Sequence[tuple[int, int]]) -> str:
     return f"{site_words(site)} had called collectives {said}"
 
 
-def rounds_words(snapshot: Snapshot, way: Sequence[PythonFrame], site: Site, alike: bool | None = None) -> str:
+def rounds_words(
+    snapshot: Snapshot,
+    way: Sequence[PythonFrame],
+    site: Site,
+    alike: bool | None = None,
+    equal: EqualHeads = _UNKNOWN,
+) -> str:
     """Why that may be, after `counted_words`, with what to do. What is not known is named as a choice.
 
     Args:
@@ -64,35 +75,39 @@ def rounds_words(snapshot: Snapshot, way: Sequence[PythonFrame], site: Site, ali
         way: The frames that led to the line there, the outermost first.
         site: The line.
         alike: Whether both ranks called as many in each step that they finished; None if that is not known.
+        equal: What is known to be the same on both.
     """
     frames = _inside_out(way, site)
     left_out = next((words for frame in frames if (words := _without_sync(snapshot, frame)) is not None), None)
     if left_out is not None:
         return f": {left_out} leaves them out in some rounds. {_SAME_DECISION}"
     loops = (
-        item for any_ in (False, True) for frame in frames if (item := _loop(snapshot, frame, any_, frames)) is not None
+        item
+        for any_ in (False, True)
+        for frame in frames
+        if (item := _loop(snapshot, frame, any_, frames, equal)) is not None
     )
     found = next(loops, None)
+    leaver = next((words for frame in frames if (words := leaver_words(snapshot, frame)) is not None), None)
+    if leaver is not None and all(_loop(snapshot, frame, False, frames, equal) is None for frame in frames):
+        return f": see whether {leaver} came out differently in some rounds. {_SAME_DECISION}"
     if found is None:
         return (
-            ": the loop around it has another number of rounds there, or an early return, a `continue` or a caught "
-            f"error left it out. {_SAME_NUMBER}"
+            ": see whether a loop around it has another number of rounds there, or an early return, a `continue` or a "
+            f"caught error left it out. {_SAME_NUMBER}"
         )
-    loop, made = found
-    leaver = next((words for frame in frames if (words := leaver_words(snapshot, frame)) is not None), None)
-    if leaver is not None and all(_loop(snapshot, frame, False, frames) is None for frame in frames):
-        return f": see whether {leaver} came out differently in some rounds. {_SAME_DECISION}"
+    loop, made, same_rounds = found
     more = "" if alike else ", or called more"
     other = f", or {leaver} left it out in one" if leaver is not None else f", or one left it out{more}"
-    begun = next((item for frame in frames if (item := _resumed(snapshot, frame)) is not None), None)
+    begun = next((head for frame in frames if (head := _resumed(snapshot, frame, equal)) is not None), None)
     if begun is not None:
-        head, begins = begun
-        inner = "" if head == loop else f", or that of {loop} has more rounds"
-        return f": see whether the loop of {head} {begins}{inner}{other}. {_SAME_BEGIN} {_SAME_NUMBER}"
-    return f": see whether the loop of {loop} has more rounds there{other}. {_SAME_NUMBER}{made}"
+        where, begins = begun
+        inner = "" if where == loop else f", or that of {loop} has more rounds"
+        return f": see whether the loop of {where} {begins}{inner}{other}. {_SAME_BEGIN} {same_rounds}"
+    return f": see whether the loop of {loop} has more rounds there{other}. {same_rounds}{made}"
 
 
-def _resumed(snapshot: Snapshot, frame: PythonFrame) -> tuple[str, str] | None:
+def _resumed(snapshot: Snapshot, frame: PythonFrame, equal: EqualHeads) -> tuple[str, str] | None:
     """A loop around the line that begins at what a call gives, as one that goes on with a checkpoint does.
 
     `` line 50 (`for epoch in range(start, n):`) ``, `` begins at another `start` there (line 48: `...`) ``.
@@ -103,7 +118,8 @@ def _resumed(snapshot: Snapshot, frame: PythonFrame) -> tuple[str, str] | None:
         if not isinstance(call, ast.Call) or called_name(call) != "range" or len(call.args) < 2 or tree is None:
             continue
         name = variable(call.args[0])
-        bound = bound_value(scope_of(tree, loop.lineno), name, loop.lineno) if name is not None else None
+        other = name is not None and name not in equal.names
+        bound = bound_value(scope_of(tree, loop.lineno), name or "", loop.lineno) if other else None
         if bound is None or bound[1] is None or not any(isinstance(item, ast.Call) for item in ast.walk(bound[1])):
             continue
         made, text = quoted(snapshot, frame, bound[0]), quoted(snapshot, frame, loop.lineno)
@@ -193,17 +209,26 @@ def _without_sync(snapshot: Snapshot, frame: PythonFrame) -> str | None:
     return None
 
 
-def _loop(snapshot: Snapshot, frame: PythonFrame, any_: bool, frames: Sequence[PythonFrame]) -> tuple[str, str] | None:
-    """The innermost one whose rounds may differ, or `any_`, and where what it goes through is made."""
+def _loop(
+    snapshot: Snapshot, frame: PythonFrame, any_: bool, frames: Sequence[PythonFrame], equal: EqualHeads
+) -> tuple[str, str, str] | None:
+    """The innermost one whose rounds may differ, or `any_`; where what it goes through is made; and what to do."""
     tree = syntax_tree(snapshot, frame)
     loops = loops_around(tree, frame.line) if tree is not None and frame.line is not None else []
     if tree is None or frame.line is None:
         return None
     layers = getattr(scope_of(tree, frame.line), "name", "") in _FORWARDS
-    varying = (item for item in reversed(loops) if any_ or not (is_fixed(item) or (layers and _is_over_own(item))))
-    loop = next(varying, None)
+    loop = next(
+        (
+            item
+            for item in reversed(loops)
+            if any_
+            or not (is_fixed(item) or (layers and _is_over_own(item)) or (frame.file, item.lineno) in equal.loops)
+        ),
+        None,
+    )
     if loop is None and _has_comprehension(tree, frame.line):
-        return f"line {frame.line} ({quoted(snapshot, frame, frame.line)})", ""
+        return f"line {frame.line} ({quoted(snapshot, frame, frame.line)})", "", _SAME_NUMBER
     if loop is None:
         return None
     text = quoted(snapshot, frame, loop.lineno)
@@ -214,7 +239,7 @@ def _loop(snapshot: Snapshot, frame: PythonFrame, any_: bool, frames: Sequence[P
     made = _rounds_by_rank(snapshot, frames[frames.index(frame) :], loop)
     if not made and bound is not None and bound[1] is not None and bound[0] < loop.lineno:
         made = f" `{name}` is made at line {bound[0]} ({quoted(snapshot, frame, bound[0])})."
-    return f"line {loop.lineno} ({text})", made
+    return f"line {loop.lineno} ({text})", made, _SAME_RANGE if counts_numbers(loop) else _SAME_NUMBER
 
 
 def _has_comprehension(tree: ast.Module, line: int) -> bool:
@@ -240,6 +265,14 @@ def _rounds_by_rank(snapshot: Snapshot, frames: Sequence[PythonFrame], loop: Loo
     if source is None or source.spot.file != frames[0].file:
         return ""
     return f" Its rounds may depend on the rank (line {source.line}: `{short(ast.unparse(source.node))}`)."
+
+
+def counts_numbers(loop: Loop) -> bool:
+    """`for epoch in range(start, epochs)`; not over the length of something."""
+    call = None if isinstance(loop, ast.While) else loop.iter
+    if not isinstance(call, ast.Call) or called_name(call) != "range":
+        return False
+    return not any(isinstance(part, ast.Call) for item in call.args for part in ast.walk(item))
 
 
 def is_fixed(loop: ast.For | ast.AsyncFor | ast.While) -> bool:

@@ -26,6 +26,11 @@ class Side:
     call: Collective
 
     @property
+    def number(self) -> int:
+        """Of the rank."""
+        return self.view.process.rank or 0
+
+    @property
     def name(self) -> str:
         """For a sentence: `rank 3`."""
         return f"rank {self.view.process.rank}"

@@ -7,12 +7,16 @@ from collections.abc import Iterator, Sequence
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.slicing.bindings import bindings_of
+from pytracer.analyze.evidence.slicing.drawn_tests import draw_behind, drawn_words, seed_words
 from pytracer.analyze.evidence.slicing.files import program_files
+from pytracer.analyze.evidence.slicing.slice import Slice
+from pytracer.analyze.evidence.syntax.layer_branches import LayerBranch, layer_branch
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, spans
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.view import ProcessView
+from pytracer.report.job import PythonFrame
 
 _TEXT = 50
 
@@ -44,6 +48,9 @@ def unused_layer(view: ProcessView, names: Sequence[str]) -> str | None:
         return None
     place = f"{where} is used only at {_place(file, used[0][0])} in {used[0][1]}()"
     decides = next(iter(deciding_ifs(tree, used[0][0])), None)
+    branch = layer_branch(program_files(view.process.snapshot, frames), names) if decides is None else None
+    if branch is not None:
+        return f"{where} {_branch_words(view, frames, branch)}"
     if decides is None:
         return (
             f"{place}: that line did not run, what it gives takes no part in the loss, or parts of it ran without "
@@ -53,6 +60,22 @@ def unused_layer(view: ProcessView, names: Sequence[str]) -> str | None:
     by = f"`if {shortened(ast.unparse(test.test), _TEXT)}` (line {test.lineno})"
     below = f"in the else of {by}" if around and any(spans(item, used[0][0]) for item in test.orelse) else f"below {by}"
     return f"{place}, {below if around else f'behind {by}, which leaves'}: see what decides that here"
+
+
+def _branch_words(view: ProcessView, frames: Sequence[PythonFrame], branch: LayerBranch) -> str:
+    """Of a list of layers, each of which a loop runs or leaves out."""
+    snapshot, test, head = view.process.snapshot, branch.decides, shortened(ast.unparse(branch.decides.test), _TEXT)
+    inside = branch.around and any(spans(item, branch.line) for item in test.orelse)
+    how = "in the else of" if inside else "below" if branch.around else "behind"
+    leaves = "" if branch.around else ", which leaves"
+    said = f"runs only {how} `if {head}` ({_place(branch.file, test.lineno)}{leaves})"
+    slice_ = Slice(snapshot, [PythonFrame(file=branch.file, line=branch.line)])
+    spot = slice_.spot(0)
+    draw = draw_behind(slice_, test, spot) if spot is not None else None
+    if draw is None:
+        return f"{said}: see what decides that here"
+    seeded = seed_words(program_files(snapshot, frames), draw, branch.file)
+    return f"{said}: each rank draws {drawn_words(draw, branch.file, branch.file)} for itself{seeded}"
 
 
 def _layers(names: Sequence[str]) -> list[str]:

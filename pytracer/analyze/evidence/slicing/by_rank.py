@@ -18,8 +18,8 @@ from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import Loop, deciding_ifs
 from pytracer.analyze.evidence.syntax.names import variable
-from pytracer.analyze.evidence.syntax.ranks import is_of_rank, is_rank
-from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, parameters, scope_of
+from pytracer.analyze.evidence.syntax.ranks import is_for_one_rank, is_of_rank, is_rank
+from pytracer.analyze.evidence.syntax.scopes import Scope, class_around, own_nodes, parameters, scope_of
 
 _MOST = 80
 _CREATED = frozenset({"randn", "rand", "zeros", "ones", "empty", "normal", "new_zeros", "new_ones", "new_empty"})
@@ -168,9 +168,9 @@ def _by_rank(slice_: Slice, node: ast.expr, spot: Spot) -> SizeSource | None:
     turns = next(_turns(node, spot), None)
     if turns is not None:
         return SizeSource(turns, spot, _STEPS)
-    if isinstance(node, ast.Name):
-        for _, test in _branches(node.id, spot):
-            return SizeSource(test, spot)
+    name = variable(node)
+    for test, place in _branches(name, spot) if name is not None else ():
+        return SizeSource(test, place)
     if isinstance(node, (ast.Name, ast.Attribute, ast.Call, *_COMPREHENSIONS, ast.Tuple, ast.List)):
         return None
     return SizeSource(node, spot) if any(is_rank(item) for item in _parts(node)) else None
@@ -206,14 +206,28 @@ def _selection(node: ast.expr, spot: Spot) -> SizeSource | None:
     return None if known else SizeSource(node, spot, selects=called_name(node))
 
 
-def _branches(name: str, spot: Spot) -> Iterator[tuple[int, ast.expr]]:
-    """Lines below an `if` on the rank that bind a variable, and the condition."""
-    for line, value, _ in bindings_of(spot.scope, name):
-        if value is None or line >= spot.line or (isinstance(value, ast.Call) and called_name(value) in _PROGRESS):
+def _branches(name: str, spot: Spot) -> Iterator[tuple[ast.expr, Spot]]:
+    """The conditions of `if` statements on the rank around lines that bind a variable."""
+    for line, value, place in _settings(name, spot):
+        above = line < spot.line or place.scope is not spot.scope
+        if not above or (isinstance(value, ast.Call) and called_name(value) in _PROGRESS):
             continue
         for test, around in deciding_ifs(spot.tree, line):
-            if around and spot.scope is scope_of(spot.tree, test.lineno) and is_of_rank(test.test):
-                yield line, test.test
+            if around and place.scope is scope_of(spot.tree, test.lineno) and is_of_rank(test.test):
+                yield test.test, place
+
+
+def _settings(name: str, spot: Spot) -> Iterator[tuple[int, ast.AST, Spot]]:
+    """Lines that bind a variable of a function, or an attribute in a method of its class."""
+    owner = class_around(spot.tree, spot.scope) if name.startswith("self.") else None
+    scopes: list[Scope] = (
+        [item for item in owner.body if isinstance(item, ast.FunctionDef)] if owner is not None else []
+    )
+    for scope in scopes or [spot.scope]:
+        for line, value, _ in bindings_of(scope, name):
+            if value is not None:
+                inside = spot if scope is spot.scope else replace(spot, scope=scope, depth=None, call=None)
+                yield line, value, replace(inside, line=line)
 
 
 def _before(slice_: Slice, node: ast.expr, spot: Spot) -> Iterator[tuple[ast.AST, Spot]]:
@@ -221,13 +235,9 @@ def _before(slice_: Slice, node: ast.expr, spot: Spot) -> Iterator[tuple[ast.AST
     if isinstance(node, ast.Name):
         yield from values_of(node.id, spot)
     elif isinstance(node, ast.Attribute):
-        owner = class_around(spot.tree, spot.scope) if variable(node) is not None else None
-        for method in owner.body if owner is not None else ():
-            if isinstance(method, ast.FunctionDef):
-                for line, value, _ in bindings_of(method, variable(node) or ""):
-                    if value is not None:
-                        yield value, replace(spot, scope=method, line=line, depth=None, call=None)
-        if owner is None:
+        own = variable(node) if class_around(spot.tree, spot.scope) is not None else None
+        yield from ((value, place) for _, value, place in _settings(own or "", spot))
+        if own is None:
             yield node.value, spot
     elif isinstance(node, ast.Call):
         yield from _called(slice_, node, spot)
@@ -295,6 +305,13 @@ def _called(slice_: Slice, call: ast.Call, spot: Spot) -> Iterator[tuple[ast.AST
 
 def _given_by(function: ast.FunctionDef, spot: Spot) -> Iterator[tuple[ast.AST, Spot]]:
     for item in own_nodes(function):
+        if isinstance(item, ast.Return):
+            tests = (test.test for test, around in deciding_ifs(spot.tree, item.lineno) if around)
+            yield from (
+                (test, replace(spot, scope=function, line=test.lineno, depth=None))
+                for test in tests
+                if is_for_one_rank(test) is not None
+            )
         if isinstance(item, (ast.Return, ast.Yield, ast.YieldFrom)) and item.value is not None:
             yield item.value, replace(spot, scope=function, line=item.lineno + 1, depth=None)
             if not isinstance(item, ast.Return):

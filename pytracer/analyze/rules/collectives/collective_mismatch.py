@@ -19,12 +19,20 @@ condition below which forward() runs its layer.
 An exception on one rank, whose `except` or `finally` then calls a collective, while the others go on: it is named,
 where that call failed.
 
+Each rank calls its part of an exchange in a loop of its own, one sends and the other receives: both loops are named.
+
+Ranks ran different units of FSDP in one forward: the first is named, and the `if` that decides, with the random number
+that it goes by and the line that seeds that by the rank.
+
+A rank left a loop before the others, whose bounds were recorded: the rounds of both are told.
+
 What to do: compare the lines that are named for the two sides; what they depend on must be the same on all ranks.
 
 How it can be wrong: the majority may be the one that is wrong. Of two ranks it is undecidable which one is: both are
 named. gloo's abort over the size of a message hits the receiver of the larger one, which need not be to blame.
 Uneven sizes that torch allows (all_to_all, gather, scatter, lists of all_gather and reduce_scatter) are not reported.
-Where gloo gets as many bytes as it expects, it completes silently: this is then a verdict although nothing died.
+Where gloo gets as many bytes as it expects, it completes silently: this is then a verdict although nothing died. If a
+later call does not fit either, and a rank notices that, both numbers are told.
 """
 
 from __future__ import annotations
@@ -143,7 +151,7 @@ def _judge(job: JobView, item: _Found, *, first: bool) -> Judgement[_Found]:
     judgement = Judgement("collective-mismatch", confidence, tuple(views), item, undecided=tie)
     if found.field == "shape" or (found.silent and job.suspects):
         return replace(judgement, accompanies=found.field == "shape" or not first)
-    what = f"{found.variants[0].call.op} #{found.sequence_nr}"
+    what = f"{found.variants[0].call.op} #{found.noticed}"
     did = {} if tie else dict.fromkeys(culprits, _DID[found.field])
     standing = list(_open_in(job, item))
     waited = max((waited_ns(view, call) for view, call in standing), default=0)
@@ -155,7 +163,7 @@ def _judge(job: JobView, item: _Found, *, first: bool) -> Judgement[_Found]:
 
 def _went_on(job: JobView, item: _Found) -> list[ProcessView]:
     """Ranks whose own call had completed, with what is wrong in its result, where another rank aborted over it."""
-    number = item.mismatch.sequence_nr
+    number = item.mismatch.noticed
     aborted = any(abort_words(view) is not None for view, _ in _open_in(job, item))
     return [
         view
@@ -221,7 +229,7 @@ def _handled_advice(handled: Handled) -> str:
 def _open_in(job: JobView, item: _Found) -> Iterator[tuple[ProcessView, Collective]]:
     """The ranks that stood in it when they ended, and their calls."""
     for rank, calls in item.match.open.items():
-        call = calls.get(item.mismatch.sequence_nr)
+        call = calls.get(item.mismatch.noticed)
         if call is not None and call.state != "failed":
             yield from ((view, call) for view in views_of(job, [rank]))
 
@@ -283,7 +291,7 @@ def _more(found: Mismatch) -> Evidence | None:
 
 
 def _result(found: Mismatch) -> Evidence | None:
-    if not found.silent:
+    if not found.succeeded:
         return None
     call = found.variants[0].call
     return Evidence(

@@ -24,6 +24,7 @@ from pytracer._text import capital
 from pytracer.analyze.collectives.absent_ranks import Absence, at_its_end, find_absences, last_seen, paired_before
 from pytracer.analyze.collectives.call_sites import calls_by_site, site_of
 from pytracer.analyze.collectives.description import at_place, span_words
+from pytracer.analyze.collectives.exchanges import exchange
 from pytracer.analyze.collectives.library_calls import library_call
 from pytracer.analyze.collectives.rank_branches import branch_advice, branch_at_end, branch_head
 from pytracer.analyze.collectives.unreceived_sends import UnreceivedSend, lost_message
@@ -89,7 +90,7 @@ class CollectiveMissingRank:
         if handled is not None:
             why += f", handling {handled.words}" if why else f"; {ranks} was handling {handled.words}"
         alone = _only_here(job, item) if worker is None and thread is None else None
-        why += f"; the call of {span_words(item.wait.waiters)} is {alone[1]}" if alone is not None else ""
+        why += f"; {alone[1]}" if alone is not None and alone[1] is not None else ""
         return Description(
             f"{capital(ranks)} {never} {item.where}, in which {item.waiters}{at_place(item.wait.call)}{why}.",
             [
@@ -145,8 +146,8 @@ def _advice(job: JobView, item: Absence, ranks: str) -> str:
     return f"Look at what {ranks} did after {'its' if len(item.ranks) == 1 else 'their'} last collective."
 
 
-def _only_here(job: JobView, item: Absence) -> tuple[str, str] | None:
-    """What to do, and the words of a branch on the rank that the waiting ranks alone went into.
+def _only_here(job: JobView, item: Absence) -> tuple[str, str | None] | None:
+    """What to do, and the words of a branch on the rank that the waiting ranks alone went into, or of two loops.
 
     Of a group of all ranks, whose absent ones ran, never called a collective from that line, and are in no branch on
     the rank themselves, in which they may come to the same.
@@ -156,6 +157,10 @@ def _only_here(job: JobView, item: Absence) -> tuple[str, str] | None:
     site = site_of(call)
     if waiter is None or group is None or site is None or item.fate != "late" or item.goes_on:
         return None
+    parts = (exchange(waiter, call, view) for view in item.views)
+    other = next((found for found in parts if found is not None), None)
+    if other is not None:
+        return other.advice, other.subject
     if any(branch_at_end(view) is not None for view in item.views):
         return None
     counts = [calls_by_site(view, group.name) for view in item.views if view.process.snapshot.collectives]
@@ -163,7 +168,8 @@ def _only_here(job: JobView, item: Absence) -> tuple[str, str] | None:
         return None
     advice = branch_advice(waiter, call, library_call(waiter, call))
     head = branch_head(waiter, call, advice) if advice is not None else None
-    return (advice, head) if advice is not None and head is not None else None
+    said = f"the call of {span_words(item.wait.waiters)} is {head}"
+    return (advice, said) if advice is not None and head is not None else None
 
 
 def _late_advice(job: JobView, item: Absence, frame: PythonFrame, ranks: str) -> str:

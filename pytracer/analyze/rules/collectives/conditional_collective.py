@@ -20,6 +20,7 @@ from pytracer._text import capital
 from pytracer.analyze.collectives.absent_ranks import Absence, find_absences, last_seen
 from pytracer.analyze.collectives.conditional import is_conditional, same_step
 from pytracer.analyze.collectives.description import at_place, span_words
+from pytracer.analyze.collectives.exchanges import exchange
 from pytracer.analyze.collectives.library_calls import library_call
 from pytracer.analyze.collectives.parting import one_rank_way
 from pytracer.analyze.collectives.rank_branches import branch_advice, branch_head
@@ -31,11 +32,9 @@ from pytracer.decode.types.journal import Buckets
 from pytracer.report.job import Evidence
 
 _ADVICE = (
-    "Call it on all ranks, or on one rank only what does not communicate: for a DistributedDataParallel model "
-    "`model.module(...)` instead of `model(...)`."
+    "What led one rank there alone is not recorded: print on all ranks what the branches ask that lead to the line. "
+    "Then call it on all ranks, or on one rank only what does not communicate."
 )
-
-
 _UNWRAPPED = " The forward of a DistributedDataParallel model communicates, too: call `model.module(...)` there."
 
 
@@ -57,11 +56,11 @@ class ConditionalCollective:
         callers = views_of(job, item.wait.waiters[:1])
         inside = library_call(callers[0], item.wait.call) if callers else None
         below = branch_advice(callers[0], item.wait.call, inside) if callers else None
-        asked = one_rank_way(callers[0], item.wait.call) if callers else None
+        asked = _exchanged(callers, item) or one_rank_way(callers[0], item.wait.call) if callers else None
         head = branch_head(callers[0], item.wait.call, below) if below is not None else None
         within = f" in {inside}()" if inside is not None else ""
         unwrapped = _UNWRAPPED if _may_be_ddp(item, inside) and _has_ddp(callers) else ""
-        tail = f"; {asked[0]}" if asked is not None else f"; the call is {head}" if head else ""
+        tail = f"; {asked[0]}" if asked is not None and asked[0] else f"; the call is {head}" if head else ""
         also = "" if len(item.ranks) == 1 else "any of "
         return Description(
             f"{capital(waiters)} called {item.where}{within}{place}, a line from which {also}{absent} never called "
@@ -78,9 +77,16 @@ class ConditionalCollective:
                 *(last_seen(view) for view in item.views[:2]),
                 *symptom_evidence(job),
             ],
-            asked[1] if asked is not None else f"{below}{unwrapped}" if below is not None else _ADVICE,
+            asked[1] if asked is not None else f"{below if below is not None else _ADVICE}{unwrapped}",
             [f"whether {absent} should have called it, too" if asked is None else None],
         )
+
+
+def _exchanged(callers: Sequence[ProcessView], item: Absence) -> tuple[str | None, str] | None:
+    """The other part of an exchange, which the absent rank calls from a line of its own."""
+    parts = (exchange(callers[0], item.wait.call, view) for view in item.views)
+    found = next((part for part in parts if part is not None), None)
+    return (found.subject, found.advice) if found is not None else None
 
 
 def _may_be_ddp(item: Absence, inside: str | None) -> bool:

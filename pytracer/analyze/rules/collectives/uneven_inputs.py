@@ -37,8 +37,9 @@ from pytracer.analyze.view import JobView
 from pytracer.report.job import Evidence, PythonFrame
 
 _ADVICE = (
-    "Give all ranks the same number of batches (DistributedSampler, drop_last=True), or wrap the loop in the join() "
-    "context manager of DistributedDataParallel."
+    "Count the rounds on all ranks. If they differ, give all the same number of batches (DistributedSampler, "
+    "drop_last=True), or wrap the loop in the join() context manager of DistributedDataParallel; if not, one rank left "
+    "out a call."
 )
 _ASKED_ADVICE = (
     "{0} left alone because {1} had asked it to: a handler that sets a flag must not end one rank only. all_reduce() "

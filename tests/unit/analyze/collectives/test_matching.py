@@ -51,6 +51,29 @@ def test_what_the_ring_forgot_is_not_absent(run: Path) -> None:
     assert (match.mismatch, match.missing(), match.unknown) == (None, None, ())
 
 
+def test_disagreement_that_went_unnoticed_is_followed_to_the_one_that_a_rank_noticed(run: Path) -> None:
+    """A broadcast into larger tensors succeeds; the next one, into smaller ones, fails."""
+    job = Ranks(2)
+    job.calls(0, call("broadcast_", 2, root=0), call("broadcast_", 16, root=0), call("broadcast_", 4, state="failed"))
+    job.calls(1, call("broadcast_", 16, root=0), call("broadcast_", 4, root=0, state="started"))
+    (match,) = match_job(job.job(run)).groups
+    assert match.mismatch is not None
+    assert (match.mismatch.sequence_nr, match.mismatch.noticed) == (1, 2)
+    assert match.mismatch.succeeded and not match.mismatch.silent
+    assert match.missing() is None
+
+
+def test_disagreement_that_no_rank_noticed_stays_silent(run: Path) -> None:
+    """The look-alike: what follows fits, and a rank is missing from it for another reason."""
+    job = Ranks(2)
+    job.calls(0, call("broadcast_", 2, root=0), call("broadcast_", 4, root=0), call("broadcast_", 4, state="failed"))
+    job.calls(1, call("broadcast_", 16, root=0), call("broadcast_", 4, root=0))
+    (match,) = match_job(job.job(run)).groups
+    assert match.mismatch is not None
+    assert match.mismatch.silent
+    assert match.missing() == (3, (1,))
+
+
 def test_first_mismatch_ends_the_comparison(run: Path) -> None:
     """After ranks diverge, no collective is reported as missing."""
     job = Ranks(3)

@@ -835,7 +835,7 @@ def test_rounds_of_a_loop_are_counted_for_both_ranks(run: Path) -> None:
 
 
 def test_line_that_both_ranks_had_reached_is_no_branch_on_the_rank(run: Path) -> None:
-    """One of them skipped it this time: an early return, by data of its own."""
+    """One of them skipped it this time: an early return."""
     said = apart(run, 40, 48, both=True)
     assert "train.py:48 in step had called collectives 2 times on rank 0 and 1 time on rank 1" in said
     assert "see whether rank 1 skips it" in said
@@ -843,7 +843,9 @@ def test_line_that_both_ranks_had_reached_is_no_branch_on_the_rank(run: Path) ->
 
 def test_lines_that_are_each_one_rank_s_own_are_a_branch(run: Path) -> None:
     """Nothing to count."""
-    assert apart(run, 40, 48, rounds=(0, 0)).startswith("Compare the two lines: a branch on the rank")
+    assert apart(run, 40, 48, rounds=(0, 0)).startswith(
+        "Compare the two lines: what led the ranks to different calls is not recorded"
+    )
 
 
 @pytest.mark.parametrize("threads", [True, False])
@@ -902,7 +904,7 @@ def test_sizes_of_a_sharded_layer_speak_of_parameters_that_only_one_rank_used(ru
     for rank in (0, 1):
         job.raised(rank)
     said = advice(build_report(job.job(run)))
-    assert ("gradients of different parameters" in said) == (op != "allreduce_")
+    assert ("communicated for different parameters" in said) == (op != "allreduce_")
 
 
 # collective-wait

@@ -538,7 +538,7 @@ def test_loops_that_all_ranks_leave_alike_are_not(run: Path) -> None:
     """The look-alike: what all advice says."""
     report = left(run, "self.files", "if epoch:", "print(epoch)")
     assert "loop of line" not in summary(report)
-    assert advice(report).startswith("Give all ranks the same number of batches")
+    assert advice(report).startswith("Count the rounds on all ranks")
 
 
 BATCHES = """def fit(data):
@@ -567,7 +567,7 @@ BATCHES = """def fit(data):
             "all_reduce() the flag). If not: give all ranks as many rounds",
         ),
         ("data[rank::2]", "if bad(batch):", "continue", ": the rounds of the loop of line 2", "The rounds"),
-        ("data", "if bad(batch):", "print()", "Rank 1 finished", "Give all ranks the same number of batches"),
+        ("data", "if bad(batch):", "print()", "Rank 1 finished", "Count the rounds on all ranks"),
         (
             "range(9)",
             "if bad(batch):",

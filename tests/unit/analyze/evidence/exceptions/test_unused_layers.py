@@ -88,3 +88,39 @@ def test_nothing_is_said_where_two_classes_make_it(tmp_path: Path) -> None:
     """Which one is meant is not known."""
     other = "class Other:\n    def __init__(self):\n        self.aux = nn.Linear(1, 1)\n"
     assert said(tmp_path, ["aux.weight"], PROGRAM + other) is None
+
+
+LIST = """import torch
+class Net(nn.Module):
+    def __init__(self):
+        self.layers = nn.ModuleList(nn.Linear(4, 4) for _ in range(3))
+    def forward(self, x):
+        for layer in self.layers:
+            if {test}:
+                continue
+            x = layer(x)
+        return x
+torch.manual_seed(rank)
+net = Net()
+net(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "why"),
+    [
+        (
+            "torch.rand(1) < 0.1",
+            (
+                ": each rank draws `torch.rand(1)` of line 7 for itself; "
+                "line 11 (`torch.manual_seed(rank)`) seeds by the rank"
+            ),
+        ),
+        ("x.mean() < 0", ": see what decides that here"),
+    ],
+)
+def test_layer_of_a_list_is_told_with_what_leaves_it_out(test: str, why: str, tmp_path: Path) -> None:
+    """The loop reads the list always; what it gives runs behind a condition."""
+    words = said(tmp_path, ["layers.1.weight", "layers.1.bias"], LIST.format(test=test))
+    assert words is not None
+    assert words.endswith(f" runs only behind `if {test}` (train.py:7, which leaves){why}")

@@ -1,0 +1,109 @@
+"""A rank that is in a later round of a loop around both: it passed by the call that the other one is in.
+
+The number of the round is recorded where both ranks raised, `epoch` of `for epoch in range(n)`. By the lines alone, the
+rank in the later round would look like one that is still in a loop which the other has left.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from pytracer._text import capital
+from pytracer.analyze.collectives.call_sites import site_of
+from pytracer.analyze.collectives.deciding_tests import advice_of_test
+from pytracer.analyze.collectives.quiet_handlers import quiet_handler
+from pytracer.analyze.collectives.rank_branches import branch_words
+from pytracer.analyze.collectives.rank_values import Compared
+from pytracer.analyze.collectives.ways import Side, quoted
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.loops import Loop, deciding_ifs, loops_around
+from pytracer.analyze.evidence.syntax.reaching import places_that_bind
+from pytracer.analyze.evidence.syntax.scopes import spans
+from pytracer.analyze.tensors.source_lines import syntax_tree
+
+
+@dataclass(frozen=True)
+class PassedBy:
+    """`subject`: for the headline, where one `if` alone can have decided."""
+
+    subject: str | None
+    advice: str
+
+
+def passed_by(one: Side, other: Side, at: int) -> PassedBy | None:
+    """What led the other rank past the call of the first, in the round in which that one still is.
+
+    Args:
+        one: The rank in the earlier round.
+        other: That in the later one.
+        at: The position in their ways of the function in which they are at different lines.
+    """
+    later = _later_round(one, other, at)
+    if later is None or _called(other, one) > _called(one, one):
+        return None
+    loop, rounds = later
+    snapshot = one.view.process.snapshot
+    skips = quiet_handler(snapshot, one.way[at:], other.name)
+    if skips is not None:
+        return PassedBy(None, f"{capital(rounds)}. {skips}")
+    found = []
+    for position in range(len(one.way) - 1, at - 1, -1):
+        frame = one.way[position]
+        tree = syntax_tree(snapshot, frame)
+        ifs = deciding_ifs(tree, frame.line) if tree is not None and frame.line is not None else []
+        own = [pair for pair in ifs if position > at or spans(loop, pair[0].lineno)]
+        found += [(frame, tree, item, around) for item, around in own if not isinstance(item.body[-1], ast.Raise)]
+    for frame, tree, item, around in found[:1]:
+        text = quoted(snapshot, frame, item.lineno)
+        if text is None or tree is None:
+            return None
+        words = branch_words(frame, text, item.lineno, around)
+        return PassedBy(
+            f"{other.name} passed that call by, at line {item.lineno} ({text}): {rounds}" if len(found) == 1 else None,
+            f"{words}, and {other.name} passed it by ({rounds}): {advice_of_test(item, tree)}",
+        )
+    return None
+
+
+def _called(side: Side, one: Side) -> int:
+    """How often a rank had called from the line of the one's call, before that."""
+    return sum(
+        site_of(item) == site_of(one.call) and item.group == one.call.group
+        for item in side.view.process.snapshot.collectives
+        if item.sequence_nr < one.call.sequence_nr
+    )
+
+
+def _later_round(one: Side, other: Side, at: int) -> tuple[Loop, str] | None:
+    """The outermost loop whose number is larger on the other rank, and what the numbers are."""
+    if min(len(one.way), len(other.way)) <= at:
+        return None
+    compared = Compared(one.view, one.call, other.view, other.call)
+    spot, there = compared.slice.spot(len(one.way) - 1 - at), other.way[at].line
+    for loop in loops_around(spot.tree, spot.line) if spot is not None else ():
+        counter = _counter(loop)
+        if counter is None or there is None or spot is None or not spans(loop, there):
+            continue
+        pair = compared.pair(counter, spot)
+        numbers = [int(text) for text in pair or () if text.isdigit()]
+        if len(numbers) != 2 or numbers[0] > numbers[1]:
+            return None
+        if numbers[0] < numbers[1]:
+            return loop, f"`{counter.id}` is {numbers[0]} on {one.name} and {numbers[1]} on {other.name}"
+    return None
+
+
+def _counter(loop: Loop) -> ast.Name | None:
+    """`epoch` of `range(n)`, `n` of `enumerate(x)`: counted from one number on all ranks, and by no other line."""
+    call = None if isinstance(loop, ast.While) else loop.iter
+    if not isinstance(call, ast.Call) or isinstance(loop, ast.While) or called_name(call) not in ("range", "enumerate"):
+        return None
+    target = loop.target
+    if called_name(call) == "enumerate":
+        target = target.elts[0] if isinstance(target, ast.Tuple) else target
+        begins = not call.keywords and len(call.args) == 1
+    else:
+        begins = len(call.args) == 1 or (len(call.args) == 2 and isinstance(call.args[0], ast.Constant))
+    alone = isinstance(target, ast.Name) and not places_that_bind(loop, target.id)
+    return target if isinstance(target, ast.Name) and begins and alone else None

@@ -1,0 +1,77 @@
+"""Numbers that a program draws at random, and the lines that seed its generators."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
+from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
+from pytracer.analyze.evidence.syntax.imports import imported_as
+from pytracer.analyze.evidence.syntax.names import names_of
+from pytracer.analyze.evidence.syntax.ranks import is_of_rank
+from pytracer.analyze.evidence.syntax.scopes import scope_of
+
+_LIBRARIES = ("torch", "numpy", "random")
+_DRAWS = frozenset({"rand", "randn", "randint", "rand_like", "random", "uniform", "bernoulli", "binomial"})
+_OF_LIBRARIES = frozenset({"choice", "choices", "randrange", "sample", "normal", "multinomial", "randperm", "gauss"})
+_IN_PLACE = frozenset({"uniform_", "bernoulli_", "random_", "normal_"})
+
+
+@dataclass(frozen=True)
+class Draw:
+    """`library`: whose global generator it is, `torch`, `numpy` or `random`; None of a generator of the program's."""
+
+    call: ast.Call
+    library: str | None
+
+
+@dataclass(frozen=True)
+class Seed:
+    """A line that seeds. `by_rank`: with the rank in it."""
+
+    file: str
+    call: ast.Call
+    by_rank: bool
+
+
+def draw_in(tree: ast.Module, node: ast.AST) -> Draw | None:
+    """The first call inside that draws; `tree`: of its file."""
+    for call in (item for item in ast.walk(node) if isinstance(item, ast.Call)):
+        name, library = called_name(call), _library(tree, call)
+        if name in _IN_PLACE:
+            library = "torch"
+        elif name not in _DRAWS and not (name in _OF_LIBRARIES and library is not None):
+            continue
+        own = any(item.arg == "generator" for item in call.keywords)
+        return Draw(call, None if own else library)
+    return None
+
+
+def seeds(files: Mapping[str, ast.Module], library: str) -> list[Seed]:
+    """Of the generator of a library, by the library itself or by a function that may seed it."""
+    return [
+        Seed(file, call, _goes_by_rank(tree, call))
+        for file, tree in files.items()
+        for call in ast.walk(tree)
+        if isinstance(call, ast.Call) and "seed" in (called_name(call) or "").lower()
+        if call.args and _library(tree, call) in (library, None)
+    ]
+
+
+def _library(tree: ast.Module, call: ast.Call) -> str | None:
+    module = (imported_as(tree, call.func) or "").partition(".")[0]
+    return module if module in _LIBRARIES else None
+
+
+def _goes_by_rank(tree: ast.Module, call: ast.Call) -> bool:
+    """Also by a variable that a line above binds: `seed = 1234 + rank`."""
+    scope, values = scope_of(tree, call.lineno), passed_values(call)
+    bound = [
+        value
+        for name in (name for item in values for name in names_of(item))
+        for line, value in lines_that_bind(scope, name)
+        if value is not None and line < call.lineno
+    ]
+    return any(is_of_rank(item) for item in (*values, *bound))
