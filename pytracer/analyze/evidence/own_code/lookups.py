@@ -22,6 +22,7 @@ _MOST_FRAMES, _LEVELS, _HOPS, _MOST_LINES = 4, 8, 4, 3
 _NAME = re.compile(r"(?<![\w.>])[A-Za-z_]\w*\b(?!\s*\()")
 _ARRAY = re.compile(r"(?<![\w.>\]])(?P<name>[A-Za-z_]\w*)\s*(?=\[)")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_TEMPLATE = re.compile(r"(?<=\w)<[\w:, ]*>(?=\s*\()")  # `kernel<float>(x)`
 _PLUS = re.compile(r"\+\s*(\d+)\s*$")
 _SETS = re.compile(r"\s*(?:(?P<only>=(?!=))|(?:[-+*/|&^%]|<<|>>)=|\+\+|--)")
 _CALL = re.compile(r"(?P<name>\w+)\s*\(")
@@ -83,7 +84,7 @@ def lookups(view: ProcessView) -> Lookups | None:
     if source is None or source[0].line is None:
         return None
     number, lines = source[0].line, source[1]
-    text = _without_comments("\n".join(lines))
+    text = _TEMPLATE.sub("", _without_comments("\n".join(lines)))
     plain = text.split("\n")
     around = function_around(text, statement_at(plain, number))
     if around is None:
@@ -91,7 +92,7 @@ def lookups(view: ProcessView) -> Lookups | None:
     first, last = _statement(plain, number)
     end = sum(len(item) + 1 for item in plain[:last])
     body = text[around.body + 1 : end]
-    scope = _called(Scope(around.name, _names(around.parameters), tuple(body.split("\n")), text), _HOPS)
+    scope = _called(Scope(around.name, _names(around.parameters), (body,), text), _HOPS)
     statement = " ".join(plain[first:last])
     head = statement.rfind("{") if around.body >= sum(len(item) + 1 for item in plain[:first]) else -1
     found = tuple(_elements(statement[head + 1 :], scope))
@@ -137,7 +138,7 @@ def _called(scope: Scope, left: int) -> Scope:
     if around is None or around.name == scope.name:
         return scope
     before = scope.file[around.body + 1 : calls[0][0]]
-    outer = _called(Scope(around.name, _names(around.parameters), tuple(before.split("\n")), scope.file), left - 1)
+    outer = _called(Scope(around.name, _names(around.parameters), (before,), scope.file), left - 1)
     return Scope(scope.name, scope.parameters, scope.texts, scope.file, calls[0][1], outer)
 
 
@@ -204,7 +205,7 @@ def _returned(text: str, call: re.Match[str], scope: Scope, levels: int, kept: s
     body = scope.file[functions[0].body + 1 : end]
     values = re.findall(r"\breturn\b([^;]*);", body)
     if len(values) == 1:
-        inner = Scope(call["name"], _names(functions[0].parameters), tuple(body.split("\n")), scope.file, given, scope)
+        inner = Scope(call["name"], _names(functions[0].parameters), (body,), scope.file, given, scope)
         yield from _read(values[0], inner, levels, kept)
 
 
