@@ -5,12 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pytracer.analyze.evidence.heap.beyond_storage import beyond_advice, beyond_storage
+from pytracer.analyze.evidence.indices.reached_row import reached_row
 from pytracer.analyze.evidence.known_crashes import known_crash
 from pytracer.analyze.evidence.native.loading import loading, ran_past_end
+from pytracer.analyze.evidence.operators.operator import find_operator, out_of_range
 from pytracer.analyze.evidence.operators.state_sizes import state_advice, state_size
+from pytracer.analyze.evidence.own_code.looked_up import looked_up
 from pytracer.analyze.evidence.own_code.native_line import with_native_line
 from pytracer.analyze.evidence.own_code.sort_order import sort_order
 from pytracer.analyze.evidence.own_code.two_threads import at_once
+from pytracer.analyze.evidence.phrases import access_verb, in_function
 from pytracer.analyze.headline import with_line
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.rules.base import AnyJudgement, AnyRule, Description
@@ -22,6 +26,7 @@ _NAMED_IN = ("python-exception", "null-dereference", "out-of-bounds")
 _OF_ARGUMENTS = ("wild-pointer", "null-dereference", "arithmetic", "out-of-bounds", "runaway-access", "wrong-index")
 _OF_CODE = (*_OF_ARGUMENTS, "illegal-instruction", "read-only-memory", "misaligned-access", "other-death")
 _BY_POINTERS = ("wild-pointer", "null-dereference", "out-of-bounds", "runaway-access")
+_BY_INDEX = ("out-of-bounds", "runaway-access", "wrong-index")
 _ABOUT_ARGUMENTS = ("Check ", "Compare ")
 
 
@@ -29,6 +34,7 @@ def described(job: JobView, rule: AnyRule, judgement: AnyJudgement, *, is_cause:
     """As the rule says it; of the cause of a death with its line, and with what is known of such crashes."""
     words = rule.describe(job, judgement)
     if is_cause:
+        words = _of_looked_up(rule.id, judgement, words)
         words = _while_loading(rule.id, judgement, words)
         # where somebody else ended it, the line is where the process was, not what went wrong
         if judgement.verdict_class != "external-kill" and not words.has_place:
@@ -63,6 +69,36 @@ def _while_loading(rule: str, judgement: AnyJudgement, words: Description) -> De
         return words
     summary = f"{words.summary.removesuffix('.')}{load.when(view)}, by {load.step}."
     return replace(words, summary=summary, advice=load.advice(view), explained=True, has_place=True)
+
+
+def _of_looked_up(rule: str, judgement: AnyJudgement, words: Description) -> Description:
+    """With the array that the index was looked up in, where no tensor of the line is known to hold the index itself."""
+    view = judgement.views[0]
+    found = looked_up(view) if rule in _BY_INDEX and not words.explained else None
+    if found is None or (rule == "runaway-access" and not found.wrong):
+        return words
+    if _is_index_known(view):  # and said; not why there are so few
+        why = f"{words.advice} {found.short_advice}" if found.short_advice else words.advice
+        return replace(words, advice=why)
+    access = f"{access_verb(view)} out of bounds{in_function(view)}"
+    summary = f"{introduction(judgement.views)} {access}: {found.summary}."
+    return replace(
+        words,
+        summary=summary,
+        evidence=[*words.evidence, found.evidence],
+        advice=found.advice(view),
+        missing=(),
+        names_source=True,
+        explained=True,
+    )
+
+
+def _is_index_known(view: ProcessView) -> bool:
+    """Whether a tensor of the line holds the index that led out."""
+    way, formation = reached_row(view), view.place.formation if view.place is not None else None
+    if (way is not None and way.index is not None) or out_of_range(find_operator(view)) is not None:
+        return True
+    return formation is not None and formation.index_storage is not None
 
 
 def _of_a_sort(rule: str, view: ProcessView, words: Description) -> Description:

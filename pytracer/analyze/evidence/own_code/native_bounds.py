@@ -19,7 +19,9 @@ from pytracer.analyze.view import ProcessView
 _MOST_FRAMES, _MOST_LOOPS, _QUOTED = 4, 3, 70
 _NAME = re.compile(r"(?<![\w.>])[A-Za-z_]\w*\b(?!\s*\()")
 _INDEXES = re.compile(r"\w\s*\[")
-_LOOP = re.compile(r"\bfor\s*\([^;]*?\b(?P<name>\w+)\s*=[^;]*;\s*(?P=name)\s*(?P<how><=?|!=)\s*(?P<bound>[^;]+?)\s*;")
+LOOP = re.compile(
+    r"\bfor\s*\([^;]*?\b(?P<name>\w+)\s*=\s*(?P<start>[^;]*);\s*(?P=name)\s*(?P<how><=?|!=)\s*(?P<bound>[^;]+?)\s*;"
+)
 _OWN_BOUND = re.compile(r"^\w+$")
 _LOOKUP = re.compile(r"^\w+\s*\[[^=]*\]$")
 
@@ -56,12 +58,12 @@ def native_bounds(view: ProcessView) -> NativeBounds | None:
     names = set(_NAME.findall(_body(running)))
     reads: list[str] = []
     for name in sorted(names):
-        value = _value(texts[:-1], name)
+        value = assigned_value(texts[:-1], name)
         if value is not None:
             if _LOOKUP.match(value):
                 reads.append(f"`{name}` = `{value}`")
             names |= set(_NAME.findall(value))
-    loops = [words for text in texts for match in _LOOP.finditer(text) if (words := _loop(texts, match, names))]
+    loops = [words for text in texts for match in LOOP.finditer(text) if (words := _loop(texts, match, names))]
     if not loops and not reads:
         return None
     return NativeBounds(f"{file}:{number}", _body(running).strip(), tuple(loops[-_MOST_LOOPS:]), tuple(reads))
@@ -69,7 +71,7 @@ def native_bounds(view: ProcessView) -> NativeBounds | None:
 
 def _body(text: str) -> str:
     """What a line does, without the head of a loop in it."""
-    head = _LOOP.search(text)
+    head = LOOP.search(text)
     if head is None:
         return text
     depth = 0
@@ -84,16 +86,16 @@ def _loop(texts: Sequence[str], match: re.Match[str], names: set[str]) -> str | 
     if match["name"] not in names:
         return None
     bound = match["bound"]
-    value = _value(texts, bound) if _OWN_BOUND.match(bound) else None
+    value = assigned_value(texts, bound) if _OWN_BOUND.match(bound) else None
     up_to = {"<": "below", "<=": "up to", "!=": "until"}[match["how"]]
     of = f" = `{value}`" if value is not None and not value.isdecimal() else ""
     return f"`{match['name']}` {up_to} `{bound}`{of}"
 
 
-def _value(texts: Sequence[str], name: str) -> str | None:
+def assigned_value(texts: Sequence[str], name: str) -> str | None:
     """What the only assignment to a variable says: `image.size(1)` of `h = image.size(0), w = image.size(1)`."""
     made = re.compile(rf"(?<![\w.>]){re.escape(name)}\s*=(?!=)\s*(?P<value>[^;]*)")
-    found = [match["value"] for text in texts for match in made.finditer(_LOOP.sub("", text))]
+    found = [match["value"] for text in texts for match in made.finditer(LOOP.sub("", text))]
     return _first_item(found[0]) if len(found) == 1 else None
 
 

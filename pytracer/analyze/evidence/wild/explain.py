@@ -15,6 +15,7 @@ from pytracer.analyze.evidence.wild.explanation import Explanation
 from pytracer.analyze.evidence.wild.far_index import far_index
 from pytracer.analyze.evidence.wild.freed_callback import freed_callback
 from pytracer.analyze.evidence.wild.int_overflow import int_overflow
+from pytracer.analyze.evidence.wild.looked_up_index import looked_up_index
 from pytracer.analyze.evidence.wild.memory import missing_memory, overwritten_memory
 from pytracer.analyze.evidence.wild.second_owner import second_owner
 from pytracer.analyze.evidence.wild.small_argument import small_argument
@@ -71,6 +72,7 @@ _FINDERS: tuple[Callable[[ProcessView], Explanation | None], ...] = (
     truncated_address,
     missing_memory,
     second_owner,
+    looked_up_index,
     far_index,
     _overflow,
     cut_handle,

@@ -11,6 +11,7 @@ from pytracer.analyze.evidence.indices.written_value import origin_words
 from pytracer.analyze.evidence.lifetime.variables import line_words
 from pytracer.analyze.evidence.operators.in_backward import backward, saved_advice
 from pytracer.analyze.evidence.operators.operator import find_operator, tensor_name, tensor_with
+from pytracer.analyze.evidence.own_code.lookups import reads_index
 from pytracer.analyze.evidence.wild.explanation import Explanation
 from pytracer.analyze.platform.instruction import signed
 from pytracer.analyze.view import ProcessView
@@ -57,6 +58,11 @@ class FarIndex(Explanation):
     def advice(self, view: ProcessView) -> str:
         """See Explanation."""
         index, saved, line = tensor_with(find_operator(view), self.value), backward(view), line_words(view)
+        if index is None and reads_index(view):
+            return (
+                f"Check the arrays that {line} passes, their lengths and the numbers in them: index {self.value} was "
+                "probably read from one of them, or from behind its end, and the function uses it unchecked."
+            )
         if index is None:
             return (
                 f"Check the numbers that {line} passes: an argument, such as a dimension or an index, is {self.value} "

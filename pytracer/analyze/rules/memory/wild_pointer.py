@@ -14,6 +14,10 @@ or where the line passes a small tensor with a large one, and the address is beh
 of the other. Where a variable's tensor has a storage that ends before the address, which its sizes reach, that is
 *likely*.
 
+Where the program's own native line indexes an array by a number that it looked up in another one, and the arrays that
+Python passed are recorded, the class is out-of-bounds, *likely*: the array that was looked up, what it was looked up
+by, and why it may have so few elements are named. Which of them is wrong is known only where its numbers were read.
+
 Where the handler found the heap behind a live tensor overwritten, the pointer was most likely overwritten with it: the
 class is heap-corruption, and the tensor is named.
 
