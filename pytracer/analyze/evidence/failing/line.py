@@ -17,6 +17,7 @@ from pytracer.analyze.evidence.failing.expressions import (
     parts,
     short,
     source,
+    spanned,
     walk_in_order,
     whole,
 )
@@ -122,7 +123,7 @@ class FailingLine:
         if columns is not None:
             line, column, last, end = columns
             for item in ast.walk(self.tree):
-                if isinstance(item, ast.expr) and _span(item) == (line, column, last, end):
+                if isinstance(item, ast.expr) and spanned(item) == (line, column, last, end):
                     return item
         return self.statement
 
@@ -357,7 +358,3 @@ def failing_line(
         return None
     tree = syntax_tree(snapshot, frames[0])
     return FailingLine(snapshot, exception, stack, frames, tree, dataset) if tree is not None else None
-
-
-def _span(node: ast.expr) -> tuple[int, int, int | None, int | None]:
-    return node.lineno, node.col_offset, node.end_lineno, node.end_col_offset

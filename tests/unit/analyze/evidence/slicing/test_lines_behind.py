@@ -48,7 +48,6 @@ def test_values_are_followed_through_functions_arguments_and_attributes(tmp_path
     table.look(2)
     """
     assert behind(tmp_path, source) == [
-        "3 self.rows = rows",
         "12 return list(range(count))",
         "14 rows = load(3)",
         "15 table = Table(rows)",
