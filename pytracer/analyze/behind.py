@@ -24,6 +24,7 @@ class Behind:
     `names`: expressions of that line, as the program writes them, whose values are followed; None: which is not known.
     `lines`: where what is wrong was made. They are shown whatever the values are.
     `sizes`: only the sizes of tensors are wrong, which a change in place keeps.
+    `nearest`: that the values of `names` are at fault is but likely, so that only the lines next to them are shown.
     `makers`: calls that make what is wrong, such as `expand`: what they are given is not followed.
     """
 
@@ -31,6 +32,7 @@ class Behind:
     lines: tuple[Place, ...] = ()
     makers: frozenset[str] = frozenset()
     sizes: bool = False
+    nearest: bool = False
 
     @classmethod
     def of(cls, names: Sequence[str | None], *found: object, makers: Iterable[str] = (), sizes: bool = False) -> Behind:

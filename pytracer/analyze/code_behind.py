@@ -74,7 +74,7 @@ def _of_expression(view: ProcessView) -> Behind | None:
     tree = syntax_tree(view.process.snapshot, stack[0]) if stack and columns is not None else None
     for item in ast.walk(tree) if tree is not None and columns is not None else ():
         if isinstance(item, ast.expr) and [*spanned(item)] == columns:
-            return Behind.of(names_of(item))
+            return Behind(tuple(names_of(item)), nearest=True)
     return None
 
 

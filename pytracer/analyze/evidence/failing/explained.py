@@ -332,6 +332,7 @@ def explained(
         if at is None:
             return _of_libraries(snapshot, exception, stack)
         words = taken_name(snapshot, exception, stack) or _first(at)
+        named = Behind.of([], *at.named) if words is not None and at.named else None
         subjects = (found for name in _SUBJECTS if (found := name(at)) is not None)
         broken = opened(at.values) if words is not None and words == broken_file(at) else None
         file = broken.path if broken is not None and broken.kind not in _OF_OTHERS else None
@@ -339,7 +340,7 @@ def explained(
         if words is not None and subject is None:
             subject = next(subjects, None) or first_clause(words)
         together = words is not None and words == shared_file(at)
-        about = next((item for of in _BEHIND if (item := of(at)) is not None), None) if words is not None else None
+        about = next((item for of in _BEHIND if (item := of(at)) is not None), named) if words is not None else None
         return Explanation(words, subject, file, together, behind=about)
     except Exception as error:  # a program may be written in any way: the report goes on, and says so
         return Explanation(failure=f"an explanation of that line: {bug_words(error)}")
@@ -362,6 +363,12 @@ def involved(snapshot: Snapshot, exception: ExceptionReport | None, stack: Seque
 
 
 def _first(at: FailingLine) -> str | None:
-    if isinstance(at.statement, (ast.Raise, ast.Assert)) and at.own:
-        return first_not_finite(at) or own_check(at)
-    return next((words for explain in _EXPLANATIONS if (words := explain(at)) is not None), None)
+    """The words of the first explanation that holds; `named` has the lines of that one."""
+    own = isinstance(at.statement, (ast.Raise, ast.Assert)) and at.own
+    for explain in (first_not_finite, own_check) if own else _EXPLANATIONS:
+        at.named.clear()
+        words = explain(at)
+        if words is not None:
+            return words
+    at.named.clear()
+    return None

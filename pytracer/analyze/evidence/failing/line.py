@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeVar
 
@@ -29,7 +29,7 @@ from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.reaching import reaching
 from pytracer.analyze.evidence.syntax.scopes import Scope, is_parameter, own_nodes, scope_of, spans, statement_at
-from pytracer.analyze.naming import line_in
+from pytracer.analyze.naming import LineWords, line_in
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import ExceptionReport, NearNamesReport, PythonFrame
@@ -52,7 +52,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class FailingLine:
-    """The program's innermost frame, with its source."""
+    """The program's innermost frame, with its source. `named`: lines that an explanation has asked the words for."""
 
     snapshot: Snapshot
     exception: ExceptionReport
@@ -60,6 +60,7 @@ class FailingLine:
     frames: Sequence[PythonFrame]  # the program's, innermost first
     tree: ast.Module
     dataset: str | None = None  # the class of a DataLoader worker's
+    named: list[LineWords] = field(default_factory=list, compare=False)
 
     @property
     def frame(self) -> PythonFrame:
@@ -214,9 +215,11 @@ class FailingLine:
         """The program's files: those of the stack, and what they import."""
         return program_files(self.snapshot, self.frames)
 
-    def in_file(self, file: str | None, line: int) -> str:
+    def in_file(self, file: str | None, line: int) -> LineWords:
         """`line 6`, or `model.py:6` in another file."""
-        return line_in(file, line, self.frame.file)
+        words = line_in(file, line, self.frame.file)
+        self.named.append(words)
+        return words
 
     def made(self, what: ast.AST | str, *, calls: bool = True, depth: int = 0) -> Made | None:
         """The expression that made a value of this line; None where it cannot be followed at all."""
@@ -277,7 +280,7 @@ class FailingLine:
         """``line 6: `heads=12` ``."""
         return f"{self.place(found.spot, found.line)}: `{short(as_written(found))}`"
 
-    def place(self, spot: Spot, line: int) -> str:
+    def place(self, spot: Spot, line: int) -> LineWords:
         """As in_file()."""
         return self.in_file(spot.file, line)
 

@@ -120,7 +120,7 @@ class _Walk:
         self._snapshot = snapshot
         self._stack = stack
         self._about = about
-        unknown = about is not None and about.names is None and not about.sizes
+        unknown = about is not None and ((about.names is None and not about.sizes) or about.nearest)
         self._most_lines, self._most_levels = (_MOST_UNKNOWN, 1) if unknown else (_MOST_LINES, _MOST_LEVELS)
         self._seen: set[tuple[str, str | None, int]] = set()
 
