@@ -23,6 +23,7 @@ class Behind:
 
     `names`: expressions of that line, as the program writes them, whose values are followed; None: which is not known.
     `lines`: where what is wrong was made. They are shown whatever the values are.
+    `elsewhere`: variables that another line reads, whose values are followed from there.
     `sizes`: only the sizes of tensors are wrong, which a change in place keeps.
     `nearest`: that the values of `names` are at fault is but likely, so that only the lines next to them are shown.
     `makers`: calls that make what is wrong, such as `expand`: what they are given is not followed.
@@ -33,6 +34,7 @@ class Behind:
     makers: frozenset[str] = frozenset()
     sizes: bool = False
     nearest: bool = False
+    elsewhere: tuple[tuple[Place, tuple[str, ...]], ...] = ()
 
     @classmethod
     def of(cls, names: Sequence[str | None], *found: object, makers: Iterable[str] = (), sizes: bool = False) -> Behind:

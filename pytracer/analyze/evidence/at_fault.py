@@ -6,6 +6,8 @@ that made them what they are.
 
 from __future__ import annotations
 
+import ast
+
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.indices.reached_row import ReachedRow
 from pytracer.analyze.evidence.indices.segments import Segments
@@ -21,6 +23,7 @@ from pytracer.analyze.evidence.operators.unfit_operands import Unfit, unfit_oper
 from pytracer.analyze.evidence.own_code.expanded import Expanded
 from pytracer.analyze.evidence.preconditions.violated import Violated
 from pytracer.analyze.evidence.syntax.lines import attributes_of_line, names_of_line
+from pytracer.analyze.evidence.syntax.names import names_of
 from pytracer.analyze.evidence.wild.explanation import Explanation
 from pytracer.analyze.evidence.wild.sparse_index import SparseIndex
 from pytracer.analyze.tensors.source_lines import syntax_tree
@@ -84,8 +87,11 @@ def of_expanded(wide: Expanded) -> Behind:
 
 
 def of_sparse(source: SparseSource) -> Behind:
-    """Of a sparse tensor with wrong indices: what the constructor was given is followed."""
-    return Behind.of([source.name])
+    """Of a sparse tensor with wrong indices: what its constructor was given for them is followed."""
+    place = (source.spot.file, source.line)
+    given = source.indices[:1] if source.is_compressed else (*source.indices, *([source.size] if source.size else []))
+    names = [name for text in given for name in names_of(ast.parse(text, mode="eval"))]
+    return Behind(lines=(place,), elsewhere=((place, tuple(dict.fromkeys(names))),))
 
 
 def of_mapping(view: ProcessView, path: str) -> Behind:

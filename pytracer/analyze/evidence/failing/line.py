@@ -215,11 +215,15 @@ class FailingLine:
         """The program's files: those of the stack, and what they import."""
         return program_files(self.snapshot, self.frames)
 
-    def in_file(self, file: str | None, line: int) -> LineWords:
+    def in_file(self, file: str | None, line: int | None) -> LineWords:
         """`line 6`, or `model.py:6` in another file."""
         words = line_in(file, line, self.frame.file)
         self.named.append(words)
         return words
+
+    def here(self, line: int | None) -> LineWords:
+        """`line 6`, of the file of the failing line."""
+        return self.in_file(self.frame.file, line)
 
     def made(self, what: ast.AST | str, *, calls: bool = True, depth: int = 0) -> Made | None:
         """The expression that made a value of this line; None where it cannot be followed at all."""

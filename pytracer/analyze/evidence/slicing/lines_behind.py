@@ -96,6 +96,10 @@ def lines_behind(
         walk.take(spot, test)
     names = _names(spot) if about is None or about.names is None else about.names
     walk.waiting.extend(_Read(name, spot, 0) for name in names)
+    for (file, line), read in about.elsewhere if about is not None else ():
+        other = _spot(snapshot, PythonFrame(file=file, line=line), stack)
+        if other is not None:
+            walk.waiting.extend(_Read(name, other, 0) for name in read)
     for frame in made:
         at = _spot(snapshot, frame, stack)
         inner = statement_at(at.tree, at.line) if at is not None else None

@@ -74,7 +74,7 @@ def itself_subject(at: FailingLine) -> str | None:
     found = _found(at)
     if found is None:
         return "the peer of that message is the rank itself"
-    line = f" at line {found.line}" if found.line != at.line else ""
+    line = f" at {at.here(found.line)}" if found.line != at.line else ""
     return f"`{source(found.peer)}`, the peer of its message{line}, is the rank itself"
 
 
