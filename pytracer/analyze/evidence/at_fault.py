@@ -58,7 +58,8 @@ def of_values(view: ProcessView, item: OperatorTensor) -> Behind:
     saved = backward(view)
     if saved is None:
         return Behind.of(names_on_line(view, item), made, makers=READERS)
-    return Behind.of([], made, saved.forward.frame if saved.forward is not None else None)
+    name = item.name if item.name is not None and " " not in item.name else None
+    return Behind.of([name], made, saved.forward.frame if saved.forward is not None else None, makers=READERS)
 
 
 def names_on_line(view: ProcessView, item: OperatorTensor) -> list[str]:

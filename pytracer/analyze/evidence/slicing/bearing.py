@@ -15,6 +15,7 @@ _FRESH = frozenset(
     {"empty", "empty_like", "zeros", "zeros_like", "ones", "ones_like", "rand", "randn", "rand_like", "randn_like"}
 )
 IN_PLACE = re.compile(r"[a-z0-9]_$")
+_NUMBERS = (int, float)
 _LITERALS = (ast.Constant, ast.Tuple, ast.List, ast.Set, ast.Dict, ast.UnaryOp, ast.BinOp)
 _PARTS = (ast.operator, ast.unaryop, ast.expr_context)
 
@@ -51,6 +52,15 @@ def names_not_read(node: ast.AST) -> frozenset[str]:
     of_texts = {name for item in texts for name in names_of(item)} - outside
     read = {*names_of(node)} - of_lambdas - of_texts
     return frozenset(of_lambdas | (of_texts if read else set()))
+
+
+def names_that_place(node: ast.AST) -> frozenset[str]:
+    """Variables that are only the place in something else: `day` of `x = prices[day]`."""
+    inside = {id(part) for item in ast.walk(node) if isinstance(item, ast.Subscript) for part in ast.walk(item.slice)}
+    names = [(item, name) for item in ast.walk(node) if (name := variable(item)) is not None]
+    return frozenset(
+        {name for item, name in names if id(item) in inside} - {n for i, n in names if id(i) not in inside}
+    )
 
 
 def is_generator(value: ast.AST) -> bool:
@@ -90,9 +100,11 @@ def _calls(value: ast.expr) -> Iterator[ast.Call]:
 
 
 def _is_plain_object(value: ast.Call) -> bool:
-    """`Net()`, `DDP(Net())`: nothing goes in that could be wrong."""
+    """`Net()`, `DDP(Net(bias=False))`: nothing goes in that could be wrong, such as a number."""
     name = called_name(value) or ""
     given = passed_values(value)
     return name[:1].isupper() and all(
-        isinstance(item, ast.Constant) or (isinstance(item, ast.Call) and _is_plain_object(item)) for item in given
+        (isinstance(item, ast.Constant) and type(item.value) not in _NUMBERS)
+        or (isinstance(item, ast.Call) and _is_plain_object(item))
+        for item in given
     )

@@ -24,6 +24,7 @@ from pytracer.analyze.evidence.slicing.bearing import (
     keeps_size,
     makes_no_value,
     names_not_read,
+    names_that_place,
 )
 from pytracer.analyze.evidence.slicing.callers import only_call
 from pytracer.analyze.evidence.slicing.code_lines import code_line, order
@@ -52,6 +53,8 @@ from pytracer.report.job import CodeLine, PythonFrame
 
 _MOST_LINES = 7  # beside the failing one
 _MOST_LEVELS = 5
+_FEW_LINES = 4
+_MOST_LIKELY = 5
 _MOST_UNKNOWN = 4  # where nothing is known of what is wrong
 _LEVELS_FIRST = 3
 _MOST_WAYS = 2  # lines of which one gave the value
@@ -105,8 +108,8 @@ def lines_behind(
         inner = statement_at(at.tree, at.line) if at is not None else None
         if at is not None and inner is not None and not (at.file == spot.file and inner.lineno == statement.lineno):
             walk.take(at, inner)
-            if walk.ends(inner):
-                continue
+            if about is not None and about.names is not None:
+                continue  # of what it reads, the part that is at fault is followed by its name
             walk.waiting.extend(_Read(name, at, 1, first=True) for name in names_of_line(at.tree, at.line))
     walk.follow(failing)
     if not walk.found:
@@ -124,8 +127,12 @@ class _Walk:
         self._snapshot = snapshot
         self._stack = stack
         self._about = about
-        unknown = about is not None and ((about.names is None and not about.sizes) or about.nearest)
-        self._most_lines, self._most_levels = (_MOST_UNKNOWN, 1) if unknown else (_MOST_LINES, _MOST_LEVELS)
+        self._most_lines, self._most_levels = _MOST_LINES, _MOST_LEVELS
+        if about is not None and about.nearest:
+            self._most_lines, self._most_levels = _MOST_LIKELY, 2
+        elif about is not None and about.names is None and not about.sizes:
+            self._most_lines, self._most_levels = _MOST_UNKNOWN, 1
+        self._places: deque[_Read] = deque()  # that only say where in something a value was
         self._seen: set[tuple[str, str | None, int]] = set()
 
     @cached_property
@@ -154,14 +161,18 @@ class _Walk:
         of_module = isinstance(maker.scope, ast.Module) and len(self._stack) > 1
         return not is_fresh(statement) and not (of_module and is_literal(statement))
 
-    def ends(self, statement: ast.stmt) -> bool:
+    def _ends(self, statement: ast.stmt) -> bool:
         """Whether what a line reads is not at fault: it made what is wrong."""
         calls = {called_name(item) for item in ast.walk(statement) if isinstance(item, ast.Call)}
         return self._about is not None and bool(calls & self._about.makers)
 
     def follow(self, failing: Place) -> None:
         """Takes the lines that made what waits, and what these read."""
-        while self.waiting and len(self.found) < self._most_lines and len(self._seen) < _MOST_SEEN:
+        while len(self.found) < self._most_lines and len(self._seen) < _MOST_SEEN:
+            if not self.waiting and len(self.found) < _FEW_LINES:
+                self.waiting, self._places = self._places, deque()
+            if not self.waiting:
+                return
             read = self.waiting.popleft()
             key = (read.name, read.spot.file, read.spot.line)
             if key in self._seen:
@@ -174,8 +185,10 @@ class _Walk:
                 bears = _place(maker, statement) != failing and self._bears(maker, statement)
                 if bears and len(self.found) < self._most_lines:
                     self.take(maker, statement)
-                if not self.ends(statement):
-                    self._wait(read, maker, names)
+                if not self._ends(statement):
+                    places = names_that_place(statement)
+                    self._places.extend(_Read(name, maker, read.levels + 1) for name in names if name in places)
+                    self._wait(read, maker, [name for name in names if name not in places])
 
     def _wait(self, read: _Read, maker: Spot, names: Sequence[str]) -> None:
         levels = read.levels + 1

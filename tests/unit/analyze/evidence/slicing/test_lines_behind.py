@@ -375,3 +375,24 @@ def test_number_in_the_name_of_a_file_is_not_followed(tmp_path: Path) -> None:
         '4 path = os.path.join(folder, f"model_{step}.pt")',
         "5 open(path)",
     ]
+
+
+def test_place_of_a_value_comes_behind_what_the_value_was_made_of(tmp_path: Path) -> None:
+    """Where there are lines enough without it, it is not shown."""
+    short = """\
+    sizes = [0, 0]
+    day = 2 - 1
+    size = sizes[day]
+    10 // size
+    """
+    assert behind(tmp_path, short, Behind(("size",)))[:2] == ["1 sizes = [0, 0]", "2 day = 2 - 1"]
+    long = """\
+    first = 0
+    second = first * 2
+    third = second * 2
+    sizes = [third, 0]
+    day = 2 - 1
+    size = sizes[day]
+    10 // size
+    """
+    assert "5 day = 2 - 1" not in behind(tmp_path, long, Behind(("size",)))
