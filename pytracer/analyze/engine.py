@@ -297,7 +297,7 @@ def _with_code(verdict: r.Verdict, concluded: Concluded) -> r.Verdict:
     best, words = concluded.best, concluded.words
     if best is None or words is None:
         return verdict
-    code = code_behind(best[1], words.line)
+    code = code_behind(best[1], words)
     return msgspec.structs.replace(verdict, code=code) if code else verdict
 
 

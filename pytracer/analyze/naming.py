@@ -70,9 +70,30 @@ def program_name(argv: Sequence[str]) -> str:
     return program
 
 
-def line_in(file: str | None, line: int | None, here: str | None) -> str:
+class LineWords(str):
+    """Words for a line of the program, such as `line 6`, that know which one it is."""
+
+    file: str | None
+    line: int | None
+
+    def __new__(cls, words: str, file: str | None, line: int | None) -> LineWords:
+        """`words`: as a sentence has them."""
+        made = super().__new__(cls, words)
+        made.file, made.line = file, line
+        return made
+
+    def quoted(self, text: str) -> LineWords:
+        """`` line 6 (`x = load()`) ``."""
+        return self.then(f" (`{text}`)")
+
+    def then(self, words: str) -> LineWords:
+        """With more words behind it."""
+        return LineWords(f"{self}{words}", self.file, self.line)
+
+
+def line_in(file: str | None, line: int | None, here: str | None) -> LineWords:
     """`line 6`, or `model.py:6` where that is another file than the one that is spoken of, `here`."""
-    return f"line {line}" if file == here else f"{short_file(file)}:{line}"
+    return LineWords(f"line {line}" if file == here else f"{short_file(file)}:{line}", file, line)
 
 
 def short_file(file: str | None) -> str:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from textwrap import wrap
 
-from pytracer._text import shortened
 from pytracer.render.frames import is_library, short_file
 from pytracer.render.printing import LABEL_WIDTH
 from pytracer.render.style import DEFAULT_WIDTH
 from pytracer.report import job as r
 
 _AROUND = 2  # on each side
+_MOST_ROWS = 3
+_GOES_ON = "    "
 _ROOM = DEFAULT_WIDTH - LABEL_WIDTH - 1
 
 
@@ -25,8 +27,18 @@ def code_lines(code: Sequence[r.CodeLine]) -> list[str]:
             shown.append(f"in {item.function or 'the module'}{file}:")
         above = where
         number = f"{'>' if item is last else ' '} {item.line or '?':>4}  "
-        shown.append(number + shortened(item.text or "", _ROOM - len(number)))
+        first, *rest = _rows(item.text or "", _ROOM - len(number))
+        shown.append(number + first)
+        shown += [" " * len(number) + row for row in rest]
     return shown
+
+
+def _rows(text: str, room: int) -> list[str]:
+    """A long statement goes on below: what matters of a call is often its last argument."""
+    end = " ..."
+    return wrap(
+        text, room, subsequent_indent=_GOES_ON, break_on_hyphens=False, max_lines=_MOST_ROWS, placeholder=end
+    ) or [""]
 
 
 def snippet_lines(subject: r.ProcessReport, sources: Sequence[r.SourceSnippet]) -> list[str]:

@@ -151,7 +151,7 @@ class Verdict(Part, frozen=True, rename={"class_": "class"}):
     quotes_exception: bool | None = None  #: `summary` has type and message of the exception that ended the process
     finding: int | None = None  #: position in `findings` of the one it repeats; null when it repeats none
     attempt: int | None = None  #: the attempt it is about; null without restarts
-    #: lines of the program that made the values of the failing line, by its source alone; that line is the last
+    #: lines of the program that the verdict names, or that made the values at fault; the failing one is the last
     code: list[CodeLine] | None = None
 
 

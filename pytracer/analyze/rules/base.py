@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 
+from pytracer.analyze.behind import Behind
 from pytracer.analyze.view import JobView, ProcessView, death_signature
 from pytracer.report.job import Confidence, Evidence, Finding, PythonFrame, VerdictClass
 
@@ -55,6 +56,7 @@ class Description:
     `names_source`: the advice names the line that made what was passed, so that nothing is added about that.
     `has_place`: the summary says where the cause lies; the line at which the process died would only distract from it.
     `line`: the program's line at which it went wrong, where that is known and the process ended at another one.
+    `behind`: what is wrong about the line, for the lines of code that are shown; None where that is not known.
     """
 
     summary: str
@@ -64,6 +66,7 @@ class Description:
     quotes_exception: bool = False
     has_place: bool = False
     line: PythonFrame | None = None
+    behind: Behind | None = None
     explained: bool = False
     names_cause: bool = False
     names_source: bool = False

@@ -6,6 +6,7 @@ from pytracer._text import size_words, time_words
 from pytracer.analyze.address_space.description import offset_words
 from pytracer.analyze.address_space.freed_neighbor import FreedNeighbor, freed_neighbor, may_be_counted_from_elsewhere
 from pytracer.analyze.address_space.guard_pool import FOUND
+from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.guard_mode import guard_confidence, guard_evidence
 from pytracer.analyze.evidence.lifetime.release_words import ReleaseWords, release_words
 from pytracer.analyze.evidence.lifetime.releases import Release, release_of
@@ -83,7 +84,16 @@ class FreedMemoryRule(StorageFaultRule[Release | None]):
             ],
             temporary.advice if temporary is not None else _advice(view, release) + earlier_advice(view),
             [_mapped(view), _ran_in(view), _overwritten(view), _older(view)],
+            behind=_behind(view, temporary),
         )
+
+
+def _behind(view: ProcessView, temporary: object) -> Behind:
+    """Where the memory was allocated and freed, and what kept its address."""
+    storage = view.storage
+    sites = (storage.allocated, storage.freed) if storage is not None else ()
+    address = unheld_address(view) if _by_other_thread(view) else None
+    return Behind.of([], [site.place for site in sites if site is not None], temporary, address)
 
 
 def _confidence(view: ProcessView) -> Confidence:

@@ -230,6 +230,19 @@ def _rows_named(title: str, report: r.Report) -> list[str]:
     return [line.removeprefix(title).strip() for line in lines if line.startswith(title)]
 
 
+def test_long_line_behind_goes_on_below_and_keeps_its_last_arguments() -> None:
+    """What matters of a call is often its last argument."""
+    text = f"self.args = dict({', '.join(f'option_{n}=conv.option_{n}' for n in range(5))}, groups=conv.groups)"
+    code = [r.CodeLine(file="/train.py", line=41, function="make", text=text)]
+    report = r.Report(verdict=r.Verdict(class_="arithmetic", confidence="certain", summary="It failed.", code=code))
+    shown = render_text(report)
+    assert "groups=conv.groups)" in shown
+    assert all(len(line) <= 100 for line in shown.splitlines())
+    endless = r.CodeLine(file="/train.py", line=41, function="make", text=" + ".join(["number"] * 60))
+    report = r.Report(verdict=r.Verdict(class_="arithmetic", confidence="certain", summary="No.", code=[endless]))
+    assert render_text(report).count("number") < 40
+
+
 def test_lines_behind_the_failing_one_are_shown_below_their_functions() -> None:
     """The last one, which failed, is marked; an issue does not get them."""
     code = [

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pytracer._errors import bug_words
+from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.failing.autograd.changed_weights import changed_weight, weight_subject
 from pytracer.analyze.evidence.failing.autograd.functions import function_subject, of_function
 from pytracer.analyze.evidence.failing.autograd.graphs import autograd_line, carried_subject
@@ -36,7 +37,7 @@ from pytracer.analyze.evidence.failing.processes.between_ranks import (
 )
 from pytracer.analyze.evidence.failing.processes.ended_senders import joined_senders
 from pytracer.analyze.evidence.failing.processes.made_by_one import made_by_one, made_by_one_subject
-from pytracer.analyze.evidence.failing.processes.own_group_names import own_group_name
+from pytracer.analyze.evidence.failing.processes.own_group_names import own_group_behind, own_group_name
 from pytracer.analyze.evidence.failing.processes.root_only import list_of_root, root_subject
 from pytracer.analyze.evidence.failing.processes.sharded import (
     bypass_subject,
@@ -46,8 +47,12 @@ from pytracer.analyze.evidence.failing.processes.sharded import (
 )
 from pytracer.analyze.evidence.failing.processes.sized_by_values import sized_by_values
 from pytracer.analyze.evidence.failing.processes.start_methods import fixed_start_method, other_start_method
-from pytracer.analyze.evidence.failing.processes.to_itself import itself_subject, message_to_itself
-from pytracer.analyze.evidence.failing.processes.unprepared_reducers import unprepared_reducer, unprepared_subject
+from pytracer.analyze.evidence.failing.processes.to_itself import itself_behind, itself_subject, message_to_itself
+from pytracer.analyze.evidence.failing.processes.unprepared_reducers import (
+    unprepared_behind,
+    unprepared_reducer,
+    unprepared_subject,
+)
 from pytracer.analyze.evidence.failing.stored.byte_order import other_byte_order
 from pytracer.analyze.evidence.failing.stored.files import missing_file, no_shared_memory, shared_memory_subject
 from pytracer.analyze.evidence.failing.stored.loaded_optimizers import misfit_state
@@ -101,7 +106,11 @@ from pytracer.analyze.evidence.failing.usage.calls import (
     values_to_unpack,
     wrong_kind,
 )
-from pytracer.analyze.evidence.failing.usage.dropped_libraries import dropped_library, dropped_library_subject
+from pytracer.analyze.evidence.failing.usage.dropped_libraries import (
+    dropped_library,
+    dropped_library_behind,
+    dropped_library_subject,
+)
 from pytracer.analyze.evidence.failing.usage.empties import nothing_there
 from pytracer.analyze.evidence.failing.usage.endless_lookups import endless_lookup
 from pytracer.analyze.evidence.failing.usage.hidden_methods import hidden_method
@@ -279,6 +288,7 @@ _SUBJECTS = (
     key_subject,
 )
 
+_BEHIND = (dropped_library_behind, itself_behind, unprepared_behind, own_group_behind)
 
 _OF_OTHERS = ("lfs", "html")  # no program of this job made them
 
@@ -290,6 +300,7 @@ class Explanation:
     `subject`: what it is about in a few words, for the headline; only with `words`.
     `file`: what the words are about, where its writer is of interest.
     `together`: whether it takes several workers at once, so that one process does not repeat it.
+    `behind`: the values and lines that it is about, where they are known.
     `failure`: an error of our own, which must not cost the report. `of_limit`: a limit of the process was reached.
     """
 
@@ -299,6 +310,7 @@ class Explanation:
     together: bool = False
     failure: str | None = None
     of_limit: bool = False
+    behind: Behind | None = None
 
 
 def explained(
@@ -314,19 +326,22 @@ def explained(
     """
     limit = limit_reason(snapshot, exception, stack)
     if limit is not None:
-        return Explanation(limit.advice, limit.subject, of_limit=True)
+        return Explanation(limit.advice, limit.subject, of_limit=True, behind=limit.behind)
     at = failing_line(snapshot, exception, stack, dataset)
     try:
         if at is None:
             return _of_libraries(snapshot, exception, stack)
         words = taken_name(snapshot, exception, stack) or _first(at)
+        named = Behind.of([], *at.named) if words is not None and at.named else None
         subjects = (found for name in _SUBJECTS if (found := name(at)) is not None)
         broken = opened(at.values) if words is not None and words == broken_file(at) else None
         file = broken.path if broken is not None and broken.kind not in _OF_OTHERS else None
         subject = not_finite_subject(at) if words is not None and words == first_not_finite(at) else None
         if words is not None and subject is None:
             subject = next(subjects, None) or first_clause(words)
-        return Explanation(words, subject, file, words is not None and words == shared_file(at))
+        together = words is not None and words == shared_file(at)
+        about = next((item for of in _BEHIND if (item := of(at)) is not None), named) if words is not None else None
+        return Explanation(words, subject, file, together, behind=about)
     except Exception as error:  # a program may be written in any way: the report goes on, and says so
         return Explanation(failure=f"an explanation of that line: {bug_words(error)}")
 
@@ -348,6 +363,12 @@ def involved(snapshot: Snapshot, exception: ExceptionReport | None, stack: Seque
 
 
 def _first(at: FailingLine) -> str | None:
-    if isinstance(at.statement, (ast.Raise, ast.Assert)) and at.own:
-        return first_not_finite(at) or own_check(at)
-    return next((words for explain in _EXPLANATIONS if (words := explain(at)) is not None), None)
+    """The words of the first explanation that holds; `named` has the lines of that one."""
+    own = isinstance(at.statement, (ast.Raise, ast.Assert)) and at.own
+    for explain in (first_not_finite, own_check) if own else _EXPLANATIONS:
+        at.named.clear()
+        words = explain(at)
+        if words is not None:
+            return words
+    at.named.clear()
+    return None

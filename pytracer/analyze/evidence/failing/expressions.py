@@ -24,6 +24,11 @@ def short(text: str) -> str:
     return shortened(" ".join(text.split()), _LONGEST)
 
 
+def spanned(node: ast.expr) -> tuple[int, int, int | None, int | None]:
+    """First line and column, last line and column, as CPython records those of an exception."""
+    return node.lineno, node.col_offset, node.end_lineno, node.end_col_offset
+
+
 def names_in(node: ast.AST) -> list[str]:
     """Its variables in order, each once; what is only called is none."""
     called = {id(item.func) for item in ast.walk(node) if isinstance(item, ast.Call)}

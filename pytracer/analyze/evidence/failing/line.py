@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeVar
 
@@ -17,6 +17,7 @@ from pytracer.analyze.evidence.failing.expressions import (
     parts,
     short,
     source,
+    spanned,
     walk_in_order,
     whole,
 )
@@ -28,7 +29,7 @@ from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.reaching import reaching
 from pytracer.analyze.evidence.syntax.scopes import Scope, is_parameter, own_nodes, scope_of, spans, statement_at
-from pytracer.analyze.naming import line_in
+from pytracer.analyze.naming import LineWords, line_in
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import ExceptionReport, NearNamesReport, PythonFrame
@@ -51,7 +52,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class FailingLine:
-    """The program's innermost frame, with its source."""
+    """The program's innermost frame, with its source. `named`: lines that an explanation has asked the words for."""
 
     snapshot: Snapshot
     exception: ExceptionReport
@@ -59,6 +60,7 @@ class FailingLine:
     frames: Sequence[PythonFrame]  # the program's, innermost first
     tree: ast.Module
     dataset: str | None = None  # the class of a DataLoader worker's
+    named: list[LineWords] = field(default_factory=list, compare=False)
 
     @property
     def frame(self) -> PythonFrame:
@@ -122,7 +124,7 @@ class FailingLine:
         if columns is not None:
             line, column, last, end = columns
             for item in ast.walk(self.tree):
-                if isinstance(item, ast.expr) and _span(item) == (line, column, last, end):
+                if isinstance(item, ast.expr) and spanned(item) == (line, column, last, end):
                     return item
         return self.statement
 
@@ -213,9 +215,15 @@ class FailingLine:
         """The program's files: those of the stack, and what they import."""
         return program_files(self.snapshot, self.frames)
 
-    def in_file(self, file: str | None, line: int) -> str:
+    def in_file(self, file: str | None, line: int | None) -> LineWords:
         """`line 6`, or `model.py:6` in another file."""
-        return line_in(file, line, self.frame.file)
+        words = line_in(file, line, self.frame.file)
+        self.named.append(words)
+        return words
+
+    def here(self, line: int | None) -> LineWords:
+        """`line 6`, of the file of the failing line."""
+        return self.in_file(self.frame.file, line)
 
     def made(self, what: ast.AST | str, *, calls: bool = True, depth: int = 0) -> Made | None:
         """The expression that made a value of this line; None where it cannot be followed at all."""
@@ -276,7 +284,7 @@ class FailingLine:
         """``line 6: `heads=12` ``."""
         return f"{self.place(found.spot, found.line)}: `{short(as_written(found))}`"
 
-    def place(self, spot: Spot, line: int) -> str:
+    def place(self, spot: Spot, line: int) -> LineWords:
         """As in_file()."""
         return self.in_file(spot.file, line)
 
@@ -357,7 +365,3 @@ def failing_line(
         return None
     tree = syntax_tree(snapshot, frames[0])
     return FailingLine(snapshot, exception, stack, frames, tree, dataset) if tree is not None else None
-
-
-def _span(node: ast.expr) -> tuple[int, int, int | None, int | None]:
-    return node.lineno, node.col_offset, node.end_lineno, node.end_col_offset

@@ -222,7 +222,7 @@ def _local(
     last = returned[0] if len(returned) == 1 else None
     return _Local(
         name,
-        f"{place_of(view, file, bound)}: `{text}`",
+        place_of(view, file, bound).then(f": `{text}`"),
         f"{around.name}.{function.name}" if around is not None else function.name,
         place_of(view, file, last.lineno) if last is not None else None,
         shortened(ast.unparse(last), _QUOTED) if last is not None else None,

@@ -36,7 +36,7 @@ def emptied_at(view: ProcessView, elements: int) -> str | None:
     if len(lines) != 1:
         return None
     frame, text = next(iter(lines.values()))
-    return f"{place_of(view, frame.file, frame.line)} in {frame.function} (`{shortened(text, _QUOTED)}`)"
+    return place_of(view, frame.file, frame.line).then(f" in {frame.function}").quoted(shortened(text, _QUOTED))
 
 
 def _sizes(view: ProcessView, elements: int) -> set[int]:

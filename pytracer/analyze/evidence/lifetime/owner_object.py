@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, scope_of
-from pytracer.analyze.naming import short_file
+from pytracer.analyze.naming import line_in
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.tensors.origins import is_borrowed
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
@@ -56,7 +56,7 @@ def owner_object(view: ProcessView) -> OwnerObject | None:
         if call is not None:
             at = PythonFrame(function=None, file=made.file, line=call.lineno)
             text = line_text(view.process.snapshot, at) or ""
-            place = f"line {call.lineno}" if _is_here(view, made) else f"{short_file(made.file)}:{call.lineno}"
+            place = line_in(made.file, call.lineno, view.python_frame.file if view.python_frame is not None else None)
             return OwnerObject(owner.name, name, place, text)
     return None
 

@@ -162,7 +162,7 @@ def _uses(view: ProcessView, attributes: set[str], node: str | None) -> Iterator
             for item in operands:
                 if isinstance(item, ast.Attribute) and item.attr in attributes and isinstance(part, ast.expr):
                     text = shortened(ast.unparse(part), _QUOTED)
-                    yield item.attr, f"{place_of(view, file, part.lineno)} (`{text}`)"
+                    yield item.attr, place_of(view, file, part.lineno).quoted(text)
 
 
 def _operands(part: ast.AST, stem: str) -> list[ast.expr]:
@@ -186,7 +186,7 @@ def _only_line(view: ProcessView) -> str | None:
     if len(found) != 1:
         return None
     file, line, text = found.pop()
-    return f"{place_of(view, file, line)} (`{text}`)"
+    return place_of(view, file, line).quoted(text)
 
 
 def _is_nothing(call: ast.Call) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
-from pytracer.analyze.naming import short_file
+from pytracer.analyze.naming import LineWords, short_file
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
 
@@ -51,7 +51,7 @@ def left_out(
             test = _test(node, attribute, dtype, is_buffer=is_buffer) if isinstance(node, ast.DictComp) else None
             if isinstance(node, ast.DictComp) and test is not None and _is_saved(trees, tree, node):
                 line = str(node.lineno) if file == frame.file else f"{node.lineno} of {short_file(file)}"
-                found[line] = LeftOut(line, test or None, dtype or "")
+                found[line] = LeftOut(LineWords(line, file, node.lineno), test or None, dtype or "")
     return next(iter(found.values())) if len(found) == 1 else None
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pytracer._library_files import is_library_file
 from pytracer._text import shortened
 from pytracer.analyze.evidence.lifetime.variables import program_frames
-from pytracer.analyze.naming import short_file
+from pytracer.analyze.naming import LineWords, short_file
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.tensors.origins import is_borrowed
 from pytracer.analyze.tensors.source_lines import line_text
@@ -20,13 +20,14 @@ _QUOTED = 70
 _OWNERS = {"NUMPY": "a NumPy array", "BUFFER": "a buffer", "DLPACK": "another library (DLPack)"}
 
 
-def place_of(view: ProcessView, file: str | None, line: int | None) -> str:
+def place_of(view: ProcessView, file: str | None, line: int | None) -> LineWords:
     """`line 12`; with its file where that is not the one of the failing line."""
     own = next(iter(program_frames(view)), None)
-    return f"line {line}" if own is not None and own.file == file else f"{short_file(file)}:{line}"
+    words = f"line {line}" if own is not None and own.file == file else f"{short_file(file)}:{line}"
+    return LineWords(words, file, line)
 
 
-def line_that_made(view: ProcessView, base: int, *, also_failing: bool = False, quote: bool = True) -> str | None:
+def line_that_made(view: ProcessView, base: int, *, also_failing: bool = False, quote: bool = True) -> LineWords | None:
     """`` line 11 in prune (`mapping = torch.full(...)`) ``; None where that is not known.
 
     `also_failing`: also where it is the line that fails. `quote`: with its text.
@@ -40,7 +41,7 @@ def line_that_made(view: ProcessView, base: int, *, also_failing: bool = False, 
         return None
     text = line_text(view.process.snapshot, python_frame(frame)) if quote else None
     quoted = f" (`{shortened(text, _QUOTED)}`)" if text else ""
-    return f"{place_of(view, frame.file, frame.line)} in {frame.function}{quoted}"
+    return place_of(view, frame.file, frame.line).then(f" in {frame.function}{quoted}")
 
 
 def made_words(view: ProcessView, base: int, name: str) -> str | None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from pytracer._library_files import is_library_file
 from pytracer._text import capital, size_words
+from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
 from pytracer.analyze.evidence.failing.numbers import number_at
@@ -46,10 +47,11 @@ _LONG = 10_000
 
 @dataclass(frozen=True)
 class LimitReason:
-    """`subject`: for the headline; `advice`: what to do."""
+    """`subject`: for the headline; `advice`: what to do; `behind`: lines that keep what is short, or set the limit."""
 
     subject: str
     advice: str
+    behind: Behind | None = None
 
 
 def limit_reason(
@@ -85,7 +87,7 @@ def limit_reason(
     }.get(found.name, _of_threads if found.matter in ("thread", "process") else _of_memory)  # fmt: skip
     kept = _kept_tensors(found, numbers, at)
     subject = f"{_subject(found, numbers, setter)}{kept_words(kept)}"
-    return LimitReason(subject, advice(found, numbers, setter, told, line, at))
+    return LimitReason(subject, advice(found, numbers, setter, told, line, at), Behind.of([], setter, kept))
 
 
 def _kept_tensors(found: Reached, numbers: Numbers, at: FailingLine | None) -> list[KeptTensor]:

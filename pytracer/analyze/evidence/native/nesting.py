@@ -22,7 +22,7 @@ from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.lines import names_of_line
 from pytracer.analyze.evidence.syntax.loops import LOOPS
 from pytracer.analyze.evidence.syntax.recursion_limits import recursion_limit
-from pytracer.analyze.naming import short_file
+from pytracer.analyze.naming import LineWords, line_in, short_file
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import NativeFrame, PythonFrame, StackCycle
@@ -182,7 +182,7 @@ def only_call(view: ProcessView, found: Nesting) -> str | None:
     return f"{short_file(file)}:{line} (`{text}`)"
 
 
-def adding_line(view: ProcessView, found: Nesting) -> str | None:
+def adding_line(view: ProcessView, found: Nesting) -> LineWords | None:
     """`line 26`: the one that may add a level."""
     frames = program_frames(view)
     link = linking_line(_files(view, frames), found)
@@ -190,6 +190,12 @@ def adding_line(view: ProcessView, found: Nesting) -> str | None:
         return _place(frames, link.file, link.line)
     wraps = wrapping_line(view, frames) if found != _GRAPH else None
     return wraps[0] if wraps is not None else None
+
+
+def deepening_line(view: ProcessView, found: Nesting) -> LineWords | None:
+    """The line that makes what is nested so deep: it adds a level, or traces a loop."""
+    traced = _traced(view, program_frames(view)) if found == _GRAPH else None
+    return traced if isinstance(traced, LineWords) else adding_line(view, found)
 
 
 def _traced(view: ProcessView, frames: list[PythonFrame]) -> str:
@@ -203,7 +209,8 @@ def _traced(view: ProcessView, frames: list[PythonFrame]) -> str:
     if len(found) != 1:
         return ""
     file, line = found.pop()
-    return f". torch.jit.trace ({_place(frames, file, line)}) unrolls Python loops"
+    words = f". torch.jit.trace ({_place(frames, file, line)}) unrolls Python loops"
+    return LineWords(words, file, line)
 
 
 def _cannot_nest(view: ProcessView, frame: PythonFrame) -> set[str]:
@@ -234,7 +241,7 @@ def _passed(view: ProcessView, frames: list[PythonFrame]) -> str:
     return f"`{made.name}` ({origin}), which line {frame.line} passes,"
 
 
-def wrapping_line(view: ProcessView, frames: list[PythonFrame]) -> tuple[str, str] | None:
+def wrapping_line(view: ProcessView, frames: list[PythonFrame]) -> tuple[LineWords, str] | None:
     """The only line of the program that puts a variable around itself in a loop."""
     found = only_wrap(_files(view, frames))
     if found is None:
@@ -263,9 +270,9 @@ def _files(view: ProcessView, frames: list[PythonFrame]) -> dict[str, ast.Module
     return program_files(view.process.snapshot, frames or allocating_frames(view))
 
 
-def _place(frames: list[PythonFrame], file: str, line: int) -> str:
+def _place(frames: list[PythonFrame], file: str, line: int) -> LineWords:
     """`line 9`, or `model.py:9` of another file than the innermost frame's."""
-    return f"line {line}" if frames and frames[0].file == file else f"{short_file(file)}:{line}"
+    return line_in(file, line, frames[0].file if frames else None)
 
 
 def linking_line(files: Mapping[str, ast.Module], walker: Nesting) -> Wrap | None:

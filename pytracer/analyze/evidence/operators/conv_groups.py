@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pytracer._text import function_words, shortened
+from pytracer._text import capital, function_words, shortened
 from pytracer.analyze.evidence.lifetime.variables import line_words, program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.operators.line_tensors import line_tensors
 from pytracer.analyze.evidence.operators.operator import OperatorTensor, shape_words
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.set_attributes import lines_that_set_attribute
+from pytracer.analyze.naming import LineWords
 from pytracer.analyze.tensors.source_lines import line_text
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
@@ -98,7 +99,7 @@ def _set_outputs(view: ProcessView) -> str | None:
         line_text(view.process.snapshot, PythonFrame(function=None, file=file, line=line)),
         place_of(view, file, line),
     )
-    return f"{place[:1].upper()}{place[1:]} (`{shortened(text, _QUOTED)}`)" if text is not None else None
+    return LineWords(capital(place), file, line).quoted(shortened(text, _QUOTED)) if text is not None else None
 
 
 def _named(item: OperatorTensor) -> str:

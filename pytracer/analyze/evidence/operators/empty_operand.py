@@ -27,6 +27,7 @@ from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.imports import imported_as
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import scope_of
+from pytracer.analyze.naming import LineWords
 from pytracer.analyze.view import ProcessView
 
 _QUOTED = 60
@@ -93,7 +94,8 @@ def empty_operand(view: ProcessView) -> EmptyOperand | None:
     given = _only_operand(files[file], call)
     held = variable(given) if given is not None else None
     operand = shortened(ast.unparse(given), _QUOTED) if given is not None else None
-    text = f"`{shortened(ast.unparse(call), _QUOTED)}` at {place_of(view, file, call.lineno)}"
+    words = f"`{shortened(ast.unparse(call), _QUOTED)}` at {place_of(view, file, call.lineno)}"
+    text = LineWords(words, file, call.lineno)
     made = _made(view, files, held, file, call.lineno) if held else None
     return EmptyOperand(name, shape, size, operand, text, made)
 
@@ -126,11 +128,11 @@ def _only_operand(tree: ast.Module, call: ast.Call) -> ast.expr | None:
 
 def _made(
     view: ProcessView, files: Mapping[str, ast.Module], name: str, file: str | None, line: int | None
-) -> str | None:
+) -> LineWords | None:
     """`line 36: `foreground = emb[identity >= 0]``."""
     tree = files.get(file or "")
     bound = bound_value(scope_of(tree, line), name, line) if tree is not None and line is not None else None
     if bound is None or bound[1] is None or not isinstance(bound[1], ast.expr):
         return None
     text = shortened(f"{name} = {ast.unparse(bound[1])}", _QUOTED)
-    return f"{place_of(view, file, bound[0])} (`{text}`)"
+    return place_of(view, file, bound[0]).quoted(text)

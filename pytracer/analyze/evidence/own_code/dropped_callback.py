@@ -12,7 +12,7 @@ from pytracer.analyze.evidence.own_code.native_calls import NativeCalls, Uses, l
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.scopes import scope_of
-from pytracer.analyze.naming import line_in
+from pytracer.analyze.naming import LineWords, line_in
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
 
@@ -152,7 +152,7 @@ class _Callbacks:
         )
         return scope.name if given and not Uses(self._parents, self._native.has).keep(scope, name) else None
 
-    def _place(self, line: int) -> str:
+    def _place(self, line: int) -> LineWords:
         return line_in(self._file, line, self._first)
 
     def _described(

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import product, takewhile
 
 from pytracer._text import list_words
+from pytracer.analyze.behind import Place
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.native.fault_function import is_own_frame
@@ -53,6 +54,11 @@ class MisplacedField:
     fields: tuple[Field, ...]
     declared: Structure | None
     pointer: Field | None
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """Where the structure is declared."""
+        return ((self.file, self.python.line),)
 
     def summary(self, view: ProcessView) -> str:
         """For the headline."""

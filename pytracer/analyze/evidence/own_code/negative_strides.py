@@ -17,7 +17,7 @@ from pytracer.analyze.evidence.native.aborts import cpp_exception
 from pytracer.analyze.evidence.own_code.passed_memory import is_flipped
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
-from pytracer.analyze.naming import line_in
+from pytracer.analyze.naming import LineWords, line_in
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 
@@ -70,7 +70,7 @@ def negative_strides(view: ProcessView) -> NegativeStrides | None:
         return None
     files = program_files(view.process.snapshot, frames)
     flips = [
-        f"`{shortened(ast.unparse(item), _QUOTED)}` at " + line_in(file, line, frames[0].file)
+        LineWords(f"`{shortened(ast.unparse(item), _QUOTED)}` at {line_in(file, line, frames[0].file)}", file, line)
         for file, tree in files.items()
         for line, item in _flips(tree)
     ]

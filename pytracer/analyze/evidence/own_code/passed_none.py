@@ -24,6 +24,7 @@ from pytracer.analyze.evidence.slicing.spots import Made
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, passed_values
 from pytracer.analyze.evidence.syntax.returns import Named, returns_none_at
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, spans
+from pytracer.analyze.naming import LineWords
 from pytracer.analyze.view import ProcessView
 
 _BINDINGS = re.compile(r"(?:pybind11::cpp_function::|nanobind::detail::nb_func_)")
@@ -151,13 +152,13 @@ def _functions(view: ProcessView, name: str) -> Iterator[tuple[str, Named]]:
                 yield file, item
 
 
-def _origin(view: ProcessView, made: Made) -> tuple[str, str] | None:
+def _origin(view: ProcessView, made: Made) -> tuple[LineWords, str] | None:
     """Where it was made, and how that can be None; nothing of what is not known to be a call or None."""
     statement = next((item for item in _assignments(made) if spans(item, made.line)), None)
     text = shortened(ast.unparse(statement if statement is not None else made.node), _QUOTED)
     place = place_of(view, made.spot.file, made.line)
     if isinstance(made.node, ast.Constant):
-        return f"{place}: `{text}`", f"{place} (`{text}`) is all that sets it"
+        return place.then(f": `{text}`"), f"{place} (`{text}`) is all that sets it"
     if not isinstance(made.node, ast.Call):
         return None
     called = shortened(ast.unparse(made.node), _QUOTED)
@@ -165,13 +166,13 @@ def _origin(view: ProcessView, made: Made) -> tuple[str, str] | None:
     if own is None:
         found = (called_name(made.node) or "").lower().startswith(_LOOKS_UP)
         why = "returns None where it finds nothing" if found else "returned None"
-        return f"{place}: `{text}`", f"`{called}` at {place} {why}"
+        return place.then(f": `{text}`"), f"`{called}` at {place} {why}"
     file, function = own
     at = returns_none_at(function)
     if at is None:
         return None
     ends = f"returns None at {place_of(view, file, at[0])}" if at[1] else f"ends without a value at line {at[0]}"
-    return f"{place}: `{text}`", f"{function.name}() {ends}"
+    return place.then(f": `{text}`"), f"{function.name}() {ends}"
 
 
 def _assignments(made: Made) -> Iterator[ast.stmt]:

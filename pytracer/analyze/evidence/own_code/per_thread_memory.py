@@ -119,5 +119,5 @@ def _calls(view: ProcessView, functions: set[str]) -> Sequence[str]:
     for file, tree in program_files(view.process.snapshot, program_frames(view)).items():
         for item in ast.walk(tree):
             if isinstance(item, ast.Call) and called_name(item) in functions:
-                found[file, item.lineno] = f"{place_of(view, file, item.lineno)} (`{ast.unparse(item)}`)"
+                found[file, item.lineno] = place_of(view, file, item.lineno).quoted(ast.unparse(item))
     return [found[key] for key in sorted(found)]

@@ -23,6 +23,7 @@ from pytracer.analyze.evidence.syntax.positive import may_be_zero
 from pytracer.analyze.evidence.syntax.scopes import scope_of
 from pytracer.analyze.evidence.syntax.set_attributes import SetAttribute, lines_that_set_attribute
 from pytracer.analyze.known.operators import preconditions
+from pytracer.analyze.naming import LineWords
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -167,9 +168,9 @@ def _is_of_another_class(tree: ast.Module, setting: SetAttribute, owner: str) ->
     return not any(ast.unparse(base).endswith(owner) for item in around[-1:] for base in item.bases)
 
 
-def _line_words(view: ProcessView, file: str, line: int) -> str | None:
+def _line_words(view: ProcessView, file: str, line: int) -> LineWords | None:
     text = line_text(view.process.snapshot, r.PythonFrame(function=None, file=file, line=line))
-    return f"{place_of(view, file, line)} (`{shortened(text, _QUOTED)}`)" if text is not None else None
+    return place_of(view, file, line).quoted(shortened(text, _QUOTED)) if text is not None else None
 
 
 def _origin(view: ProcessView, frames: Sequence[r.PythonFrame], file: str, setting: SetAttribute) -> str | None:

@@ -13,6 +13,7 @@ from pytracer.analyze.evidence.lifetime.variables import program_frames, python_
 from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.own_code.passed import passed
 from pytracer.analyze.evidence.slicing.files import program_files
+from pytracer.analyze.naming import LineWords
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
@@ -63,7 +64,7 @@ def zero_divisor(view: ProcessView) -> ZeroDivisor | None:
     if found is None:
         return ZeroDivisor(name, given.line, None, rounds=False)
     place = place_of(view, found.frame.file, found.frame.line)
-    origin = f"{place} (`{shortened(found.text, _QUOTED)}`)"
+    origin = place.quoted(shortened(found.text, _QUOTED))
     quotient = _quotient(view, found.frame, found.text)
     return ZeroDivisor(name, given.line, origin, bool(_ROUNDS.search(found.text)), quotient=quotient)
 
@@ -118,7 +119,7 @@ def _of_module(view: ProcessView, frames: list[PythonFrame]) -> ZeroDivisor | No
     return ZeroDivisor(name, frame.line, origin, rounds=False, of_module=True)
 
 
-def _setting_line(view: ProcessView, frames: list[PythonFrame], attribute: str) -> str | None:
+def _setting_line(view: ProcessView, frames: list[PythonFrame], attribute: str) -> LineWords | None:
     """`` line 27 (`attention.num_heads = wanted`) ``, the only one."""
     lines = {
         (file, node.lineno)
@@ -130,4 +131,4 @@ def _setting_line(view: ProcessView, frames: list[PythonFrame], attribute: str) 
         return None
     file, line = lines.pop()
     text = line_text(view.process.snapshot, PythonFrame(function=None, file=file, line=line)) or ""
-    return f"{place_of(view, file, line)} (`{shortened(text, _QUOTED)}`)"
+    return place_of(view, file, line).quoted(shortened(text, _QUOTED))

@@ -44,7 +44,7 @@ def _setting_line(view: ProcessView, name: str) -> str | None:
         return None
     line = lines.pop()
     text = line_text(view.process.snapshot, PythonFrame(function=None, file=frame.file, line=line))
-    return f"{place_of(view, frame.file, line)} (`{shortened(text, _QUOTED)}`)" if text is not None else None
+    return place_of(view, frame.file, line).quoted(shortened(text, _QUOTED)) if text is not None else None
 
 
 def _container(view: ProcessView, item: Given, name: str) -> str | None:

@@ -60,6 +60,12 @@ class Missing:
     """Whether it is a function of the program, of which it is not known what it reads."""
 
     @property
+    def lines(self) -> list[int]:
+        """Of the file of the line: those that made them None, and that chose so."""
+        chosen = [item.chosen.lineno for item in self.makers if item.chosen is not None]
+        return [*(item.line for item in self.makers), *chosen]
+
+    @property
     def _names(self) -> str:
         return list_words([f"`{text}`" for text in dict.fromkeys(self.texts)])
 

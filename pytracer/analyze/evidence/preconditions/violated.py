@@ -44,6 +44,11 @@ class Violated:
         """The argument that does not fit."""
         return self.call.given[self.broken.left.arguments[0]]
 
+    @property
+    def is_of_values(self) -> bool:
+        """Whether what it holds does not fit, and not its size."""
+        return self.broken.left.function in _OF_VALUES or self.culprit.value is not None
+
     def leads_to(self, view: ProcessView) -> bool:
         """Whether it explains an access there: one at null only where the operator's result has no memory by it."""
         if view.place is None:

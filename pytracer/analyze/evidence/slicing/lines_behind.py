@@ -13,8 +13,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from pytracer._text import shortened
+from pytracer._library_files import is_library_file
+from pytracer.analyze.behind import Behind, Place
+from pytracer.analyze.evidence.slicing.bearing import (
+    IN_PLACE,
+    hands_on,
+    is_fresh,
+    is_generator,
+    is_literal,
+    keeps_size,
+    makes_no_value,
+    names_not_read,
+    names_that_place,
+)
 from pytracer.analyze.evidence.slicing.callers import only_call
+from pytracer.analyze.evidence.slicing.code_lines import code_line, order
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import END, Spot
@@ -34,23 +47,21 @@ from pytracer.analyze.evidence.syntax.scopes import (
     spans_body,
     statement_at,
 )
-from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
+from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import CodeLine, PythonFrame
 
 _MOST_LINES = 7  # beside the failing one
 _MOST_LEVELS = 5
+_FEW_LINES = 4
+_MOST_LIKELY = 5
+_MOST_UNKNOWN = 4  # where nothing is known of what is wrong
 _LEVELS_FIRST = 3
 _MOST_WAYS = 2  # lines of which one gave the value
 _MOST_FILLS = 2
 _MOST_SEEN = 64
-_LONGEST = 160
 _LIBRARIES = (*LIBRARY_LOADERS, "import_module")
 _DEVICE = re.compile(r"(?:cuda|cpu|mps|xpu)(?::\d+)?")
-_IN_PLACE = re.compile(r"[a-z0-9]_$")
-_DEEPEST = 1 << 30
-_Place = tuple[str | None, int]  # file and line
-_HEADED = (ast.For, ast.AsyncFor, ast.While, ast.If, ast.With, ast.AsyncWith)
 _DEFINES = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -64,44 +75,64 @@ class _Read:
     first: bool = False
 
 
-def lines_behind(snapshot: Snapshot, stack: Sequence[PythonFrame], made: Sequence[PythonFrame] = ()) -> list[CodeLine]:
+def lines_behind(
+    snapshot: Snapshot, stack: Sequence[PythonFrame], made: Sequence[PythonFrame] = (), about: Behind | None = None
+) -> list[CodeLine]:
     """Of the innermost line: oldest first, itself last; empty where its source is not here, or shows nothing more.
 
     Args:
         snapshot: The process that ran it: its sources count only as they were when it began.
         stack: The program's frames, innermost first.
         made: Lines that are on record as having made a value of the innermost one, followed after what it reads itself.
+        about: What is wrong about that line; None where it may be anything that it reads.
     """
-    walk = _Walk(snapshot, stack)
+    walk = _Walk(snapshot, stack, about)
     spot = walk.back.spot(0)
     statement = statement_at(spot.tree, spot.line) if spot is not None else None
     if spot is None or statement is None:
         return []
-    test = _test_around(spot) if isinstance(statement, ast.Raise) else None
+    failing = _place(spot, statement)
+    for place in about.lines if about is not None else ():
+        walk.take_named(place, failing)
+    test = _test_around(spot) if isinstance(statement, ast.Raise) and about is None else None
     if test is not None:
         walk.take(spot, test)
-    walk.waiting.extend(_Read(name, spot, 0) for name in _names(spot))
+    names = _names(spot) if about is None or about.names is None else about.names
+    walk.waiting.extend(_Read(name, spot, 0) for name in names)
+    for (file, line), read in about.elsewhere if about is not None else ():
+        other = _spot(snapshot, PythonFrame(file=file, line=line), stack)
+        if other is not None:
+            walk.waiting.extend(_Read(name, other, 0) for name in read)
     for frame in made:
         at = _spot(snapshot, frame, stack)
         inner = statement_at(at.tree, at.line) if at is not None else None
         if at is not None and inner is not None and not (at.file == spot.file and inner.lineno == statement.lineno):
             walk.take(at, inner)
+            if about is not None and about.names is not None:
+                continue  # of what it reads, the part that is at fault is followed by its name
             walk.waiting.extend(_Read(name, at, 1, first=True) for name in names_of_line(at.tree, at.line))
-    walk.follow(_place(spot, statement))
+    walk.follow(failing)
     if not walk.found:
         return []
-    return [*(code for _, code in sorted(walk.found.values(), key=_order)), _code(snapshot, spot, statement)]
+    return [*(code for _, code in sorted(walk.found.values(), key=order)), code_line(snapshot, spot, statement)]
 
 
 class _Walk:
     """From variable to variable, until there are enough lines."""
 
-    def __init__(self, snapshot: Snapshot, stack: Sequence[PythonFrame]) -> None:
+    def __init__(self, snapshot: Snapshot, stack: Sequence[PythonFrame], about: Behind | None) -> None:
         self.back = Slice(snapshot, stack)
-        self.found: dict[_Place, tuple[int | None, CodeLine]] = {}
+        self.found: dict[Place, tuple[int | None, CodeLine]] = {}
         self.waiting: deque[_Read] = deque()
         self._snapshot = snapshot
         self._stack = stack
+        self._about = about
+        self._most_lines, self._most_levels = _MOST_LINES, _MOST_LEVELS
+        if about is not None and about.nearest:
+            self._most_lines, self._most_levels = _MOST_LIKELY, 2
+        elif about is not None and about.names is None and not about.sizes:
+            self._most_lines, self._most_levels = _MOST_UNKNOWN, 1
+        self._places: deque[_Read] = deque()  # that only say where in something a value was
         self._seen: set[tuple[str, str | None, int]] = set()
 
     @cached_property
@@ -110,11 +141,38 @@ class _Walk:
 
     def take(self, spot: Spot, statement: ast.stmt) -> None:
         """Adds a line."""
-        self.found.setdefault(_place(spot, statement), (spot.depth, _code(self._snapshot, spot, statement)))
+        self.found.setdefault(_place(spot, statement), (spot.depth, code_line(self._snapshot, spot, statement)))
 
-    def follow(self, failing: _Place) -> None:
+    def take_named(self, place: Place, failing: Place) -> None:
+        """Adds a line that the verdict names, if it is the program's and not the failing one."""
+        file, line = place
+        at = _spot(self._snapshot, PythonFrame(file=file, line=line), self._stack)
+        statement = statement_at(at.tree, line) if at is not None and not is_library_file(file) else None
+        if at is None or statement is None or _place(at, statement) == failing:
+            return
+        self.take(at, statement)
+
+    def _bears(self, maker: Spot, statement: ast.stmt) -> bool:
+        """Whether a line shows more than another name for the value."""
+        if hands_on(statement) or makes_no_value(statement):
+            return False
+        if self._about is None or self._about.names is not None or self._about.sizes:
+            return True  # of a native fault that nothing explains, values by chance and constants are the least likely
+        of_module = isinstance(maker.scope, ast.Module) and len(self._stack) > 1
+        return not is_fresh(statement) and not (of_module and is_literal(statement))
+
+    def _ends(self, statement: ast.stmt) -> bool:
+        """Whether what a line reads is not at fault: it made what is wrong."""
+        calls = {called_name(item) for item in ast.walk(statement) if isinstance(item, ast.Call)}
+        return self._about is not None and bool(calls & self._about.makers)
+
+    def follow(self, failing: Place) -> None:
         """Takes the lines that made what waits, and what these read."""
-        while self.waiting and len(self.found) < _MOST_LINES and len(self._seen) < _MOST_SEEN:
+        while len(self.found) < self._most_lines and len(self._seen) < _MOST_SEEN:
+            if not self.waiting and len(self.found) < _FEW_LINES:
+                self.waiting, self._places = self._places, deque()
+            if not self.waiting:
+                return
             read = self.waiting.popleft()
             key = (read.name, read.spot.file, read.spot.line)
             if key in self._seen:
@@ -124,14 +182,18 @@ class _Walk:
                 statement = statement_at(maker.tree, maker.line)
                 if statement is None or isinstance(statement, _DEFINES):
                     continue
-                if _place(maker, statement) != failing and len(self.found) < _MOST_LINES:
+                bears = _place(maker, statement) != failing and self._bears(maker, statement)
+                if bears and len(self.found) < self._most_lines:
                     self.take(maker, statement)
-                self._wait(read, maker, names)
+                if not self._ends(statement):
+                    places = names_that_place(statement)
+                    self._places.extend(_Read(name, maker, read.levels + 1) for name in names if name in places)
+                    self._wait(read, maker, [name for name in names if name not in places])
 
     def _wait(self, read: _Read, maker: Spot, names: Sequence[str]) -> None:
         levels = read.levels + 1
         first = read.first and levels <= _LEVELS_FIRST
-        more = [_Read(name, maker, levels, first) for name in names if levels <= _MOST_LEVELS]
+        more = [_Read(name, maker, levels, first) for name in names if levels <= self._most_levels]
         if first:
             self.waiting.extendleft(reversed(more))
         else:
@@ -146,6 +208,8 @@ class _Walk:
         made = self.back.made(node, read.spot, calls=True)
         if isinstance(made.node, ast.Call) and called_name(made.node) in _LIBRARIES:
             return  # its functions are called; no value comes from there
+        if is_generator(made.node):
+            return
         last = made.spot if made.through else read.spot
         for item, spot in made.through[1:]:
             if isinstance(item, (ast.Name, ast.Attribute)):
@@ -156,10 +220,13 @@ class _Walk:
             yield from _ways(read)
         elif not _is_device(made.node) and not (queue and fills):
             at = replace(last, line=made.line)
-            yield at, [*names_of(made.node), *_context_names(at)]
+            left_out = names_not_read(made.node)
+            names = (*names_of(made.node), *_context_names(at))
+            yield at, [name for name in names if name not in left_out]
         if isinstance(made.node, ast.Name):
             yield from self._passed(made.node.id, last)
-        yield from fills
+        sizes = self._about is not None and self._about.sizes
+        yield from (item for item in fills if not (sizes and keeps_size(statement_at(item[0].tree, item[0].line))))
 
     def _passed(self, name: str, spot: Spot) -> Iterator[tuple[Spot, list[str]]]:
         """The only call of the function whose parameter it is, where the stack does not have it."""
@@ -191,7 +258,10 @@ def _spot(snapshot: Snapshot, frame: PythonFrame, stack: Sequence[PythonFrame]) 
 
 def _names(spot: Spot) -> list[str]:
     """What a line reads, with what autograd's context keeps."""
-    return [*names_of_line(spot.tree, spot.line), *_context_names(spot)]
+    statement = statement_at(spot.tree, spot.line)
+    left_out = names_not_read(statement) if statement is not None else frozenset()
+    names = (*names_of_line(spot.tree, spot.line), *_context_names(spot))
+    return [name for name in names if name not in left_out]
 
 
 def _context_names(spot: Spot) -> list[str]:
@@ -262,7 +332,7 @@ def _changed_at(scope: Scope | ast.ClassDef, name: str) -> list[int]:
     """Lines that fill it, set an attribute of it, or call a method of it that works in place."""
     lines = {*lines_that_fill(scope, name)}
     for item in own_nodes(scope):
-        if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and _IN_PLACE.search(item.func.attr):
+        if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and IN_PLACE.search(item.func.attr):
             lines |= {item.lineno} if variable(item.func.value) == name else set()
         elif isinstance(item, ast.Attribute) and isinstance(item.ctx, ast.Store) and variable(item.value) == name:
             lines.add(item.lineno)
@@ -273,31 +343,5 @@ def _in_one_loop(scope: Scope, one: int, other: int) -> bool:
     return any(isinstance(item, LOOPS) and spans(item, one) and spans(item, other) for item in own_nodes(scope))
 
 
-def _code(snapshot: Snapshot, spot: Spot, statement: ast.stmt) -> CodeLine:
-    function = getattr(spot.scope, "name", None)
-    owner = class_around(spot.tree, spot.scope)
-    name = f"{owner.name}.{function}" if owner is not None and function is not None else function
-    return CodeLine(
-        file=spot.file, line=statement.lineno, function=name, text=shortened(_head(snapshot, spot, statement), _LONGEST)
-    )
-
-
-def _head(snapshot: Snapshot, spot: Spot, statement: ast.stmt) -> str:
-    """On one line, as it is written where it fits there; of a loop or branch without its body."""
-    if isinstance(statement, _HEADED) or statement.end_lineno == statement.lineno:
-        found = line_text(snapshot, PythonFrame(file=spot.file, line=statement.lineno))
-        if found is not None and (not isinstance(statement, _HEADED) or found.endswith(":")):
-            return found
-    if isinstance(statement, _HEADED):
-        return " ".join(ast.unparse(statement).splitlines()[0].split())
-    return " ".join(ast.unparse(statement).split())
-
-
-def _place(spot: Spot, statement: ast.stmt) -> _Place:
+def _place(spot: Spot, statement: ast.stmt) -> Place:
     return spot.file, statement.lineno
-
-
-def _order(item: tuple[int | None, CodeLine]) -> tuple[int, int]:
-    """Those of functions that had returned, then of the outer ones of those that had not."""
-    depth, code = item
-    return -depth if depth is not None else -_DEEPEST, code.line or 0

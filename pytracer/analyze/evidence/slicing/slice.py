@@ -7,7 +7,6 @@ A step is taken only where one line can have given the value: the last binding a
 from __future__ import annotations
 
 import ast
-import os
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,7 +20,9 @@ from pytracer.analyze.evidence.slicing.calls import (
     parsed_option,
     same_object,
 )
+from pytracer.analyze.evidence.slicing.definitions import defined
 from pytracer.analyze.evidence.slicing.spots import END, Made, Spot
+from pytracer.analyze.evidence.slicing.stored_parts import is_stored
 from pytracer.analyze.evidence.syntax.bindings import derived_of, is_of_outer, set_from_outside
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.names import variable
@@ -184,7 +185,7 @@ class Slice:
         if made is not None and isinstance(made[0], ast.ClassDef):
             inside = replace(made[1], call=(base.node, base.spot))
             return self._of_instance(made[0], node.attr, inside)
-        if self._is_set(base.spot, node.attr):
+        if is_stored(self._trees(base.spot), node.attr):
             return None
         if called_name(base.node) in ("Namespace", "SimpleNamespace", "EasyDict"):
             value = next((item.value for item in base.node.keywords if item.arg == node.attr), None)
@@ -196,16 +197,6 @@ class Slice:
         trees = {spot.file: spot.tree}
         trees |= {item.file: tree for item in self._frames if (tree := syntax_tree(self._snapshot, item)) is not None}
         return [*trees.values()]
-
-    def _is_set(self, spot: Spot, name: object) -> bool:
-        """Whether a line sets `x.name` or `x["name"]` of any object, or calls update() for it."""
-        return any(_updates(item, name) for tree in self._trees(spot) for item in ast.walk(tree)) or any(
-            (item.attr == name if isinstance(item, ast.Attribute) else getattr(item.slice, "value", None) == name)
-            for tree in self._trees(spot)
-            for item in ast.walk(tree)
-            if isinstance(item, (ast.Attribute, ast.Subscript)) and isinstance(item.ctx, ast.Store)
-            if variable(item) is None
-        )
 
     def _of_class(self, base: Made, name: str) -> tuple[ast.AST, Spot] | None:
         """`Options.rate`, which only the class itself sets."""
@@ -258,7 +249,7 @@ class Slice:
         """`config["width"]`, `a` of `a, b = pair()`."""
         base = self.made(value, spot, calls=True)
         node = base.node
-        if isinstance(node, (ast.Dict, ast.Call)) and isinstance(key, str) and self._is_set(base.spot, key):
+        if isinstance(node, (ast.Dict, ast.Call)) and isinstance(key, str) and is_stored(self._trees(base.spot), key):
             return None
         if isinstance(node, (ast.Tuple, ast.List)) and isinstance(key, int):
             whole = not any(isinstance(item, ast.Starred) for item in node.elts)
@@ -381,36 +372,8 @@ class Slice:
 
     def defined(self, node: ast.AST, spot: Spot) -> tuple[ast.AST, Spot] | None:
         """The class or function of the program that a name means; in its other files, too."""
-        if not isinstance(node, ast.Name):
-            return None
-        named = [item for item in spot.tree.body if getattr(item, "name", None) == node.id]
-        for item in spot.tree.body:
-            if len(named) == 1 < len(places_that_bind(spot.tree, node.id)) or len(named) > 1:
-                return None  # which of them is meant is not known
-            if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and item.name == node.id:
-                return item, replace(spot, scope=spot.tree, line=END, depth=None, call=None)
-            if isinstance(item, ast.ImportFrom) and item.level <= 1 and spot.file is not None and item.module:
-                found = next((part for part in item.names if (part.asname or part.name) == node.id), None)
-                other = self._imported(spot.file, item.module) if found is not None else None
-                if found is not None and other is not None:
-                    name = ast.Name(found.name)
-                    return self.defined(name, other)
-        return None
-
-    def _imported(self, file: str, module: str) -> Spot | None:
-        path = f"{os.path.join(os.path.dirname(file), *module.split('.'))}.py"
-        tree = syntax_tree(self._snapshot, PythonFrame(file=path, line=1))
-        return Spot(path, tree, tree, END) if tree is not None else None
+        return defined(self._snapshot, node, spot)
 
 
 def _yields(node: ast.AST) -> bool:
     return isinstance(node, (ast.Yield, ast.YieldFrom))
-
-
-def _updates(item: ast.AST, key: object) -> bool:
-    """`options.update(width=8)`, `options.update({"width": 8})`."""
-    if not isinstance(item, ast.Call) or called_name(item) != "update":
-        return False
-    keys = [part for held in item.args if isinstance(held, ast.Dict) for part in held.keys]
-    named = any(isinstance(part, ast.Constant) and part.value == key for part in keys)
-    return named or any(part.arg == key for part in item.keywords)

@@ -26,6 +26,12 @@ def keyword_value(call: ast.Call, *names: str) -> ast.expr | None:
     return next((item.value for item in call.keywords if item.arg in names), None)
 
 
+def options_passed(tree: ast.AST, line: int, name: str) -> list[str]:
+    """What the calls of a line pass for an option: an expression, or `options` of `**options`, which may have it."""
+    given = (item for call in calls_on(tree, line) for item in call.keywords)
+    return [ast.unparse(item.value) for item in given if item.arg == name or item.arg is None]
+
+
 def passed_as(tree: ast.Module, line: int, scope: Scope, name: str) -> str | None:
     """The caller's own name for a parameter: `step(model, batch)` passes `batch`; None for anything but a name.
 

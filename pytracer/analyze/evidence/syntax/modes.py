@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
-from pytracer.analyze.naming import short_file
+from pytracer.analyze.naming import LineWords, short_file
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import PythonFrame
@@ -42,7 +42,7 @@ def mode_before(snapshot: Snapshot, frames: Sequence[PythonFrame]) -> Mode | Non
         if calls:
             last = max(calls, key=lambda item: item.lineno)
             place = str(last.lineno) if frame.file == frames[0].file else f"{last.lineno} of {short_file(frame.file)}"
-            return Mode(place, ast.unparse(last), _sets(last) is True)
+            return Mode(LineWords(place, frame.file, last.lineno), ast.unparse(last), _sets(last) is True)
     return None
 
 

@@ -18,19 +18,23 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pytracer._text import capital, list_words, span_words, time_words
+from pytracer.analyze.behind import Behind
 from pytracer.analyze.collectives.rendezvous import Join, Mismatch, find_mismatch
 from pytracer.analyze.collectives.world_size import argument_words, environment_setting
 from pytracer.analyze.deaths.attribution import symptom_evidence
+from pytracer.analyze.evidence.syntax.calls import options_passed
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.rules.account import account
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
+from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import JobView
 from pytracer.decode.types.journal import Rendezvous
 from pytracer.decode.types.storages import PythonFrame
 from pytracer.report.job import Confidence, Evidence
 
 _LISTED = 4
+_OPTIONS = {"twice": "rank", "world-size": "world_size"}
 _ADVICE = {
     "store": "Give all processes the same {0}: it leads to the store, which rank 0 makes. torchrun sets it.",
     "world-size": "Give all processes the same {0}: the number of all processes of the job. torchrun sets it.",
@@ -69,7 +73,19 @@ class RendezvousMismatch:
                 "a third process: which value is wrong is undecidable" if found.tie else None,
                 "whether these names lead to different hosts" if found.variable == "MASTER_ADDR" else None,
             ],
+            behind=_behind(found),
         )
+
+
+def _behind(found: Mismatch) -> Behind:
+    """What the call passes for the argument that is wrong; without one the environment has it."""
+    caller = _line(found.sides[0][:1])
+    frame = python_frame(caller) if caller is not None else None
+    tree = syntax_tree(found.sides[0][0].view.process.snapshot, frame)
+    option = _OPTIONS.get(found.kind)
+    if tree is None or frame is None or frame.line is None or option is None:
+        return Behind()
+    return Behind.of(options_passed(tree, frame.line, option))
 
 
 def _judge(job: JobView, found: Mismatch) -> Judgement[Mismatch]:

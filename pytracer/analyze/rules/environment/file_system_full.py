@@ -20,6 +20,7 @@ from os.path import dirname
 from pytracer._printable import shell_command
 from pytracer._text import size_words
 from pytracer.analyze.address_space.mapped_file import MappedFile, full_disk, mapped_file
+from pytracer.analyze.evidence.at_fault import of_mapping
 from pytracer.analyze.evidence.phrases import fault_evidence, in_function, python_evidence
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
@@ -67,6 +68,7 @@ class FileSystemFull(MemoryFaultRule[MappedFile]):
             ],
             f"Make room on the file system that holds the file (`{shell_command('df', '-h', dirname(file.path))}`), or "
             "reserve the file's blocks before mapping it: os.posix_fallocate() raises ENOSPC instead.",
+            behind=of_mapping(view, file.path),
         )
 
     def otherwise(self, faults: Sequence[ProcessView]) -> NoFinding:

@@ -23,6 +23,7 @@ from os.path import dirname
 from pytracer._printable import shell_command
 from pytracer._text import size_words
 from pytracer.analyze.address_space.mapped_file import MappedFile, mapped_file, room_confidence
+from pytracer.analyze.evidence.at_fault import of_mapping
 from pytracer.analyze.evidence.phrases import (
     access_verb,
     fault_evidence,
@@ -79,6 +80,7 @@ class ShmExhausted(MemoryFaultRule[MappedFile]):
                 None if file.then_bytes is not None else "the size of the file at the crash",
                 None if file.room_bytes is not None else "how much room its file system had",
             ],
+            behind=of_mapping(view, file.path),
         )
 
     def otherwise(self, faults: Sequence[ProcessView]) -> NoFinding:

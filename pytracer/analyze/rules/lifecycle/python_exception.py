@@ -24,6 +24,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pytracer.analyze.behind import Behind
 from pytracer.analyze.collectives.in_flight import bad_address
 from pytracer.analyze.collectives.unreceived_sends import UnreceivedSend, unreceived_send
 from pytracer.analyze.deaths.order import is_interrupt, mentions_lost_peer
@@ -132,8 +133,16 @@ class PythonException:
             [_PEER if lost and unreceived is None else None, explanation.failure],
             explained=explanation.words is not None or unreceived is not None,
             names_cause=known,
+            behind=_behind(told, explanation, unreceived),
             besides=LET_THREAD_END if _kept(view) is not None else left.advice if left is not None else "",
         )
+
+
+def _behind(told: Told, explanation: Explanation, unreceived: UnreceivedSend | None) -> Behind | None:
+    """What the line's failure is about; None where another line raised it first, or nothing is known."""
+    if unreceived is not None:
+        return Behind.of([], unreceived.frame)
+    return explanation.behind if told.first is None and told.chain is None else None
 
 
 def _circumstances(job: JobView, told: Told, explanation: Explanation, short: Shortage | None) -> str:

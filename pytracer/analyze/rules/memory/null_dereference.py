@@ -37,6 +37,7 @@ from pytracer.analyze.address_space.null_pointer import (
     null_confidence,
     null_sibling,
 )
+from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.lifetime.emptied import emptied_at
 from pytracer.analyze.evidence.lifetime.never_made import never_made
 from pytracer.analyze.evidence.lifetime.placeholders import placeholder
@@ -51,8 +52,8 @@ from pytracer.analyze.evidence.lifetime.variables import (
 )
 from pytracer.analyze.evidence.native.native_stack import below_function, calls_python_by_ctypes
 from pytracer.analyze.evidence.native.native_stack import calls_python_without_gil as without_gil
+from pytracer.analyze.evidence.null_sources import null_source, of_null
 from pytracer.analyze.evidence.operators.compiled import runs_compiled
-from pytracer.analyze.evidence.operators.empty_operand import empty_of_forward
 from pytracer.analyze.evidence.operators.operator import (
     Operator,
     OperatorTensor,
@@ -61,13 +62,8 @@ from pytracer.analyze.evidence.operators.operator import (
     tensor_words,
     without_memory,
 )
-from pytracer.analyze.evidence.operators.spatial_dimensions import spatial_dimensions
 from pytracer.analyze.evidence.own_code.capi_table import unfetched_table
-from pytracer.analyze.evidence.own_code.found_nothing import found_nothing
-from pytracer.analyze.evidence.own_code.null_global import null_global
 from pytracer.analyze.evidence.own_code.passed import names_passed, passed
-from pytracer.analyze.evidence.own_code.passed_none import passed_none
-from pytracer.analyze.evidence.own_code.per_thread_memory import per_thread_memory
 from pytracer.analyze.evidence.phrases import (
     collective_evidence,
     fault_evidence,
@@ -159,9 +155,9 @@ class NullDereference(MemoryFaultRule[_Null]):
         table = unfetched_table(view)
         if table is not None:
             reason = f": {table.summary}"
-        told = _by_source(view, found) if not reason else None
+        told = null_source(view, with_forward=bool(found.arguments)) if not reason else None
         if told is not None:
-            reason = f": {told[0]}"
+            reason = f": {told.summary}"
         missing = missing_arguments(view) if not reason or _is_undefined(found) else None
         if missing is not None and (found.arguments or not missing.is_own):
             reason = f": {missing.summary}"
@@ -194,30 +190,18 @@ class NullDereference(MemoryFaultRule[_Null]):
             if table is not None
             else missing.advice
             if missing is not None
-            else told[1]
+            else told.advice
             if told is not None
             else _what_to_do(view, judgement.found),
             [missing_operands(view)],
+            behind=Behind()
+            if table is not None or found.without_gil
+            else of_null(view, found.saved, named, holds, missing, told),
         )
 
     def otherwise(self, faults: Sequence[ProcessView]) -> NoFinding:
         """See MemoryFaultRule."""
         return not_found("no address was null or a small offset from a null register")
-
-
-def _by_source(view: ProcessView, found: _Null) -> tuple[str, str] | None:
-    """What is null or leads there, as the program's source shows it: for the headline, and what to do."""
-    first = (
-        passed_none(view)
-        or found_nothing(view)
-        or (empty_of_forward(view) if found.arguments else None)
-        or per_thread_memory(view)
-        or spatial_dimensions(view)
-    )
-    if first is not None:
-        return first.summary, first.advice
-    unset = null_global(view)
-    return (unset.summary, unset.advice(line_words(view))) if unset is not None else None
 
 
 def _is_undefined(found: _Null) -> bool:

@@ -24,6 +24,8 @@ from pytracer._text import hex_addr, size_words
 from pytracer.analyze.address_space.description import offset_words
 from pytracer.analyze.address_space.lookup import GUESSED
 from pytracer.analyze.address_space.operands import COMPUTED, ROWS
+from pytracer.analyze.behind import Behind
+from pytracer.analyze.evidence.at_fault import of_expanded, of_row, of_unfit
 from pytracer.analyze.evidence.guard_mode import guard_confidence, guard_evidence
 from pytracer.analyze.evidence.indices.index_origins import index_advice
 from pytracer.analyze.evidence.indices.reached_row import ReachedRow, reached_row
@@ -41,6 +43,7 @@ from pytracer.analyze.evidence.operators.operator import (
     tensor_words,
 )
 from pytracer.analyze.evidence.operators.state_sizes import small_state
+from pytracer.analyze.evidence.operators.unfit_operands import unfit_operands
 from pytracer.analyze.evidence.own_code.expanded import Expanded, behind_evidence, expanded_behind, expanded_tensor
 from pytracer.analyze.evidence.own_code.passed import computed_advice, layout_advice, length_advice, unfit_clause
 from pytracer.analyze.evidence.phrases import (
@@ -116,7 +119,18 @@ class OutOfBounds(StorageFaultRule[Expanded | None]):
             wide.advice(access_verb(view) == "wrote") if wide is not None else _advice(view, way),
             [_unproven(view)],
             explained=wide is not None,
+            behind=_about(view, wide, way),
         )
+
+
+def _about(view: ProcessView, wide: Expanded | None, way: ReachedRow | None) -> Behind | None:
+    """What is at fault; None where only the storage beside the address is known."""
+    if wide is not None:
+        return of_expanded(wide)
+    unfit = unfit_operands(view)
+    if unfit is not None:
+        return of_unfit(view, unfit)
+    return of_row(view, way) if way is not None else None
 
 
 def _leads(view: ProcessView) -> str | None:
@@ -147,6 +161,7 @@ def _describe_behind(judgement: Judgement[Expanded | None], behind: Expanded) ->
         behind.advice(access_verb(view) == "wrote"),
         ["proof that it ran on from there: the registers do not hold where it began"],
         explained=True,
+        behind=of_expanded(behind),
     )
 
 

@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from pytracer._library_files import is_library_file
 from pytracer._text import count_words, hex_addr, list_words, size_words
 from pytracer.analyze.address_space.stack_bounds import GUARD_BYTES, is_proven, ran_over, stack_bounds
+from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.failing.usage.endless_lookups import endless_lookup_of
 from pytracer.analyze.evidence.failing.usage.recursions import level_added
 from pytracer.analyze.evidence.lifetime.variables import line_words, program_frames
@@ -34,6 +35,7 @@ from pytracer.analyze.evidence.native.native_stack import frame_words, image_nam
 from pytracer.analyze.evidence.native.nesting import (
     Nesting,
     adding_line,
+    deepening_line,
     guard_words,
     nesting_advice,
     of_native,
@@ -105,11 +107,17 @@ class StackOverflow(MemoryFaultRule[_Cycles]):
             ],
             _advice(view, native, python),
             [None if own_frames(view) else "the native stack"],
+            behind=_behind(view, _nested(native, python)),
         )
 
     def otherwise(self, faults: Sequence[ProcessView]) -> NoFinding:
         """See MemoryFaultRule."""
         return not_found("no fault address lay at the end of its thread's stack together with the stack pointer")
+
+
+def _behind(view: ProcessView, nested: Nesting | None) -> Behind:
+    """The line that adds a level."""
+    return Behind.of([], deepening_line(view, nested) if nested is not None else None)
 
 
 _REGEX = "std::__detail::_Executor<"  # libstdc++'s matcher

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 
 from pytracer._text import count_words
 from pytracer.analyze.address_space.mapped_file import MappedFile, mapped_file, truncation_confidence
+from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.lifetime.file_mappers import file_mapper
 from pytracer.analyze.evidence.lifetime.file_writers import file_writer
 from pytracer.analyze.evidence.phrases import (
@@ -69,6 +70,7 @@ class TruncatedMapping(MemoryFaultRule[MappedFile]):
             ],
             _advice(view, file),
             [None if file.then_bytes is not None else "the size of the file at the crash"],
+            behind=Behind.of([], file_mapper(view, file.path), file_writer(view, file.path)),
         )
 
     def otherwise(self, faults: Sequence[ProcessView]) -> NoFinding:

@@ -20,6 +20,7 @@ from collections.abc import Sequence
 
 from pytracer.analyze.address_space.regions import mapping_at
 from pytracer.analyze.address_space.stack_bounds import ran_over
+from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.native.jumps import wild_jump
 from pytracer.analyze.evidence.own_code.unchecked_view import UncheckedView, unchecked_view
 from pytracer.analyze.evidence.phrases import (
@@ -73,6 +74,7 @@ class UncheckedViewRule(MemoryFaultRule[UncheckedView]):
             found.advice(view),
             [] if found.recorded else ["the view itself: no variable held it, its shape and strides are computed"],
             names_source=True,
+            behind=Behind.of([], (found.file, found.line)),
             explained=True,
         )
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pytracer.analyze.evidence.at_fault import of_unfit
 from pytracer.analyze.evidence.heap.heap import heap_damage
 from pytracer.analyze.evidence.operators.operator import find_operator, is_of_torch
 from pytracer.analyze.evidence.phrases import (
@@ -73,6 +74,7 @@ class UnfitArguments(MemoryFaultRule[Violated]):
             ],
             found.advice(view),
             explained=True,
+            behind=of_unfit(view, found),
         )
 
     def otherwise(self, faults: Sequence[ProcessView]) -> NoFinding:

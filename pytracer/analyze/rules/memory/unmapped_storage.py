@@ -21,6 +21,7 @@ torch's own allocator it is merely possible.
 from __future__ import annotations
 
 from pytracer.analyze.address_space.overrun import begins_there, oversized_bytes
+from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.lifetime.cut_memory import cut_memory
 from pytracer.analyze.evidence.lifetime.dropped_owner import dropped_owner
 from pytracer.analyze.evidence.lifetime.inherited_memory import was_left_behind
@@ -95,7 +96,17 @@ class UnmappedStorage(StorageFaultRule[None]):
             ],
             cut.advice if cut is not None else _advice(view),
             [None if unmapping_of(view) or cut is not None else "who unmapped the memory"],
+            behind=_behind(view),
         )
+
+
+def _behind(view: ProcessView) -> Behind:
+    """Where the tensor was made, and what gave its memory away."""
+    storage = view.storage
+    made = storage.allocated.place if storage is not None and storage.allocated is not None else None
+    owner = owner_object(view) if unmapping_of(view) is None else None
+    cause = cut_memory(view) or local_blob(view) or dropped_owner(view) or owner or owner_calls(view)
+    return Behind.of([], made, cause)
 
 
 def _by_words(view: ProcessView) -> str:

@@ -56,6 +56,7 @@ from dataclasses import dataclass
 
 from pytracer.analyze.address_space.null_pointer import null_confidence, null_sibling
 from pytracer.analyze.address_space.stack_bounds import beside_stack, ran_over
+from pytracer.analyze.evidence.at_fault import of_wild
 from pytracer.analyze.evidence.heap.heap import heap_damage
 from pytracer.analyze.evidence.indices.runs import ran_on
 from pytracer.analyze.evidence.known_crashes import KnownCrash, known_crash
@@ -146,6 +147,7 @@ class WildPointer(MemoryFaultRule[_Wild]):
                 explanation.missing,
             ],
             names_source=explanation.names_source,
+            behind=of_wild(view, explanation),
         )
 
     def otherwise(self, faults: Sequence[ProcessView]) -> NoFinding:

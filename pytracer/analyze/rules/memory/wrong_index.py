@@ -33,6 +33,8 @@ from dataclasses import dataclass
 from pytracer._text import count_words, hex_addr, size_words
 from pytracer.analyze.address_space.address_info import Formation
 from pytracer.analyze.address_space.referrers import STATE_REGISTERS
+from pytracer.analyze.behind import Behind
+from pytracer.analyze.evidence.at_fault import of_row, of_sparse, of_unfit, of_values
 from pytracer.analyze.evidence.exceptions.name_origins import passed_words
 from pytracer.analyze.evidence.heap.behind_storage import overwritten
 from pytracer.analyze.evidence.indices.index_origins import index_advice
@@ -41,7 +43,7 @@ from pytracer.analyze.evidence.indices.reached_row import ReachedRow, is_close, 
 from pytracer.analyze.evidence.indices.row_words import row_advice, row_evidence, row_headline, shaped_name
 from pytracer.analyze.evidence.indices.sparse_source import sparse_advice, sparse_source
 from pytracer.analyze.evidence.indices.written_value import origin_words
-from pytracer.analyze.evidence.lifetime.variables import line_words, variable_of
+from pytracer.analyze.evidence.lifetime.variables import line_words, variable_name, variable_of
 from pytracer.analyze.evidence.lifetime.where_made import made_briefly
 from pytracer.analyze.evidence.native.jumps import wild_jump
 from pytracer.analyze.evidence.operators.in_backward import backward, saved_advice
@@ -163,6 +165,13 @@ class WrongIndex(StorageFaultRule[_Index]):
             if unfit is not None
             else index_advice(operator, found.index) or row_advice(view, way) or _advice(view, found),
             [None if found.index_storage is not None or leads is not None else "the tensor that the index came from"],
+            behind=of_unfit(view, unfit)
+            if unfit is not None
+            else of_row(view, way)
+            if way is not None
+            else Behind.of([variable_name(view, found.index_storage.base)])
+            if found.index_storage is not None
+            else None,
         )
 
 
@@ -256,6 +265,7 @@ def _describe_range(views: Sequence[ProcessView], outside: OutOfRange, way: Form
         ],
         advice,
         [None if way is not None else _unseen(view)],
+        behind=of_sparse(source) if source is not None else of_values(view, outside.tensor),
     )
 
 
@@ -272,6 +282,7 @@ def _describe_row(views: Sequence[ProcessView], way: ReachedRow) -> Description:
         [fault_evidence(view), row_evidence(way), python_evidence(view), collective_evidence(views)],
         row_advice(view, way) or "",
         [_unseen(view)],
+        behind=of_row(view, way),
     )
 
 

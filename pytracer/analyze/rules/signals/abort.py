@@ -25,6 +25,7 @@ import re
 from dataclasses import dataclass
 
 from pytracer._text import function_words, message_words
+from pytracer.analyze.behind import Behind
 from pytracer.analyze.collectives.in_flight import bad_address
 from pytracer.analyze.evidence.ends.memory_holders import (
     address_as_size,
@@ -93,6 +94,7 @@ class _Way:
     quotes_exception: bool = False
     by_facts: bool = False
     uncaught: bool = False
+    behind: Behind | None = None
 
 
 _OWN = "the innermost function of the program's native code"
@@ -231,6 +233,7 @@ class Abort:
             ],
             way.quotes_exception,
             explained=borrowed is not None or way.by_facts,
+            behind=way.behind,
         )
 
 
@@ -268,10 +271,10 @@ def _way(view: ProcessView) -> _Way:
         return _Way(gil.what, gil.advice, _caller(view))
     archive = cut_archive(view)
     if archive is not None:
-        return _Way(archive.what, archive.advice, _caller(view))
+        return _Way(archive.what, archive.advice, _caller(view), behind=Behind.of([archive.path]))
     strides = negative_strides(view)
     if strides is not None:
-        return _Way(strides.what, strides.advice, _caller(view), by_facts=True)
+        return _Way(strides.what, strides.advice, _caller(view), by_facts=True, behind=Behind.of([], strides))
     if exception is not None and exception.type is not None:
         return _uncaught(exception.type, exception.what or "")
     text = printed(view) or ""

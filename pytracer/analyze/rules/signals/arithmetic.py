@@ -21,21 +21,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytracer._text import hex_addr, list_words
-from pytracer.analyze.evidence.lifetime.variables import line_words, tensors_without_memory
+from pytracer.analyze.behind import Behind
+from pytracer.analyze.evidence.lifetime.variables import line_words, program_frames, tensors_without_memory
 from pytracer.analyze.evidence.native.fault_function import runs_torchscript
 from pytracer.analyze.evidence.native.native_stack import memory_word
-from pytracer.analyze.evidence.operators.conv_groups import conv_groups
-from pytracer.analyze.evidence.operators.empty_operand import empty_operand
+from pytracer.analyze.evidence.operators.conv_groups import ConvGroups, conv_groups
+from pytracer.analyze.evidence.operators.empty_operand import EmptyOperand, empty_operand
 from pytracer.analyze.evidence.operators.operator import find_operator
 from pytracer.analyze.evidence.operators.suspect_argument import suspect_argument
 from pytracer.analyze.evidence.own_code.set_divisor import SetDivisor, set_divisor
-from pytracer.analyze.evidence.own_code.zero_divisor import zero_divisor
+from pytracer.analyze.evidence.own_code.zero_divisor import ZeroDivisor, zero_divisor
 from pytracer.analyze.evidence.phrases import collective_evidence, in_function, python_evidence
+from pytracer.analyze.evidence.syntax.calls import options_passed
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.platform.division import Division, decode_division
 from pytracer.analyze.platform.signals import SIGFPE
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.rules.fault import FaultRule
+from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.decode.types.snapshot import Holder
 from pytracer.report.job import Evidence
@@ -108,11 +111,39 @@ class Arithmetic(FaultRule[Division | None]):
             ["the divisor"] if code == FPE_INTDIV and (division is None or division.divisor is None) else [],
             explained=isinstance(zero, SetDivisor) or operand is not None,
             line=zero.frame if isinstance(zero, SetDivisor) else None,
+            behind=_behind(view, division, zero, operand),
         )
 
     def otherwise(self, faults: Sequence[ProcessView]) -> NoFinding:
         """See FaultRule."""
         return not_found("nothing died of SIGFPE")
+
+
+def _behind(
+    view: ProcessView,
+    division: Division | None,
+    zero: ZeroDivisor | ConvGroups | SetDivisor | None,
+    operand: EmptyOperand | None,
+) -> Behind | None:
+    """What made the divisor 0, or the operands what they were."""
+    if isinstance(zero, ZeroDivisor):
+        return Behind.of([] if zero.of_module else [zero.name], zero.origin)
+    if isinstance(zero, SetDivisor):
+        return Behind.of([zero.value], zero.origin)
+    if isinstance(zero, ConvGroups):
+        return Behind.of([zero.weight.name, *_options(view, "groups")], zero.set_outputs)
+    if operand is not None:
+        return Behind.of([], operand)
+    return Behind.of(_held(view, division)) if division is not None and division.is_minus_one else None
+
+
+def _options(view: ProcessView, name: str) -> list[str]:
+    """What the line's call passes for an option: the variable, or `**args` where that may have it."""
+    frame = next(iter(program_frames(view)), None)
+    tree = syntax_tree(view.process.snapshot, frame)
+    if tree is None or frame is None or frame.line is None:
+        return []
+    return options_passed(tree, frame.line, name)
 
 
 def _empty_words(empty: Sequence[Holder]) -> str:
@@ -200,12 +231,20 @@ def _advice(view: ProcessView, code: int, division: Division | None) -> str:
 
 def _extremes(view: ProcessView, division: Division) -> str:
     """`` `stamps` has -2147483648, `step` has -1. ``: tensors of the operator that hold the two."""
-    operator = find_operator(view)
-    smallest = -(1 << (8 * division.nbytes - 1))
-    found = []
-    for value in (smallest, -1):
-        held = (item for item in (operator.tensors if operator is not None else ()) if item.passed and item.name)
-        name = next((item.name for item in held if value in (item.item.minimum, item.item.maximum)), None)
-        found.append(f"`{name}` has {value}" if name is not None else None)
-    known = [item for item in found if item is not None]
+    values = (_smallest(division), -1)
+    known = [f"`{name}` has {value}" for name, value in zip(_held(view, division), values, strict=True) if name]
     return f"{' and '.join(known)}. " if known else ""
+
+
+def _smallest(division: Division) -> int:
+    return -(1 << (8 * division.nbytes - 1))
+
+
+def _held(view: ProcessView, division: Division) -> list[str | None]:
+    """Names of the operator's tensors that have the smallest integer, and -1."""
+    operator = find_operator(view)
+    tensors = [item for item in (operator.tensors if operator is not None else ()) if item.passed and item.name]
+    return [
+        next((item.name for item in tensors if value in (item.item.minimum, item.item.maximum)), None)
+        for value in (_smallest(division), -1)
+    ]

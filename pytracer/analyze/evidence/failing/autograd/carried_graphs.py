@@ -52,7 +52,8 @@ def carried_graph(at: FailingLine) -> str | None:
     if len(tensors) == 1:
         name, line = next(iter(tensors.items()))
         return (
-            f"`{name}` (line {line}) carries the graph of one step into the next, which backward() has freed: write "
+            f"`{name}` ({at.here(line)}) carries the graph of one step into the next, which backward() "
+            "has freed: write "
             f"`{name} = {name}.detach()` at the start of each step (of a tuple, each of its tensors)."
         )
     return _before_loop(at, loops[0])
@@ -87,7 +88,8 @@ def _before_loop(at: FailingLine, loop: Loop) -> str | None:
     if len(shapes) != 1:
         return None
     return (
-        f"`{shapes[0]}`{at.came(shapes[0])} was computed once, before the loop at line {loop.lineno}, and backward() "
+        f"`{shapes[0]}`{at.came(shapes[0])} was computed once, before the loop at "
+        f"{at.here(loop.lineno)}, and backward() "
         "frees its graph in the first round: compute it in each round."
     )
 

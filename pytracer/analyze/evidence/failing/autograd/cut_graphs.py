@@ -47,7 +47,7 @@ def _switched_off(at: FailingLine) -> str | None:
     if len(off) != 1:
         return None
     scope, item = off[0]
-    where = f"line {item.lineno} (`{source(item)}`) does that"
+    where = f"{at.here(item.lineno)} (`{source(item)}`) does that"
     name = f"{scope.name}()" if isinstance(scope, ast.FunctionDef) else "the program"
     on = [part.lineno for part in own_nodes(scope) if isinstance(part, ast.Expr) and _is_on(part)]
     on = [line for line in on if line > item.lineno]
@@ -57,9 +57,12 @@ def _switched_off(at: FailingLine) -> str | None:
         if isinstance(part, (ast.Return, ast.Raise)) and item.lineno < part.lineno < (on[0] if on else 0)
     ]
     if leaves:
-        return f"{now}: {where}, and {name} leaves at line {leaves[0]}, before line {on[0]} undoes it. There, {how}."
+        return (
+            f"{now}: {where}, and {name} leaves at {at.here(leaves[0])}, before {at.here(on[0])} undoes it. "
+            f"There, {how}."
+        )
     if on:
-        return f"{now}: {where}, and line {on[0]}, which undoes it, was not reached: {how}."
+        return f"{now}: {where}, and {at.here(on[0])}, which undoes it, was not reached: {how}."
     return f"{now}: {where}, and no line of {name} undoes it: {how}."
 
 
@@ -90,7 +93,9 @@ def _frozen(at: FailingLine, loss: str) -> str | None:
         return None
     name = next(iter(none)).removeprefix("parameters of ")
     lines = {item.lineno: source(item) for item in plain_statements(at.tree) if FREEZES.search(head_of(item))}
-    by = " or ".join(f"line {number} (`{lines[number]}`)" for number in sorted(lines)) if len(lines) <= _MOST else ""
+    by = (
+        " or ".join(f"{at.here(number)} (`{lines[number]}`)" for number in sorted(lines)) if len(lines) <= _MOST else ""
+    )
     sure = len(lines) == 1 and _freezes(at, name, next(iter(lines)))
     how = f", as {by} freezes them" if by and sure else f" ({by} may freeze them)" if by else ""
     return (
@@ -130,7 +135,7 @@ def _graph_lost(at: FailingLine, loss: str) -> str | None:
     off = next((item for item in by if _ENTERED.search(ast.unparse(item))), None)
     if off is not None and isinstance(found.spot.scope, ast.FunctionDef):
         name = found.spot.scope.name
-        return f"{words}: line {off.lineno} (`@{source(off)}` of {name}()) keeps it from one. Take it away."
+        return f"{words}: {at.here(off.lineno)} (`@{source(off)}` of {name}()) keeps it from one. Take it away."
     if not around and any(_is_below_switch(at, depth) for depth in range(1, len(at.frames))):
         return None
     if around:
@@ -158,7 +163,7 @@ def _reentrant(at: FailingLine, loss: str) -> str | None:
     told = keyword_value(call, "use_reentrant")
     if isinstance(told, ast.Constant) and not told.value:
         return None
-    by = f"line {freezes[0].lineno} (`{source(freezes[0])}`)"
+    by = f"{at.here(freezes[0].lineno)} (`{source(freezes[0])}`)"
     return (
         f"{source(call.func)}() at {where} may cut `{loss}` from its graph: with use_reentrant=True"
         f"{'' if told is not None else ', the default,'} it makes none where none of its inputs requires a gradient, "
@@ -171,14 +176,14 @@ def _cutting_lines(at: FailingLine, loss: str) -> str | None:
     """The statements on the way to the loss that can cut it, where they are few."""
     way = lines_on_the_way(at, loss)
     found = {
-        item.lineno: f"line {item.lineno} (`{source(item) if not isinstance(item, ast.With) else head_of(item)}`)"
+        item.lineno: f"{at.here(item.lineno)} (`{source(item) if not isinstance(item, ast.With) else head_of(item)}`)"
         for item in plain_statements(at.tree)
         if FREEZES.search(head_of(item)) or (CUTS.search(head_of(item)) and item.lineno in way)
     }
     for item in ast.walk(at.tree):
         for by in item.decorator_list if isinstance(item, ast.FunctionDef) and item.lineno in way else ():
             if CUTS.search(ast.unparse(by)):
-                found[by.lineno] = f"line {by.lineno} (`@{source(by)}` of {item.name}())"  # type: ignore[attr-defined]
+                found[by.lineno] = f"{at.here(by.lineno)} (`@{source(by)}` of {item.name}())"  # type: ignore[attr-defined]
     lines = [found[number] for number in sorted(found)]
     if not lines or len(lines) > _MOST:
         return None

@@ -66,7 +66,7 @@ def _independent(at: FailingLine) -> str | None:
     name = variable(result)
     way |= lines_on_the_way(at, name) if name is not None else set()
     found = {
-        item.lineno: f"line {item.lineno} (`{head_of(item) if isinstance(item, ast.With) else source(item)}`)"
+        item.lineno: f"{at.here(item.lineno)} (`{head_of(item) if isinstance(item, ast.With) else source(item)}`)"
         for item in plain_statements(at.tree)
         if CUTS.search(head_of(item)) and not FREEZES.search(head_of(item)) and item.lineno in way
     }
@@ -89,9 +89,10 @@ def _returned(at: FailingLine, name: str) -> str | None:
         return None
     value = returns[0].value
     bound = bound_value(own, variable(value) or "", returns[0].lineno)
-    made = f" (line {bound[0]}: `{source(bound[1])}`)" if bound is not None and bound[1] is not None else ""
+    made = f" ({at.here(bound[0])}: `{source(bound[1])}`)" if bound is not None and bound[1] is not None else ""
     return (
-        f"{plain}() (line {own.lineno}) returns `{source(value)}`{made} at line {returns[0].lineno}, and what a hook "
+        f"{plain}() ({at.here(own.lineno)}) returns `{source(value)}`{made} at "
+        f"{at.here(returns[0].lineno)}, and what a hook "
         "returns replaces the gradient, which must keep its shape and type. Return nothing from a hook that only "
         "looks, or a tensor like the gradient that it is given."
     )

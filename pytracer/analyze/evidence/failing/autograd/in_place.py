@@ -33,7 +33,7 @@ def changed_in_place(at: FailingLine) -> str | None:
     for item in ast.walk(at.tree):
         if _changes_in_place(item) and isinstance(item, (ast.stmt, ast.expr)):
             found[item.lineno] = source(item)
-    lines = [f"line {number} (`{found[number]}`)" for number in sorted(found)]
+    lines = [f"{at.here(number)} (`{found[number]}`)" for number in sorted(found)]
     if not lines or len(lines) > _MOST:
         return None
     only = "is the only line that seems to change a tensor in place" if len(lines) == 1 else "seem to change one"

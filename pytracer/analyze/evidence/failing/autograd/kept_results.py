@@ -48,7 +48,7 @@ def copied_result(at: FailingLine) -> str | None:
     by = f" ({stored.words(at)})" if stored is not None else ""
     read = _read_at(at, stored) if stored is not None else None
     how = (
-        f"empty it before line {at.line}, as line {read} needs its graph, or keep `.detach()` of it"
+        f"empty it before line {at.line}, as {at.here(read)} needs its graph, or keep `.detach()` of it"
         if read is not None
         else f"keep `.detach()` of it there, or drop it before line {at.line}"
     )

@@ -52,9 +52,11 @@ def new_leaf(at: FailingLine) -> NewLeaf | None:
         return None
     line, item = next(iter(leaves.items()))
     found = ((other, CUTS.search(head_of(other))) for other in on_way if other.lineno != line)
-    cuts = [f"`{cut[0]}{')' * cut[0].endswith('(')}` at line {other.lineno}" for other, cut in found if cut is not None]
+    cuts = [
+        f"`{cut[0]}{')' * cut[0].endswith('(')}` at {at.here(other.lineno)}" for other, cut in found if cut is not None
+    ]
     told = tuple(cuts) if len(cuts) <= _MOST else ()
-    return NewLeaf(f"line {line}", source(item), loss, told)
+    return NewLeaf(f"{at.here(line)}", source(item), loss, told)
 
 
 def _of_values(item: ast.stmt) -> bool:

@@ -49,7 +49,8 @@ def shared_graph(at: FailingLine) -> str | None:
     if not uses or made.lineno >= earlier[0].lineno:
         return None
     return (
-        f"`{name}` (line {made.lineno}: `{source(made)}`) is part of `{first}` as of `{second}`: backward() at line "
+        f"`{name}` ({at.here(made.lineno)}: `{source(made)}`) is part of `{first}` as of `{second}`: "
+        "backward() at line "
         f"{earlier[0].lineno} has freed its graph. Where the first shall not train what made it, use "
         f"`{name}.detach()` at line {min(item.lineno for item in uses)}; else add both losses before one backward()."
     )

@@ -57,7 +57,7 @@ def _number(at: FailingLine) -> str | None:
     taken = ""
     if len(found) == 1:
         line, text = next(iter(found.items()))
-        taken = f": line {line} (`{text}`) can have taken it out of its tensor. Keep the tensor there"
+        taken = f": {at.here(line)} (`{text}`) can have taken it out of its tensor. Keep the tensor there"
     rest = "use .item() only for what is printed or added up" if taken else "keep the tensor on the way to it"
     return f"`{name}`{at.came(name)} is a plain number, which has no graph{taken}{', and ' if taken else ': '}{rest}."
 

@@ -69,7 +69,7 @@ def _made_of_nothing(at: FailingLine, name: str) -> str | None:
             found = _read_once(at, inner, line)
             if found is not None and found.reads:
                 empty = "0" if at.value(name) in ("0", "0.0") else "empty"
-                return _words(found, line, f"line {line} finds nothing left, and `{name}` is {empty}")
+                return _words(found, line, f"{at.here(line)} finds nothing left, and `{name}` is {empty}")
     return None
 
 

@@ -50,7 +50,7 @@ def changed_in_loop(at: FailingLine) -> str | None:
     copy = f"list({source(loop.iter)})"
     others = f" or line {changes[1][0]} (`{changes[1][1]}`)" if len(changes) > 1 and not by else ""
     return (
-        f"Line {line} (`{text}`){others}{by} changes `{table}` while the loop of line {loop.lineno} runs over it. "
+        f"Line {line} (`{text}`){others}{by} changes `{table}` while the loop of {at.here(loop.lineno)} runs over it. "
         f"Loop over a copy (`for ... in {copy}:`), or collect what is to change, and make a new {kind} after the loop."
     )
 

@@ -39,7 +39,7 @@ def shared_file(at: FailingLine) -> str | None:
         return None
     name, line, text = found
     return (
-        f"The workers share the open file of `{name}` (line {line}: `{text}`), which __init__() opened before they "
+        f"The workers share the open file of `{name}` ({at.here(line)}: `{text}`), which __init__() opened before they "
         "were forked: one may have moved its place while another read, so that the file itself may be whole "
         "(num_workers=0 shows it). Open it in each worker, at the first __getitem__(), or read all of it in __init__()."
     )

@@ -12,10 +12,12 @@ import itertools
 import re
 
 from pytracer._text import list_words
+from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.ranks import rank_branch
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans
+from pytracer.analyze.naming import LineWords
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
 from pytracer.report.job import PythonFrame
 
@@ -40,6 +42,11 @@ def own_group_name(at: FailingLine) -> str | None:
     )
 
 
+def own_group_behind(at: FailingLine) -> Behind | None:
+    """That line."""
+    return Behind.of([], _made_on_some_ranks(at)) if _KEY.search(at.message) is not None else None
+
+
 def _made_of(at: FailingLine, name: str) -> tuple[tuple[int, ...], int] | None:
     """The ranks and the number of groups of which the hash is, as torch makes it; only where few are possible."""
     size = at.snapshot.rank.world_size if at.snapshot.rank is not None else None
@@ -53,7 +60,7 @@ def _made_of(at: FailingLine, name: str) -> tuple[tuple[int, ...], int] | None:
     return None
 
 
-def _made_on_some_ranks(at: FailingLine) -> str | None:
+def _made_on_some_ranks(at: FailingLine) -> LineWords | None:
     """`` line 18, below `if rank == 0:`, makes one on some ranks only ``: an earlier call, by the same function."""
     for frame, inner in zip(at.frames, (None, *at.frames), strict=False):
         tree = syntax_tree(at.snapshot, frame)
@@ -68,5 +75,6 @@ def _made_on_some_ranks(at: FailingLine) -> str | None:
             if branch is not None and not spans(branch, frame.line):
                 at_line = PythonFrame(file=frame.file, line=branch.lineno, function=frame.function)
                 text = (line_text(at.snapshot, at_line) or "").strip()
-                return f"line {node.lineno}, below `{text}`, makes one on some ranks only"
+                words = f"line {node.lineno}, below `{text}`, makes one on some ranks only"
+                return LineWords(words, frame.file, node.lineno)
     return None

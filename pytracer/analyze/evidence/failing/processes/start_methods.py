@@ -51,7 +51,7 @@ def fixed_start_method(at: FailingLine) -> str | None:
         return None
     method = f"({source(call.args[0])})" if call.args else "()"
     return (
-        f"`{short(source(earlier[0]))}` at line {earlier[0].lineno} has chosen the start method, and it is chosen "
+        f"`{short(source(earlier[0]))}` at {at.here(earlier[0].lineno)} has chosen the start method, and it is chosen "
         f"once: call `set_start_method{method}` first of all, below `if __name__ == '__main__':`; or leave the default "
         f"alone, and make processes, queues and pools by `get_context{method}`."
     )

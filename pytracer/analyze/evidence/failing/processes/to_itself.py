@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.bindings import bindings_of
@@ -14,6 +15,7 @@ from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, keyword_value
 from pytracer.analyze.evidence.syntax.names import names_of, variable
 from pytracer.analyze.evidence.syntax.scopes import function_named, own_nodes
+from pytracer.analyze.naming import LineWords
 from pytracer.decode.types.snapshot import Collective, Snapshot
 
 # torch 2.13, _check_not_self_rank() of distributed_c10d.py
@@ -72,8 +74,17 @@ def itself_subject(at: FailingLine) -> str | None:
     found = _found(at)
     if found is None:
         return "the peer of that message is the rank itself"
-    line = f" at line {found.line}" if found.line != at.line else ""
+    line = f" at {at.here(found.line)}" if found.line != at.line else ""
     return f"`{source(found.peer)}`, the peer of its message{line}, is the rank itself"
+
+
+def itself_behind(at: FailingLine) -> Behind | None:
+    """The peer, and the lines that name it."""
+    found = _found(at) if _fails_so(at) else None
+    if found is None:
+        return None
+    lines = [(at.frame.file, item.lineno) for item in found.calls[:1]]
+    return Behind.of([source(found.peer)], *lines, _modulo_one(at, found.peer))
 
 
 def _fails_so(at: FailingLine) -> bool:
@@ -161,7 +172,7 @@ def _own_rank_call(found: _Message) -> str:
     return f"dist.get_rank({source(group)})" if of_group and group is not None else "dist.get_rank()"
 
 
-def _modulo_one(at: FailingLine, peer: ast.expr) -> str | None:
+def _modulo_one(at: FailingLine, peer: ast.expr) -> LineWords | None:
     """`` It comes from `col % self.cols` (line 16), where `grid.cols` was 1. ``: a ring of one, if that is recorded."""
     spot = at.slice.spot(0)
     recorded = [*at.values.items(), *(item for values in at.outer.values() for item in values.items())]
@@ -173,7 +184,8 @@ def _modulo_one(at: FailingLine, peer: ast.expr) -> str | None:
         name = next((name for name, value in recorded if value == "1" and name.rpartition(".")[2] == last), None)
         if size.isdigit() or name is None:
             continue
-        return f"It comes from `{source(node)}` ({at.place(place, node.lineno)}), where `{name}` was 1."
+        words = f"It comes from `{source(node)}` ({at.place(place, node.lineno)}), where `{name}` was 1."
+        return LineWords(words, place.file, node.lineno)
     return None
 
 

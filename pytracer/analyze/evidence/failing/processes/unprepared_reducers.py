@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.scopes import spans
@@ -54,6 +55,12 @@ def unprepared_subject(at: FailingLine) -> str | None:
         return None
     (how, place), (by, where) = found.static, found.unsynced
     return f"the first forward ran with {by} ({where}), for which DDP with {how} ({place}) does not prepare its reducer"
+
+
+def unprepared_behind(at: FailingLine) -> Behind | None:
+    """Both lines."""
+    found = _found(at)
+    return Behind.of([], found.static, found.unsynced) if found is not None else None
 
 
 def _found(at: FailingLine) -> _Found | None:

@@ -79,8 +79,10 @@ def _of_known(at: FailingLine, key: str, table: str, came: str, known: NearNames
         if saved is not None:
             other = _saved_with(at, key)
             if other is not None:
-                return f"{lacks}, as line {saved} saves it. Load a file that line {other} saves: that has {key}."
-            return f"{lacks}, as line {saved} saves it. Save {key} there from now on; read older ones with .get()."
+                return (
+                    f"{lacks}, as {at.here(saved)} saves it. Load a file that {at.here(other)} saves: that has {key}."
+                )
+            return f"{lacks}, as {at.here(saved)} saves it. Save {key} there from now on; read older ones with .get()."
         return f"{lacks}: it was saved without it. Load what it has, or save {key} with it from now on."
     if of_one:
         return f"{lacks}: skip or mend such items, or use .get() with a default."

@@ -129,7 +129,7 @@ def _ways(at: FailingLine, made: str) -> Iterator[_Way]:
             yield from _held_by(at, source(passed), owner, made)
         for line, text, inner in _attributes(at, passed):
             if _made_in(inner, made):
-                yield _Way(text, f" (line {line})", inner)
+                yield _Way(text, f" ({at.here(line)})", inner)
 
 
 def _passed(at: FailingLine) -> Iterator[ast.expr]:

@@ -169,7 +169,7 @@ def _put_there(at: FailingLine) -> str:
         for name, value in zip(item.keys, item.values, strict=True)
         if key is not None and isinstance(name, ast.Constant) and name.value == key
     ]
-    return f" (line {found[0].lineno} has `{source(found[0])}` there)" if len(found) == 1 else ""
+    return f" ({at.here(found[0].lineno)} has `{source(found[0])}` there)" if len(found) == 1 else ""
 
 
 def environment_variable(at: FailingLine) -> str | None:

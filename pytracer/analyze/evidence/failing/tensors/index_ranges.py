@@ -158,7 +158,8 @@ def _beyond_length(at: FailingLine, node: ast.Subscript) -> str | None:
     if len(added) != 1 or len(returns) != 1 or returns[0].value is None or source(returns[0].value) != counted:
         return None
     return (
-        f"`{source(index)}` of the last items goes beyond it, as __len__() (line {returns[0].lineno}) counts all of "
+        f"`{source(index)}` of the last items goes beyond it, as __len__() "
+        f"({at.here(returns[0].lineno)}) counts all of "
         f"them: return `{counted} - {source(added[0])}` there."
     )
 

@@ -47,7 +47,10 @@ def own_check(at: FailingLine) -> str | None:
     if all(is_for_one_rank(item) is not None for item in parts):
         return None  # it says which rank does it, not what is wrong
     return _checked(
-        at, test.test, f"The program's own check at line {test.lineno}, `{source(test.test)}`, refuses it", test.lineno
+        at,
+        test.test,
+        f"The program's own check at {at.here(test.lineno)}, `{source(test.test)}`, refuses it",
+        test.lineno,
     )
 
 
@@ -58,7 +61,7 @@ def _after_tries(at: FailingLine) -> str | None:
         return None
     loop, tried, handler = found
     return (
-        f"The tries of the loop at line {loop.lineno} failed, and the `{head_of_handler(handler)}` at line "
+        f"The tries of the loop at {at.here(loop.lineno)} failed, and the `{head_of_handler(handler)}` at line "
         f"{handler.lineno} caught why. Begin with that error, of {_tried(tried)}: print it there, or keep the last one "
         "and raise this one `from` it."
     )
@@ -74,7 +77,7 @@ def _checked(at: FailingLine, test: ast.AST, words: str, line: int) -> str | Non
     if not names:
         return None
     told = ", ".join(f"`{name}`{at.came(name)} is {_value(at.values[name])}" for name in names)
-    return f"{words}: {told}. Correct the one that is not what line {line} expects, where it is made."
+    return f"{words}: {told}. Correct the one that is not what {at.here(line)} expects, where it is made."
 
 
 def _value(value: str) -> str:
@@ -113,17 +116,19 @@ def unset_name(at: FailingLine) -> str | None:
     ]
     if not around:
         return None
-    return f"`{name}` is set only at line {line}, and {_not_run(at, around[0])}. Set it before, and handle that case."
+    return (
+        f"`{name}` is set only at {at.here(line)}, and {_not_run(at, around[0])}. Set it before, and handle that case."
+    )
 
 
 def _not_run(at: FailingLine, item: ast.stmt) -> str:
     if isinstance(item, ast.For):
         empty = [name for name in names_in(item.iter) if is_empty(at.value(name))]
         why = f" (`{empty[0]}` is empty)" if empty else ""
-        return f"the loop over `{source(item.iter)}` (line {item.lineno}) had no round that came to it{why}"
+        return f"the loop over `{source(item.iter)}` ({at.here(item.lineno)}) had no round that came to it{why}"
     if isinstance(item, (ast.If, ast.While)):
-        return f"`{source(item.test)}` (line {item.lineno}) did not lead to it"
-    return f"what begins at line {item.lineno} was left before it"
+        return f"`{source(item.test)}` ({at.here(item.lineno)}) did not lead to it"
+    return f"what begins at {at.here(item.lineno)} was left before it"
 
 
 def arguments_that_differ(at: FailingLine) -> str | None:
@@ -146,7 +151,9 @@ def arguments_that_differ(at: FailingLine) -> str | None:
     call = at.only(ast.Call)
     passed = f"`{source(call)}`" if call is not None else f"line {at.line}"
     what = f"lacks {found['names']}" if found["names"] else "passes another number of them"
-    return f"{found[1]}() (line {own.lineno}) takes ({taken}), and {passed} {what}: change the call or the definition."
+    return (
+        f"{found[1]}() ({at.here(own.lineno)}) takes ({taken}), and {passed} {what}: change the call or the definition."
+    )
 
 
 def _method_lacks(at: FailingLine, kind: str, method: str, names: str) -> str | None:
@@ -155,7 +162,7 @@ def _method_lacks(at: FailingLine, kind: str, method: str, names: str) -> str | 
     if call is None or not isinstance(call.func, ast.Attribute) or call.func.attr != method or not at.own:
         return None
     made = [item for item in ast.walk(at.tree) if isinstance(item, ast.Call) and called_name(item) == kind]
-    where = f" (made at line {made[0].lineno}: `{source(made[0])}`)" if len(made) == 1 else ""
+    where = f" (made at {at.here(made[0].lineno)}: `{source(made[0])}`)" if len(made) == 1 else ""
     return (
         f"`{source(call.func.value)}` is a {kind}{where}, whose {method}() needs {names}, and `{source(call)}` does "
         f"not pass that: pass it at line {at.line}, or call it apart where other kinds take none."
@@ -245,7 +252,7 @@ def no_length(at: FailingLine) -> str | None:
     asks = f"`{source(call)}`" if call is not None else f"line {at.line}"
     if owner is not None:
         return (
-            f"{found[1]} (line {owner.lineno}) has no __len__, which {asks} asks for: define it, or, for a stream "
+            f"{found[1]} ({at.here(owner.lineno)}) has no __len__, which {asks} asks for: define it, or, for a stream "
             "whose length is not known, pass the number of steps instead of len()."
         )
     return None
@@ -297,6 +304,6 @@ def plain_layers(at: FailingLine) -> str | None:
     name, item = found[0]
     kind = "ModuleDict" if isinstance(item.value, (ast.Dict, ast.DictComp)) else "ModuleList"
     return (
-        f"{name} keeps its layers in a plain {'dict' if kind == 'ModuleDict' else 'list'} at line {item.lineno} "
+        f"{name} keeps its layers in a plain {'dict' if kind == 'ModuleDict' else 'list'} at {at.here(item.lineno)} "
         f"(`{source(item)}`), so that parameters() does not have them: put nn.{kind}(...) around it."
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.own_code.deregistered import deregistered
 
@@ -23,6 +24,12 @@ def dropped_library_subject(at: FailingLine) -> str | None:
     """For the headline."""
     found = deregistered(at.snapshot, at.stack) if _may_be(at) else None
     return found.summary if found is not None else None
+
+
+def dropped_library_behind(at: FailingLine) -> Behind | None:
+    """Where what held it was made."""
+    found = deregistered(at.snapshot, at.stack) if _may_be(at) else None
+    return Behind.of([], found) if found is not None else None
 
 
 def _may_be(at: FailingLine) -> bool:

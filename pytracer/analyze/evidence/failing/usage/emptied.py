@@ -133,9 +133,9 @@ def _by_part(at: FailingLine, scope: Scope, item: ast.AST, line: int, hops: int)
         compared = any(isinstance(part, ast.Compare) for part in ast.walk(mask))
         if compared or (told is not None and " bool" in told):
             made = "" if compared else at.came(variable(mask) or "")
-            return f"nothing passes the mask `{source(mask)}`{made} at line {line}"
+            return f"nothing passes the mask `{source(mask)}`{made} at {at.here(line)}"
         if isinstance(mask, ast.Slice):
-            return f"the slice `{source(item)}` at line {line} takes nothing"
+            return f"the slice `{source(item)}` at {at.here(line)} takes nothing"
     return None
 
 
@@ -156,20 +156,20 @@ def _by_comprehension(
     over = before or _by_expression(at, scope, first.iter, line, hops - 1)
     conditions = " and ".join(f"`{source(test)}`" for part in item.generators for test in part.ifs)
     if over is not None:
-        return f"either {over}, or nothing passes {conditions} (line {line})" if conditions else over
+        return f"either {over}, or nothing passes {conditions} ({at.here(line)})" if conditions else over
     if conditions:
-        return f"line {line} keeps what passes {conditions}, which is nothing, or `{source(first.iter)}` is empty"
-    return f"line {line} makes it from `{source(first.iter)}`, which has nothing"
+        return f"{at.here(line)} keeps what passes {conditions}, which is nothing, or `{source(first.iter)}` is empty"
+    return f"{at.here(line)} makes it from `{source(first.iter)}`, which has nothing"
 
 
 def _by_call(at: FailingLine, call: ast.Call, line: int, hops: int) -> str | None:
     called = called_name(call)
     if called in _FILES:
-        return f"`{source(call)}` (line {line}) finds no file: look at its folder, pattern, extension and case"
+        return f"`{source(call)}` ({at.here(line)}) finds no file: look at its folder, pattern, extension and case"
     if called in ("masked_select", "nonzero", "filter", "dropna", "query") or (
         called == "where" and len(call.args) == 1
     ):
-        return f"`{source(call)}` (line {line}) selects nothing"
+        return f"`{source(call)}` ({at.here(line)}) selects nothing"
     own = function_named(at.tree, called) if called is not None else None
     if own is None:
         return None
@@ -230,7 +230,7 @@ def never_filled(at: FailingLine, scope: Scope, name: str, made: int, fill: int,
 
     `does`: what that line does with it; "raises" of a count.
     """
-    plain = f"line {made} makes it empty, and line {fill}, which {does} it, did not run or had nothing for it"
+    plain = f"{at.here(made)} makes it empty, and {at.here(fill)}, which {does} it, did not run or had nothing for it"
     loops = [item for item in loops_of(scope) if item.lineno < fill <= (item.end_lineno or 0)]
     before = [
         item
@@ -253,11 +253,11 @@ def never_filled(at: FailingLine, scope: Scope, name: str, made: int, fill: int,
     ):
         return plain
     loop = next((item for item in loops if isinstance(item, (ast.For, ast.AsyncFor))), None)
-    ways = [f"`{source(item.test)}` (line {item.lineno}) let nothing through to it" for item in held]
+    ways = [f"`{source(item.test)}` ({at.here(item.lineno)}) let nothing through to it" for item in held]
     added = _added_by(scope, name, fill)
     ways += [f"what it adds (`{source(added)}`) came to nothing"] if added is not None else []
-    ways += [f"`{source(loop.iter)}` (line {loop.lineno}) gave nothing"] if loop is not None else []
-    return f"only line {fill} {does} it, and {', or '.join(ways)}" if loop is not None or held else plain
+    ways += [f"`{source(loop.iter)}` ({at.here(loop.lineno)}) gave nothing"] if loop is not None else []
+    return f"only {at.here(fill)} {does} it, and {', or '.join(ways)}" if loop is not None or held else plain
 
 
 def _added_by(scope: Scope, name: str, line: int) -> ast.expr | None:

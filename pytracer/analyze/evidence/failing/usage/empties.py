@@ -62,7 +62,7 @@ def _empty_dataset(at: FailingLine, node: ast.AST) -> str | None:
         if owner is None or counted is None:
             continue
         why = emptied_attribute(at, owner, counted)
-        made = f" (line {bound[0]}: `{source(call)}`)" if bound is not None else ""
+        made = f" ({at.here(bound[0])}: `{source(call)}`)" if bound is not None else ""
         words = f"`{name}`{made} is empty, as its `{counted}` is"
         return f"{words}: {why}." if why else f"{words}. Look at what {owner.name}.__init__ fills it with."
     return None
@@ -125,7 +125,7 @@ def _zero(at: FailingLine) -> str | None:
         counted = _counted(bound[1])
         inner = variable(counted) if counted is not None else None
         why = emptied_by(at, at.scope, inner, bound[0]) if inner is not None else None
-        return f"`{name}` is 0, the length of `{inner}` (line {bound[0]}){f': {why}' if why else ''}. {_HANDLE}"
+        return f"`{name}` is 0, the length of `{inner}` ({at.here(bound[0])}){f': {why}' if why else ''}. {_HANDLE}"
     if bound is None or len(fills) != 1:
         made = at.came(name) if not fills else ""
         return (
@@ -152,4 +152,4 @@ def _added_nothing(at: FailingLine, fill: int) -> str | None:
     if not names:
         return None
     why = emptied_by(at, at.scope, names[0], fill)
-    return f"line {fill} adds nothing, as `{names[0]}` is empty{f': {why}' if why else ''}"
+    return f"{at.here(fill)} adds nothing, as `{names[0]}` is empty{f': {why}' if why else ''}"

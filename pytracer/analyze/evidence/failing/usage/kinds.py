@@ -166,7 +166,9 @@ def unequal_items(at: FailingLine) -> str | None:
     name, found = told[0]
     fills = [item for item in lines_that_fill(at.scope, name) if item < at.line]
     added = _added(at, name, fills[0]) if len(fills) == 1 else None
-    made = f" (filled at line {fills[0]}{f' with `{added}`' if added else ''})" if len(fills) == 1 else at.came(name)
+    made = (
+        f" (filled at {at.here(fills[0])}{f' with `{added}`' if added else ''})" if len(fills) == 1 else at.came(name)
+    )
     one, other, place = found.groups()
     hint = "return or pad all to one length, or keep a list"
     if "NoneType" in (one, other):

@@ -45,11 +45,11 @@ def missing_attribute(at: FailingLine) -> str | None:
             return told
         if method == "__init__":
             return (
-                f"{kind}.__init__ sets `{name}` at line {line}, and had not come to it: it is used before, or the "
+                f"{kind}.__init__ sets `{name}` at {at.here(line)}, and had not come to it: it is used before, or the "
                 "__init__ of a subclass lacks super().__init__()."
             )
         return (
-            f"{kind} sets `{name}` only in {method}() (line {line}), which has not run for this object: call it "
+            f"{kind} sets `{name}` only in {method}() ({at.here(line)}), which has not run for this object: call it "
             "before, or set it in __init__."
         )
     near = next((item for item in at.near if item.of == kind and item.names), None)
@@ -75,7 +75,7 @@ def _may_have_run(at: FailingLine, owner: ast.ClassDef, name: str, line: int, me
         removed = removed or any(isinstance(part.ctx, ast.Del) for part in held)
     if removed or own is None:
         return (
-            f"{owner.name} sets `{name}` at line {line}, and deletes it again: see which came first."
+            f"{owner.name} sets `{name}` at {at.here(line)}, and deletes it again: see which came first."
             if removed
             else None
         )
@@ -90,11 +90,18 @@ def _may_have_run(at: FailingLine, owner: ast.ClassDef, name: str, line: int, me
     if len(sets) == 1 and (running or not (around or leaves)):
         if not running or method == "__init__":
             return None
-        return f"{owner.name} sets `{name}` only in {method}() at line {line}, and reads it before: set it in __init__."
+        return (
+            f"{owner.name} sets `{name}` only in {method}() at {at.here(line)}, and reads it before: set it "
+            "in __init__."
+        )
     if sets == {"__init__"}:
-        return f"__init__() of {owner.name} sets `{name}` at line {line}, and did not come to it: set it on each way."
+        return (
+            f"__init__() of {owner.name} sets `{name}` at {at.here(line)}, and did not come to it: set it on each way."
+        )
     where = " and ".join(f"{item}()" for item in sorted(sets))
-    return f"{owner.name} sets `{name}` only in {where} (line {line}), which did not come to it: set it in __init__."
+    return (
+        f"{owner.name} sets `{name}` only in {where} ({at.here(line)}), which did not come to it: set it in __init__."
+    )
 
 
 def _of_wrapper(at: FailingLine, kind: str, name: str) -> str | None:
@@ -227,9 +234,9 @@ def _declared(at: FailingLine, owner: ast.expr) -> str | None:
         if any(given.arg is None for given in call.keywords)
     ]
     kind = ast.unparse(item.annotation)
-    by = f", and `{source(spread[0])}` (line {spread[0].lineno}) converts nothing" if len(spread) == 1 else ""
+    by = f", and `{source(spread[0])}` ({at.here(spread[0].lineno)}) converts nothing" if len(spread) == 1 else ""
     return (
-        f"where {outer.name} declares `{attribute}: {kind}` (line {item.lineno}){by}: make it there, by "
+        f"where {outer.name} declares `{attribute}: {kind}` ({at.here(item.lineno)}){by}: make it there, by "
         f"`{kind}(**...)` of that part"
     )
 

@@ -139,10 +139,11 @@ def _of_variable(at: FailingLine, name: str) -> str | None:
     if any(isinstance(item, ast.Global) and name in item.names for item in ast.walk(at.tree)):
         return None  # another function may have set it
     if bound is not None and isinstance(bound[1], ast.Call) and bound[2] is None:
-        return _of_call(at, bound[1], f"`{name}`", f" (line {bound[0]})")
+        return _of_call(at, bound[1], f"`{name}`", f" ({at.here(bound[0])})")
     if bound is not None and bound[1] is not None and is_none(bound[1]):
         return (
-            f"`{name}` is still None from line {bound[0]}: no line between set it, as in a branch or loop that did not "
+            f"`{name}` is still None from {at.here(bound[0])}: no line between set it, as in a branch "
+            "or loop that did not "
             "run. Check `is None` before, or set it."
         )
     if not lines_that_bind(at.scope, name) and is_parameter(at.scope, name):
@@ -238,15 +239,18 @@ def _of_attribute(at: FailingLine, name: str) -> str | None:
     if first is None:
         return None
     if not lines:
-        return f"`{name}` is None since line {first[0]}, and no line of {owner.name} sets it: set it before this use."
+        return (
+            f"`{name}` is None since {at.here(first[0])}, and no line of {owner.name} sets it: set it before this use."
+        )
     line, method, value = lines[-1]
-    called = _of_call(at, value, f"`{name}`", f" (line {line})") if isinstance(value, ast.Call) else None
+    called = _of_call(at, value, f"`{name}`", f" ({at.here(line)})") if isinstance(value, ast.Call) else None
     if method == "__init__" and called is not None:
         return called
     if method == "__init__":
-        return f"`{name}` is None: line {line} in __init__ set it to what gave None; check it there."
+        return f"`{name}` is None: {at.here(line)} in __init__ set it to what gave None; check it there."
     return (
-        f"`{name}` is None since line {first[0]}: only {method}() sets it (line {line}), which has not run before. "
+        f"`{name}` is None since {at.here(first[0])}: only {method}() sets it ({at.here(line)}), which "
+        "has not run before. "
         "Call it first, or set it in __init__."
     )
 

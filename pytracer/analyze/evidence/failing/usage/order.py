@@ -106,13 +106,13 @@ def _before_init(at: FailingLine) -> str | None:
     later = [line for line in begins if line > at.line]
     if later:
         return (
-            f"`super().__init__()` comes at line {later[0]}, after line {at.line} (`{text}`): call it first in "
+            f"`super().__init__()` comes at {at.here(later[0])}, after line {at.line} (`{text}`): call it first in "
             "__init__(), before any module, parameter or buffer is assigned."
         )
     if begins:
         return None
     return (
-        f"__init__() (line {at.scope.lineno}) does not call `super().__init__()`: make that its first line, before "
+        f"__init__() ({at.here(at.scope.lineno)}) does not call `super().__init__()`: make that its first line, before "
         f"line {at.line} (`{text}`)."
     )
 
@@ -139,7 +139,7 @@ def _nothing_passes(at: FailingLine) -> str | None:
     frozen = _only_freeze(at)
     by = f" ({frozen} freezes some)" if frozen else ""
     return (
-        f"No parameter passes `requires_grad` at line {line} (`{source(value)}`){by}: leave those that shall be "
+        f"No parameter passes `requires_grad` at {at.here(line)} (`{source(value)}`){by}: leave those that shall be "
         "trained with requires_grad=True, or add the new layers after the others are frozen."
     )
 
@@ -150,7 +150,7 @@ def _only_freeze(at: FailingLine) -> str:
         for item in ast.walk(at.tree)
         if isinstance(item, (ast.Assign, ast.Expr)) and re.search(r"requires_grad(?:_\(| = )False", ast.unparse(item))
     ]
-    return f"line {found[0]}" if len(found) == 1 else ""
+    return f"{at.here(found[0])}" if len(found) == 1 else ""
 
 
 def _without_update(at: FailingLine) -> str | None:
@@ -172,7 +172,8 @@ def _without_update(at: FailingLine) -> str | None:
     left = [line for line in left if not any(line - 3 < update < line for update in updates)]
     if last is not None and len(left) == 1:
         return (
-            f"`continue` at line {left[0]} left a round before {scaler}.update(): line {last} was not reached after "
+            f"`continue` at {at.here(left[0])} left a round before {scaler}.update(): {at.here(last)} "
+            "was not reached after "
             f"unscale_() at line {at.line}, which the next round calls again. Call {scaler}.update() before that "
             "`continue`, too."
         )
@@ -228,7 +229,8 @@ def _in_two_groups(at: FailingLine) -> str | None:
         return None
     (outer, line), (inner, other) = pairs[0]
     return (
-        f"`{outer}.parameters()` (line {line}) has the parameters of `{inner}` (line {other}), too. Leave them out "
+        f"`{outer}.parameters()` ({at.here(line)}) has the parameters of `{inner}` ({at.here(other)}), "
+        "too. Leave them out "
         "of the "
         f"first group: `ids = {{id(p) for p in {inner}.parameters()}}`, then `[p for p in {outer}.parameters() if "
         "id(p) not in ids]`."
@@ -247,7 +249,8 @@ def _flipped(at: FailingLine) -> str | None:
         return None
     line, text = next(iter(found.items()))
     return (
-        f"In this file line {line} (`{text}`) can give the view that is read backwards, and from_numpy() takes none: "
+        f"In this file {at.here(line)} (`{text}`) can give the view that is read backwards, and "
+        "from_numpy() takes none: "
         "end it with `.copy()`, or use torch.flip() on the tensor."
     )
 
@@ -278,7 +281,8 @@ def _changed_by_itself(at: FailingLine) -> str | None:
         return None
     owner, method, test, name, line = found[0]
     return (
-        f"{owner.name}.{method.name}() branches on `{name}` (line {test.lineno}) and sets it itself (line {line}): if "
+        f"{owner.name}.{method.name}() branches on `{name}` ({at.here(test.lineno)}) and sets it itself "
+        f"({at.here(line)}): if "
         "it is checkpointed, it can go another way when it is run again in backward. Set it outside of the "
         "checkpointed part, such as after the step."
     )

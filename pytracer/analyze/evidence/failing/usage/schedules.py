@@ -203,7 +203,11 @@ def _fewer_steps(at: FailingLine, counted: _Counted, total: int) -> str:
     if not tests and loop_around(at.tree, at.line) is None:
         when = "once more"
     else:
-        when = f"whenever `{short(ast.unparse(tests[0].test))}` (line {tests[0].lineno})" if tests else "in every round"
+        when = (
+            f"whenever `{short(ast.unparse(tests[0].test))}` ({at.here(tests[0].lineno)})"
+            if tests
+            else "in every round"
+        )
     return (
         f"The schedule was made for {total} steps, {made}{rounds}, and line {at.line} steps {when}. "
         "Count both alike: as many as that line runs in all epochs (math.ceil where a last, smaller part steps, "

@@ -169,7 +169,9 @@ def _scaled_half(at: FailingLine) -> str | None:
          if isinstance(item, ast.stmt) and not hasattr(item, "body")
          and re.search(r"\.half\(\)|float16", ast.unparse(item))}.items()
     )  # fmt: skip
-    lines = " or ".join(f"line {line} (`{text}`)" for line, text in found) if 0 < len(found) <= _MOST_CONSTANTS else ""
+    lines = (
+        " or ".join(f"{at.here(line)} (`{text}`)" for line, text in found) if 0 < len(found) <= _MOST_CONSTANTS else ""
+    )
     by = f": {lines} can make them so" if lines else ""
     return (
         f"The parameters are float16{by}. GradScaler needs them in float32: leave the model as it is and run forward() "

@@ -29,10 +29,10 @@ def torch_not_imported(at: FailingLine) -> str | None:
         if isinstance(item, (ast.Import, ast.ImportFrom)) and item.lineno > at.line and "torch" in tops(item)
     ]  # fmt: skip
     later = min(behind, key=lambda item: item.lineno, default=None)
-    place = f" (`{ast.unparse(later)}` is at line {later.lineno})" if later is not None and _is_short(later) else ""
+    place = f" (`{ast.unparse(later)}` is at {at.here(later.lineno)})" if later is not None and _is_short(later) else ""
     if later is not None and not place:
-        place = f" (line {later.lineno} imports it)"
-    move = f"move line {later.lineno} above line {at.line}" if later is not None else "put `import torch` above it"
+        place = f" ({at.here(later.lineno)} imports it)"
+    move = f"move {at.here(later.lineno)} above line {at.line}" if later is not None else "put `import torch` above it"
     return (
         f"torch is not imported yet at line {at.line}{place}: the extension that this line imports is linked to "
         f"torch's libraries, which are found only once torch is imported. Import torch first: {move}."

@@ -39,7 +39,8 @@ def unpacked_keys(at: FailingLine) -> str | None:
             continue
         is_one = "is" if returned is not None and all(_is_dict(item) for item in returned) else "may be"
         return (
-            f"`{name}` is a text, and {is_one} a key of what `{function}()` returned at line {line}: unpacking a dict "
+            f"`{name}` is a text, and {is_one} a key of what `{function}()` returned at "
+            f"{at.here(line)}: unpacking a dict "
             "gives its keys, and a ModelOutput of transformers is one. Take the field by its name from the result, or "
             "ask for a tuple (there `return_dict=False`, `.to_tuple()`)."
         )

@@ -9,11 +9,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.slicing.lines_behind import lines_behind
 from pytracer.report.job import PythonFrame
 
 
-def behind(folder: Path, source: str) -> list[str]:
+def behind(folder: Path, source: str, about: Behind | None = None) -> list[str]:
     """`3 rows = load()` for each line, of the program's innermost failing line."""
     file = folder / "train.py"
     file.write_text(textwrap.dedent(source), encoding="utf-8")
@@ -25,7 +26,7 @@ def behind(folder: Path, source: str) -> list[str]:
         raise AssertionError("the program did not fail")
     stack = [PythonFrame(function=item.name, file=item.filename, line=item.lineno) for item in frames]
     snapshot: Any = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9)
-    return [f"{item.line} {item.text}" for item in lines_behind(snapshot, stack)]
+    return [f"{item.line} {item.text}" for item in lines_behind(snapshot, stack, about=about)]
 
 
 def test_values_are_followed_through_functions_arguments_and_attributes(tmp_path: Path) -> None:
@@ -48,7 +49,6 @@ def test_values_are_followed_through_functions_arguments_and_attributes(tmp_path
     table.look(2)
     """
     assert behind(tmp_path, source) == [
-        "3 self.rows = rows",
         "12 return list(range(count))",
         "14 rows = load(3)",
         "15 table = Table(rows)",
@@ -254,3 +254,145 @@ def test_what_autograd_keeps_for_the_backward_is_followed_into_the_forward(tmp_p
     assert {"5 kept = rows[:2]", "6 ctx.rows = kept", "7 ctx.save_for_backward(x)", "12 (x,) = ctx.saved_tensors"} <= {
         *shown
     }
+
+
+TWO = """\
+first = [1, 2]
+second = len(first) - 2
+third = max(3, 4)
+10 // second + third
+"""
+
+
+def test_only_values_that_are_at_fault_are_followed(tmp_path: Path) -> None:
+    assert behind(tmp_path, TWO, Behind(("second",))) == [
+        "1 first = [1, 2]",
+        "2 second = len(first) - 2",
+        "4 10 // second + third",
+    ]
+
+
+def test_line_that_the_verdict_names_is_shown_whatever_the_values_are(tmp_path: Path) -> None:
+    file = str(tmp_path / "train.py")
+    assert behind(tmp_path, TWO, Behind(lines=((file, 3),))) == ["3 third = max(3, 4)", "4 10 // second + third"]
+
+
+def test_named_lines_of_libraries_and_the_failing_one_are_not_shown(tmp_path: Path) -> None:
+    file = str(tmp_path / "train.py")
+    assert behind(tmp_path, TWO, Behind(lines=((file, 4), (textwrap.__file__, 40)))) == []
+
+
+def test_nothing_is_shown_where_no_value_is_at_fault(tmp_path: Path) -> None:
+    assert behind(tmp_path, TWO, Behind()) == []
+
+
+def test_what_was_given_to_the_call_that_made_it_wrong_is_not_followed(tmp_path: Path) -> None:
+    """Of a view, the numbers in it have nothing to do with its layout."""
+    source = """\
+    import torch
+    numbers = torch.arange(3) * 2
+    wide = numbers.expand(4, -1)
+    wide.add_(1)
+    """
+    about = Behind(("wide",), makers=frozenset({"expand"}))
+    assert behind(tmp_path, source, about) == ["3 wide = numbers.expand(4, -1)", "4 wide.add_(1)"]
+    assert "2 numbers = torch.arange(3) * 2" in behind(tmp_path, source, Behind(("wide",)))
+
+
+def test_value_of_another_line_is_followed_from_there(tmp_path: Path) -> None:
+    file = str(tmp_path / "train.py")
+    about = Behind(lines=((file, 2),), elsewhere=(((file, 2), ("first",)),))
+    assert behind(tmp_path, TWO, about)[:2] == ["1 first = [1, 2]", "2 second = len(first) - 2"]
+
+
+def test_what_only_changes_numbers_in_place_is_left_out_where_a_size_is_wrong(tmp_path: Path) -> None:
+    source = """\
+    import torch
+    rows = [torch.ones(2)]
+    rows.append(torch.ones(2))
+    total = torch.stack(rows)
+    total.mul_(2)
+    total[3]
+    """
+    shown = behind(tmp_path, source, Behind(("total",), sizes=True))
+    assert "5 total.mul_(2)" not in shown
+    assert {"3 rows.append(torch.ones(2))", "4 total = torch.stack(rows)"} <= {*shown}
+    assert "5 total.mul_(2)" in behind(tmp_path, source, Behind(("total",)))
+
+
+def test_of_an_unexplained_fault_only_the_next_lines_that_compute_are_shown(tmp_path: Path) -> None:
+    """Memory for a result, and constants of the module, are the least likely to be at fault."""
+    source = """\
+    import torch
+    SIZE = 3
+    def work(rows):
+        ends = rows.cumsum(0) + 1
+        out = torch.empty(SIZE)
+        out[ends]
+    work(torch.ones(9, dtype=torch.long))
+    """
+    assert behind(tmp_path, source, Behind(None)) == [
+        "7 work(torch.ones(9, dtype=torch.long))",
+        "4 ends = rows.cumsum(0) + 1",
+        "6 out[ends]",
+    ]
+
+
+def test_generators_parsers_and_objects_of_no_arguments_are_no_values(tmp_path: Path) -> None:
+    source = """\
+    import argparse
+    import random
+    class Net:
+        size = 0
+    rng = random.Random(3)
+    parser = argparse.ArgumentParser()
+    args = parser.parse_args([])
+    net = Net()
+    10 // (net.size * len(vars(args)) * rng.randint(1, 2))
+    """
+    assert behind(tmp_path, source, Behind(("rng", "args", "net"))) == []
+
+
+def test_what_a_lambda_reads_is_not_read_by_its_line(tmp_path: Path) -> None:
+    source = """\
+    norms = dict(a=1)
+    scale = 2
+    [].index(lambda: norms, scale)
+    """
+    assert behind(tmp_path, source) == ["2 scale = 2", "3 [].index(lambda: norms, scale)"]
+
+
+def test_number_in_the_name_of_a_file_is_not_followed(tmp_path: Path) -> None:
+    source = """\
+    import os
+    folder = os.path.join("a", "b")
+    step = int("7")
+    path = os.path.join(folder, f"model_{step}.pt")
+    open(path)
+    """
+    assert behind(tmp_path, source) == [
+        '2 folder = os.path.join("a", "b")',
+        '4 path = os.path.join(folder, f"model_{step}.pt")',
+        "5 open(path)",
+    ]
+
+
+def test_place_of_a_value_comes_behind_what_the_value_was_made_of(tmp_path: Path) -> None:
+    """Where there are lines enough without it, it is not shown."""
+    short = """\
+    sizes = [0, 0]
+    day = 2 - 1
+    size = sizes[day]
+    10 // size
+    """
+    assert behind(tmp_path, short, Behind(("size",)))[:2] == ["1 sizes = [0, 0]", "2 day = 2 - 1"]
+    long = """\
+    first = 0
+    second = first * 2
+    third = second * 2
+    sizes = [third, 0]
+    day = 2 - 1
+    size = sizes[day]
+    10 // size
+    """
+    assert "5 day = 2 - 1" not in behind(tmp_path, long, Behind(("size",)))

@@ -1,0 +1,70 @@
+"""What a null pointer came from, as the program's source shows it; and all that is known of one, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pytracer.analyze.behind import Behind
+from pytracer.analyze.evidence.at_fault import names_on_line
+from pytracer.analyze.evidence.lifetime.placeholders import Placeholder
+from pytracer.analyze.evidence.lifetime.saved_memory import SavedWithoutMemory
+from pytracer.analyze.evidence.lifetime.variables import line_words, plain_expression, program_frames
+from pytracer.analyze.evidence.operators.empty_operand import empty_of_forward
+from pytracer.analyze.evidence.operators.spatial_dimensions import spatial_dimensions
+from pytracer.analyze.evidence.own_code.found_nothing import found_nothing
+from pytracer.analyze.evidence.own_code.null_global import null_global
+from pytracer.analyze.evidence.own_code.passed_none import passed_none
+from pytracer.analyze.evidence.own_code.per_thread_memory import per_thread_memory
+from pytracer.analyze.evidence.preconditions.missing import Missing
+from pytracer.analyze.view import ProcessView
+from pytracer.decode.types.snapshot import Holder
+
+
+@dataclass(frozen=True)
+class NullSource:
+    """For the headline, what to do, and what it is about."""
+
+    summary: str
+    advice: str
+    behind: Behind
+
+
+def null_source(view: ProcessView, *, with_forward: bool) -> NullSource | None:
+    """The first that is known. `with_forward`: also where a backward reads what its forward left empty."""
+    none, nothing = passed_none(view), found_nothing(view)
+    if none is not None:
+        return NullSource(none.summary, none.advice, Behind.of([none.text], none))
+    if nothing is not None:
+        return NullSource(nothing.summary, nothing.advice, Behind.of([nothing.name], nothing))
+    found = (empty_of_forward(view) if with_forward else None) or per_thread_memory(view)
+    if found is not None:
+        return NullSource(found.summary, found.advice, Behind.of([], found))
+    spatial, unset = spatial_dimensions(view), null_global(view)
+    if spatial is not None:
+        return NullSource(spatial.summary, spatial.advice, Behind.of(names_on_line(view, spatial.tensor), sizes=True))
+    return (
+        NullSource(unset.summary, unset.advice(line_words(view)), Behind.of([], unset)) if unset is not None else None
+    )
+
+
+def of_null(
+    view: ProcessView,
+    saved: SavedWithoutMemory | None,
+    empty: Sequence[Holder],
+    holds: Placeholder | None,
+    missing: Missing | None,
+    told: NullSource | None,
+) -> Behind | None:
+    """What was null: what the forward saved, tensors without memory, arguments that are None, or what else is told."""
+    frame = next(iter(program_frames(view)), None)
+    file = frame.file if frame is not None else None
+    if saved is not None:
+        return Behind.of([], saved)
+    if empty:
+        lines = [*((file, line) for line in holds.lines), holds.beside] if holds is not None else []
+        left_out = holds.left_out.line if holds is not None and holds.left_out is not None else None
+        return Behind.of([plain_expression(item.expression) for item in empty], *lines, left_out)
+    if missing is not None:
+        return Behind.of(missing.texts, missing, *((file, line) for line in missing.lines))
+    return told.behind if told is not None else None

@@ -1,0 +1,42 @@
+"""A line of the program as the report shows it: its statement on one line, its function, and its place in the order."""
+
+from __future__ import annotations
+
+import ast
+
+from pytracer._text import shortened
+from pytracer.analyze.evidence.slicing.spots import Spot
+from pytracer.analyze.evidence.syntax.scopes import class_around
+from pytracer.analyze.tensors.source_lines import line_text
+from pytracer.decode.types.snapshot import Snapshot
+from pytracer.report.job import CodeLine, PythonFrame
+
+_LONGEST = 240
+_DEEPEST = 1 << 30
+_HEADED = (ast.For, ast.AsyncFor, ast.While, ast.If, ast.With, ast.AsyncWith)
+
+
+def code_line(snapshot: Snapshot, spot: Spot, statement: ast.stmt) -> CodeLine:
+    """The statement with its function."""
+    function = getattr(spot.scope, "name", None)
+    owner = class_around(spot.tree, spot.scope)
+    name = f"{owner.name}.{function}" if owner is not None and function is not None else function
+    text = shortened(_head(snapshot, spot, statement), _LONGEST)
+    return CodeLine(file=spot.file, line=statement.lineno, function=name, text=text)
+
+
+def _head(snapshot: Snapshot, spot: Spot, statement: ast.stmt) -> str:
+    """On one line, as it is written where it fits there; of a loop or branch without its body."""
+    if isinstance(statement, _HEADED) or statement.end_lineno == statement.lineno:
+        found = line_text(snapshot, PythonFrame(file=spot.file, line=statement.lineno))
+        if found is not None and (not isinstance(statement, _HEADED) or found.endswith(":")):
+            return found
+    if isinstance(statement, _HEADED):
+        return " ".join(ast.unparse(statement).splitlines()[0].split())
+    return " ".join(ast.unparse(statement).split())
+
+
+def order(item: tuple[int | None, CodeLine]) -> tuple[int, int]:
+    """Those of functions that had returned, then of the outer ones of those that had not."""
+    depth, code = item
+    return -depth if depth is not None else -_DEEPEST, code.line or 0

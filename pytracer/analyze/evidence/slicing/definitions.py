@@ -1,0 +1,37 @@
+"""What a name of a program means: the class or function that one of its files defines, also where it is imported."""
+
+from __future__ import annotations
+
+import ast
+import os
+from dataclasses import replace
+
+from pytracer.analyze.evidence.slicing.spots import END, Spot
+from pytracer.analyze.evidence.syntax.reaching import places_that_bind
+from pytracer.analyze.tensors.source_lines import syntax_tree
+from pytracer.decode.types.snapshot import Snapshot
+from pytracer.report.job import PythonFrame
+
+
+def defined(snapshot: Snapshot, node: ast.AST, spot: Spot) -> tuple[ast.AST, Spot] | None:
+    """The class or function, in its own file; None where the name may mean several things, or a library's."""
+    if not isinstance(node, ast.Name):
+        return None
+    named = [item for item in spot.tree.body if getattr(item, "name", None) == node.id]
+    for item in spot.tree.body:
+        if len(named) == 1 < len(places_that_bind(spot.tree, node.id)) or len(named) > 1:
+            return None  # which of them is meant is not known
+        if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and item.name == node.id:
+            return item, replace(spot, scope=spot.tree, line=END, depth=None, call=None)
+        if isinstance(item, ast.ImportFrom) and item.level <= 1 and spot.file is not None and item.module:
+            found = next((part for part in item.names if (part.asname or part.name) == node.id), None)
+            other = _imported(snapshot, spot.file, item.module) if found is not None else None
+            if found is not None and other is not None:
+                return defined(snapshot, ast.Name(found.name), other)
+    return None
+
+
+def _imported(snapshot: Snapshot, file: str, module: str) -> Spot | None:
+    path = f"{os.path.join(os.path.dirname(file), *module.split('.'))}.py"
+    tree = syntax_tree(snapshot, PythonFrame(file=path, line=1))
+    return Spot(path, tree, tree, END) if tree is not None else None
