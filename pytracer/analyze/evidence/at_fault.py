@@ -90,7 +90,8 @@ def of_expanded(wide: Expanded) -> Behind:
 def of_sparse(source: SparseSource) -> Behind:
     """Of a sparse tensor with wrong indices: what its constructor was given for them is followed."""
     place = (source.spot.file, source.line)
-    given = source.indices[:1] if source.is_compressed else (*source.indices, *([source.size] if source.size else []))
+    size = [source.size] if source.size and not source.is_compressed else []
+    given = (*source.indices, *size)
     names = [name for text in given for name in names_of(ast.parse(text, mode="eval"))]
     return Behind(lines=(place,), elsewhere=((place, tuple(dict.fromkeys(names))),))
 

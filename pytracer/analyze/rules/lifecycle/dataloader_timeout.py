@@ -21,6 +21,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pytracer._text import capital, uncapital
+from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.exceptions.loaders import (
     loader_timeout,
     loading_evidence,
@@ -32,7 +33,7 @@ from pytracer.analyze.evidence.waits.worker_collectives import WorkerCollective,
 from pytracer.analyze.naming import introduction, name_words, place_words
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
 from pytracer.analyze.view import JobView, ProcessView
-from pytracer.report.job import VerdictClass
+from pytracer.report.job import PythonFrame, VerdictClass
 
 _LISTED = 3
 
@@ -87,6 +88,8 @@ class DataLoaderTimeout:
                 f"{gave_up}: {loading_words(slow, at_ns)} {loop.loop_words}; {loop.reason.words}.",
                 [loading_evidence(other, at_ns) for other in wait.loading[1:_LISTED]],
                 loop.advice,
+                line=loop.at,
+                behind=Behind.of([], PythonFrame(file=loop.at.file, line=loop.line)),
             )
         return Description(
             f"{gave_up}: {loading_words(slow, at_ns)}{f' at {place}' if place else ''}.",
@@ -94,6 +97,8 @@ class DataLoaderTimeout:
             f"Look at {place or 'these samples'}: find out what {_worker(slow)} does or waits for there. If loading "
             f"a batch may take that long, raise the DataLoader's timeout ({wait.seconds} s).",
             [None if place else "the line of the worker: its recording has no stack of its end"],
+            line=slow.python_frame,
+            behind=Behind(),
         )
 
 
