@@ -30,7 +30,7 @@ def emptied_at(view: ProcessView, elements: int) -> str | None:
     """
     if not elements:
         return None
-    sizes = _sizes(view, elements)
+    sizes = sizes_of(view, elements)
     freed = view.process.snapshot.storages.freed_of(sizes)
     lines = {(frame.file, frame.line): (frame, text) for item in freed for frame, text in _resizing(view, item)}
     if len(lines) != 1:
@@ -39,8 +39,8 @@ def emptied_at(view: ProcessView, elements: int) -> str | None:
     return f"{place_of(view, frame.file, frame.line)} in {frame.function} (`{shortened(text, _QUOTED)}`)"
 
 
-def _sizes(view: ProcessView, elements: int) -> set[int]:
-    """What its memory had, in bytes."""
+def sizes_of(view: ProcessView, elements: int) -> set[int]:
+    """What the memory of a tensor with so many elements had, in bytes."""
     crash = view.crash
     alike = [item for item in (crash.arguments if crash is not None else ()) if not item.base]
     known = {item.element_bytes for item in alike if item.elements == elements}
