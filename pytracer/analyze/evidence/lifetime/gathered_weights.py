@@ -14,15 +14,17 @@ from pytracer._library_files import is_library_file
 from pytracer._text import shortened
 from pytracer.analyze.evidence.lifetime.emptied import emptied_at, sizes_of
 from pytracer.analyze.evidence.lifetime.variables import plain_expression, program_frames
-from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.slicing.files import program_files
+from pytracer.analyze.evidence.slicing.keepers import Files
 from pytracer.analyze.evidence.slicing.kept_values import KeptLine, is_same_tensor, lines_that_keep
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.scopes import scope_of
+from pytracer.analyze.naming import line_in
 from pytracer.analyze.tensors.fsdp_units import units
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.journal import Unit
-from pytracer.decode.types.snapshot import Holder, Storage
+from pytracer.decode.types.snapshot import Holder, Snapshot, Storage
 
 _FREES = ("/torch/distributed/fsdp/_fully_shard/", "free_storage")  # the folder, and the function
 _PARAMETERS = ("parameters", "named_parameters")
@@ -54,8 +56,8 @@ class GatheredWeight:
         where = f"at {self.lines[0].partition(' (')[0]}" if len(self.lines) == 1 else "where it is kept"
         copy = f" (`{self.value}.detach().clone()`)" if self.value is not None else " (`.detach().clone()`)"
         return (
-            f"Keep a copy{copy} or the number that is needed (its norm) {where}: there FSDP has gathered the weight, and "
-            "it resizes that memory to 0 when it shards the module again. Or read the weight from the module where it "
+            f"Keep a copy{copy} or the number that is needed (its norm) {where}: FSDP has gathered the weight there, "
+            "and resizes that memory to 0 when it shards the module again. Or read the weight from the module where it "
             "is used: it is this rank's part then (a DTensor; `.full_tensor()` on all ranks makes the whole), and the "
             "whole between `unshard()` and `reshard()` of the module."
         )
@@ -65,31 +67,46 @@ def gathered_weight(view: ProcessView, items: Sequence[Holder]) -> GatheredWeigh
     """Of tensors whose storages have size 0; None where a line of the program took their memory, or FSDP did not."""
     own = [item for item in items if item.elements and item.frame is not None and not is_library_file(item.frame.file)]
     item = min(own, key=lambda one: len(one.expression), default=None)
-    if item is None or item.frame is None or item.elements is None or len({one.elements for one in own}) != 1:
+    if item is None or not item.elements or len({one.elements for one in own}) != 1:
         return None
+    if emptied_at(view, item.elements) is not None or not _freed_by_fsdp(view, item.elements):
+        return None
+    frames = program_frames(view)
+    back, files = Slice(view.process.snapshot, frames), program_files(view.process.snapshot, frames)
+    names = [plain_expression(one.expression) for one in sorted(own, key=lambda one: len(one.expression))]
+    return kept_weight(files, back, names, item.elements, view.process.snapshot)
+
+
+def kept_weight(
+    files: Files, back: Slice, names: Sequence[str], elements: int, snapshot: Snapshot
+) -> GatheredWeight | None:
+    """A weight of that size that the program keeps, by the first of the variables that are read from somewhere.
+
+    None where no unit of fully_shard() has one, and where the lines put away something else.
+    """
     found = [
         unit
-        for unit in units(view.process.snapshot.recorded(Unit))
-        if not unit.flat and any(one.numel == item.elements for one in unit.parameters)
+        for unit in units(snapshot.recorded(Unit))
+        if not unit.flat and any(item.numel == elements for item in unit.parameters)
     ]
-    if not found or emptied_at(view, item.elements) is not None or not _freed_by_fsdp(view, item.elements):
+    spot = back.spot(0)
+    if not found or spot is None:
         return None
-    kept = _kept(view, [one.expression for one in own])
-    names = {one.fqn.rpartition(".")[2] for unit in found for one in unit.parameters if one.numel == item.elements}
-    lines = [line for line in kept if _is_weight(line, names)]
-    if len(lines) != len(kept):
+    kept: list[KeptLine] = []
+    for name in names:
+        kept = kept or [item for item in lines_that_keep(files, back, name, spot) if is_same_tensor(item.value)]
+    of_units = {item.fqn.rpartition(".")[2] for unit in found for item in unit.parameters if item.numel == elements}
+    if len(kept) > _MOST or not all(_is_weight(line, of_units) for line in kept):
         return None  # it may be another tensor of that size
     of = " or ".join([f"`{unit.fqn or unit.module}`" for unit in found[:_MOST]])
-    of = of if len(found) <= _MOST else f"{len(found)} units ({of}, ...)"
-    value = ast.unparse(lines[0].value) if len(lines) == 1 and not isinstance(lines[0].value, ast.Tuple) else None
     return GatheredWeight(
-        plain_expression(item.expression),
-        of,
+        names[0],
+        of if len(found) <= _MOST else f"{len(found)} units ({of}, ...)",
         tuple(
-            f"{place_of(view, line.file, line.node.lineno)} (`{shortened(ast.unparse(line.node), _QUOTED)}`)"
-            for line in lines
+            f"{line_in(line.file, line.node.lineno, spot.file)} (`{shortened(ast.unparse(line.node), _QUOTED)}`)"
+            for line in kept
         ),
-        value,
+        ast.unparse(kept[0].value) if len(kept) == 1 and not isinstance(kept[0].value, ast.Tuple) else None,
     )
 
 
@@ -104,26 +121,15 @@ def _is_of_fsdp(item: Storage) -> bool:
     return frame is not None and folder in (frame.file or "") and frame.function == function
 
 
-def _kept(view: ProcessView, names: Sequence[str]) -> list[KeptLine]:
-    """Lines that put a variable of the running line away as it is; of several names those of the first that has any."""
-    frames = program_frames(view)
-    back, files = Slice(view.process.snapshot, frames), program_files(view.process.snapshot, frames)
-    spot = back.spot(0)
-    for name in sorted(names, key=len) if spot is not None else ():
-        found = [] if spot is None else lines_that_keep(files, back, plain_expression(name), spot)
-        same = [item for item in found if is_same_tensor(item.value)]
-        if same:
-            return same if len(same) <= _MOST else []
-    return []
-
-
 def _is_weight(line: KeptLine, names: Collection[str]) -> bool:
-    """Whether it puts away a parameter: `module.weight`, or what a loop over parameters() has."""
+    """Whether it puts away a parameter behind __init__: `module.weight`, or what a loop over parameters() has."""
     value = line.value
     while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
         value = value.func.value
     if isinstance(value, ast.Attribute) and value.attr == "data":
         value = value.value
+    if getattr(scope_of(line.tree, line.node.lineno), "name", None) == "__init__":
+        return False
     if isinstance(value, ast.Call):
         return called_name(value) == "getattr"
     if isinstance(value, ast.Attribute):

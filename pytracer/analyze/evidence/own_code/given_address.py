@@ -42,8 +42,8 @@ _SAME_MEMORY = frozenset({"untyped_storage", "storage", "detach", "view"})
 _QUOTABLE = (ast.Expr, ast.Assign, ast.Return)
 _QUOTED = 60
 _HOLD = (
-    "Hold `{name}` until {used} has used it: `{holds}` at {line}, and clear that list afterwards; or let {to}() copy the "
-    "elements. An address keeps no tensor alive."
+    "Hold `{name}` until {used} has used it: `{holds}` at {line}, and clear that list afterwards; or let {to}() copy "
+    "the elements. An address keeps no tensor alive."
 )
 _AGAIN = (
     "Give {to}() the address of the new tensor behind {later}, or copy the new elements into the tensor that it knows "

@@ -343,9 +343,9 @@ def _advice(view: ProcessView, found: _Null) -> str:
         names = list_words([f"`{plain_expression(item.expression)}`" for item in own or empty])
         if all(item.elements for item in empty):
             return (
-                f"Find what resizes the storage of {names} to 0 before {line_words(view)} (untyped_storage().resize_(0), "
-                "as offloading and sharding do): the shape stays, the memory is gone. Keep a copy (clone()), or use it "
-                "before."
+                f"Find what resizes the storage of {names} to 0 before {line_words(view)} "
+                "(untyped_storage().resize_(0), as offloading and sharding do): the shape stays, the memory is gone. "
+                "Keep a copy (clone()), or use it before."
             )
         return (
             f"Check the size of {names} before {line_words(view)}: the function does not, and uses the memory that an "
