@@ -28,15 +28,19 @@ def emptied_at(view: ProcessView, elements: int) -> str | None:
         view: The process.
         elements: How many the tensor should have.
     """
-    if not elements:
-        return None
-    sizes = sizes_of(view, elements)
-    freed = view.process.snapshot.storages.freed_of(sizes)
-    lines = {(frame.file, frame.line): (frame, text) for item in freed for frame, text in _resizing(view, item)}
+    lines = lines_that_empty(view, elements) if elements else []
     if len(lines) != 1:
         return None
-    frame, text = next(iter(lines.values()))
+    frame, text = lines[0]
     return f"{place_of(view, frame.file, frame.line)} in {frame.function} (`{shortened(text, _QUOTED)}`)"
+
+
+def lines_that_empty(view: ProcessView, elements: int) -> list[tuple[PythonFrame, str]]:
+    """All that may have, each with its text."""
+    freed = view.process.snapshot.storages.freed_of(sizes_of(view, elements))
+    return [
+        *{(frame.file, frame.line): (frame, text) for item in freed for frame, text in _resizing(view, item)}.values()
+    ]
 
 
 def sizes_of(view: ProcessView, elements: int) -> set[int]:

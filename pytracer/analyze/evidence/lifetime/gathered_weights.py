@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from pytracer._library_files import is_library_file
 from pytracer._text import shortened
-from pytracer.analyze.evidence.lifetime.emptied import emptied_at, sizes_of
+from pytracer.analyze.evidence.lifetime.emptied import lines_that_empty, sizes_of
 from pytracer.analyze.evidence.lifetime.variables import plain_expression, program_frames
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.keepers import Files
@@ -69,7 +69,7 @@ def gathered_weight(view: ProcessView, items: Sequence[Holder]) -> GatheredWeigh
     item = min(own, key=lambda one: len(one.expression), default=None)
     if item is None or not item.elements or len({one.elements for one in own}) != 1:
         return None
-    if emptied_at(view, item.elements) is not None or not _freed_by_fsdp(view, item.elements):
+    if lines_that_empty(view, item.elements) or not _freed_by_fsdp(view, item.elements):
         return None
     frames = program_frames(view)
     back, files = Slice(view.process.snapshot, frames), program_files(view.process.snapshot, frames)

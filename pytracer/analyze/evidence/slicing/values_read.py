@@ -79,7 +79,10 @@ class Reads:
 
 
 def is_output(files: Files, models: Collection[str], tree: ast.Module, call: ast.Call) -> bool:
-    """Whether a call is that of a module: of a name in `models`, or of an object of which nothing is known."""
+    """Whether a call is that of a module: of a name in `models`, or of an object of which nothing is known.
+
+    A name with a capital letter is a class.
+    """
     name, function = called_name(call), call.func
     if name in models:
         return True
@@ -88,7 +91,13 @@ def is_output(files: Files, models: Collection[str], tree: ast.Module, call: ast
     )
     if name is None:
         return True  # `layers[0](x)`
-    if not own or hasattr(builtins, name) or imported_as(tree, function) is not None or _LOSS.search(name):
+    if (
+        not own
+        or name[:1].isupper()
+        or hasattr(builtins, name)
+        or imported_as(tree, function) is not None
+        or _LOSS.search(name)
+    ):
         return False
     kinds = (*_FUNCTIONS, ast.ClassDef)
     return not any(isinstance(item, kinds) and item.name == name for one in files.values() for item in ast.walk(one))

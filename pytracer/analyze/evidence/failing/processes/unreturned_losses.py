@@ -242,12 +242,14 @@ def _output(at: FailingLine) -> str | None:
 def _kept_gathered(at: FailingLine) -> str:
     """The other way: weights that are not freed behind forward()."""
     calls = sorted(
-        (file, item.lineno)
+        (file, item.lineno, called_name(item) == _WRAPS[0])
         for file, tree in at.files.items()
         for item in ast.walk(tree)
-        if isinstance(item, ast.Call) and called_name(item) == _WRAPS[0]
+        if isinstance(item, ast.Call) and called_name(item) in _WRAPS
     )
     if not calls:
         return ""
-    places = list_words([at.in_file(file, line) for file, line in calls], _MOST)
-    return f". Or call fully_shard(..., reshard_after_forward=False) at {places}, which keeps them gathered"
+    places = list_words([at.in_file(file, line) for file, line, _ in calls], _MOST)
+    how = "fully_shard(..., reshard_after_forward=False)"
+    how = how if calls[0][2] else "FSDP(..., sharding_strategy=ShardingStrategy.SHARD_GRAD_OP)"
+    return f". Or call {how} at {places}, which keeps them gathered"
