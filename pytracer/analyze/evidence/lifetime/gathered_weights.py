@@ -123,13 +123,17 @@ def _is_of_fsdp(item: Storage) -> bool:
 
 def _is_weight(line: KeptLine, names: Collection[str]) -> bool:
     """Whether it puts away a parameter behind __init__: `module.weight`, or what a loop over parameters() has."""
-    value = line.value
+    if getattr(scope_of(line.tree, line.node.lineno), "name", None) == "__init__":
+        return False
+    values = line.value.elts if isinstance(line.value, (ast.Tuple, ast.List)) else [line.value]
+    return any(is_same_tensor(value) and _is_parameter(line.tree, value, names) for value in values)
+
+
+def _is_parameter(tree: ast.Module, value: ast.expr, names: Collection[str]) -> bool:
     while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
         value = value.func.value
     if isinstance(value, ast.Attribute) and value.attr == "data":
         value = value.value
-    if getattr(scope_of(line.tree, line.node.lineno), "name", None) == "__init__":
-        return False
     if isinstance(value, ast.Call):
         return called_name(value) == "getattr"
     if isinstance(value, ast.Attribute):
@@ -139,5 +143,5 @@ def _is_weight(line: KeptLine, names: Collection[str]) -> bool:
         and isinstance(node.iter, ast.Call)
         and called_name(node.iter) in _PARAMETERS
         and any(isinstance(item, ast.Name) and item.id == value.id for item in ast.walk(node.target))
-        for node in ast.walk(line.tree)
+        for node in ast.walk(tree)
     )

@@ -123,8 +123,8 @@ def _read_from(back: Slice, node: ast.expr, spot: Spot) -> tuple[ast.Name | ast.
         if made.node is inner:
             return inner, spot
         if not isinstance(made.node, ast.expr) or is_empty_container(made.node):
-            last, at = made.through[-1]
-            return (last, at) if isinstance(last, (ast.Name, ast.Attribute)) else None
+            last, _ = made.through[-1]
+            return (last, made.spot) if isinstance(last, (ast.Name, ast.Attribute)) else None
         node, spot = made.node, replace(made.spot, line=made.line)
     return None
 

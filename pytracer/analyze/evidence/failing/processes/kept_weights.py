@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 import re
 
 from pytracer.analyze.evidence.failing.expressions import parts, walk_in_order
@@ -11,7 +12,10 @@ from pytracer.analyze.evidence.failing.recorded import is_sharded
 from pytracer.analyze.evidence.lifetime.gathered_weights import GatheredWeight, kept_weight
 from pytracer.decode.types.journal import Unit
 
-_MESSAGE = re.compile(r"setStorage: sizes \[(?P<sizes>[\d, ]+)\].* out of bounds for storage of size 0")
+_MESSAGE = re.compile(
+    r"setStorage: sizes \[(?P<sizes>[\d, ]+)\].* out of bounds for storage of size 0"
+    r"|non-zero number of elements, but its data is not allocated"
+)
 
 
 def freed_weight(at: FailingLine) -> str | None:
@@ -30,15 +34,18 @@ def _found(at: FailingLine) -> GatheredWeight | None:
     match = _MESSAGE.search(at.message)
     if match is None or at.node is None or not at.snapshot.recorded(Unit):
         return None
-    elements = 1
-    for size in match["sizes"].split(","):
-        elements *= int(size)
     names = dict.fromkeys(
         ast.unparse(item)
         for part in parts(at.node)
         for item in walk_in_order(part)
         if isinstance(item, (ast.Name, ast.Attribute)) and not is_sharded(at.values.get(ast.unparse(item)))
     )
-    found = (kept_weight(at.files, at.slice, [name], elements, at.snapshot) for name in names)
-    kept = [item for item in found if item is not None and item.lines]
-    return kept[0] if len({item.lines for item in kept}) == 1 else None
+    told = match["sizes"]
+    found = []
+    for name in names:
+        shape = at.shape(ast.parse(name, mode="eval").body)
+        sizes = [int(size) for size in told.split(",")] if told else shape.sizes if shape is not None else ()
+        kept = kept_weight(at.files, at.slice, [name], math.prod(sizes), at.snapshot) if sizes else None
+        if kept is not None and kept.lines:
+            found.append(kept)
+    return found[0] if len({item.lines for item in found}) == 1 else None

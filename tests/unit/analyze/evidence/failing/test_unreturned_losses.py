@@ -11,7 +11,7 @@ import pytest
 
 from pytracer.analyze.evidence.failing.explained import explained
 from pytracer.decode.types.journal import Fact, Unit, UnitParameter
-from pytracer.report.job import ExceptionReport, PythonFrame
+from pytracer.report.job import ExceptionReport, PythonFrame, VariableReport
 
 MESSAGE = (
     "setStorage: sizes [64, 64], strides [64, 1], storage offset 0, and itemsize 4 requiring a storage size of 16384 "
@@ -79,6 +79,7 @@ def said(
     units: tuple[Unit, ...] = (unit(),),
     scopes: tuple[tuple[str, str], ...] = (),
     message: str = MESSAGE,
+    held: tuple[VariableReport, ...] = (),
 ) -> str:
     """The clause of the headline, and the words. `line`: what fails, in a function of which the last line is the call.
 
@@ -97,7 +98,7 @@ def said(
     )
     frames = [PythonFrame(function=name, file=str(file), line=at)]
     frames += [PythonFrame(function="<module>", file=str(file), line=len(lines))]
-    found = explained(snapshot, ExceptionReport(type="RuntimeError", message=message, variables=[]), frames)
+    found = explained(snapshot, ExceptionReport(type="RuntimeError", message=message, variables=[*held]), frames)
     return f"{found.subject}; {found.words}"
 
 
@@ -192,6 +193,15 @@ def test_weight_that_forward_keeps_is_named_where_it_is_used_later(tmp_path: Pat
     assert "`self.tied.shared` is a weight of `layers.0` that FSDP gathered for a forward()" in words
     assert "line 6 (`self.shared = self.table.weight`) kept it" in words
     assert "Keep a copy (`self.table.weight.detach().clone()`)" in words
+
+
+def test_operator_that_asks_for_memory_tells_no_size(tmp_path: Path) -> None:
+    """It is that of the variable."""
+    message = "The tensor has a non-zero number of elements, but its data is not allocated yet."
+    source, line = weights("self.shared = self.table.weight"), "return F.linear(h, self.tied.shared)"
+    held = VariableReport(name="self.tied.shared", value="[64, 64] float32")
+    assert "that FSDP gathered for a forward()" in said(tmp_path, source, line, message=message, held=(held,))
+    assert "that FSDP gathered" not in said(tmp_path, source, line, message=message)
 
 
 @pytest.mark.parametrize(

@@ -93,6 +93,18 @@ def test_weights_of_a_loop_over_parameters_are_kept_by_a_closure(tmp_path: Path)
     assert item is not None and item.lines == ("line 4 (`table[name, key] = value`)",)
 
 
+def test_weight_beside_another_value_is_kept_by_the_module(tmp_path: Path) -> None:
+    """A tuple in a global dict."""
+    source = (
+        "STORE = {}\ndef keep(module, inputs, output):\n"
+        "    STORE[id(module)] = (module.weight.detach(), output.mean())\n"
+        "def report():\n    for w, mean in STORE.values():\n        print(w.norm())\n"
+    )
+    item = found(tmp_path, source, unit())
+    assert item is not None and item.lines[0].startswith("line 3 (`STORE[id(module)] = (")
+    assert item.advice.startswith("Keep a copy (`.detach().clone()`)")
+
+
 def test_without_the_line_that_keeps_it_it_is_probable(tmp_path: Path) -> None:
     """The size and FSDP's free of one are known."""
     item = found(tmp_path, "def report(w):\n    print(w.norm())\n", unit())
