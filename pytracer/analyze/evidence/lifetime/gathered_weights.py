@@ -56,10 +56,9 @@ class GatheredWeight:
         where = f"at {self.lines[0].partition(' (')[0]}" if len(self.lines) == 1 else "where it is kept"
         copy = f" (`{self.value}.detach().clone()`)" if self.value is not None else " (`.detach().clone()`)"
         return (
-            f"Keep a copy{copy} or the number that is needed (its norm) {where}: FSDP has gathered the weight there, "
-            "and resizes that memory to 0 when it shards the module again. Or read the weight from the module where it "
-            "is used: it is this rank's part then (a DTensor; `.full_tensor()` on all ranks makes the whole), and the "
-            "whole between `unshard()` and `reshard()` of the module."
+            f"Keep a copy{copy}, or the number that is needed (its norm), {where}: FSDP resizes that memory to 0 when it "
+            "shards the module again. Or read the weight from the module where it is used: this rank's part (a DTensor; "
+            "`.full_tensor()` on all ranks makes the whole), or the whole between its `unshard()` and `reshard()`."
         )
 
 

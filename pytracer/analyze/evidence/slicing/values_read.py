@@ -84,7 +84,7 @@ def is_output(files: Files, models: Collection[str], tree: ast.Module, call: ast
     A name with a capital letter is a class.
     """
     name, function = called_name(call), call.func
-    if name in models:
+    if name in models or name == "forward":
         return True
     own = isinstance(function, ast.Name) or (
         isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name) and function.value.id == "self"

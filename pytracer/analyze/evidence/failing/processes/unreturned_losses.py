@@ -55,10 +55,9 @@ def unreturned_loss(at: FailingLine) -> str | None:
     added = f"`0 * {output}.sum()`" if output is not None else "0 times the sum of what the model returns"
     made = f" (`{found.made}`)" if found.made != found.loss else ""
     return (
-        f"FSDP frees weights behind a forward(), and gathers them again for backward() by hooks on what forward() "
-        f"returns. `{found.loss}` of line {found.line}{made} is made of {found.names} ({kept}), and of "
-        f"nothing that the model returned: no hook runs. Return `{value}` through forward() and make the loss of that, "
-        f"or add {added} to the loss at line {found.line}{_kept_gathered(at)}."
+        f"`{found.loss}` of line {found.line}{made} is made of {found.names} ({kept}), and of nothing that the model "
+        f"returned: return `{value}` through forward() and make the loss of that, or add {added} at line {found.line}"
+        f"{_kept_gathered(at)}. FSDP gathers weights for backward() by hooks on what forward() returns."
     )
 
 
@@ -252,4 +251,4 @@ def _kept_gathered(at: FailingLine) -> str:
     places = list_words([at.in_file(file, line) for file, line, _ in calls], _MOST)
     how = "fully_shard(..., reshard_after_forward=False)"
     how = how if calls[0][2] else "FSDP(..., sharding_strategy=ShardingStrategy.SHARD_GRAD_OP)"
-    return f". Or call {how} at {places}, which keeps them gathered"
+    return f", or call {how} at {places}"

@@ -112,7 +112,7 @@ def test_loss_of_an_attribute_is_named_with_the_line_of_forward(tmp_path: Path) 
     """The model's output is at hand, which the loss does not use."""
     words = said(tmp_path, trained(), "loss.backward()")
     assert "`loss` of line 16 is made of `cache`, which is set within forward() (line 4) and not returned" in words
-    assert "Return `(k, v)` through forward()" in words and "add `0 * logits.sum()` to the loss at line 16" in words
+    assert "return `(k, v)` through forward()" in words and "or add `0 * logits.sum()` at line 16" in words
     assert "fully_shard(..., reshard_after_forward=False) at line 13" in words
 
 
@@ -128,11 +128,12 @@ def test_line_of_a_branch_is_that_which_does_not_use_the_output(tmp_path: Path) 
     [
         trained(loss="loss = matching(model) + logits.mean()"),
         trained(loss="loss = matching(model)\n    loss += criterion(logits, ids)"),
+        trained(loss="loss = matching(model) + model.forward(ids).mean()"),
         trained(returned="self.out(k @ v), (k, v)"),  # the hook is on these
         trained(kept="self.cache = (k.detach(), v.detach())"),
         trained(kept="pass"),
     ],
-    ids=["the output as well", "added later", "returned", "without a graph", "set elsewhere"],
+    ids=["the output as well", "added later", "forward()", "returned", "without a graph", "set elsewhere"],
 )
 def test_loss_that_the_output_is_part_of_has_another_reason(source: str, tmp_path: Path) -> None:
     """As has one of what forward() does not set."""
