@@ -56,9 +56,10 @@ class GatheredWeight:
         where = f"at {self.lines[0].partition(' (')[0]}" if len(self.lines) == 1 else "where it is kept"
         copy = f" (`{self.value}.detach().clone()`)" if self.value is not None else " (`.detach().clone()`)"
         return (
-            f"Keep a copy{copy}, or the number that is needed (its norm), {where}: FSDP resizes that memory to 0 when it "
-            "shards the module again. Or read the weight from the module where it is used: this rank's part (a DTensor; "
-            "`.full_tensor()` on all ranks makes the whole), or the whole between its `unshard()` and `reshard()`."
+            f"Keep a copy{copy}, or the number that is needed (its norm), {where}: FSDP resizes that memory to 0 when "
+            "it shards the module again. Or read the weight from the module where it is used: this rank's part (a "
+            "DTensor; `.full_tensor()` on all ranks makes the whole), or the whole between its `unshard()` and "
+            "`reshard()`."
         )
 
 
