@@ -36,6 +36,7 @@ from pytracer.analyze.evidence.failing.processes.between_ranks import (
     no_object_list,
 )
 from pytracer.analyze.evidence.failing.processes.ended_senders import joined_senders
+from pytracer.analyze.evidence.failing.processes.kept_weights import freed_weight, freed_weight_subject
 from pytracer.analyze.evidence.failing.processes.made_by_one import made_by_one, made_by_one_subject
 from pytracer.analyze.evidence.failing.processes.own_group_names import own_group_behind, own_group_name
 from pytracer.analyze.evidence.failing.processes.root_only import list_of_root, root_subject
@@ -53,6 +54,7 @@ from pytracer.analyze.evidence.failing.processes.unprepared_reducers import (
     unprepared_reducer,
     unprepared_subject,
 )
+from pytracer.analyze.evidence.failing.processes.unreturned_losses import unreturned_loss, unreturned_subject
 from pytracer.analyze.evidence.failing.stored.byte_order import other_byte_order
 from pytracer.analyze.evidence.failing.stored.files import missing_file, no_shared_memory, shared_memory_subject
 from pytracer.analyze.evidence.failing.stored.loaded_optimizers import misfit_state
@@ -145,6 +147,8 @@ from pytracer.report.job import ExceptionReport, PythonFrame
 _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     dropped_library,
     bypassed_forward,
+    unreturned_loss,
+    freed_weight,
     mixed_operands,
     sized_by_values,
     whole_state,
@@ -256,6 +260,8 @@ _SUBJECTS = (
     dropped_library_subject,
     itself_subject,
     bypass_subject,
+    unreturned_subject,
+    freed_weight_subject,
     model_subject,
     text_subject,
     skipped_subject,

@@ -28,19 +28,23 @@ def emptied_at(view: ProcessView, elements: int) -> str | None:
         view: The process.
         elements: How many the tensor should have.
     """
-    if not elements:
-        return None
-    sizes = _sizes(view, elements)
-    freed = view.process.snapshot.storages.freed_of(sizes)
-    lines = {(frame.file, frame.line): (frame, text) for item in freed for frame, text in _resizing(view, item)}
+    lines = lines_that_empty(view, elements) if elements else []
     if len(lines) != 1:
         return None
-    frame, text = next(iter(lines.values()))
+    frame, text = lines[0]
     return place_of(view, frame.file, frame.line).then(f" in {frame.function}").quoted(shortened(text, _QUOTED))
 
 
-def _sizes(view: ProcessView, elements: int) -> set[int]:
-    """What its memory had, in bytes."""
+def lines_that_empty(view: ProcessView, elements: int) -> list[tuple[PythonFrame, str]]:
+    """All that may have, each with its text."""
+    freed = view.process.snapshot.storages.freed_of(sizes_of(view, elements))
+    return [
+        *{(frame.file, frame.line): (frame, text) for item in freed for frame, text in _resizing(view, item)}.values()
+    ]
+
+
+def sizes_of(view: ProcessView, elements: int) -> set[int]:
+    """What the memory of a tensor with so many elements had, in bytes."""
     crash = view.crash
     alike = [item for item in (crash.arguments if crash is not None else ()) if not item.base]
     known = {item.element_bytes for item in alike if item.elements == elements}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from pytracer.analyze.evidence.syntax.calls import called_name
-from pytracer.analyze.evidence.syntax.scopes import Function, own_nodes
+from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes
 
 _LOADS = ("CDLL", "PyDLL", "LoadLibrary", "dlopen")
 # Methods of Python's containers and registries, which keep what they are given.
@@ -108,8 +108,11 @@ class Uses:
     is_native: Callable[[ast.AST], bool]
     is_field: Callable[[ast.expr], bool] = lambda _: False
 
-    def keep(self, scope: Function, name: str) -> bool:
-        """Whether what the variable holds may outlive the function: it is returned, stored or given to Python code."""
+    def keep(self, scope: Scope, name: str, before: Container[int] = ()) -> bool:
+        """Whether what the variable holds may outlive the function: it is returned, stored or given to Python code.
+
+        `before`: lines that read another value of it.
+        """
         for node in ast.walk(scope):
             if isinstance(node, (ast.Global, ast.Nonlocal)) and name in node.names:
                 return True
@@ -117,7 +120,7 @@ class Uses:
             if inner and any(isinstance(item, ast.Name) and item.id == name for item in ast.walk(node)):
                 return True
             used = isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)
-            if used and not self._only_read(node):
+            if used and getattr(node, "lineno", 0) not in before and not self._only_read(node):
                 return True
         return False
 

@@ -39,6 +39,7 @@ from pytracer.analyze.address_space.null_pointer import (
 )
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.lifetime.emptied import emptied_at
+from pytracer.analyze.evidence.lifetime.gathered_weights import gathered_weight
 from pytracer.analyze.evidence.lifetime.never_made import never_made
 from pytracer.analyze.evidence.lifetime.placeholders import placeholder
 from pytracer.analyze.evidence.lifetime.saved_memory import SavedWithoutMemory, saved_without_memory
@@ -148,6 +149,8 @@ class NullDereference(MemoryFaultRule[_Null]):
             reason = f": {_several(named)} have no memory" + ("" if any(i.elements for i in named) else " (0 elements)")
         holds = placeholder(view, named)
         reason += holds.summary if holds is not None else ""
+        gathered = gathered_weight(view, named)
+        reason = f": {gathered.summary}" if gathered is not None else reason
         if judgement.found.without_gil:
             reason = ": Python was called on a thread that does not hold the GIL"
             if found.by_ctypes:
@@ -313,19 +316,24 @@ def _advice(view: ProcessView, found: _Null) -> str:
             f"Check what {line_words(view)} passes to {found.operator.name}: it was given {which}, and uses the memory "
             f"that such a tensor does not have.{_taken(view, found.arguments)}"
         )
-    emptied = _emptied(view, empty)
-    if emptied is not None:
-        return emptied
+    emptied, gathered = _emptied(view, empty), gathered_weight(view, empty)
+    if emptied is not None or gathered is not None:
+        return emptied or (gathered.advice if gathered is not None else "")
     own = [item for item in empty if item.frame is not None and not is_library_file(item.frame.file)]
     holds = placeholder(view, own or empty)
     if holds is not None:
         return holds.advice(view)
     if empty:
         names = list_words([f"`{plain_expression(item.expression)}`" for item in own or empty])
-        what = "resized" if all(item.elements for item in empty) else "empty"
+        if all(item.elements for item in empty):
+            return (
+                f"Find what resizes the storage of {names} to 0 before {line_words(view)} "
+                "(untyped_storage().resize_(0), as offloading and sharding do): the shape stays, the memory is gone. "
+                "Keep a copy (clone()), or use it before."
+            )
         return (
-            f"Check the size of {names} before {line_words(view)}: the function does not, and uses the memory that "
-            f"{'an' if what == 'empty' else 'a'} {what} tensor does not have."
+            f"Check the size of {names} before {line_words(view)}: the function does not, and uses the memory that an "
+            "empty tensor does not have."
         )
     what = f"what {line_words(view)} passes to native code" if view.python_frame else "what the native code is given"
     kept = "in what that code keeps itself (never made, or already destroyed)"
