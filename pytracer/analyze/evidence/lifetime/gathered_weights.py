@@ -20,7 +20,7 @@ from pytracer.analyze.evidence.slicing.kept_values import KeptLine, is_same_tens
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.scopes import scope_of
-from pytracer.analyze.naming import line_in
+from pytracer.analyze.naming import LineWords, line_in
 from pytracer.analyze.tensors.fsdp_units import units
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.journal import Unit
@@ -33,17 +33,18 @@ _MOST, _QUOTED = 2, 60
 
 @dataclass(frozen=True)
 class GatheredWeight:
-    """`name` has the size of parameters `of`; `lines`: what put it away (`` line 50 (`kept[name] = m.weight`) ``)."""
+    """`name` has the size of parameters `of`; `lines`: where it was put away, each with its text."""
 
     name: str
     of: str
-    lines: tuple[str, ...]
+    lines: tuple[tuple[LineWords, str], ...]
     value: str | None
 
     @property
     def summary(self) -> str:
         """Behind the headline."""
-        kept = f"; {' or '.join(self.lines)} kept it" if self.lines else ""
+        lines = [f"{line} (`{text}`)" for line, text in self.lines]
+        kept = f"; {' or '.join(lines)} kept it" if lines else ""
         likely = "" if self.lines else "probably "
         return (
             f"`{self.name}` is {likely}a weight of {self.of} that FSDP gathered for a forward() or backward() and has "
@@ -53,7 +54,7 @@ class GatheredWeight:
     @property
     def advice(self) -> str:
         """The change to make."""
-        where = f"at {self.lines[0].partition(' (')[0]}" if len(self.lines) == 1 else "where it is kept"
+        where = f"at {self.lines[0][0]}" if len(self.lines) == 1 else "where it is kept"
         copy = f" (`{self.value}.detach().clone()`)" if self.value is not None else " (`.detach().clone()`)"
         return (
             f"Keep a copy{copy}, or the number that is needed (its norm), {where}: FSDP resizes that memory to 0 when "
@@ -103,7 +104,7 @@ def kept_weight(
         names[0],
         of if len(found) <= _MOST else f"{len(found)} units ({of}, ...)",
         tuple(
-            f"{line_in(line.file, line.node.lineno, spot.file)} (`{shortened(ast.unparse(line.node), _QUOTED)}`)"
+            (line_in(line.file, line.node.lineno, spot.file), shortened(ast.unparse(line.node), _QUOTED))
             for line in kept
         ),
         ast.unparse(kept[0].value) if len(kept) == 1 and not isinstance(kept[0].value, ast.Tuple) else None,

@@ -199,6 +199,8 @@ class NullDereference(MemoryFaultRule[_Null]):
             [missing_operands(view)],
             behind=Behind()
             if table is not None or found.without_gil
+            else Behind.of([], gathered)
+            if gathered is not None and gathered.lines
             else of_null(view, found.saved, named, holds, missing, told),
         )
 
