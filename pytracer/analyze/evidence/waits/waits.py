@@ -283,14 +283,18 @@ def _kind(view: ProcessView) -> WaitKind | None:
         return "barrier"
     if noticed:
         return "notice"
-    if inner.function == "SemLock.__enter__" and len(stack) > 1:  # `with lock:`
-        inner = stack[1]
+    inner = next((frame for frame in stack[:_NEAR] if not _enters(frame)), inner)  # `with lock:`
     locked = any(frame.function in _LOCK for frame in native[:_NEAR])
     if not locked or is_library_file(inner.file):
         return None
     if any(frame.function == _LOCK[1] for frame in native[:_NEAR]):
         return "lock"  # of several processes: a fork changes nothing
     return "forked-lock" if was_forked(view) and _is_alone(view) else "lock"
+
+
+def _enters(frame: PythonFrame) -> bool:
+    """Whether it is the `with` of a lock or a Condition, in the library."""
+    return _last_word(frame) == "__enter__" and _NOTICES.search(frame.file or "") is not None
 
 
 def _system_call(native: Sequence[NativeFrame]) -> WaitKind | None:

@@ -42,6 +42,7 @@ from pytracer.analyze.evidence.exceptions.loaders import loader_timeout
 from pytracer.analyze.evidence.exceptions.next_step import next_step
 from pytracer.analyze.evidence.exceptions.raisers import repeats
 from pytracer.analyze.evidence.exceptions.reraised import Reraised, library_reason, reason_within, reraised
+from pytracer.analyze.evidence.exceptions.spent_senders import spent_sender
 from pytracer.analyze.evidence.exceptions.telling import telling_words
 from pytracer.analyze.evidence.exceptions.told import Told, explanation_of, told_of
 from pytracer.analyze.evidence.failing.explained import Explanation
@@ -122,6 +123,7 @@ class PythonException:
                 *(holder_evidence(job, view) if failed_allocation(view) else ()),
                 _signal_later(view),
                 *ended_thread_evidence(view),
+                spent.evidence if (spent := spent_sender(job, view)) is not None else None,
                 collective_evidence(judgement.views),
                 _left_early(job, judgement.views) if lost else None,
                 unreceived.evidence if unreceived is not None else None,
