@@ -18,7 +18,7 @@ from pytracer.analyze.naming import name_words
 from pytracer.analyze.parts import exception_report
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.decode.types.journal import UncaughtException
-from pytracer.report.job import Evidence, ExceptionReport
+from pytracer.report.job import Evidence, ExceptionReport, PythonFrame
 
 _SHARER = re.compile(r"/multiprocessing/resource_sharer\.py$")
 _LOST = ("EOFError", "ConnectionResetError", "BrokenPipeError")
@@ -35,6 +35,7 @@ class SpentSender:
     report: ExceptionReport
     subject: str
     advice: str
+    line: PythonFrame | None
 
     @property
     def evidence(self) -> Evidence:
@@ -71,7 +72,8 @@ def spent_sender(job: JobView, view: ProcessView) -> SpentSender | None:
                 sender,
                 served[-1],
                 f"{name_words([sender])} had no file descriptor left to send a tensor: {limit.subject}",
-                f"{limit.advice}{_STRATEGY if limit.of_kept_files else ''}",
+                f"{limit.advice}{_STRATEGY if limit.line is not None else ''}",
+                limit.line,
             )
     return None
 

@@ -138,7 +138,7 @@ def explanation_of(job: JobView, told: Told) -> Explanation:
             return Explanation(peer.advice, peer.subject)
         spent = spent_sender(job, view)
         if spent is not None:
-            return Explanation(spent.advice, spent.subject, of_limit=True)
+            return Explanation(spent.advice, spent.subject, of_limit=True, line=spent.line)
         return explained(snapshot, reason_within(own), view.exception_stack)
     if origin is None:  # a pool's process: what its text has, and the source
         report = ExceptionReport(type=first.type, message=first.message)
@@ -153,5 +153,5 @@ def _limit_or_line(snapshot: Snapshot, last: ExceptionReport, led: ExceptionRepo
     stack = led.python_stack or []
     limit = limit_reason(snapshot, last, stack, led)
     if limit is not None:
-        return Explanation(limit.advice, limit.subject, of_limit=True)
+        return Explanation(limit.advice, limit.subject, of_limit=True, line=limit.line)
     return explained(snapshot, led, stack)

@@ -291,6 +291,7 @@ class Explanation:
     `file`: what the words are about, where its writer is of interest.
     `together`: whether it takes several workers at once, so that one process does not repeat it.
     `failure`: an error of our own, which must not cost the report. `of_limit`: a limit of the process was reached.
+    `line`: the one at which it went wrong, where another one raised it.
     """
 
     words: str | None = None
@@ -299,6 +300,7 @@ class Explanation:
     together: bool = False
     failure: str | None = None
     of_limit: bool = False
+    line: PythonFrame | None = None
 
 
 def explained(
@@ -314,7 +316,7 @@ def explained(
     """
     limit = limit_reason(snapshot, exception, stack)
     if limit is not None:
-        return Explanation(limit.advice, limit.subject, of_limit=True)
+        return Explanation(limit.advice, limit.subject, of_limit=True, line=limit.line)
     at = failing_line(snapshot, exception, stack, dataset)
     try:
         if at is None:

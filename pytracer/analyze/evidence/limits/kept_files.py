@@ -49,6 +49,7 @@ class KeptFiles:
     place: str
     holder: str
     opener: Opener
+    at: PythonFrame
     at_once: bool = False
     """Whether it opens all of them."""
 
@@ -109,19 +110,18 @@ def _makers(
     """Classes that keep an open file in each of their objects, and functions that return one."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign):
+            opener, held = _opener(node.value, file, makers, here), variable(node.targets[0])
+            if opener is None or held is None or not held.startswith("self."):
+                continue
             scope = scope_of(tree, node.lineno)
             owner = class_around(tree, scope)
-            opener = _opener(node.value, file, makers, here)
-            held = variable(node.targets[0])
-            if owner is None or opener is None or held is None or not held.startswith("self.") or _closes(scope, held):
+            if owner is None or _closes(scope, held):
                 continue
             yield owner.name, _owned(opener, node, owner, held, line_in(file, node.lineno, here), file, here)
         elif isinstance(node, ast.FunctionDef) and node.name not in _COMMON and not _is_cached(node):
-            for part in own_nodes(node):
-                if isinstance(part, ast.Return) and part.value is not None:
-                    opener = _value(part.value, node, file, makers, here)
-                    if opener is not None:
-                        yield node.name, opener
+            opener = _returned(node, file, makers, here)
+            if opener is not None:
+                yield node.name, opener
 
 
 def _owned(
@@ -143,26 +143,50 @@ def _owned(
 
 def _keepers(file: str, tree: ast.Module, makers: Mapping[str, Opener], here: str | None) -> Iterator[KeptFiles]:
     for node in ast.walk(tree):
-        if isinstance(node, ast.stmt):
-            scope = scope_of(tree, node.lineno)
-            container, value = _stored(node) or (None, None)
-            opener = _value(value, scope, file, makers, here) if value is not None else None
-            if container is not None and opener is not None and only_grows(tree, scope, container, node):
-                yield KeptFiles(line_in(file, node.lineno, here), f"`{ast.unparse(container)}`", opener)
-            opener = _gathered(node, file, makers, here)
-            if opener is not None and isinstance(node, ast.Assign):
-                yield KeptFiles(
-                    line_in(file, node.lineno, here), f"`{ast.unparse(node.targets[0])}`", opener, at_once=True
-                )
-        if isinstance(node, ast.FunctionDef) and _keeps_all(node):
-            for part in own_nodes(node):
-                opener = (
-                    _value(part.value, node, file, makers, here)
-                    if isinstance(part, ast.Return) and part.value is not None
-                    else None
-                )
-                if opener is not None:
-                    yield KeptFiles(line_in(file, node.lineno, here), f"the cache of {node.name}()", opener)
+        found = _kept_by(node, file, tree, makers, here) if isinstance(node, ast.stmt) else None
+        if found is not None and isinstance(node, ast.stmt):
+            holder, opener, at_once = found
+            line = _return_of(node) if isinstance(node, ast.FunctionDef) else node.lineno
+            at = PythonFrame(_function(tree, line), file, line)
+            yield KeptFiles(line_in(file, line, here), holder, opener, at, at_once)
+
+
+def _kept_by(
+    node: ast.stmt, file: str, tree: ast.Module, makers: Mapping[str, Opener], here: str | None
+) -> tuple[str, Opener, bool] | None:
+    """What keeps it, what opens it, and whether all are opened at once."""
+    if isinstance(node, ast.FunctionDef):
+        opener = _returned(node, file, makers, here) if _keeps_all(node) else None
+        return (f"the cache of {node.name}()", opener, False) if opener is not None else None
+    opener = _gathered(node, file, makers, here)
+    if opener is not None and isinstance(node, ast.Assign):
+        return f"`{ast.unparse(node.targets[0])}`", opener, True
+    container, value = _stored(node) or (None, None)
+    if container is None or not isinstance(value, (ast.Call, ast.Name)):
+        return None
+    scope = scope_of(tree, node.lineno)
+    opener = _value(value, scope, file, makers, here)
+    if opener is None or not only_grows(tree, scope, container, node):
+        return None
+    return f"`{ast.unparse(container)}`", opener, False
+
+
+def _returned(function: ast.FunctionDef, file: str, makers: Mapping[str, Opener], here: str | None) -> Opener | None:
+    """What a function opens and returns."""
+    values = (item.value for item in own_nodes(function) if isinstance(item, ast.Return) and item.value is not None)
+    openers = (_value(value, function, file, makers, here) for value in values)
+    return next((item for item in openers if item is not None), None)
+
+
+def _return_of(function: ast.FunctionDef) -> int:
+    lines = (item.lineno for item in own_nodes(function) if isinstance(item, ast.Return))
+    return max(lines, default=function.lineno)
+
+
+def _function(tree: ast.Module, line: int) -> str:
+    scope = scope_of(tree, line)
+    owner, name = class_around(tree, scope), getattr(scope, "name", "<module>")
+    return f"{owner.name}.{name}" if owner is not None else name
 
 
 def _stored(node: ast.stmt) -> tuple[ast.expr, ast.expr] | None:

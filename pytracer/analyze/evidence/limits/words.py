@@ -48,11 +48,11 @@ _LONG = 10_000
 
 @dataclass(frozen=True)
 class LimitReason:
-    """`subject`: for the headline; `advice`: what to do. `of_kept_files`: whether a line keeps files open."""
+    """`subject`: for the headline; `advice`: what to do. `line`: the one that keeps files open."""
 
     subject: str
     advice: str
-    of_kept_files: bool = False
+    line: PythonFrame | None = None
 
 
 def limit_reason(
@@ -111,7 +111,7 @@ def _of_kept_files(found: Reached, numbers: Numbers, setter: Setter | None, file
         f"{count} of the {found.limit} file descriptors that it may have (RLIMIT_NOFILE{set_by}) are for "
         f"{'files like ' if '#' in what else ''}{os.path.basename(what)}; {files.words}",
         f"{files.advice} {how} only if so many are meant to be open at once.",
-        of_kept_files=True,
+        files.at,
     )
 
 

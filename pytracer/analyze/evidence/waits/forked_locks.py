@@ -93,6 +93,12 @@ class ForkedLock:
         )
 
     @property
+    def taken(self) -> PythonFrame | None:
+        """Where that thread takes it."""
+        holder = self.holder
+        return PythonFrame(holder.function, self.at.file, holder.line) if holder is not None else None
+
+    @property
     def _fork(self) -> str:
         at = self.fork[0] if self.fork is not None else None
         return (self._line(at.line) if at.file == self.at.file else place_words(at)) if at is not None else ""
@@ -137,9 +143,12 @@ class ForkedLock:
 
     @property
     def _later(self) -> str:
-        if self.fork is None or self.fork[1] == "DataLoader" or self.holder is None or self.holder.started is None:
+        """Not of a DataLoader, which forks again in each epoch."""
+        holder, fork = self.holder, self.fork
+        if holder is None or holder.started is None or (fork is not None and fork[1] == "DataLoader"):
             return ""
-        return f"start that thread ({self._line(self.holder.started)}) after the children ({self._fork})"
+        at = f" ({self._fork})" if fork is not None else ""
+        return f"start that thread ({self._line(holder.started)}) after the children{at}"
 
     @property
     def _waits(self) -> str:

@@ -60,7 +60,8 @@ class Unsent:
         part = f" ({self.item[0]} is {self.item[1]})" if self.item is not None and self.item[0] != "it" else ""
         error = error_words(self.report).partition(_MORE)[0]
         why = ", since TMPDIR is too long for a socket" if _LONG_PATH in error else ""
-        why = f": {self.limit.subject}" if self.limit is not None else why
+        if self.limit is not None:
+            error, why = f"{self.report.type} (Too many open files)", f": {self.limit.subject}"
         if self.of_loader:
             loaded = loaded_words(self.view, self.at_ns) if self.count == 1 else ""  # else it is not known of which
             return f"{who} could not send a batch, which was dropped: {error}{why}{part}{loaded}"
@@ -102,8 +103,12 @@ def unsent_of(job: JobView, view: ProcessView) -> Unsent | None:
     if not found:
         return None
     last = min(found, key=lambda entry: entry[:2])[2]
-    around = [frame for frame in main_stack(view) if not is_library_file(frame.file)]
-    limit = limit_reason(last.view.process.snapshot, last.report, last.report.python_stack or [], around=around)
+    around = [frame for frame in main_stack(view) or view.exception_stack if not is_library_file(frame.file)]
+    limit = (
+        limit_reason(last.view.process.snapshot, last.report, last.report.python_stack or [], around=around)
+        if _FILES.search(last.report.message or "")
+        else None
+    )
     return replace(last, limit=limit, count=sum(one.view.index == last.view.index for *_, one in found))
 
 

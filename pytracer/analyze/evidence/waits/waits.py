@@ -108,6 +108,7 @@ _AT_EXIT = ("_shutdown", "_python_exit")  # CPython: the end of the program wait
 _EVENT_LOOP = re.compile(r"/asyncio/base_events\.py$")
 _IN_PROCESS = re.compile(r"/queue\.py$")
 _FEEDER = re.compile(r"/multiprocessing/queues\.py$")
+_SENDS = re.compile(r"/multiprocessing/(queues|resource_sharer)\.py$")
 _POOL = re.compile(r"/multiprocessing/pool\.py$")
 _RESULTS = ("wait", "get", "next")  # of AsyncResult, MapResult, IMapIterator
 # torch's own, around the build of an extension; the package filelock, around caches of models and compiled code.
@@ -265,6 +266,8 @@ def _kind(view: ProcessView) -> WaitKind | None:
         return "executor"
     if _THREADS_OF_PYTHON.search(inner.file or "") and _is(inner, *_THREAD_JOINS):
         return "thread"
+    if _enters(inner) and _waits_for_copied_lock(view, native):  # put() of a queue takes its mutex so
+        return "forked-lock"
     if any(_QUEUE.search(frame.file or "") and _last_word(frame) == "get" for frame in near):
         in_process = any(_IN_PROCESS.search(frame.file or "") for frame in near)
         return "forked-notice" if in_process and _lacks_threads(view) else _unless_idle(stack)
@@ -284,12 +287,16 @@ def _kind(view: ProcessView) -> WaitKind | None:
     if noticed:
         return "notice"
     inner = next((frame for frame in stack[:_NEAR] if not _enters(frame)), inner)  # `with lock:`
+    if _waits_for_copied_lock(view, native):
+        return "forked-lock"
     locked = any(frame.function in _LOCK for frame in native[:_NEAR])
-    if not locked or is_library_file(inner.file):
-        return None
-    if any(frame.function == _LOCK[1] for frame in native[:_NEAR]):
-        return "lock"  # of several processes: a fork changes nothing
-    return "forked-lock" if was_forked(view) and _is_alone(view) else "lock"
+    return "lock" if locked and not is_library_file(inner.file) else None
+
+
+def _waits_for_copied_lock(view: ProcessView, native: Sequence[NativeFrame]) -> bool:
+    """Whether a forked child waits for a lock of its own memory, and no other thread there could release it."""
+    named = [frame.function for frame in native[:_NEAR]]  # _LOCK[1] is of several processes: a fork changes nothing
+    return _LOCK[0] in named and _LOCK[1] not in named and was_forked(view) and _lacks_threads(view)
 
 
 def _enters(frame: PythonFrame) -> bool:
@@ -320,14 +327,11 @@ def _unless_idle(stack: Sequence[PythonFrame]) -> WaitKind | None:
 
 
 def _lacks_threads(view: ProcessView) -> bool:
-    """Whether nobody in a forked child can end its wait: no other thread of the program's runs there.
-
-    What a multiprocessing queue sends is sent by a thread of its own.
-    """
+    """Whether nobody in a forked child can end its wait: other threads only send what is in queues, and descriptors."""
     end = end_of(view)
     if end is None or not was_forked(view):
         return False
-    own = [frames for _, frames in end.python_threads if not any(_FEEDER.search(frame.file) for frame in frames)]
+    own = [frames for _, frames in end.python_threads if not any(_SENDS.search(frame.file) for frame in frames)]
     return len(own) <= 1
 
 
@@ -389,12 +393,6 @@ def before_signal(view: ProcessView) -> Sequence[NativeFrame]:
     handler = max((at for at, frame in enumerate(native) if is_handler_frame(frame)), default=-1)
     rest = native[handler + 1 :]
     return rest[1:] if handler >= 0 and rest and rest[0].function is None else rest  # where the kernel returns to
-
-
-def _is_alone(view: ProcessView) -> bool:
-    """Whether no other thread of the process runs Python: nobody there could release a lock."""
-    ending = asked_to_end(view.process)
-    return ending is not None and len(ending.python_threads) <= 1
 
 
 def was_forked(view: ProcessView) -> bool:

@@ -18,7 +18,9 @@ that has put something into a multiprocessing queue ends when that is read, so j
 threads that take two locks in different orders wait for each other: where the `with` statements of both show that, the
 locks and lines are named. A worker that died or stands still leaves its parent waiting. What a queue's own thread
 cannot pickle is dropped; a Future keeps the exception of its task; a worker that is killed in Queue.get() takes the
-lock of the queue along. What ends a wait (set(), put(), release()) may lie behind a branch that leaves. recv() of a
+lock of the queue along. Of a lock that a forked child waits for, the thread of the parent is named that was inside of
+its `with` at the end, or alone takes it by the source; so is a `with` of the forking thread around the fork. What ends
+a wait (set(), put(), release()) may lie behind a branch that leaves. recv() of a
 pipe gets no EOFError while its own process keeps the sender's end open, and two ends that both call recv() wait for
 each other. An OSError ends a pool's thread that receives results, such as of a tensor whose worker has ended.
 
@@ -115,6 +117,7 @@ _CONFIDENCE: dict[WaitKind, Confidence] = {
 }
 _OF_CHILDREN: tuple[WaitKind, ...] = ("child", "queue", "message", "full-pipe", "pool")
 _IN_MEMORY: tuple[WaitKind, ...] = ("queue", "notice", "undone")
+_LONG = 200  # characters of a headline before its end
 _BEFORE_NS = 1_000_000_000
 _HOW_LONG = "how long it had waited: the stacks are of the moment of the signal"
 _KERNEL = "whether a kernel never ends or was only slow: the device is not asked for that"
@@ -213,12 +216,13 @@ class Standstill:
                 [*(_evidence(item, wait) for item, wait in found.waiting), found.forked.evidence],
                 advice_of(view, found),
                 [_HOW_LONG],
+                line=found.forked.taken,
             )
         why = why_words(view, found) or only_words(view, found)
         why += _ranks_meanwhile(job, view) if found.device is not None else ""
         waited = f"{wait_words(view, found.wait)}{at_words(found.wait)}{unread_words(found)}{why}"
         return Description(
-            f"{introduction(judgement.views)} {waited}; {_end_words(job, judgement)}.",
+            f"{introduction(judgement.views)} {waited}; {_end_words(job, judgement, short=len(waited) > _LONG)}.",
             [
                 *(_evidence(item, wait) for item, wait in found.waiting),
                 *ended_thread_evidence(view),
@@ -328,14 +332,17 @@ def _loading(job: JobView, view: ProcessView) -> list[ProcessView]:
     return loading_workers(job, view, end.mono_ns) if end is not None and waits_for_loader(view) else []
 
 
-def _end_words(job: JobView, judgement: Judgement[Stood]) -> str:
-    """`SIGTERM, sent by ..., ended it at a time limit`; of one that waited for it, with that one's line."""
+def _end_words(job: JobView, judgement: Judgement[Stood], *, short: bool = False) -> str:
+    """`SIGTERM, sent by ..., ended it at a time limit`; of one that waited for it, with that one's line.
+
+    The evidence has the sender, too: `short` leaves it out.
+    """
     view, found = judgement.views[0], judgement.found
     sent, by = deadly_signal(found.ended), sender_words(job, found.ended)
     name = signal_name(sent.signal) if sent is not None else "a signal"
     limit = " at a time limit" if from_time_limit(job, found.ended) else ""
     if found.ended.index == view.index:
-        return f"{name}{f', sent by {by},' if by else ''} ended it{limit}"
+        return f"{name}{f', sent by {by},' if by and not short else ''} ended it{limit}"
     end = f"{name} ended "
     wait = next((wait for item, wait in found.waiting if item.index == found.ended.index), None)
     at = at_words(wait) if wait is not None else ""
