@@ -79,8 +79,8 @@ class KeptFiles:
         )
         where = f" in {opener.reader[0]}() ({opener.reader[1]})" if opener.reader is not None else " where it is read"
         return (
-            f"Each {opener.owner} keeps its file open (`{opener.text}` at {opener.place}): keep the path there, and open "
-            f"it by `with`{where}{few}."
+            f"Each {opener.owner} keeps its file open (`{opener.text}` at {opener.place}): keep the path there, and "
+            f"open it by `with`{where}{few}."
         )
 
 

@@ -28,7 +28,7 @@ from pytracer.analyze.evidence.syntax.scopes import (
 from pytracer.analyze.evidence.waits.pipes import Starter, forked_at
 from pytracer.analyze.evidence.waits.waited_object import last_name, waited_object
 from pytracer.analyze.evidence.waits.waits import ProcessWait, end_of, main_stack
-from pytracer.analyze.naming import line_in, place_words
+from pytracer.analyze.naming import place_words
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -75,7 +75,7 @@ class ForkedLock:
     @property
     def words(self) -> str:
         """What comes after the subject: what was waited for, and who had it."""
-        made = f" ({self._line(self.made[0])})" if self.made is not None else ""
+        made = f" (line {self.made[0]})" if self.made is not None else ""
         when = f"when {self._fork} forked it" if self.fork is not None else "at the fork"
         return f"waited at {place_words(self.at)} for `{self.lock}`{made}, which was locked {when}{self._held}"
 
@@ -101,16 +101,16 @@ class ForkedLock:
     @property
     def _fork(self) -> str:
         at = self.fork[0] if self.fork is not None else None
-        return (self._line(at.line) if at.file == self.at.file else place_words(at)) if at is not None else ""
+        return (f"line {at.line}" if at.file == self.at.file else place_words(at)) if at is not None else ""
 
     @property
     def _held(self) -> str:
         if self.around is not None:
-            return f": the `with` of {self._line(self.around)} holds it around the fork"
+            return f": the `with` of line {self.around} holds it around the fork"
         if self.holder is None:
             return ", and nobody in the child holds it"
         return (
-            f": {self.holder.name} in the parent takes it at {self._line(self.holder.line)} in "
+            f": {self.holder.name} in the parent takes it at line {self.holder.line} in "
             f"{self.holder.function}, and does not run in a child"
         )
 
@@ -119,20 +119,17 @@ class ForkedLock:
         """What to change, by who held it and what forks."""
         if self.around is not None and self.fork is not None:
             return (
-                f"fork() copies the lock as it is, locked: leave the `with` of {self._line(self.around)} before "
+                f"fork() copies the lock as it is, locked: leave the `with` of line {self.around} before "
                 f"{self._fork} forks, or let the child make a lock of its own."
             )
-        if self.holder is None:
-            place = f" when {self._fork} forks" if self.fork is not None else " at the fork"
-            taken = list_words([f"line {line} in {name}" for line, name in self.acquired])
-            by = f" ({taken} takes it by acquire())" if self.acquired else ""
-            first = f"fork() copies a lock as it is: see who holds it{place}{by}, and release it before"
-            ways = [self._own_lock, self._spawn]
-        else:
-            first = f"fork() copies the lock as {self.holder.name} has it: "
+        if self.holder is not None:
             ways = [self._own_lock, self._later, self._waits, self._spawn]
-            return f"{first}{'; or '.join(way for way in ways if way)}."
-        return "; or ".join((first, *(way for way in ways if way))) + "."
+            return f"fork() copies the lock as {self.holder.name} has it: {'; or '.join(filter(None, ways))}."
+        place = f" when {self._fork} forks" if self.fork is not None else " at the fork"
+        taken = list_words([f"line {line} in {name}" for line, name in self.acquired])
+        by = f" ({taken} takes it by acquire())" if self.acquired else ""
+        first = f"fork() copies a lock as it is: see who holds it{place}{by}, and release it before"
+        return "; or ".join(filter(None, (first, self._own_lock, self._spawn))) + "."
 
     @property
     def _own_lock(self) -> str:
@@ -148,7 +145,7 @@ class ForkedLock:
         if holder is None or holder.started is None or (fork is not None and fork[1] == "DataLoader"):
             return ""
         at = f" ({self._fork})" if fork is not None else ""
-        return f"start that thread ({self._line(holder.started)}) after the children{at}"
+        return f"start that thread (line {holder.started}) after the children{at}"
 
     @property
     def _waits(self) -> str:
@@ -157,7 +154,7 @@ class ForkedLock:
         name = self.made[1]
         return (
             f"let fork() wait until it is free: `os.register_at_fork(before={name}.acquire, "
-            f"after_in_parent={name}.release, after_in_child={name}.release)` after {self._line(self.made[0])}"
+            f"after_in_parent={name}.release, after_in_child={name}.release)` after line {self.made[0]}"
         )
 
     @property
@@ -167,9 +164,6 @@ class ForkedLock:
             at = f" at line {self.starts}" if self.starts is not None else ""
             return f'pass `multiprocessing_context="spawn"`{at}{leaves}'
         return f"start the children by spawn{leaves}"
-
-    def _line(self, line: int | None) -> str:
-        return line_in(self.at.file, line, self.at.file)
 
 
 def forked_lock(view: ProcessView, wait: ProcessWait, parent: ProcessView | None) -> ForkedLock | None:

@@ -117,8 +117,7 @@ _LOCK_FILE = re.compile(r"/(torch/utils/file_baton|filelock/\w+)\.py$")
 _LOCK = ("PyThread_acquire_lock_timed", "_multiprocessing_SemLock_acquire_impl")
 _FEEDER_JOIN = "Queue._finalize_join"  # CPython: the end of a process waits until its queues are read
 _SLEEP = ("time_sleep", "pysleep")  # CPython: time.sleep()
-_NEAR = 5  # frames
-_OTHER_THREADS = 3
+_NEAR, _OTHER_THREADS = 5, 3  # frames, threads
 
 
 @dataclass(frozen=True)
