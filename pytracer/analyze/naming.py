@@ -11,6 +11,7 @@ from pytracer.decode.types.snapshot import Worker
 from pytracer.report.job import PythonFrame
 
 # What spawn and mp.spawn start a child with, and the server whose children are forked.
+_SHORT, _SHOWN = 24, 3  # characters, and numbers, of a batch's samples
 _CHILDREN = ("from multiprocessing.spawn import spawn_main", "from multiprocessing.forkserver import main")
 
 
@@ -46,10 +47,18 @@ def name_words(views: Sequence[ProcessView]) -> str:
 
 
 def samples_words(worker: Worker) -> str:
-    """`samples 20-24`, or `a batch of 5`."""
+    """`samples 20-24`, `32 samples (933, 641, 748, ...)`, or `a batch of 5`."""
     if worker.batch_indices:
-        return f"sample{'s' * (worker.batch_count != 1)} {worker.batch_indices}"
+        return indices_words(worker.batch_count, worker.batch_indices)
     return f"a batch of {worker.batch_count}"
+
+
+def indices_words(count: int | str | None, indices: str) -> str:
+    """Of the recorded numbers of a batch: all in short order, the first three of many that were shuffled."""
+    first = indices.split(",")[:_SHOWN]
+    if len(indices) <= _SHORT or len(first) < _SHOWN:
+        return f"sample{'s' * (str(count) != '1')} {indices}"
+    return f"{f'{count} ' if count is not None else ''}samples ({', '.join(first)}, ...)"
 
 
 def program_name(argv: Sequence[str]) -> str:

@@ -78,3 +78,31 @@ def test_exception_that_a_future_keeps_is_recorded(asked: bool, tmp_path: Path) 
         assert "KeyError: 'label'" in summary(done.report)
     else:
         assert not done.report.findings
+
+
+CALLS_HOOK = """\
+import sys, threading
+import torch
+
+def serve():
+    for n in range(30):
+        try:
+            raise OSError(24, "Too many open files")
+        except OSError:
+            sys.excepthook(*sys.exc_info())
+
+thread = threading.Thread(target=serve)
+thread.start()
+thread.join()
+raise ValueError("the end")
+"""
+
+
+def test_thread_that_calls_the_hook_again_and_again_fills_no_recording(tmp_path: Path) -> None:
+    """As multiprocessing.resource_sharer does; what ends the process is recorded after it."""
+    program = tmp_path / "train.py"
+    program.write_text(CALLS_HOOK, encoding="utf-8")
+    done = traced_run(sys.executable, program, run=tmp_path / "run")
+    seen = [fact.data.type for box in done.boxes for fact in box.recorded(UncaughtException)]
+    assert seen == ["OSError"] * 8 + ["ValueError"]
+    assert "raised ValueError: the end" in summary(done.report)

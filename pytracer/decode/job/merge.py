@@ -41,6 +41,7 @@ _ENDED_BY_HANDLER_NS = 10_000_000_000  # a handler of the program that ends it i
 _ENDED_BY_SIGNAL_NS = 1_000_000_000  # other threads go on while the handler writes the stacks
 _ONE_LOOK_NS = 1_000_000_000  # the last one of a launcher, at all processes
 _SIGABRT = 6
+_SHARER = "/multiprocessing/resource_sharer.py"
 _SURE_TO_DIE = "OTHER_THREADS"  # the handler's step that follows the last chance of the program's own handler
 Progress = Callable[[int, int], None]
 
@@ -402,7 +403,8 @@ def _exception(s: Snapshot) -> Fact[UncaughtException] | None:
     With the time when it was first seen, which may be long before it reached the top: `finally` runs in between.
     """
     facts = s.recorded(UncaughtException)
-    own = [f for f in facts if f.mono_ns >= s.created_mono_ns and f.data.on_its_way not in (ON_FETCH, ON_PUT, ON_TASK)]
+    handed = (ON_FETCH, ON_PUT, ON_TASK)
+    own = [f for f in facts if f.mono_ns >= s.created_mono_ns and f.data.on_its_way not in handed and not _goes_on(f)]
     main = [f for f in own if f.data.thread in (None, "MainThread")]
     candidates = main or own
     top = next((f for f in reversed(candidates) if not f.data.on_its_way), None)
@@ -411,6 +413,15 @@ def _exception(s: Snapshot) -> Fact[UncaughtException] | None:
         return top
     same = top is not None and (top.data.type, top.data.message) == (first.data.type, first.data.message)
     return replace(first, data=top.data) if top is not None and same else first
+
+
+def _goes_on(fact: Fact[UncaughtException]) -> bool:
+    """Whether it was of multiprocessing's thread that sends descriptors: it calls sys.excepthook itself, and goes on.
+
+    CPython 3.10 to 3.14, multiprocessing/resource_sharer.py.
+    """
+    stack = fact.data.python_stack
+    return any(f.file.endswith(_SHARER) and f.function.endswith("_serve") for f in stack)
 
 
 def _went_on(s: Snapshot, mono_ns: int) -> bool:

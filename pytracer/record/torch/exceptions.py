@@ -31,6 +31,7 @@ _LONGEST_CHAIN = 1000
 _LATER = ("frame_variables", "near_names", "gradient_state", "changed_parameter", "refused_item", "batch_indices",
           "opened_file", "limits")  # fmt: skip
 _MOST_OF_POOLS = 4  # exceptions of one process
+_MOST_OF_THREADS = 8  # that call sys.excepthook themselves and go on, such as multiprocessing.resource_sharer's
 _HANDED_OVER = (
     ("multiprocessing.pool", "ExceptionWithTraceback"),
     ("concurrent.futures.process", "_ExceptionWithTraceback"),
@@ -47,10 +48,14 @@ def install(box: Core) -> None:
     if _installed is not None:
         return
     previous = _previous = sys.excepthook
+    of_threads = 0
 
     @functools.wraps(previous)
     def excepthook(kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:
-        write(box, value, trace)
+        nonlocal of_threads
+        of_threads += threading.current_thread() is not threading.main_thread()
+        if of_threads <= _MOST_OF_THREADS or threading.current_thread() is threading.main_thread():
+            write(box, value, trace)
         previous(kind, value, trace)
         _tell_of_other_death(box, value)
 

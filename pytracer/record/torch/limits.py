@@ -141,7 +141,7 @@ def _kind(target: str) -> str:
         return target.partition(":[")[0]
     if target.startswith("/torch_"):
         return "/torch_#"
-    folder, name = os.path.split(target)
+    folder, name = os.path.split(target.removesuffix(" (deleted)"))
     return os.path.join(_NUMBERS.sub("#", folder), _DIGITS.sub("#", name))
 
 

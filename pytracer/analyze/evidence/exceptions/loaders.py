@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from pytracer._text import time_words
+from pytracer.analyze.deaths.ending import asked_to_end
 from pytracer.analyze.naming import name_words, samples_words
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Evidence
@@ -41,8 +42,11 @@ def loading_since(view: ProcessView) -> int | None:
 
 
 def waits_for_loader(view: ProcessView) -> bool:
-    """Whether the process was inside torch's DataLoader when it ended."""
-    return any((frame.file or "").endswith(_FILE) for frame in view.python_stack or ())
+    """Whether the process was inside torch's DataLoader when it ended: its main thread, or the one of the signal."""
+    ending = asked_to_end(view.process)
+    threads = ending.python_threads if ending is not None and not view.raised else ()
+    files = [frame.file or "" for frame in view.python_stack or ()]
+    return any(file.endswith(_FILE) for file in [*files, *(frame.file for _, stack in threads for frame in stack)])
 
 
 def loading_words(view: ProcessView, until_ns: int | None) -> str:

@@ -14,6 +14,7 @@ from pytracer.analyze.evidence.exceptions.name_origins import meant_words, origi
 from pytracer.analyze.evidence.exceptions.raisers import Raiser, failed_sample, raiser
 from pytracer.analyze.evidence.exceptions.reraised import Reraised, reason_within, reraised
 from pytracer.analyze.evidence.exceptions.rpc_peers import rpc_peer
+from pytracer.analyze.evidence.exceptions.spent_senders import spent_sender
 from pytracer.analyze.evidence.failing.explained import Explanation, explained, involved
 from pytracer.analyze.evidence.limits.words import limit_reason
 from pytracer.analyze.evidence.phrases import error_at_words
@@ -135,6 +136,9 @@ def explanation_of(job: JobView, told: Told) -> Explanation:
         peer = rpc_peer(job, view)
         if peer is not None:
             return Explanation(peer.advice, peer.subject)
+        spent = spent_sender(job, view)
+        if spent is not None:
+            return Explanation(spent.advice, spent.subject, of_limit=True, line=spent.line)
         return explained(snapshot, reason_within(own), view.exception_stack)
     if origin is None:  # a pool's process: what its text has, and the source
         report = ExceptionReport(type=first.type, message=first.message)
@@ -149,5 +153,5 @@ def _limit_or_line(snapshot: Snapshot, last: ExceptionReport, led: ExceptionRepo
     stack = led.python_stack or []
     limit = limit_reason(snapshot, last, stack, led)
     if limit is not None:
-        return Explanation(limit.advice, limit.subject, of_limit=True)
+        return Explanation(limit.advice, limit.subject, of_limit=True, line=limit.line)
     return explained(snapshot, led, stack)

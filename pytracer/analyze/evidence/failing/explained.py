@@ -308,6 +308,7 @@ class Explanation:
     `together`: whether it takes several workers at once, so that one process does not repeat it.
     `behind`: the values and lines that it is about, where they are known.
     `failure`: an error of our own, which must not cost the report. `of_limit`: a limit of the process was reached.
+    `line`: the one at which it went wrong, where another one raised it.
     """
 
     words: str | None = None
@@ -317,6 +318,7 @@ class Explanation:
     failure: str | None = None
     of_limit: bool = False
     behind: Behind | None = None
+    line: PythonFrame | None = None
 
 
 def explained(
@@ -332,7 +334,7 @@ def explained(
     """
     limit = limit_reason(snapshot, exception, stack)
     if limit is not None:
-        return Explanation(limit.advice, limit.subject, of_limit=True, behind=limit.behind)
+        return Explanation(limit.advice, limit.subject, of_limit=True, behind=limit.behind, line=limit.line)
     at = failing_line(snapshot, exception, stack, dataset)
     try:
         if at is None:

@@ -58,4 +58,5 @@ def seen_numbers(seen: SeenProcess | None) -> Numbers:
 
 def _counted(text: str | None) -> tuple[int, str] | None:
     count, _, what = (text or "").partition(" ")
+    what = what.removesuffix(" (deleted)")
     return (int(count), what) if count.isascii() and count.isdecimal() and what else None

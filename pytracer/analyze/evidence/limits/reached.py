@@ -72,6 +72,14 @@ def reached_limit(exception: ExceptionReport, stack: Sequence[PythonFrame], numb
     return None
 
 
+def mostly_files(exception: ExceptionReport, numbers: Numbers) -> Reached | None:
+    """Of descriptors that ran out and were closed on the way: where one kind of file has half of all still."""
+    limit, files = numbers.limit(FILES), numbers.files
+    if not _OF_FILES.search(exception.message or "") or limit is None or files is None or files[0] * 2 < limit:
+        return None
+    return Reached(FILES, limit, numbers.used(FILES), "descriptor")
+
+
 def asked_bytes(message: str) -> int | None:
     """How much an allocation asked for; at least, where the message rounds."""
     exact = _ASKED.search(message)

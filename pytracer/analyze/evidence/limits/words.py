@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
 from pytracer.analyze.evidence.failing.numbers import number_at
 from pytracer.analyze.evidence.failing.stored.opened import keeper
+from pytracer.analyze.evidence.limits.kept_files import KeptFiles, kept_files
 from pytracer.analyze.evidence.limits.kept_tensors import KeptTensor, copy_words, kept_tensors, kept_words
 from pytracer.analyze.evidence.limits.numbers import (
     ADDRESS_SPACE,
@@ -27,7 +29,7 @@ from pytracer.analyze.evidence.limits.numbers import (
     Numbers,
     recorded_numbers,
 )
-from pytracer.analyze.evidence.limits.reached import MACHINE, Reached, reached_limit
+from pytracer.analyze.evidence.limits.reached import MACHINE, Reached, mostly_files, reached_limit
 from pytracer.analyze.evidence.limits.setters import RESOURCES, Setter, setter_of
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.decode.types.snapshot import Snapshot
@@ -47,11 +49,15 @@ _LONG = 10_000
 
 @dataclass(frozen=True)
 class LimitReason:
-    """`subject`: for the headline; `advice`: what to do; `behind`: lines that keep what is short, or set the limit."""
+    """`subject`: for the headline; `advice`: what to do; `behind`: lines that keep what is short, or set the limit.
+
+    `line`: the one that keeps files open.
+    """
 
     subject: str
     advice: str
     behind: Behind | None = None
+    line: PythonFrame | None = None
 
 
 def limit_reason(
@@ -59,6 +65,7 @@ def limit_reason(
     exception: ExceptionReport | None,
     stack: Sequence[PythonFrame],
     raised: ExceptionReport | None = None,
+    around: Sequence[PythonFrame] = (),
 ) -> LimitReason | None:
     """Of an exception that a limit explains; None for all others.
 
@@ -67,6 +74,7 @@ def limit_reason(
         exception: With the recorded numbers.
         stack: Where it was raised, innermost first.
         raised: The one that the limit is asked about, where that is another one: a first one that was being handled.
+        around: Lines of the program, innermost first, of a stack that has none: of a thread of a library.
     """
     numbers = recorded_numbers(exception.variables) if exception is not None else None
     if exception is None or numbers is None:
@@ -74,9 +82,14 @@ def limit_reason(
     told = raised or exception
     at = failing_line(snapshot, told, stack)
     found = reached_limit(told, stack, numbers)
+    own = [frame for frame in stack if not is_library_file(frame.file)] or [*around]
+    most = found if found is not None else mostly_files(told, numbers)
+    if most is not None and most.name == FILES and numbers.files is not None and _is_file(numbers.files[1]):
+        files = kept_files(snapshot, own)
+        if files is not None:
+            return _of_kept_files(most, numbers, setter_of(snapshot, own, FILES, most.limit), files)
     if found is None:
         return _of_mmap(told, numbers, at)
-    own = [frame for frame in stack if not is_library_file(frame.file)]
     setter = setter_of(snapshot, own, found.name, found.limit) if own else None
     if found.name == STACK and setter is not None and not _is_spawned(snapshot):
         return None  # it set that later than its threads' stacks have their size from
@@ -88,6 +101,24 @@ def limit_reason(
     kept = _kept_tensors(found, numbers, at)
     subject = f"{_subject(found, numbers, setter)}{kept_words(kept)}"
     return LimitReason(subject, advice(found, numbers, setter, told, line, at), Behind.of([], setter, kept))
+
+
+def _is_file(what: str) -> bool:
+    return what.startswith("/") and not what.startswith((*_SHARED, "/dev/"))
+
+
+def _of_kept_files(found: Reached, numbers: Numbers, setter: Setter | None, files: KeptFiles) -> LimitReason:
+    """Where a single line of the program keeps them open."""
+    count, what = numbers.files or (0, "")
+    set_by = f", {setter.place}" if setter is not None else ""
+    how = f"Raise the limit at {setter.place}" if setter is not None else capital(_raise(found, numbers, setter))
+    return LimitReason(
+        f"{count} of the {found.limit} file descriptors that it may have (RLIMIT_NOFILE{set_by}) are for "
+        f"{'files like ' if '#' in what else ''}{os.path.basename(what)}; {files.words}",
+        f"{files.advice} {how} only if so many are meant to be open at once.",
+        Behind.of([], setter),
+        files.at,
+    )
 
 
 def _kept_tensors(found: Reached, numbers: Numbers, at: FailingLine | None) -> list[KeptTensor]:

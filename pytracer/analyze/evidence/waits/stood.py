@@ -15,6 +15,7 @@ from pytracer.analyze.evidence.waits.ended_threads import (
 from pytracer.analyze.evidence.waits.executor_words import executor_words
 from pytracer.analyze.evidence.waits.failed_task import FailedTask
 from pytracer.analyze.evidence.waits.fork_line import fork_line
+from pytracer.analyze.evidence.waits.forked_locks import ForkedLock
 from pytracer.analyze.evidence.waits.interop_threads import started_words
 from pytracer.analyze.evidence.waits.lock_order import CrossedLocks, LockHolder
 from pytracer.analyze.evidence.waits.lost_lock import LostLock
@@ -93,6 +94,8 @@ class Stood:
     device: DeviceWait | None = None
     both: BothWait | None = None
     """Children that wait for a message as it does."""
+    forked: ForkedLock | None = None
+    """The lock that a forked child waited for."""
     unasked: UnaskedTasks | None = None
     """Tasks of a pool whose errors nobody sees, of a process that waited for a queue between processes."""
 
@@ -179,6 +182,8 @@ def only_words(view: ProcessView, found: Stood) -> str:
 def _own_advice(view: ProcessView, found: Stood) -> str:
     if found.device is not None:
         return found.device.advice
+    if found.forked is not None:
+        return found.forked.advice
     if found.locks is not None:
         return found.locks.advice
     if found.unsent is not None:

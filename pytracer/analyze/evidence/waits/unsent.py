@@ -7,12 +7,14 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from pytracer._library_files import is_library_file
 from pytracer._text import capital, list_words
+from pytracer.analyze.evidence.limits.words import LimitReason, limit_reason
 from pytracer.analyze.evidence.phrases import error_words
 from pytracer.analyze.evidence.waits.unsent_batch import batch_advice, loaded_words
 from pytracer.analyze.evidence.waits.wait_chain import children_of
 from pytracer.analyze.evidence.waits.waited_object import last_name, waited_object
-from pytracer.analyze.evidence.waits.waits import ProcessWait
+from pytracer.analyze.evidence.waits.waits import ProcessWait, main_stack
 from pytracer.analyze.naming import name_words
 from pytracer.analyze.parts import exception_report
 from pytracer.analyze.tensors.source_lines import syntax_tree
@@ -41,6 +43,8 @@ class Unsent:
     item: tuple[str, str] | None
     own: bool
     at_ns: int
+    limit: LimitReason | None = None
+    """Of that process, which was reached."""
     count: int = 1
     """How many such errors that process recorded."""
 
@@ -56,6 +60,8 @@ class Unsent:
         part = f" ({self.item[0]} is {self.item[1]})" if self.item is not None and self.item[0] != "it" else ""
         error = error_words(self.report).partition(_MORE)[0]
         why = ", since TMPDIR is too long for a socket" if _LONG_PATH in error else ""
+        if self.limit is not None:
+            error, why = f"{self.report.type} (Too many open files)", f": {self.limit.subject}"
         if self.of_loader:
             loaded = loaded_words(self.view, self.at_ns) if self.count == 1 else ""  # else it is not known of which
             return f"{who} could not send a batch, which was dropped: {error}{why}{part}{loaded}"
@@ -97,7 +103,13 @@ def unsent_of(job: JobView, view: ProcessView) -> Unsent | None:
     if not found:
         return None
     last = min(found, key=lambda entry: entry[:2])[2]
-    return replace(last, count=sum(one.view.index == last.view.index for *_, one in found))
+    around = [frame for frame in main_stack(view) or view.exception_stack if not is_library_file(frame.file)]
+    limit = (
+        limit_reason(last.view.process.snapshot, last.report, last.report.python_stack or [], around=around)
+        if _FILES.search(last.report.message or "")
+        else None
+    )
+    return replace(last, limit=limit, count=sum(one.view.index == last.view.index for *_, one in found))
 
 
 def _own_part(view: ProcessView, part: tuple[str, str] | None) -> tuple[str, str] | None:
@@ -126,6 +138,8 @@ def unsent_advice(view: ProcessView, wait: ProcessWait, unsent: Unsent) -> str:
             f"multiprocessing makes its sockets in the temporary folder (TMPDIR{at}), and the path of a socket has at "
             "most 107 characters: set TMPDIR to a short path, such as /tmp, before the first queue is made."
         )
+    if unsent.limit is not None:
+        return unsent.limit.advice
     if _FILES.search(message):
         return (
             "Each tensor in a queue takes a file descriptor: raise `ulimit -n`, or call "

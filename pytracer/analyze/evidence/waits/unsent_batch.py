@@ -11,6 +11,7 @@ from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.constants import is_none
 from pytracer.analyze.evidence.syntax.scopes import class_around, class_named, function_named, scope_of, spans
 from pytracer.analyze.evidence.waits.waits import ProcessWait
+from pytracer.analyze.naming import indices_words
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.records import Text
@@ -29,8 +30,8 @@ def loaded_words(worker: ProcessView, before_ns: int) -> str:
     for item in sorted(worker.process.snapshot.events, key=lambda event: event.mono_ns):
         if item.kind == "SAMPLE" and isinstance(item.data, Text) and item.mono_ns <= before_ns:
             last, done = (item.data.text, done) if item.data.text else (None, last)
-    _, _, indices = (done or "").partition(" ")
-    return f"; it had just loaded samples {indices}" if indices else ""
+    count, _, indices = (done or "").partition(" ")
+    return f"; it had just loaded {indices_words(count, indices)}" if indices else ""
 
 
 def batch_advice(view: ProcessView, wait: ProcessWait, worker: ProcessView, message: str) -> str | None:

@@ -9,7 +9,7 @@ from pytracer._text import shortened
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
 from pytracer.analyze.evidence.waits.executor_words import executor_advice
-from pytracer.analyze.evidence.waits.forked_locks import held_by_thread
+from pytracer.analyze.evidence.waits.forked_locks import forked_lock
 from pytracer.analyze.evidence.waits.interop_threads import interop_advice
 from pytracer.analyze.evidence.waits.queue_fillers import filler_of
 from pytracer.analyze.evidence.waits.waited_object import waited_object
@@ -93,7 +93,8 @@ def wait_advice(view: ProcessView, wait: ProcessWait) -> str:
     if wait.kind == "forked-tasks":
         return interop_advice(view, wait.at)
     if wait.kind == "forked-lock":
-        return (held_by_thread(view, wait) or "") + ADVICE[wait.kind]
+        lock = forked_lock(view, wait, None)
+        return lock.advice if lock is not None else ADVICE[wait.kind]
     thing = waited_object(view, wait) if not wait.kind.startswith("forked") else None
     if thing is not None and thing.advice is not None:
         return thing.advice + (_WITH if wait.kind == "lock" else thing.limit)

@@ -108,6 +108,7 @@ _AT_EXIT = ("_shutdown", "_python_exit")  # CPython: the end of the program wait
 _EVENT_LOOP = re.compile(r"/asyncio/base_events\.py$")
 _IN_PROCESS = re.compile(r"/queue\.py$")
 _FEEDER = re.compile(r"/multiprocessing/queues\.py$")
+_SENDS = re.compile(r"/multiprocessing/(queues|resource_sharer)\.py$")
 _POOL = re.compile(r"/multiprocessing/pool\.py$")
 _RESULTS = ("wait", "get", "next")  # of AsyncResult, MapResult, IMapIterator
 # torch's own, around the build of an extension; the package filelock, around caches of models and compiled code.
@@ -116,8 +117,7 @@ _LOCK_FILE = re.compile(r"/(torch/utils/file_baton|filelock/\w+)\.py$")
 _LOCK = ("PyThread_acquire_lock_timed", "_multiprocessing_SemLock_acquire_impl")
 _FEEDER_JOIN = "Queue._finalize_join"  # CPython: the end of a process waits until its queues are read
 _SLEEP = ("time_sleep", "pysleep")  # CPython: time.sleep()
-_NEAR = 5  # frames
-_OTHER_THREADS = 3
+_NEAR, _OTHER_THREADS = 5, 3  # frames, threads
 
 
 @dataclass(frozen=True)
@@ -265,6 +265,8 @@ def _kind(view: ProcessView) -> WaitKind | None:
         return "executor"
     if _THREADS_OF_PYTHON.search(inner.file or "") and _is(inner, *_THREAD_JOINS):
         return "thread"
+    if _enters(inner) and _waits_for_copied_lock(view, native):  # put() of a queue takes its mutex so
+        return "forked-lock"
     if any(_QUEUE.search(frame.file or "") and _last_word(frame) == "get" for frame in near):
         in_process = any(_IN_PROCESS.search(frame.file or "") for frame in near)
         return "forked-notice" if in_process and _lacks_threads(view) else _unless_idle(stack)
@@ -283,14 +285,22 @@ def _kind(view: ProcessView) -> WaitKind | None:
         return "barrier"
     if noticed:
         return "notice"
-    if inner.function == "SemLock.__enter__" and len(stack) > 1:  # `with lock:`
-        inner = stack[1]
+    inner = next((frame for frame in stack[:_NEAR] if not _enters(frame)), inner)  # `with lock:`
+    if _waits_for_copied_lock(view, native):
+        return "forked-lock"
     locked = any(frame.function in _LOCK for frame in native[:_NEAR])
-    if not locked or is_library_file(inner.file):
-        return None
-    if any(frame.function == _LOCK[1] for frame in native[:_NEAR]):
-        return "lock"  # of several processes: a fork changes nothing
-    return "forked-lock" if was_forked(view) and _is_alone(view) else "lock"
+    return "lock" if locked and not is_library_file(inner.file) else None
+
+
+def _waits_for_copied_lock(view: ProcessView, native: Sequence[NativeFrame]) -> bool:
+    """Whether a forked child waits for a lock of its own memory, and no other thread there could release it."""
+    named = [frame.function for frame in native[:_NEAR]]  # _LOCK[1] is of several processes: a fork changes nothing
+    return _LOCK[0] in named and _LOCK[1] not in named and was_forked(view) and _lacks_threads(view)
+
+
+def _enters(frame: PythonFrame) -> bool:
+    """Whether it is the `with` of a lock or a Condition, in the library."""
+    return _last_word(frame) == "__enter__" and _NOTICES.search(frame.file or "") is not None
 
 
 def _system_call(native: Sequence[NativeFrame]) -> WaitKind | None:
@@ -316,14 +326,11 @@ def _unless_idle(stack: Sequence[PythonFrame]) -> WaitKind | None:
 
 
 def _lacks_threads(view: ProcessView) -> bool:
-    """Whether nobody in a forked child can end its wait: no other thread of the program's runs there.
-
-    What a multiprocessing queue sends is sent by a thread of its own.
-    """
+    """Whether nobody in a forked child can end its wait: other threads only send what is in queues, and descriptors."""
     end = end_of(view)
     if end is None or not was_forked(view):
         return False
-    own = [frames for _, frames in end.python_threads if not any(_FEEDER.search(frame.file) for frame in frames)]
+    own = [frames for _, frames in end.python_threads if not any(_SENDS.search(frame.file) for frame in frames)]
     return len(own) <= 1
 
 
@@ -385,12 +392,6 @@ def before_signal(view: ProcessView) -> Sequence[NativeFrame]:
     handler = max((at for at, frame in enumerate(native) if is_handler_frame(frame)), default=-1)
     rest = native[handler + 1 :]
     return rest[1:] if handler >= 0 and rest and rest[0].function is None else rest  # where the kernel returns to
-
-
-def _is_alone(view: ProcessView) -> bool:
-    """Whether no other thread of the process runs Python: nobody there could release a lock."""
-    ending = asked_to_end(view.process)
-    return ending is not None and len(ending.python_threads) <= 1
 
 
 def was_forked(view: ProcessView) -> bool:

@@ -6,6 +6,9 @@ involved.
 Why it happens: one sample is slow or never ready - a file on a network file system, a download, a lock, a loop that
 tries until something fits - or the workers get too little CPU time for a whole batch.
 
+A batch that a worker could not send was dropped: the loader waits for it for ever. A worker that was forked may wait
+for a lock that a thread of its parent held then.
+
 A worker that was forked and stands in a collective of torch.distributed never comes back: the threads of the process
 group exist in its parent only. That is a misuse, whatever the time-out.
 
@@ -28,7 +31,10 @@ from pytracer.analyze.evidence.exceptions.loaders import (
     loading_words,
     loading_workers,
 )
+from pytracer.analyze.evidence.waits.forked_locks import ForkedLock, forked_lock
 from pytracer.analyze.evidence.waits.stood_loop import stood_loop
+from pytracer.analyze.evidence.waits.unsent import Unsent, unsent_advice, unsent_of
+from pytracer.analyze.evidence.waits.waits import ProcessWait, wait_of
 from pytracer.analyze.evidence.waits.worker_collectives import WorkerCollective, collective_in_worker, worker_advice
 from pytracer.analyze.naming import introduction, name_words, place_words
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
@@ -48,6 +54,10 @@ class _Wait:
     seconds: str
     loading: tuple[ProcessView, ...]
     collective: WorkerCollective | None = None
+    lock: ForkedLock | None = None
+    """That the first of them waits for."""
+    unsent: Unsent | None = None
+    """A batch that was dropped."""
 
 
 class DataLoaderTimeout:
@@ -66,6 +76,13 @@ class DataLoaderTimeout:
         view, wait = judgement.views[0], judgement.found
         at = f" at {place_words(view.python_frame)}" if view.python_frame is not None else ""
         gave_up = f"{introduction(judgement.views)} gave up after {wait.seconds} s{at}"
+        if wait.unsent is not None:
+            return Description(
+                f"{gave_up}: {wait.unsent.words}.",
+                [wait.unsent.evidence],
+                unsent_advice(view, ProcessWait("queue", view.python_frame), wait.unsent),
+                line=wait.unsent.limit.line if wait.unsent.limit is not None else None,
+            )
         if not wait.loading:
             return Description(
                 f"{gave_up}: no DataLoader worker delivered a batch.",
@@ -80,6 +97,13 @@ class DataLoaderTimeout:
                 f"{capital(found.words)}: {found.reason}; {uncapital(gave_up)}.",
                 [loading_evidence(other, at_ns) for other in wait.loading[:_LISTED]],
                 worker_advice(found),
+            )
+        if wait.lock is not None:
+            return Description(
+                f"{gave_up}: {_worker(slow)} {wait.lock.words}.",
+                [loading_evidence(other, at_ns) for other in wait.loading[:_LISTED]],
+                wait.lock.advice,
+                line=wait.lock.taken,
             )
         place = place_words(slow.python_frame) if slow.python_frame is not None else None
         loop = stood_loop(slow)
@@ -107,7 +131,15 @@ def _judge(job: JobView, view: ProcessView) -> Judgement[_Wait] | None:
     if seconds is None:
         return None
     loading = loading_workers(job, view, view.process.exception_mono_ns)
-    found = _Wait(seconds, tuple(loading), collective_in_worker(loading[0]) if loading else None)
+    slow = loading[0] if loading else None
+    waits = wait_of(slow) if slow is not None else None
+    found = _Wait(
+        seconds,
+        tuple(loading),
+        collective_in_worker(slow) if slow is not None else None,
+        forked_lock(slow, waits, view) if slow is not None and waits is not None else None,
+        unsent_of(job, view) if slow is None else None,
+    )
     verdict_class: VerdictClass = "python-exception" if found.collective is None else "misuse"
     return Judgement(verdict_class, "certain" if loading else "likely", (view,), found)
 

@@ -8,6 +8,9 @@ connection.
 A rank that fails to receive has a reason of its own where the sender had begun that message by isend() and ended with
 status 0: the sender drops the Work, or never waits for it, and the message is lost.
 
+A process that asks for a tensor of another one gets an EOFError where that one has no file descriptor left to send it:
+its own limit, and the line that keeps files open there, are the reason.
+
 What to do: read the exception and its innermost line outside torch. Where torch, Ray or a pool of processes raised an
 exception of another process again, a text with it has the traceback of the first one: that line counts. Where a check
 of torch's own data failed and the process then died of a memory error, look for what wrote over that data.
@@ -43,6 +46,7 @@ from pytracer.analyze.evidence.exceptions.loaders import loader_timeout
 from pytracer.analyze.evidence.exceptions.next_step import next_step
 from pytracer.analyze.evidence.exceptions.raisers import repeats
 from pytracer.analyze.evidence.exceptions.reraised import Reraised, library_reason, reason_within, reraised
+from pytracer.analyze.evidence.exceptions.spent_senders import spent_sender
 from pytracer.analyze.evidence.exceptions.telling import telling_words
 from pytracer.analyze.evidence.exceptions.told import Told, explanation_of, told_of
 from pytracer.analyze.evidence.failing.explained import Explanation
@@ -106,7 +110,7 @@ class PythonException:
             raised = chain.headline(raised, explanation.subject)
         if maybe is not None:
             raised += f"; before, {maybe.words}"
-        left = left_waiting(job, view)
+        left, spent = left_waiting(job, view), spent_sender(job, view)
         raised += left.words if left is not None else ""
         return Description(
             f"{introduction(judgement.views)} raised {raised}.",
@@ -119,10 +123,11 @@ class PythonException:
                     text=view.exception.message if view.exception else None,
                     python=frame,
                 ),
-                _variables_evidence(view) if first is None else None,
+                _variables_evidence(view) if first is None and spent is None else None,
                 *(holder_evidence(job, view) if failed_allocation(view) else ()),
                 _signal_later(view),
                 *ended_thread_evidence(view),
+                spent.evidence if spent is not None else None,
                 collective_evidence(judgement.views),
                 _left_early(job, judgement.views) if lost else None,
                 unreceived.evidence if unreceived is not None else None,
@@ -134,6 +139,7 @@ class PythonException:
             explained=explanation.words is not None or unreceived is not None,
             names_cause=known,
             behind=_behind(told, explanation, unreceived),
+            line=explanation.line,
             besides=LET_THREAD_END if _kept(view) is not None else left.advice if left is not None else "",
         )
 

@@ -18,7 +18,9 @@ that has put something into a multiprocessing queue ends when that is read, so j
 threads that take two locks in different orders wait for each other: where the `with` statements of both show that, the
 locks and lines are named. A worker that died or stands still leaves its parent waiting. What a queue's own thread
 cannot pickle is dropped; a Future keeps the exception of its task; a worker that is killed in Queue.get() takes the
-lock of the queue along. What ends a wait (set(), put(), release()) may lie behind a branch that leaves. recv() of a
+lock of the queue along. Of a lock that a forked child waits for, the thread of the parent is named that was inside of
+its `with` at the end, or alone takes it by the source; so is a `with` of the forking thread around the fork. What ends
+a wait (set(), put(), release()) may lie behind a branch that leaves. recv() of a
 pipe gets no EOFError while its own process keeps the sender's end open, and two ends that both call recv() wait for
 each other. An OSError ends a pool's thread that receives results, such as of a tensor whose worker has ended.
 
@@ -50,6 +52,7 @@ from pytracer.analyze.evidence.waits.ended_threads import (
 )
 from pytracer.analyze.evidence.waits.executor_threads import unfinished_task
 from pytracer.analyze.evidence.waits.failed_task import failed_task
+from pytracer.analyze.evidence.waits.forked_locks import forked_lock
 from pytracer.analyze.evidence.waits.lock_order import crossed_locks, lock_holder
 from pytracer.analyze.evidence.waits.lost_lock import LostLock, lost_lock
 from pytracer.analyze.evidence.waits.messages import both_wait, serves_a_working_parent
@@ -75,7 +78,7 @@ from pytracer.analyze.evidence.waits.waits import (
     is_between_processes,
     wait_of,
 )
-from pytracer.analyze.naming import introduction, name_words
+from pytracer.analyze.naming import introduction, name_words, subject_words
 from pytracer.analyze.platform.signals import SIGHUP, SIGINT, SIGQUIT, SIGTERM, signal_name
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.view import Death, JobView, ProcessView
@@ -114,6 +117,7 @@ _CONFIDENCE: dict[WaitKind, Confidence] = {
 }
 _OF_CHILDREN: tuple[WaitKind, ...] = ("child", "queue", "message", "full-pipe", "pool")
 _IN_MEMORY: tuple[WaitKind, ...] = ("queue", "notice", "undone")
+_LONG = 200  # characters of a headline before its end
 _BEFORE_NS = 1_000_000_000
 _HOW_LONG = "how long it had waited: the stacks are of the moment of the signal"
 _KERNEL = "whether a kernel never ends or was only slow: the device is not asked for that"
@@ -180,6 +184,7 @@ class Standstill:
                 alone=wait.kind in _IN_MEMORY and no_other_could(view),
                 device=device,
                 both=both_wait(job, view, wait),
+                forked=forked_lock(view, wait, _parent(job, view)),
                 unasked=_unasked(view, wait, gone),
             )
             explains = tuple((item.view, "was ended while it stood still") for item in suspects)
@@ -203,11 +208,21 @@ class Standstill:
         view, found = judgement.views[0], judgement.found
         if found.lost is not None:
             return _describe_lost(job, judgement, found.lost)
+        if found.forked is not None:
+            more = _together(job, found.wait) - 1
+            who = f"{subject_words(judgement.views)}{f' and {more} more' if more > 0 else ''}"
+            return Description(
+                f"{who} {found.forked.words}; {_end_words(job, judgement)}.",
+                [*(_evidence(item, wait) for item, wait in found.waiting), found.forked.evidence],
+                advice_of(view, found),
+                [_HOW_LONG],
+                line=found.forked.taken,
+            )
         why = why_words(view, found) or only_words(view, found)
         why += _ranks_meanwhile(job, view) if found.device is not None else ""
         waited = f"{wait_words(view, found.wait)}{at_words(found.wait)}{unread_words(found)}{why}"
         return Description(
-            f"{introduction(judgement.views)} {waited}; {_end_words(job, judgement)}.",
+            f"{introduction(judgement.views)} {waited}; {_end_words(job, judgement, short=len(waited) > _LONG)}.",
             [
                 *(_evidence(item, wait) for item, wait in found.waiting),
                 *ended_thread_evidence(view),
@@ -285,6 +300,10 @@ def _asks_queue(view: ProcessView) -> bool:
     return wait is not None and (wait.kind == "message" or (wait.kind == "queue" and is_between_processes(view)))
 
 
+def _parent(job: JobView, view: ProcessView) -> ProcessView | None:
+    return next((item for item in job.views if view.index in [child.index for child in children_of(job, item)]), None)
+
+
 def _nobody_has_it(suspects: Sequence[Death]) -> bool:
     """Whether all that ran Python waited for a lock file: none of them is the one that holds it."""
     waits = [wait_of(death.view) for death in suspects if death.view.python_stack]
@@ -313,21 +332,26 @@ def _loading(job: JobView, view: ProcessView) -> list[ProcessView]:
     return loading_workers(job, view, end.mono_ns) if end is not None and waits_for_loader(view) else []
 
 
-def _end_words(job: JobView, judgement: Judgement[Stood]) -> str:
-    """`SIGTERM, sent by ..., ended it at a time limit`; of one that waited for it, with that one's line."""
+def _end_words(job: JobView, judgement: Judgement[Stood], *, short: bool = False) -> str:
+    """`SIGTERM, sent by ..., ended it at a time limit`; of one that waited for it, with that one's line.
+
+    The evidence has the sender, too: `short` leaves it out.
+    """
     view, found = judgement.views[0], judgement.found
     sent, by = deadly_signal(found.ended), sender_words(job, found.ended)
     name = signal_name(sent.signal) if sent is not None else "a signal"
     limit = " at a time limit" if from_time_limit(job, found.ended) else ""
-    end = f"{name}{f', sent by {by},' if by else ''} ended "
     if found.ended.index == view.index:
-        return f"{end}it{limit}"
+        return f"{name}{f', sent by {by},' if by and not short else ''} ended it{limit}"
+    end = f"{name} ended "
     wait = next((wait for item, wait in found.waiting if item.index == found.ended.index), None)
     at = at_words(wait) if wait is not None else ""
     if not at:
         return f"{end}{name_words([found.ended])}{limit}"
-    is_parent = view.process.snapshot.ppid == found.ended.process.snapshot.pid
-    return f"{'the parent, ' if is_parent else ''}{name_words([found.ended])}, waited{at} until {end}it{limit}"
+    own, ended = view.process.snapshot, found.ended.process
+    is_parent = own.ppid == ended.snapshot.pid
+    who = f"its parent (pid {own.ppid})" if ended.role != "rank" else f"its parent, {name_words([found.ended])},"
+    return f"{who if is_parent else name_words([found.ended])} waited{at} until {end}it{limit}"
 
 
 def _evidence(view: ProcessView, wait: ProcessWait) -> Evidence:

@@ -9,6 +9,7 @@ import pytest
 
 from pytracer._errors import UsageError
 from pytracer.analyze.engine import build_report
+from pytracer.analyze.naming import indices_words
 from pytracer.decode.types.snapshot import Job
 from pytracer.report.job import Report
 from tests.support import scenarios as s
@@ -32,6 +33,29 @@ def test_loader_that_gave_up_is_no_lost_peer(run: Path) -> None:
     )
     found = finding(report, "dataloader-timeout")
     assert found is not None and found.missing
+
+
+def test_batch_that_was_dropped_is_what_the_loader_waited_for(run: Path) -> None:
+    error = ("RuntimeError", "DataLoader timed out after 30 seconds")
+    box = Box(pid=101, ppid=99).at(900).exception(*error, [("_get_data", DATALOADER, 1449), *TRAIN]).exit(1)
+    feed: list[Frame] = [("Queue._feed", "/usr/lib/python3.11/multiprocessing/queues.py", 244)]
+    worker = Box(pid=102, ppid=101).entry_of_worker(0, "Pages").at(500).sample("50 7-56").sample("")
+    worker.exception("TypeError", "cannot pickle '_io.BufferedReader' object", feed, on_its_way="put").at(800).exit(0)
+    report = build_report(s.load(run, box, worker))
+    assert "DataLoader worker 0 (pid 102) could not send a batch, which was dropped: TypeError" in summary(report)
+
+
+@pytest.mark.parametrize(
+    ("indices", "words"),
+    [
+        ("8-15", "samples 8-15"),
+        ("3,9,27", "samples 3,9,27"),
+        ("933,641,748,506,112,374,166,15,...", "64 samples (933, 641, 748, ...)"),
+        ("train/0001/left.png,train/0002/right.png", "samples train/0001/left.png,train/0002/right.png"),
+    ],
+)
+def test_samples_of_a_shuffled_batch_are_short(indices: str, words: str) -> None:
+    assert indices_words(64, indices) == words
 
 
 def test_another_time_out_is_not_the_loaders(run: Path) -> None:

@@ -71,7 +71,7 @@ def test_child_in_a_dead_openmp_team_is_what_its_reader_waits_for(run: Path) -> 
     report = ended(run, stopped(parent(), asks()), in_openmp(child()))
     assert verdict(report) == ("hang", "likely")
     assert report.verdict is not None and report.verdict.pid == 102
-    assert "before it forked at train.py:20 in main; the parent, process 101 (train.py), waited at" in summary(report)
+    assert "before it forked at train.py:20 in main; its parent (pid 101) waited at" in summary(report)
     assert "waited for a message from the other end of a connection at train.py:12 in main" in evidence(report)
 
 

@@ -326,9 +326,80 @@ def test_thread_that_takes_the_lock_of_a_forked_child_is_named(
 ) -> None:
     script = str(s.program_in(run, HELD.format(taken, before, after)))
     report = waiting(run, 102, LOCK, stopped(parent(), GET), stopped(forked(), [("score", script, 5)]))
-    words = "`lock` is also taken at line 2 in refresh(), which line 9 starts as a thread: it may have held it"
-    assert advice(report).startswith(words) == named
-    assert "at fork() stays locked" in advice(report)
+    words = "the thread of refresh() in the parent takes it at line 2 in refresh, and does not run in a child"
+    assert (words in summary(report)) == named
+    assert ("nobody in the child holds it" in summary(report)) != named
+    assert ("start that thread (line 9) after the children" in advice(report)) == named
+    assert ("see who holds it" in advice(report)) != named
+
+
+OWN_LOCKS = """class Stats:
+    def __init__(self):
+        self.lock = threading.Lock()
+    def update(self):
+        with self.lock:
+            time.sleep(1)
+    def apply(self, x):
+        with self.lock:
+            return x
+class Data:
+    def __getitem__(self, i):
+        return self.stats.apply(i)
+class Meter:
+    def __init__(self):
+        self.lock = threading.Lock()
+    def spin(self):
+        with self.lock:
+            time.sleep(1)
+class Updater(threading.Thread):
+    def __init__(self):
+        super().__init__(name="stats-updater", daemon=True)
+    def run(self):
+        self.target()
+def main():
+    Updater().start()
+    loader = DataLoader(data, num_workers=2)
+    for x in loader:
+        step(x)
+"""
+LOADER: list[Frame] = [
+    ("Popen._launch", "/usr/lib/python3.11/multiprocessing/popen_fork.py", 71),
+    ("_MultiProcessingDataLoaderIter.__init__", "/usr/lib/python3.11/site-packages/torch/utils/data/dataloader.py", 9),
+]
+
+
+@pytest.mark.parametrize(("place", "named"), [(("Stats.update", 6), True), (("Meter.spin", 18), False)])
+def test_thread_that_was_inside_of_the_lock_at_the_end_is_named(place: tuple[str, int], named: bool, run: Path) -> None:
+    """The look-alike: a lock of the same name that is another class's."""
+    script = str(s.program_in(run, OWN_LOCKS))
+    waits: list[Frame] = [("Stats.apply", script, 8), ("Data.__getitem__", script, 12), *LOADER, ("main", script, 27)]
+    box = parent().thread(105, "python").at(60_000).signal_seen(15, 90, TIMEOUT)
+    threads = {box.threads[-1].pthread: [(place[0], script, place[1]), ("Updater.run", script, 23)]}
+    box.crash(0, code=0, state=EXIT, python=GET, other_python=threads, native=[(s.LIBC, 0x10)])
+    report = waiting(run, 102, LOCK, box, stopped(forked(), waits))
+    assert "`self.lock` (line 3), which was locked when line 27 forked it" in summary(report)
+    words = "thread stats-updater in the parent takes it at line 5 in Stats.update, and does not run in a child"
+    assert (words in summary(report)) == named
+    assert ("dataset.stats.lock = ..." in advice(report)) and ("`__getstate__` of Stats" in advice(report))
+    assert ("os.register_at_fork(before=self.lock.acquire" in advice(report)) == named
+
+
+AROUND = """def work():
+    with lock:
+        return 1
+def main():
+    with lock:
+        Process(target=work).start()
+"""
+
+
+def test_with_of_the_forking_thread_around_the_fork_is_named(run: Path) -> None:
+    script = str(s.program_in(run, AROUND))
+    report = waiting(
+        run, 102, LOCK, stopped(parent(), GET), stopped(forked(), [("work", script, 2), LOADER[0], ("main", script, 6)])
+    )
+    assert "the `with` of line 5 holds it around the fork" in summary(report)
+    assert "leave the `with` of line 5 before line 6 forks" in advice(report)
 
 
 def test_join_of_a_thread_is_no_unread_queue(run: Path) -> None:

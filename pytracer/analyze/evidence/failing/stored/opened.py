@@ -7,9 +7,10 @@ import os
 import re
 from dataclasses import dataclass
 
-from pytracer._text import size_words
+from pytracer._text import capital, size_words
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.limits.kept_files import kept_files
 from pytracer.analyze.evidence.syntax.calls import called_name
 
 _CHARACTER = re.compile(r"\(char (\d+)\)$")
@@ -241,9 +242,14 @@ def text_file_subject(at: FailingLine) -> str | None:
 
 def kept_open(at: FailingLine) -> str | None:
     """Too many open files, by a line that keeps each."""
-    holder = keeper(at) if at.message.startswith("[Errno 24]") else None
-    if holder is None:
+    if not at.message.startswith("[Errno 24]"):
         return None
+    holder = keeper(at)
+    if holder is None:
+        files = kept_files(at.snapshot, at.frames)
+        here = files is not None and f"line {at.line}" in (files.place, files.opener.place)
+        how = "Raise `ulimit -n` only if so many are meant to be open at once."
+        return f"{capital(files.words)}. {files.advice} {how}" if files is not None and here else None
     value = at.value(holder)
     held = f" ({value} by now)" if value is not None and " of " in value else ""
     return (

@@ -1,0 +1,102 @@
+"""A process that asked another one for the descriptor of a tensor, while that one had no descriptor left to send it.
+
+A tensor in shared memory goes to another process as a file descriptor. The sender's thread `_serve` of
+multiprocessing.resource_sharer needs one for the connection: without, it closes the connection, and the receiver gets
+an EOFError. The sender records its own OSError, with the limit and what its descriptors are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pytracer.analyze.evidence.limits.numbers import recorded_numbers
+from pytracer.analyze.evidence.limits.words import limit_reason
+from pytracer.analyze.evidence.phrases import error_words
+from pytracer.analyze.naming import name_words
+from pytracer.analyze.parts import exception_report
+from pytracer.analyze.view import JobView, ProcessView
+from pytracer.decode.types.journal import UncaughtException
+from pytracer.report.job import Evidence, ExceptionReport, PythonFrame
+
+_SHARER = re.compile(r"/multiprocessing/resource_sharer\.py$")
+_LOST = ("EOFError", "ConnectionResetError", "BrokenPipeError")
+_FILES = re.compile(r"Too many open files")
+_STRATEGY = " torch.multiprocessing.set_sharing_strategy() does not help: these are no tensors."
+_BEFORE_NS, _AFTER_NS = 5_000_000_000, 2_000_000_000  # it records that while the receiver already ends
+
+
+@dataclass(frozen=True)
+class SpentSender:
+    """`report`: the error of its thread."""
+
+    view: ProcessView
+    report: ExceptionReport
+    subject: str
+    advice: str
+    line: PythonFrame | None
+
+    @property
+    def evidence(self) -> Evidence:
+        """The exception of the sender's thread, which did not end that process."""
+        return Evidence(
+            "thread-exception",
+            f"a thread of {name_words([self.view])} that sends file descriptors raised {error_words(self.report)}",
+            pid=self.view.process.snapshot.pid,
+            rank=self.view.process.rank,
+            exception=self.report.type,
+            text=self.report.message,
+        )
+
+
+def spent_sender(job: JobView, view: ProcessView) -> SpentSender | None:
+    """None where nobody on its host recorded such an error at that time: the sender may have ended, or been killed."""
+    exception, raised = view.exception, view.process.exception_mono_ns
+    if exception is None or raised is None or exception.type not in _LOST:
+        return None
+    if not any(_SHARER.search(frame.file or "") for frame in view.exception_stack):
+        return None
+    for sender in _others(job, view):
+        errors = [*_errors(sender, raised)]
+        served = [item for item in errors if _serves(item)]
+        if not served:
+            continue
+        numbers = {id(item): recorded_numbers(item.variables) for item in errors}
+        most = max(errors, key=lambda item: (found.files or (0, ""))[0] if (found := numbers[id(item)]) else 0)
+        limit = limit_reason(
+            sender.process.snapshot, most, most.python_stack or [], around=view.exception_stack_of_program
+        )
+        if limit is not None:
+            return SpentSender(
+                sender,
+                served[-1],
+                f"{name_words([sender])} had no file descriptor left to send a tensor: {limit.subject}",
+                f"{limit.advice}{_STRATEGY if limit.line is not None else ''}",
+                limit.line,
+            )
+    return None
+
+
+def _others(job: JobView, view: ProcessView) -> Iterator[ProcessView]:
+    own = view.process.snapshot
+    for item in job.views:
+        other = item.process.snapshot
+        if item.index != view.index and (other.host, other.boot_id) == (own.host, own.boot_id):
+            yield item
+
+
+def _errors(sender: ProcessView, raised_ns: int) -> Iterator[ExceptionReport]:
+    """That descriptors ran out, as it recorded them itself around that time; those before for what was open."""
+    snapshot = sender.process.snapshot
+    for fact in snapshot.recorded(UncaughtException):
+        if fact.mono_ns < snapshot.created_mono_ns or fact.mono_ns > raised_ns + _AFTER_NS:
+            continue  # its parent's, before the fork; or later
+        if fact.mono_ns >= raised_ns - _BEFORE_NS and _FILES.search(fact.data.message or ""):
+            yield exception_report(fact.data)
+
+
+def _serves(report: ExceptionReport) -> bool:
+    """Whether the thread that sends descriptors raised it, where torch or a queue asked for one."""
+    stack = report.python_stack or []
+    return any(_SHARER.search(frame.file or "") and (frame.function or "").endswith("_serve") for frame in stack)
