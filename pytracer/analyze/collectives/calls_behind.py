@@ -22,7 +22,7 @@ def ended_loop(one: Side, other: Side) -> LeftOut | None:
     if len(found) != 1 or not isinstance(found[0][2].node, LOOPS) or not _may_have_fewer(found[0][2]):
         return None
     there, absent, by = found[0]
-    count, loop = len(calls_from(absent, there)), by.node
+    count, loop = sum(item.op == there.call.op for item in calls_from(absent, there)), by.node
     frames = there.way[::-1]
     words = (
         loop_words(there.view.process.snapshot, by.frame, loop, frames[frames.index(by.frame) :])
@@ -36,7 +36,7 @@ def ended_loop(one: Side, other: Side) -> LeftOut | None:
     return LeftOut(
         f"{absent.name} had left the loop of {_line(by, there)} after {calls}, {there.name} was in its "
         f"{_ordinal(count + 1)}{_by_rank(there, by)}",
-        f"The loop of {line} ended on {absent.name} after {calls}, and has more rounds on {there.name}. {same}{made}",
+        f"The loop of {line} ended on {absent.name} after {calls}, and has more rounds on {there.name}.{made} {same}",
     )
 
 

@@ -105,6 +105,8 @@ def _called(side: Side, position: int) -> str:
 def _decides_itself(tree: ast.Module, line: int, name: str) -> bool:
     """Whether the line calls it in a comprehension, behind `and`, in a choice, or below a `case`."""
     on_line = [item for item in ast.walk(tree) if isinstance(item, (ast.expr, ast.stmt)) and spans(item, line)]
+    if any(isinstance(item, (ast.If, *LOOPS)) and item.lineno == item.body[0].lineno == line for item in on_line):
+        return True  # `if late: dist.barrier()`
     withs = [item for item in on_line if isinstance(item, (ast.With, ast.AsyncWith))]
     if any(isinstance(item, ast.Match) for item in on_line) or any(_suppresses(item) for item in withs):
         return True

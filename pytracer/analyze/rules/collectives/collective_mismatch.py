@@ -24,7 +24,12 @@ Each rank calls its part of an exchange in a loop of its own, one sends and the 
 Ranks ran different units of FSDP in one forward: the first is named, and the `if` that decides, with the random number
 that it goes by and the line that seeds that by the rank.
 
-A rank left a loop before the others, whose bounds were recorded: the rounds of both are told.
+A rank left a loop before the others, whose bounds were recorded: the rounds of both are told. Without these, the calls
+of both from the line in the loop are counted, where nothing else can have led that rank on.
+
+A `continue`, an `if` or a caught error left out one call in a loop that has as many rounds on all ranks (DataLoaders
+with a DistributedSampler, numbers in the program): it is named, with what its condition asks. Where the loop may have
+fewer rounds, both are named as a choice.
 
 What to do: compare the lines that are named for the two sides; what they depend on must be the same on all ranks.
 
