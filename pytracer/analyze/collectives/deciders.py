@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pytracer.analyze.collectives.call_sites import calls_by_site, site_of
+from pytracer.analyze.collectives.differing_bounds import equal_heads
 from pytracer.analyze.collectives.quiet_handlers import handlers_that_leave, quiet_handler
 from pytracer.analyze.collectives.rounds import is_fixed
 from pytracer.analyze.collectives.same_rounds import has_same_rounds
@@ -63,6 +64,7 @@ def deciders(one: Side, other: Side) -> list[Decider] | None:
         return None
     snapshot, elsewhere = inside.view.process.snapshot, outside.way[at].line if len(outside.way) > at else None
     found: list[Decider] = []
+    same = equal_heads(inside, outside).loops if at < len(inside.way) else frozenset()
     for position in range(at, len(inside.way)):
         frame = inside.way[position]
         tree = syntax_tree(snapshot, frame)
@@ -76,7 +78,7 @@ def deciders(one: Side, other: Side) -> list[Decider] | None:
             for item in _of_frame(frame, tree, frame.line, beside)
             if not isinstance(item.node, LOOPS)
             or ends_early(item.node)
-            or not has_same_rounds(inside, outside, position, item.node)
+            or not ((frame.file, item.node.lineno) in same or has_same_rounds(inside, outside, position, item.node))
         ]
         found += [Decider(frame, tree, *item) for item in handlers_that_leave(tree, frame.line, beside)]
     return _of_round(found, inside.way[-1]) if found and is_within_round(inside) else found

@@ -24,7 +24,7 @@ from pytracer.analyze.collectives.filled_keys import filled_keys
 from pytracer.analyze.collectives.followed_tests import FollowedTest, followed_test
 from pytracer.analyze.collectives.one_rank_values import one_rank_value
 from pytracer.analyze.collectives.rounds import leaver_words
-from pytracer.analyze.collectives.ways import Side, quoted, way_to
+from pytracer.analyze.collectives.ways import Side, parted, quoted, way_to
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.gradients import asks_if_frozen, lines_that_freeze
@@ -186,12 +186,21 @@ def _words(found: _Call) -> LeftOut | None:
     frozen = asks_if_frozen(by.node.test)
     change = _frozen_words(found) if frozen else change_of_test(by.node, by.tree)
     state = ", where the parameter is frozen" if frozen and isinstance(by.node.test, ast.Attribute) else ""
-    other_round = bool(loops_around(by.tree, by.node.lineno)) and not is_within_round(found.there)
-    what = f"a call of line {found.there.way[-1].line}" if other_round else f"that {found.call.op}"
+    what = f"a call of line {found.there.way[-1].line}" if _may_be_earlier(found, by) else f"that {found.call.op}"
     return LeftOut(
         f"{where} ({head}) skipped {what} on {found.absent.name}{state}",
         f"{capital(where)} ({head}) decides about the call, and came out differently on {found.absent.name}: {change}",
     )
+
+
+def _may_be_earlier(found: _Call, by: Decider) -> bool:
+    """Whether it may have left out the call of an earlier round, of a loop that the other rank is not in."""
+    there, absent = found.there, found.absent
+    fork = parted(there.way, absent.way)
+    beside = fork is not None and len(absent.way) > fork and by.frame == there.way[fork]
+    line = absent.way[fork].line if beside and fork is not None else None
+    around = loops_around(by.tree, by.node.lineno)
+    return any(line is None or not spans(loop, line) for loop in around) and not is_within_round(there)
 
 
 def _of_followed(found: _Call, by: Decider, head: str, test: FollowedTest) -> LeftOut:

@@ -165,7 +165,7 @@ def _called(found: Mismatch) -> Iterator[tuple[int, str]]:
     """Of two sides that called other operations, none of which is outvoted: each rank, and the two calls."""
     sides = found.variants if found.field == "op" and len(found.variants) == 2 else ()
     for mine, theirs in zip(sides, reversed(sides), strict=True):
-        words = f"called {mine.call.op} where {span_words(theirs.ranks)} called {theirs.call.op}"
+        words = f"called {mine.call.op}, {span_words(theirs.ranks)} {theirs.call.op}"
         yield from ((rank, words) for rank in mine.ranks)
 
 

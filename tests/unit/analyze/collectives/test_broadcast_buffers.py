@@ -105,7 +105,7 @@ def test_rows_name_the_own_call_of_each_rank(run: Path) -> None:
     """A barrier has no bucket."""
     report = reported(run)
     rows = {item.rank: item for item in report.processes or []}
-    assert rows[0].why == "called barrier where rank 1 called broadcast"
-    assert rows[1].why == "called broadcast where rank 0 called barrier"
+    assert rows[0].why == "called barrier, rank 1 broadcast"
+    assert rows[1].why == "called broadcast, rank 0 barrier"
     last = rows[0].last_collective
     assert last is not None and last.buffer is not None and last.buffer.addr is None
