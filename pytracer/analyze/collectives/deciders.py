@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pytracer.analyze.collectives.call_sites import calls_by_site, site_of
+from pytracer._library_files import is_library_file
+from pytracer.analyze.collectives.call_sites import calls_by_site, site_of, stacks_of
 from pytracer.analyze.collectives.differing_bounds import equal_heads
 from pytracer.analyze.collectives.quiet_handlers import handlers_that_leave, quiet_handler
 from pytracer.analyze.collectives.rounds import is_fixed
@@ -22,6 +23,11 @@ from pytracer.decode.types.snapshot import Collective
 from pytracer.report.job import PythonFrame
 
 _CHOICES = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.IfExp, ast.BoolOp)
+# What only hands a call on (torch 2.13).
+_PASSING = re.compile(
+    r"/torch/(?:nn/modules/(?:module|container)|nn/parallel/distributed|utils/_contextlib|_compile|autograd/function)\.py$"
+    r"|/torch/_dynamo/|/contextlib\.py$|/functools\.py$|/pytracer/record/|/typing_extensions\.py$"
+)
 _NO_SYNC = "no_sync("
 _SAME = re.compile(r"is_initialized|is_available|world_?size|__name__", re.IGNORECASE)
 
@@ -60,7 +66,7 @@ def deciders(one: Side, other: Side) -> list[Decider] | None:
     """
     inside, outside = aligned(one, other)
     at = parted(inside.way, outside.way)
-    if at is None or not _in_step(inside, outside):
+    if at is None or not _in_step(inside, outside) or _is_led_by_library(inside, at):
         return None
     snapshot, elsewhere = inside.view.process.snapshot, outside.way[at].line if len(outside.way) > at else None
     found: list[Decider] = []
@@ -96,6 +102,17 @@ def decider_in_round(inside: Side, other: str) -> Decider | None:
         return None
     found = _of_round([*_of_frame(frame, tree, frame.line, None)], frame)
     return found[0] if len(found) == 1 and not _ends_itself(found[0]) else None
+
+
+def _is_led_by_library(side: Side, at: int) -> bool:
+    """Whether a library decides between the lines of the program, from that in the function of a position on."""
+    for stack in stacks_of(side.view):
+        own = [number for number, frame in enumerate(stack) if not is_library_file(frame.file)]
+        if side.way[-1] not in stack or len(own) <= at:
+            continue
+        between = stack[own[0] : own[len(own) - 1 - at]]
+        return any(is_library_file(item.file) and not _PASSING.search(item.file or "") for item in between)
+    return False
 
 
 def _called(side: Side, position: int) -> str:

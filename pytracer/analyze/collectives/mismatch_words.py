@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 from pytracer._text import capital, count_words
 from pytracer.analyze.collectives.call_sites import calls_by_site, site_of
 from pytracer.analyze.collectives.counted_calls import loss_without_parameters
@@ -16,7 +18,7 @@ from pytracer.analyze.naming import line_in, short_file
 from pytracer.analyze.view import JobView
 
 LISTED = 4
-_LONGEST = 350  # characters: four lines of a terminal
+_LINES, _COLUMNS = 4, 96
 
 
 def mismatch_summary(job: JobView, match: GroupMatch, found: Mismatch, below: str | None = None) -> str:
@@ -25,7 +27,8 @@ def mismatch_summary(job: JobView, match: GroupMatch, found: Mismatch, below: st
     `below`: what is said of one call beside, which tells who alone called it.
     """
     words = _summary(job, match, found, below, brief=False)
-    return words if len(words) <= _LONGEST else _summary(job, match, found, below, brief=True)
+    long = len(textwrap.wrap(words, _COLUMNS)) > _LINES
+    return _summary(job, match, found, below, brief=True) if long else words
 
 
 def _summary(job: JobView, match: GroupMatch, found: Mismatch, below: str | None, *, brief: bool) -> str:
@@ -96,13 +99,14 @@ def _sides(job: JobView, match: GroupMatch, found: Mismatch, *, alone: bool, bri
     `alone`: whether to say that a rank has called none from the other's line.
     """
     items = found.variants[:LISTED]
-    only = [_alone(job, match, item, found) if alone and not brief else "" for item in items]
+    only = [_alone(job, match, item, found) if alone else "" for item in items]
     if all(only) or parting_cause(job, match, found) is not None:
         only = ["" for _ in items]  # each has a line of its own, or what is said of the loop says more
+    apart = len({at_place(item.call) for item in items}) > 1
     sides = [
         (
-            _passed(item, found, match) + _inside(job, item, found),
-            (_at(item, items[0]) if brief else at_place(item.call)) + more,
+            _passed(item, found, match) + (_inside(job, item, found) if apart or not brief else ""),
+            (_at(item, items[0]) if brief and apart else at_place(item.call)) + more,
         )
         for item, more in zip(items, only, strict=True)
     ]

@@ -48,8 +48,9 @@ def reported(
     loaders: Sequence[dict[str, object] | None] = (LOADER, LOADER),
     samples: tuple[int, int] = (96, 96),
     ways: Sequence[Sequence[tuple[str, int]]] = (BEHIND, AHEAD),
+    library: Sequence[Frame] = (),
 ) -> Report:
-    """Rank 0 is behind the loop after five calls of both; rank 1 makes a sixth."""
+    """Rank 0 is behind the loop after five calls of both; rank 1 makes a sixth, called by way of `library`."""
     program = str(program_in(run, source))
     job = Ranks(2)
     in_torch: Frame = ("all_reduce", f"{TORCH}/distributed/distributed_c10d.py", 3252)
@@ -60,14 +61,15 @@ def reported(
         last = (way[0][0], program, way[0][1])
         lines = [(ways[1][0][0], program, ways[1][0][1])] * 5 + [last]
         for number, line in enumerate(lines, 1):
-            own = number == len(lines)
-            size = [1] if own and rank == 0 else [40]
+            ends = number == len(lines)
+            size = [1] if ends and rank == 0 else [40]
             by = box.site(in_torch, line)
-            state = "failed" if own else "completed"
+            state = "failed" if ends else "completed"
             box.collective(
                 "allreduce_", group=group, by=by, sequence_nr=number, state=state, sizes=size, nbytes=4 * size[0]
             )
-        stack = [in_torch, *((function, program, line) for function, line in way), ("<module>", program, 19)]
+        own: list[Frame] = [(function, program, line) for function, line in way]
+        stack = [in_torch, own[0], *(library if rank == 1 else ()), *own[1:], ("<module>", program, 19)]
         box.at(7000).exception("RuntimeError", TIME_OUT, stack).exit(1)
         job.endings[rank] = {"exit_code": 1}
     return build_report(job.job(run))
@@ -205,3 +207,12 @@ def test_call_behind_the_loop_that_may_have_been_passed_by(more: str, run: Path)
     line = "dist.all_reduce(total)" if more.startswith("if") else "loss.backward()"
     said = summary(reported(run, source.replace(line, more + line), NO_LOADERS))
     assert "had left the loop" not in said
+
+
+@pytest.mark.parametrize(
+    ("file", "known"), [(f"{TORCH}/utils/_contextlib.py", True), (f"{TORCH}/../lightning/loops.py", False)]
+)
+def test_library_between_the_lines_may_have_decided(file: str, known: bool, run: Path) -> None:
+    """The look-alike: it has loops and conditions of its own."""
+    said = summary(reported(run, library=[("run", file, 40)]))
+    assert ("left out a call" in said) is known
