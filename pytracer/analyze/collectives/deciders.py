@@ -106,11 +106,12 @@ def decider_in_round(inside: Side, other: str) -> Decider | None:
 
 def _is_led_by_library(side: Side, at: int) -> bool:
     """Whether a library decides between the lines of the program, from that in the function of a position on."""
+    inner = len(side.way) - 1 - at  # of the lines inside of that function
     for stack in stacks_of(side.view):
         own = [number for number, frame in enumerate(stack) if not is_library_file(frame.file)]
-        if side.way[-1] not in stack or len(own) <= at:
+        if side.way[-1] not in stack or not 0 <= inner < len(own):
             continue
-        between = stack[own[0] : own[len(own) - 1 - at]]
+        between = stack[own[0] : own[inner]]
         return any(is_library_file(item.file) and not _PASSING.search(item.file or "") for item in between)
     return False
 
