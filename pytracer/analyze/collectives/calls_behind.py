@@ -8,6 +8,7 @@ from pytracer._text import count_words, uncapital
 from pytracer.analyze.collectives.deciders import Decider, all_deciders, calls_from, ends_early
 from pytracer.analyze.collectives.left_out_calls import LeftOut, left_out_by
 from pytracer.analyze.collectives.rounds import loop_words
+from pytracer.analyze.collectives.same_rounds import differing_samples
 from pytracer.analyze.collectives.ways import Side, quoted
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.slicing.by_rank import rounds_source
@@ -32,10 +33,11 @@ def ended_loop(one: Side, other: Side) -> LeftOut | None:
     if not count or words is None:
         return None
     line, made, same = words
+    samples = _samples_words(there, absent, by)
     calls = f"{count_words(count, 'call')} from line {there.way[-1].line}"
     return LeftOut(
         f"{absent.name} had left the loop of {_line(by, there)} after {calls}, {there.name} was in its "
-        f"{_ordinal(count + 1)}{_by_rank(there, by)}",
+        f"{_ordinal(count + 1)}{_by_rank(there, by) or samples}",
         f"The loop of {line} ended on {absent.name} after {calls}, and has more rounds on {there.name}.{made} {same}",
     )
 
@@ -54,7 +56,7 @@ def may_have_left_out(one: Side, other: Side) -> LeftOut | None:
     head = quoted(there.view.process.snapshot, by.frame, by.node.lineno)
     return LeftOut(
         f"{absent.name} was a call of line {there.way[-1].line} behind: {_line(by, there)} ({head}) may have left one "
-        f"out, or {loop} has fewer rounds there",
+        f"out, or {loop} has fewer rounds there{_samples_words(there, absent, loops[0][2])}",
         f"Count the rounds of {loop} on both ranks. If they are as many, {uncapital(without.advice)} If not, give all "
         "ranks as many: drop or pad the rest.",
     )
@@ -66,6 +68,18 @@ def _may_have_fewer(by: Decider) -> bool:
 
 def _line(by: Decider, there: Side) -> str:
     return line_in(by.frame.file, by.node.lineno, there.way[-1].file)
+
+
+def _samples_words(there: Side, absent: Side, by: Decider) -> str:
+    """`; its DataLoader has 32 samples on rank 0 and 40 on rank 1`."""
+    if not isinstance(by.node, LOOPS) or by.frame not in there.way:
+        return ""
+    found = differing_samples(there, absent, there.way.index(by.frame), by.node)
+    if found is None:
+        return ""
+    pairs = sorted(((there.number, found[0]), (absent.number, found[1])))
+    said = f"{count_words(pairs[0][1], 'sample')} on rank {pairs[0][0]} and {pairs[1][1]} on rank {pairs[1][0]}"
+    return f"; its DataLoader has {said}"
 
 
 def _by_rank(there: Side, by: Decider) -> str:

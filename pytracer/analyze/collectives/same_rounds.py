@@ -33,17 +33,36 @@ def has_same_rounds(side: Side, other: Side, position: int, loop: Loop) -> bool:
         return True
     if isinstance(loop, ast.While):
         return isinstance(loop.test, ast.Constant)
-    frames = side.way[::-1]
-    slice_ = Slice(side.view.process.snapshot, frames)
-    spot = slice_.spot(len(frames) - 1 - position)
+    slice_, spot, head = _head(side, position, loop)
     if spot is None:
         return False
-    spot, head = replace(spot, line=loop.lineno), loop.iter
-    while isinstance(head, ast.Call) and called_name(head) in _WRAPPERS and head.args:
-        head = head.args[0]
     if isinstance(head, ast.Call) and called_name(head) in _RANGES:
         return all(_is_same_number(slice_, item, spot, side, other) for item in head.args)
     return _is_dealt_alike(slice_, slice_.made(head, spot, calls=True), side, other)
+
+
+def differing_samples(side: Side, other: Side, position: int, loop: Loop) -> tuple[int, int] | None:
+    """Where it goes through the only DataLoader of each rank, over another number of samples: both numbers."""
+    if isinstance(loop, ast.While):
+        return None
+    slice_, spot, head = _head(side, position, loop)
+    made = slice_.made(head, spot, calls=True).node if spot is not None else None
+    if not isinstance(made, ast.Call) or called_name(made) != "DataLoader":
+        return None
+    loaders = [_loaders(item.view) for item in (side, other)]
+    samples = [items[0].samples for items in loaders if len(items) == 1 and _is_even(items[0])]
+    known = [item for item in samples if item is not None]
+    return (known[0], known[1]) if len(known) == 2 and known[0] != known[1] else None
+
+
+def _head(side: Side, position: int, loop: ast.For | ast.AsyncFor) -> tuple[Slice, Spot | None, ast.expr]:
+    """What it goes through, without `enumerate()` and the like."""
+    frames = side.way[::-1]
+    slice_ = Slice(side.view.process.snapshot, frames)
+    spot, head = slice_.spot(len(frames) - 1 - position), loop.iter
+    while isinstance(head, ast.Call) and called_name(head) in _WRAPPERS and head.args:
+        head = head.args[0]
+    return slice_, replace(spot, line=loop.lineno) if spot is not None else None, head
 
 
 def _is_same_number(slice_: Slice, node: ast.expr, spot: Spot, side: Side, other: Side) -> bool:

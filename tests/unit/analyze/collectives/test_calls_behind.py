@@ -106,6 +106,8 @@ def test_loop_that_may_have_fewer_rounds_is_named_beside_it(
         report
     )
     assert advice(report).startswith("Count the rounds of the loop of line 8 on both ranks. If they are as many, ")
+    said = "has fewer rounds there; its DataLoader has 96 samples on rank 0 and 80 on rank 1."
+    assert summary(report).endswith(said) is (samples == (96, 80))
 
 
 @pytest.mark.parametrize(
