@@ -15,7 +15,7 @@ from pytracer.analyze.tensors.names import TensorNames
 from pytracer.decode.types.journal import Buckets, Module
 from pytracer.decode.types.snapshot import Collective, Snapshot, Storage
 
-_WITHOUT_BUFFER = ("barrier", "monitored_barrier")  # what the backend passes may lie where a bucket had been
+_BARRIERS = ("barrier", "monitored_barrier")  # what the backend passes may lie where a bucket had been
 
 
 @dataclass(frozen=True)
@@ -67,10 +67,10 @@ class StorageUses:
     def buffer_of(self, item: Collective, *, output: bool = False) -> Buffer | None:
         """The first input of a collective, or the first output if that is another tensor; else None."""
         addr = item.output_addr if output else item.buffer_addr
-        if addr is None or (output and addr == item.buffer_addr) or item.op in _WITHOUT_BUFFER:
+        if addr is None or (output and addr == item.buffer_addr):
             return None
         life = self.fsdp.of_buffer(item, output=output)
-        bucket = self.ddp.at(addr, item.scheduled_ns or item.started_ns)
+        bucket = self.ddp.at(addr, item.scheduled_ns or item.started_ns) if item.op not in _BARRIERS else None
         names = [life.name] if life else []
         index = None
         if bucket is not None:

@@ -150,8 +150,8 @@ def _judge(job: JobView, item: _Found, *, first: bool) -> Judgement[_Found]:
     judgement = Judgement("collective-mismatch", confidence, tuple(views), item, undecided=tie)
     if found.field == "shape" or (found.silent and job.suspects):
         return replace(judgement, accompanies=found.field == "shape" or not first)
-    ops = {side.call.op for side in found.variants}
-    what = f"{'collective' if len(ops) > 1 else ops.pop()} #{found.noticed}"
+    op = "collective" if tie and found.field == "op" else found.variants[0].call.op
+    what = f"{op} #{found.noticed}"
     did = dict(_called(found)) if tie else dict.fromkeys(culprits, _DID[found.field])
     standing = list(_open_in(job, item))
     waited = max((waited_ns(view, call) for view, call in standing), default=0)

@@ -28,6 +28,7 @@ def main():
     dist.barrier()
 main()
 """
+BUCKET = 1 << 20
 BUFFER = ("bank.positions", "int64")
 
 
@@ -47,6 +48,7 @@ def reported(run: Path, test: str = "if rank == 1:", buffers: Sequence[tuple[str
                 for n, (name, dtype) in enumerate(buffers)
             ]
             box.module("Encoder", tensors)
+        box.buckets("Encoder", [{"addr": BUCKET, "nbytes": 512, "parameters": {"head.weight": 512}}])
         stack = [*way, ("<module>", program, 8)]
         by = box.site(way[0], next(frame for frame in way if frame[1] == program))
         name, dtype = ("barrier", "float32") if rank == 0 else ("broadcast_", "int64")
@@ -56,6 +58,7 @@ def reported(run: Path, test: str = "if rank == 1:", buffers: Sequence[tuple[str
             by=by,
             sequence_nr=1,
             state="failed",
+            addr=BUCKET,
             sizes=[64],
             nbytes=512,
             dtype=dtype,
@@ -102,10 +105,10 @@ def test_model_inside_is_told_where_no_branch_on_the_rank_is_named(run: Path) ->
 
 
 def test_rows_name_the_own_call_of_each_rank(run: Path) -> None:
-    """A barrier has no bucket."""
+    """A barrier has no bucket, also where what it passes lies where one had been."""
     report = reported(run)
     rows = {item.rank: item for item in report.processes or []}
     assert rows[0].why == "called barrier, rank 1 broadcast"
     assert rows[1].why == "called broadcast, rank 0 barrier"
-    last = rows[0].last_collective
-    assert last is not None and last.buffer is not None and last.buffer.addr is None
+    buffers = [call.buffer for rank in (0, 1) if (call := rows[rank].last_collective) is not None]
+    assert [item.bucket_index if item is not None else None for item in buffers] == [None, 0]
