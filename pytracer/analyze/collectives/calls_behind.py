@@ -54,11 +54,14 @@ def may_have_left_out(one: Side, other: Side) -> LeftOut | None:
     if without is None or not calls_from(absent, there):
         return None
     head = quoted(there.view.process.snapshot, by.frame, by.node.lineno)
+    why = _by_rank(there, loops[0][2]) or _samples_words(there, absent, loops[0][2])
+    ways = f"{_line(by, there)} ({head}) may have left one out, or {loop} has fewer rounds there"
+    if why:  # then this is the more probable
+        ways = f"{loop} may have fewer rounds there, or {_line(by, there)} ({head}) left one out{why}"
     return LeftOut(
-        f"{absent.name} was a call of line {there.way[-1].line} behind: {_line(by, there)} ({head}) may have left one "
-        f"out, or {loop} has fewer rounds there{_samples_words(there, absent, loops[0][2])}",
-        f"Count the rounds of {loop} on both ranks. If they are as many, {uncapital(without.advice)} If not, give all "
-        "ranks as many: drop or pad the rest.",
+        f"{absent.name} was a call of line {there.way[-1].line} behind: {ways}",
+        f"Count the rounds of {loop} on both ranks{why}. If they differ, give all ranks as many: drop or pad the rest. "
+        f"If not, {uncapital(without.advice)}",
     )
 
 
@@ -71,7 +74,7 @@ def _line(by: Decider, there: Side) -> str:
 
 
 def _samples_words(there: Side, absent: Side, by: Decider) -> str:
-    """`; its DataLoader has 32 samples on rank 0 and 40 on rank 1`."""
+    """`; the DataLoader has 32 samples on rank 0 and 40 on rank 1`."""
     if not isinstance(by.node, LOOPS) or by.frame not in there.way:
         return ""
     found = differing_samples(there, absent, there.way.index(by.frame), by.node)
@@ -79,7 +82,7 @@ def _samples_words(there: Side, absent: Side, by: Decider) -> str:
         return ""
     pairs = sorted(((there.number, found[0]), (absent.number, found[1])))
     said = f"{count_words(pairs[0][1], 'sample')} on rank {pairs[0][0]} and {pairs[1][1]} on rank {pairs[1][0]}"
-    return f"; its DataLoader has {said}"
+    return f"; the DataLoader has {said}"
 
 
 def _by_rank(there: Side, by: Decider) -> str:
