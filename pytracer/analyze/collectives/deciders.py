@@ -7,9 +7,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pytracer.analyze.collectives.call_sites import calls_by_site, site_of
-from pytracer.analyze.collectives.quiet_handlers import quiet_handler
+from pytracer._library_files import is_library_file
+from pytracer.analyze.collectives.call_sites import calls_by_site, site_of, stacks_of
+from pytracer.analyze.collectives.differing_bounds import equal_heads
+from pytracer.analyze.collectives.quiet_handlers import handlers_that_leave, quiet_handler
 from pytracer.analyze.collectives.rounds import is_fixed
+from pytracer.analyze.collectives.same_rounds import has_same_rounds
 from pytracer.analyze.collectives.ways import Side, aligned, in_step, parted
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.gradients import gradient_tested, is_over_parameters
@@ -20,39 +23,71 @@ from pytracer.decode.types.snapshot import Collective
 from pytracer.report.job import PythonFrame
 
 _CHOICES = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.IfExp, ast.BoolOp)
+# What only hands a call on (torch 2.13).
+_PASSING = re.compile(
+    r"/torch/(?:nn/modules/(?:module|container)|nn/parallel/distributed|utils/_contextlib|_compile|autograd/function)\.py$"
+    r"|/torch/_dynamo/|/contextlib\.py$|/functools\.py$|/pytracer/record/|/typing_extensions\.py$"
+)
+_NO_SYNC = "no_sync("
 _SAME = re.compile(r"is_initialized|is_available|world_?size|__name__", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Decider:
-    """`node`: of the file of `frame`, whose function it is in. `around`: of an `if`, whether the call is below it."""
+    """`node`: of the file of `frame`, whose function it is in. `around`: of an `if`, whether the call is below it.
+
+    Of an `except`: whether the call is in its `try`.
+    """
 
     frame: PythonFrame
     tree: ast.Module
-    node: ast.If | Loop
+    node: ast.If | Loop | ast.ExceptHandler
     around: bool = True
 
 
-def decider(one: Side, other: Side) -> Decider | None:
-    """The one condition or loop between where two ranks part and the call of `one`, which the other left out.
+def only_decider(one: Side, other: Side) -> tuple[Side, Side, Decider] | None:
+    """What alone can have decided that two ranks are at different calls: the rank that calls, and that left it out."""
+    found = all_deciders(one, other)
+    return found[0] if len(found) == 1 and not _ends_itself(found[0][2]) else None
 
-    None where several can have decided, where an `except` may have, or where the ranks may be in different rounds.
+
+def all_deciders(one: Side, other: Side) -> list[tuple[Side, Side, Decider]]:
+    """As `only_decider`, all that can; none where that is not known."""
+    found = [(side, beside, deciders(side, beside)) for side, beside in ((one, other), (other, one))]
+    if any(items is None for _, _, items in found):
+        return []
+    return [(side, beside, item) for side, beside, items in found for item in items or ()]
+
+
+def deciders(one: Side, other: Side) -> list[Decider] | None:
+    """The conditions, loops and handlers between where two ranks part and the call of `one`, which the other left out.
+
+    None where something else may have decided, or where the ranks may be in different rounds.
     """
     inside, outside = aligned(one, other)
     at = parted(inside.way, outside.way)
-    if at is None or len(inside.way) <= at or not _in_step(inside, outside):
+    if at is None or not _in_step(inside, outside) or _is_led_by_library(inside, at):
         return None
     snapshot, elsewhere = inside.view.process.snapshot, outside.way[at].line if len(outside.way) > at else None
-    if quiet_handler(snapshot, inside.way[at:], outside.name, unless=elsewhere) is not None:
-        return None
     found: list[Decider] = []
+    same = equal_heads(inside, outside).loops if at < len(inside.way) else frozenset()
     for position in range(at, len(inside.way)):
         frame = inside.way[position]
         tree = syntax_tree(snapshot, frame)
         if tree is None or frame.line is None or _decides_itself(tree, frame.line, _called(inside, position)):
             return None
-        found += _of_frame(frame, tree, frame.line, elsewhere if position == at else None)
-    return _only(_of_round(found, inside.way[-1]) if is_within_round(inside) else found)
+        if _NO_SYNC in ast.unparse(scope_of(tree, frame.line)):
+            return None
+        beside = elsewhere if position == at else None
+        found += [
+            item
+            for item in _of_frame(frame, tree, frame.line, beside)
+            if not isinstance(item.node, LOOPS)
+            or ends_early(item.node)
+            or not ((frame.file, item.node.lineno) in same or has_same_rounds(inside, outside, position, item.node))
+        ]
+        found += [Decider(frame, tree, *item) for item in handlers_that_leave(tree, frame.line, beside)]
+    return _of_round(found, inside.way[-1]) if found and is_within_round(inside) else found
 
 
 def decider_in_round(inside: Side, other: str) -> Decider | None:
@@ -65,7 +100,20 @@ def decider_in_round(inside: Side, other: str) -> Decider | None:
         return None
     if _decides_itself(tree, frame.line, inside.call.op):
         return None
-    return _only(_of_round([*_of_frame(frame, tree, frame.line, None)], frame))
+    found = _of_round([*_of_frame(frame, tree, frame.line, None)], frame)
+    return found[0] if len(found) == 1 and not _ends_itself(found[0]) else None
+
+
+def _is_led_by_library(side: Side, at: int) -> bool:
+    """Whether a library decides between the lines of the program, from that in the function of a position on."""
+    inner = len(side.way) - 1 - at  # of the lines inside of that function
+    for stack in stacks_of(side.view):
+        own = [number for number, frame in enumerate(stack) if not is_library_file(frame.file)]
+        if side.way[-1] not in stack or not 0 <= inner < len(own):
+            continue
+        between = stack[own[0] : own[inner]]
+        return any(is_library_file(item.file) and not _PASSING.search(item.file or "") for item in between)
+    return False
 
 
 def _called(side: Side, position: int) -> str:
@@ -77,7 +125,10 @@ def _called(side: Side, position: int) -> str:
 def _decides_itself(tree: ast.Module, line: int, name: str) -> bool:
     """Whether the line calls it in a comprehension, behind `and`, in a choice, or below a `case`."""
     on_line = [item for item in ast.walk(tree) if isinstance(item, (ast.expr, ast.stmt)) and spans(item, line)]
-    if any(isinstance(item, ast.Match) for item in on_line):
+    if any(isinstance(item, (ast.If, *LOOPS)) and item.lineno == item.body[0].lineno == line for item in on_line):
+        return True  # `if late: dist.barrier()`
+    withs = [item for item in on_line if isinstance(item, (ast.With, ast.AsyncWith))]
+    if any(isinstance(item, ast.Match) for item in on_line) or any(_suppresses(item) for item in withs):
         return True
     calls = [item for item in on_line if isinstance(item, ast.Call)]
     named = [item for item in calls if called_name(item) == name] or calls
@@ -85,9 +136,14 @@ def _decides_itself(tree: ast.Module, line: int, name: str) -> bool:
     return any(any(part is call for part in ast.walk(item)) for item in choices for call in named)
 
 
-def _only(found: list[Decider]) -> Decider | None:
-    only = found[0] if len(found) == 1 else None
-    return None if only is None or (isinstance(only.node, LOOPS) and _ends_early(only.node)) else only
+def _suppresses(item: ast.With | ast.AsyncWith) -> bool:
+    """`with contextlib.suppress(ValueError):`."""
+    calls = (part.context_expr for part in item.items)
+    return any(isinstance(call, ast.Call) and called_name(call) == "suppress" for call in calls)
+
+
+def _ends_itself(item: Decider) -> bool:
+    return isinstance(item.node, LOOPS) and ends_early(item.node)
 
 
 def _in_step(one: Side, other: Side) -> bool:
@@ -100,7 +156,7 @@ def _of_frame(frame: PythonFrame, tree: ast.Module, line: int, elsewhere: int | 
     """`elsewhere`: where the other rank is in the same function; what is around both lines decides nothing."""
     loops = [item for item in loops_around(tree, line) if elsewhere is None or not spans(item, elsewhere)]
     for loop in loops:
-        if _ends_early(loop) or not (is_fixed(loop) or is_over_parameters(loop)):
+        if ends_early(loop) or not (is_fixed(loop) or is_over_parameters(loop)):
             yield Decider(frame, tree, loop)
     for item, around in deciding_ifs(tree, line):
         leaves = None if around else item.body[-1]
@@ -156,7 +212,7 @@ def _of_round(found: list[Decider], frame: PythonFrame) -> list[Decider]:
     return [item for item in found if item.frame == frame and spans(loops[-1], item.node.lineno)]
 
 
-def _ends_early(loop: Loop) -> bool:
+def ends_early(loop: Loop) -> bool:
     """Whether something in it may end it before its rounds are over."""
     return any(isinstance(item, (ast.Break, ast.Return)) for item in own_nodes(loop))
 

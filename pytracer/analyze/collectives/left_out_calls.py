@@ -7,23 +7,25 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytracer._text import capital, list_words
+from pytracer._text import capital, list_words, uncapital
 from pytracer.analyze.collectives.absent_gradients import parameter_places, parameters, parameters_of, stale_gradients
 from pytracer.analyze.collectives.call_sites import site_of
 from pytracer.analyze.collectives.deciders import (
     Decider,
     calls_from,
     calls_it,
-    decider,
     decider_in_round,
     is_about_gradient,
     is_within_round,
+    only_decider,
 )
 from pytracer.analyze.collectives.deciding_tests import change_of_test
 from pytracer.analyze.collectives.filled_keys import filled_keys
+from pytracer.analyze.collectives.followed_tests import FollowedTest, followed_test
 from pytracer.analyze.collectives.one_rank_values import one_rank_value
 from pytracer.analyze.collectives.rounds import leaver_words
-from pytracer.analyze.collectives.ways import Side, quoted, way_to
+from pytracer.analyze.collectives.ways import Side, parted, quoted, way_to
+from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.gradients import asks_if_frozen, lines_that_freeze
 from pytracer.analyze.evidence.syntax.layer_branches import LayerBranch, layer_branch
@@ -37,6 +39,7 @@ from pytracer.report.job import PythonFrame
 
 Passed = tuple[ProcessView, Collective]
 _MOST = 3
+_TOGETHER = "Let all ranks leave out the same rounds: all_reduce() the flag (MAX) in each round"
 
 
 @dataclass(frozen=True)
@@ -71,8 +74,13 @@ def left_out(first: Passed, second: Passed) -> LeftOut | None:
     sides = [Side(view, way_to(view, call), call) for view, call in (first, second)]
     if site_of(first[1]) == site_of(second[1]):
         return _of_sizes(sides[0], sides[1])
-    found = [_Call(one, other, by) for one, other in (sides, sides[::-1]) if (by := decider(one, other)) is not None]
-    return _words(found[0]) if len(found) == 1 else None
+    found = only_decider(sides[0], sides[1])
+    return _words(_Call(*found)) if found is not None else None
+
+
+def left_out_by(there: Side, absent: Side, by: Decider) -> LeftOut | None:
+    """In words, of what may have decided."""
+    return _words(_Call(there, absent, by))
 
 
 def left_out_at_end(view: ProcessView, call: Collective, ended: ProcessView) -> LeftOut | None:
@@ -156,6 +164,8 @@ def _words(found: _Call) -> LeftOut | None:
         return _of_models(found)
     if by is None:
         return LeftOut(None, _unknown(found))
+    if isinstance(by.node, ast.ExceptHandler):
+        return _of_handler(found, by, by.node)
     if not isinstance(by.node, ast.If):
         return _of_keys(found, by)
     head = quoted(found.there.view.process.snapshot, by.frame, by.node.lineno)
@@ -170,12 +180,65 @@ def _words(found: _Call) -> LeftOut | None:
     if known is not None:
         return None  # said of it elsewhere
     where = _line(by, found, by.node.lineno)
+    test = followed_test(found.there.view.process.snapshot, frames, by.frame, by.node, around=by.around)
+    if test is not None:
+        return _of_followed(found, by, head, test)
     frozen = asks_if_frozen(by.node.test)
     change = _frozen_words(found) if frozen else change_of_test(by.node, by.tree)
     state = ", where the parameter is frozen" if frozen and isinstance(by.node.test, ast.Attribute) else ""
+    what = f"a call of line {found.there.way[-1].line}" if _may_be_earlier(found, by) else f"that {found.call.op}"
     return LeftOut(
-        f"{where} ({head}) skipped that {found.call.op} on {found.absent.name}{state}",
+        f"{where} ({head}) skipped {what} on {found.absent.name}{state}",
         f"{capital(where)} ({head}) decides about the call, and came out differently on {found.absent.name}: {change}",
+    )
+
+
+def _may_be_earlier(found: _Call, by: Decider) -> bool:
+    """Whether it may have left out the call of an earlier round, of a loop that the other rank is not in."""
+    there, absent = found.there, found.absent
+    fork = parted(there.way, absent.way)
+    beside = fork is not None and len(absent.way) > fork and by.frame == there.way[fork]
+    line = absent.way[fork].line if beside and fork is not None else None
+    around = loops_around(by.tree, by.node.lineno)
+    return any(line is None or not spans(loop, line) for loop in around) and not is_within_round(there)
+
+
+def _of_followed(found: _Call, by: Decider, head: str, test: FollowedTest) -> LeftOut:
+    """With where the value comes from that is tested, and what to do about that."""
+    where, absent, frame = _line(by, found, by.node.lineno), found.absent.name, found.there.way[-1]
+    comes = f": {test.words}" if test.words is not None else ""
+    said = f"{absent} left out a call of line {frame.line} by {where} ({head}){comes}"
+    if test.not_finite is not None:
+        who = absent if test.not_finite else found.there.name
+        number = f"`{test.name}`" if test.name is not None else "what it asks for"
+        return LeftOut(
+            said,
+            f"{capital(number)} was not finite on {who} alone: look at its batch of that round (NaN or infinity in the "
+            f"data). {_TOGETHER}, before {where} ({head}).",
+        )
+    if test.handler is not None:
+        return LeftOut(
+            said,
+            f"An error came to {absent} alone: look for it in its output, and let it end the rank. Or: "
+            f"{uncapital(_TOGETHER)}, before {where} ({head}).",
+        )
+    asks = f"`{source(test.asks)}`" if test.asks is not None else where
+    return LeftOut(
+        said,
+        f"{asks} came out differently on {absent}. {_TOGETHER}, before {where} ({head}), or take part with zeros or "
+        "another neutral value.",
+    )
+
+
+def _of_handler(found: _Call, by: Decider, handler: ast.ExceptHandler) -> LeftOut:
+    """An error that one rank alone caught."""
+    kind = f"except {source(handler.type)}:" if handler.type is not None else "except:"
+    where, absent, frame = _line(by, found, handler.lineno), found.absent.name, found.there.way[-1]
+    return LeftOut(
+        f"{absent} left out a call of line {frame.line} by an error that {where} (`{kind}`) caught",
+        f"Look in the output of {absent} for an error that {where} (`{kind}`) caught there: it left out a call of line "
+        f"{frame.line}, for which the other ranks wait. Let the error end the rank. Or: {uncapital(_TOGETHER)}, before "
+        "that call.",
     )
 
 

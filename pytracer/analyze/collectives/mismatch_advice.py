@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from pytracer.analyze.collectives.beside_join import beside_join
-from pytracer.analyze.collectives.call_sites import Site, calls_by_site, site_of
+from pytracer.analyze.collectives.broadcast_buffers import buffers_words
+from pytracer.analyze.collectives.call_sites import site_of
+from pytracer.analyze.collectives.counted_calls import at_other_lines
 from pytracer.analyze.collectives.description import place_of, span_words, value_of
-from pytracer.analyze.collectives.differing_bounds import equal_heads
-from pytracer.analyze.collectives.fresh_losses import FreshLoss, fresh_loss
 from pytracer.analyze.collectives.left_out_calls import LeftOut, left_out
 from pytracer.analyze.collectives.library_calls import library_call
 from pytracer.analyze.collectives.matching import GroupMatch, Mismatch
-from pytracer.analyze.collectives.own_groups import own_group_advice
+from pytracer.analyze.collectives.mismatch_sides import Sides, from_other_lines, two_sides
 from pytracer.analyze.collectives.packed_gradients import Packing, packing_of
-from pytracer.analyze.collectives.parting import Parting, find_parting
-from pytracer.analyze.collectives.rank_branches import branch_advice, data_branch_advice
+from pytracer.analyze.collectives.rank_branches import below_forward
 from pytracer.analyze.collectives.rank_value_words import differing_advice
 from pytracer.analyze.collectives.rounds import (
     calls_of_line,
-    calls_within_steps,
-    counted_words,
     key_order_words,
     order_words,
-    rounds_words,
     site_words,
-    skipped_words,
 )
 from pytracer.analyze.collectives.sizes import cause_words, size_advice
 from pytracer.analyze.collectives.units_apart import UnitsApart, units_apart
@@ -34,10 +28,7 @@ from pytracer.analyze.collectives.ways import Side, way_to
 from pytracer.analyze.deaths.attribution import views_of
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.view import JobView, ProcessView
-from pytracer.decode.types.journal import Module
-from pytracer.decode.types.snapshot import Collective
 
-Sides = tuple[tuple[ProcessView, Collective], tuple[ProcessView, Collective]]
 _ADVICE_LINES = (
     "Compare the two lines, and count on all ranks how often each is reached: with other counts, one rank left out a "
     "collective before, or called one more (a `continue`, an early stop, a failed batch); with equal ones, both lines "
@@ -53,7 +44,6 @@ _ADVICE_SHARDED = (
     " What communicates inside must run on all ranks: with a sharded model (FSDP) forward, backward, clip_grad_norm_() "
     "and state_dict()."
 )
-_DDP = re.compile(r"/torch/nn/parallel/distributed\.py$")
 _BARRIERS = ("barrier", "monitored_barrier")
 _ADVICE_BARRIER = (
     " If the barrier comes after the loop of the other line, the ranks had different numbers of batches: give all the "
@@ -66,9 +56,11 @@ _ADVICE_UNITS = (
     "rank. Use all parameters of a unit on every rank in every step (add `0 * p.sum()` of unused ones), or wrap such "
     "layers as units of their own."
 )
-_ADVICE_BROADCAST = (
-    " The broadcast is the one of buffers (of BatchNorm) in each forward of a DistributedDataParallel model, after "
-    "eval() as well: outside of the training loop call `model.module(...)`, or make it with broadcast_buffers=False."
+_IN_FORWARD = " Each forward of DistributedDataParallel broadcasts {0}, after eval() as well"
+_NO_BUFFERS = "; with broadcast_buffers=False it does not."
+_UNWRAPPED = (
+    ": outside of the training loop call the model inside (`model.module(...)`), or make it with "
+    "broadcast_buffers=False."
 )
 _OF_OBJECTS = ("broadcast_object_list", "send_object_list", "recv_object_list")
 _GATHERS = ("all_gather", "all_gather_into_tensor")
@@ -89,19 +81,6 @@ _ADVICE = {
 }
 
 
-def two_sides(job: JobView, found: Mismatch) -> Sides | None:
-    """The first rank of each of the first two, with its call."""
-    first, second = found.variants[:2]
-    views = views_of(job, [first.ranks[0], second.ranks[0]])
-    return ((views[0], first.call), (views[1], second.call)) if len(views) > 1 else None
-
-
-def from_other_lines(found: Mismatch) -> bool:
-    """Whether ranks passed other sizes or dtypes because they were at other lines: then they are out of step."""
-    sites = [site_of(item.call) for item in found.variants]
-    return found.field in ("size", "dtype", "reduce_op") and all(sites) and len(set(sites)) == len(sites)
-
-
 def mismatch_advice(job: JobView, match: GroupMatch, found: Mismatch) -> str:
     """By what differs, and by what the program's source shows of it."""
     sides = two_sides(job, found)
@@ -112,7 +91,8 @@ def mismatch_advice(job: JobView, match: GroupMatch, found: Mismatch) -> str:
     if units is not None:
         return units.advice
     if from_other_lines(found):
-        return _counted(job, match, found) or _ADVICE_LINES
+        told = at_other_lines(job, match, found)
+        return told.advice if told is not None else _ADVICE_LINES
     sharded = found.field == "op" and any(item.call.op.startswith(_SHARDED) for item in found.variants)
     ops = {item.call.op for item in found.variants}
     more = _ADVICE_SHARDED if sharded else ""
@@ -132,16 +112,26 @@ def mismatch_advice(job: JobView, match: GroupMatch, found: Mismatch) -> str:
         apart = _threads_advice(match, found, views_of(job, [side.ranks[0] for side in found.variants[:2]]))
         if apart is not None:
             return apart
-        counted = _counted(job, match, found)
-        if counted is None:
+        told = at_other_lines(job, match, found)
+        if told is None:
             one_line = len({site_of(item.call) for item in found.variants[:2]}) == 1
             return (
                 (_ADVICE_ONE_LINE if one_line else _ADVICE["op"])
                 + (_ADVICE_BARRIER if ops.intersection(_BARRIERS) else "")
                 + more
             )
-        return counted + (_ADVICE_BROADCAST if _has_broadcast(job, found) else "")
+        return told.advice + _of_buffers(job, found)
     return _ADVICE[found.field] + more
+
+
+def _of_buffers(job: JobView, found: Mismatch) -> str:
+    """What a forward of DDP broadcasts, and how to do without, where nothing else tells."""
+    words = buffers_words(job, found)
+    if words is None:
+        return ""
+    sides = two_sides(job, found) or ()
+    told = any(below_forward(view, call, library_call(view, call)) for view, call in sides)
+    return _IN_FORWARD.format(words) + (_NO_BUFFERS if told else _UNWRAPPED)
 
 
 def _units_apart(sides: Sides | None) -> UnitsApart | None:
@@ -207,14 +197,22 @@ def parting_cause(job: JobView, match: GroupMatch, found: Mismatch) -> str | Non
     sides = two_sides(job, found) if found.field in ("op", "size") or from_other_lines(found) else None
     if sides is None:
         return None
-    apart = found.field == "op" or from_other_lines(found)
-    ways: tuple[Parting | LeftOut | UnitsApart | None, ...] = (
-        _units_apart(sides),
-        find_parting(*sides[0], *sides[1]) if apart else None,
-        left_out(*sides),
+    units = _units_apart(sides)
+    told: UnitsApart | LeftOut | None = units
+    if units is None:
+        told = at_other_lines(job, match, found) if _are_apart(found) else left_out(*sides)
+    return told.subject if told is not None and told.advice in mismatch_advice(job, match, found) else None
+
+
+def names_who(job: JobView, match: GroupMatch, found: Mismatch) -> bool:
+    """Whether the advice names the rank that left out a call, or called one more."""
+    return parting_cause(job, match, found) is not None or (
+        _are_apart(found) and at_other_lines(job, match, found) is not None
     )
-    advice = mismatch_advice(job, match, found)
-    return next((item.subject for item in ways if item is not None and item.advice in advice), None)
+
+
+def _are_apart(found: Mismatch) -> bool:
+    return found.field == "op" or from_other_lines(found)
 
 
 def _of_objects(job: JobView, found: Mismatch) -> str | None:
@@ -255,106 +253,6 @@ def _of_keys(job: JobView, found: Mismatch) -> str | None:
     return key_order_words(view.process.snapshot, frame) if frame is not None else None
 
 
-def _has_broadcast(job: JobView, found: Mismatch) -> bool:
-    """Whether one side is in the broadcast of buffers of a DDP forward; that of bucket indices is of int32."""
-    for side in found.variants:
-        call = side.call
-        if call.op != "broadcast" or call.dtype == "int32" or call.python is None or not _DDP.search(call.python.file):
-            continue
-        modules = [fact.data for view in views_of(job, side.ranks) for fact in view.process.snapshot.recorded(Module)]
-        if not modules or any(item.role == "buffer" for module in modules for item in module.tensors):
-            return True
-    return False
-
-
-def loss_without_parameters(job: JobView, match: GroupMatch, found: Mismatch) -> FreshLoss | None:
-    """Where one rank's backward() had called fewer collectives, in an operation that the other is not at."""
-    sides = two_sides(job, found) if found.field == "op" else None
-    counts = [calls_by_site(view, match.name) for view, _ in sides] if sides is not None else []
-    for view, call in sides or ():
-        site, frame = site_of(call), place_of(call)
-        if site is None or frame is None or None in counts or len({count[site] for count in counts if count}) < 2:
-            continue
-        fresh = fresh_loss(view.process.snapshot, frame)
-        if fresh is not None:
-            return fresh
-    return None
-
-
-def _counted(job: JobView, match: GroupMatch, found: Mismatch) -> str | None:
-    """A branch on the rank around one of the calls; else how often each rank had called from the two lines."""
-    sides = views_of(job, [side.ranks[0] for side in found.variants[:2]])
-    parting = find_parting(sides[0], found.variants[0].call, sides[1], found.variants[1].call) if sides[1:] else None
-    if parting is not None and parting.one_rank:
-        return parting.advice
-    for side, view in zip(found.variants, sides, strict=False):
-        below = own_group_advice(job, view, side) or branch_advice(view, side.call, library_call(view, side.call))
-        if below is not None:
-            return below
-    seen = parting is None or parting.inferred or parting.skipped
-    calls = [side.call for side in found.variants[:2]]
-    without = left_out((sides[0], calls[0]), (sides[1], calls[1])) if sides[1:] and seen else None
-    if without is not None:
-        return without.advice
-    parted = parting.advice if parting is not None else None
-    if parting is not None and not parting.inferred:
-        return parted
-    fresh = loss_without_parameters(job, match, found)
-    if fresh is not None:
-        return fresh.advice
-    sites = [site for side in found.variants[:2] if (site := site_of(side.call)) is not None]
-    counts = [count for view in sides if (count := calls_by_site(view, match.name)) is not None]
-    if len(sites) < 2 or len(counts) < 2 or sites[0] == sites[1]:
-        return parted
-    often, rare = (
-        (0, 1) if sum(count[sites[0]] for count in counts) > sum(count[sites[1]] for count in counts) else (1, 0)
-    )
-    if not all(count[sites[often]] for count in counts):
-        return parted or _only_one(found, sides)  # each rank has a line of its own: a branch
-    said, other = (
-        counted_words(site, [(view.process.rank or 0, count[site]) for count, view in zip(counts, sides, strict=True)])
-        for site in (sites[often], sites[rare])
-    )
-    way = way_to(sides[often], found.variants[often].call)
-    steps = calls_within_steps(sides[0], sides[1], match.name, sites[often])
-    if isinstance(steps, tuple):
-        return _uneven_step(sites[often], steps, sides)
-    pair = [Side(view, way_to(view, side.call), side.call) for view, side in zip(sides, found.variants, strict=False)]
-    equal = equal_heads(pair[often], pair[1 - often])
-    rounds = said + rounds_words(sides[often].process.snapshot, way, sites[often], steps, equal)
-    if parting is not None:
-        return rounds
-    if all(count[sites[rare]] for count in counts):
-        behind = 0 if counts[0][sites[rare]] < counts[1][sites[rare]] else 1
-        known = skipped_words(sides[rare].process.snapshot, way_to(sides[rare], found.variants[rare].call), sites[rare])
-        if known is not None and counts[0][sites[rare]] != counts[1][sites[rare]]:
-            return (
-                f"{other}: see whether {known} left it out on rank {sides[behind].process.rank} alone. "
-                "All ranks must take part in it in each round, with zeros or another neutral value, or all leave "
-                "out the same round (all_reduce() the flag)."
-            )
-        return (
-            f"{other}: see whether rank {sides[often].process.rank} "
-            "skips it (an early return, a `continue`, an error that is caught): all ranks must take part, with a "
-            f"neutral value. {rounds}"
-        )
-    only = f"rank {sides[rare].process.rank}"
-    return (
-        f"{rounds} If only {only} comes to {site_words(sites[rare])} (a branch on the rank or on its data), take it "
-        "out of that branch, or call it on all ranks."
-    )
-
-
-def _uneven_step(site: Site, steps: tuple[int, int, int], sides: Sequence[ProcessView]) -> str:
-    step, *counts = steps
-    said = " and ".join(f"{count} on rank {view.process.rank}" for count, view in zip(counts, sides, strict=True))
-    return (
-        f"In step {step}, {site_words(site)} called {said}: not the number of steps differs, but what one calls. "
-        "Compare what the ranks do there: options of DistributedDataParallel, layers and frozen parameters of the "
-        "model, batches in a step (accumulation)."
-    )
-
-
 def _threads_advice(match: GroupMatch, found: Mismatch, sides: Sequence[ProcessView]) -> str | None:
     """Where each rank calls the two lines' collectives from two threads of its own: their order is chance."""
     sites = [site for side in found.variants[:2] if (site := site_of(side.call)) is not None]
@@ -370,12 +268,3 @@ def _threads_advice(match: GroupMatch, found: Mismatch, sides: Sequence[ProcessV
         "one process group: which comes first is chance. Give the thread a group of its own "
         "(torch.distributed.new_group), or join() it before the other collective."
     )
-
-
-def _only_one(found: Mismatch, sides: Sequence[ProcessView]) -> str | None:
-    """A condition around the line of one rank, from which the other never called a collective."""
-    for side, view, other in zip(found.variants, sides, reversed(sides), strict=False):
-        below = data_branch_advice(view, side.call, f"rank {other.process.rank}")
-        if below is not None:
-            return below
-    return None

@@ -2,44 +2,56 @@
 
 from __future__ import annotations
 
+import textwrap
+
 from pytracer._text import capital, count_words
 from pytracer.analyze.collectives.call_sites import calls_by_site, site_of
-from pytracer.analyze.collectives.description import at_place, group_words, span_words, value_of
+from pytracer.analyze.collectives.counted_calls import loss_without_parameters
+from pytracer.analyze.collectives.description import at_place, group_words, place_of, span_words, value_of
 from pytracer.analyze.collectives.library_calls import library_call
 from pytracer.analyze.collectives.matching import GroupMatch, Mismatch, Variant
-from pytracer.analyze.collectives.mismatch_advice import (
-    from_other_lines,
-    loss_without_parameters,
-    packing_cause,
-    parting_cause,
-    size_cause,
-    two_sides,
-)
+from pytracer.analyze.collectives.mismatch_advice import packing_cause, parting_cause, size_cause
+from pytracer.analyze.collectives.mismatch_sides import from_other_lines, two_sides
 from pytracer.analyze.collectives.model_sizes import unequal_parameter
 from pytracer.analyze.deaths.attribution import views_of
+from pytracer.analyze.naming import line_in, short_file
 from pytracer.analyze.view import JobView
 
 LISTED = 4
+_LINES, _COLUMNS = 4, 96
 
 
-def mismatch_summary(job: JobView, match: GroupMatch, found: Mismatch) -> str:
-    """Who called or passed what, where, and why as far as the source shows it."""
+def mismatch_summary(job: JobView, match: GroupMatch, found: Mismatch, below: str | None = None) -> str:
+    """Who called or passed what, where, and why as far as the source shows it: four lines of a terminal at most.
+
+    `below`: what is said of one call beside, which tells who alone called it.
+    """
+    words = _summary(job, match, found, below, brief=False)
+    long = len(textwrap.wrap(words, _COLUMNS)) > _LINES
+    return _summary(job, match, found, below, brief=True) if long else words
+
+
+def _summary(job: JobView, match: GroupMatch, found: Mismatch, below: str | None, *, brief: bool) -> str:
+    """`brief`: places without functions and sizes, which the rows of the calls have."""
+    added = f"; {below}" if below is not None else ""
     where = f"collective {found.sequence_nr} of {group_words(match)}"
     if found.field != "op":
         where = f"{found.variants[0].call.op} ({where})"
     end = _silence(found)
     if from_other_lines(found):
-        sides = "; ".join(
-            f"{span_words(item.ranks)} {_call_words(item)}{at_place(item.call)}" for item in found.variants[:LISTED]
-        )
-        left = parting_cause(job, match, found)
-        return f"Ranks were at different lines in {where}: {sides}{f'; {left}' if left is not None else ''}{end}."
+        items, left = found.variants[:LISTED], parting_cause(job, match, found)
+        if brief:
+            sides = ", ".join(f"{span_words(item.ranks)}{_at(item, items[0])}" for item in items)
+        else:
+            sides = "; ".join(f"{span_words(item.ranks)} {_call_words(item)}{at_place(item.call)}" for item in items)
+        why = f"; {left}" if left is not None else added
+        return f"Ranks were at different lines in {where}: {sides}{why}{end}."
     right, wrong = found.variants[0], found.variants[1]
     if found.odd is None:
-        sides, line = _sides(job, match, found)
-        return f"Ranks disagree in {where}{line}: {sides}{_cause(job, match, found)}{end}."
-    why = parting_cause(job, match, found)
-    end = f"{f'; {why}' if why is not None else ''}{end}"
+        sides, line = _sides(job, match, found, alone=below is None, brief=brief)
+        return f"Ranks disagree in {where}{line}: {sides}{_cause(job, match, found) or added}{end}."
+    cause = parting_cause(job, match, found)
+    end = f"{f'; {cause}' if cause is not None else added}{end}"
     if len(found.variants) > 2:
         return (
             f"{capital(span_words(found.odd))} disagree with {span_words(right.ranks)} in {where}: "
@@ -71,15 +83,32 @@ def _cause(job: JobView, match: GroupMatch, found: Mismatch) -> str:
     return "".join(f"; {item}" for item in (models, comes) if item is not None)
 
 
-def _sides(job: JobView, match: GroupMatch, found: Mismatch) -> tuple[str, str]:
-    """What each side passed, with its line where these differ; and the line where all are at the same one."""
+def _at(item: Variant, first: Variant) -> str:
+    """` at train.py:12`, and ` at line 15` of another one in that file."""
+    one, other = place_of(first.call), place_of(item.call)
+    if other is None or other.line is None:
+        return ""
+    if item is first or one is None:
+        return f" at {short_file(other.file)}:{other.line}"
+    return f" at {line_in(other.file, other.line, one.file)}"
+
+
+def _sides(job: JobView, match: GroupMatch, found: Mismatch, *, alone: bool, brief: bool) -> tuple[str, str]:
+    """What each side passed, with its line where these differ; and the line where all are at the same one.
+
+    `alone`: whether to say that a rank has called none from the other's line.
+    """
     items = found.variants[:LISTED]
-    alone = [_alone(job, match, item, found) for item in items]
-    if all(alone) or parting_cause(job, match, found) is not None:
-        alone = ["" for _ in items]  # each has a line of its own, or what is said of the loop says more
+    only = [_alone(job, match, item, found) if alone else "" for item in items]
+    if all(only) or parting_cause(job, match, found) is not None:
+        only = ["" for _ in items]  # each has a line of its own, or what is said of the loop says more
+    apart = len({at_place(item.call) for item in items}) > 1
     sides = [
-        (_passed(item, found, match) + _inside(job, item, found), at_place(item.call) + only)
-        for item, only in zip(items, alone, strict=True)
+        (
+            _passed(item, found, match) + (_inside(job, item, found) if apart or not brief else ""),
+            (_at(item, items[0]) if brief and apart else at_place(item.call)) + more,
+        )
+        for item, more in zip(items, only, strict=True)
     ]
     lines = {line for _, line in sides}
     if len(lines) == 1:

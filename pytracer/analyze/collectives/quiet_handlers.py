@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from pytracer.analyze.evidence.syntax.loops import loops_around
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans, spans_body
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import PythonFrame
 
+_LEAVING = (ast.Continue, ast.Return, ast.Break)
 _EXITS = ("sys.exit", "exit", "os._exit", "os.abort", "quit")
 
 
@@ -37,6 +39,26 @@ def quiet_handler(snapshot: Snapshot, way: Sequence[PythonFrame], other: str, un
                     "output; then let the error end the rank, or all ranks skip together."
                 )
     return None
+
+
+def handlers_that_leave(
+    tree: ast.Module, line: int, elsewhere: int | None = None
+) -> Iterator[tuple[ast.ExceptHandler, bool]]:
+    """Each `except` that leaves a line of its function out and goes on, with whether the line is in its `try`.
+
+    `elsewhere`: another line of the function, where the rank went on; a `try` around both decides nothing.
+    """
+    for item in own_nodes(scope_of(tree, line)):
+        if not isinstance(item, ast.Try) or (elsewhere is not None and spans(item, elsewhere)):
+            continue
+        inside = spans_body(item.body, line)
+        above = (item.end_lineno or 0) < line
+        for handler in item.handlers:
+            leaves = isinstance(handler.body[-1], _LEAVING) and loops_around(tree, item.lineno) == loops_around(
+                tree, line
+            )
+            if (inside and goes_on(handler)) or (above and leaves):
+                yield handler, inside
 
 
 def goes_on(handler: ast.ExceptHandler) -> bool:

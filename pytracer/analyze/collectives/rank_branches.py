@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from pytracer.analyze.collectives.description import place_of
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs
+from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
 from pytracer.analyze.naming import place_words, short_file
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
@@ -29,10 +31,13 @@ _DECORATOR = re.compile(
     r"(?:^|\.)(?:rank_(?:zero|0)_only|on_(?:local_|last_)?(?:main_)?process|(?:master|main_process)_only)\b"
     r"|only_on_(?:rank_?0|rank_zero|main|master)|run_on_(?:rank_?0|main|master)"
 )
+_UNWRAPPED = "call `model.module(...)`"
+_IMPORTS = (ast.Import, ast.ImportFrom)
+_BUILT_IN = frozenset(dir(builtins))
 _DDP_FORWARD = "DistributedDataParallel.forward"
 _IN_FORWARD = (
-    "the forward of DistributedDataParallel communicates: call `model.module(...)` there, or take it out of that "
-    "branch and call it on all ranks."
+    "the forward of DistributedDataParallel communicates: {0} there, or take it out of that branch and call it on all "
+    "ranks."
 )
 _ON_DATA = (
     "see whether that came out differently on the ranks (files, options, this rank's data). Let one rank decide and "
@@ -87,10 +92,31 @@ def branch_advice(view: ProcessView, call: Collective, inside: str | None = None
     found = next((item for item in _branches(view, call) if item.on_rank), None)
     if found is None:
         return None
-    if inside is not None and inside.endswith(_DDP_FORWARD):
-        return f"{found.words}, and {_IN_FORWARD}"
+    if below_forward(view, call, inside):
+        return f"{found.words}, and {_IN_FORWARD.format(_unwrapped(view, call))}"
     what = f"{inside}(), which is a collective of all ranks" if inside is not None else "what communicates there"
     return f"{found.words}, so that only some ranks call {what}: {found.way_out}, {_ON_RANK}"
+
+
+def below_forward(view: ProcessView, call: Collective, inside: str | None) -> bool:
+    """Whether it is the forward of DDP that only some ranks come to, by a branch on the rank."""
+    in_forward = inside is not None and inside.endswith(_DDP_FORWARD)
+    return in_forward and any(item.on_rank for item in _branches(view, call))
+
+
+def _unwrapped(view: ProcessView, call: Collective) -> str:
+    """`` use `encoder.module` ``: by the name that the line calls, where it calls only one variable."""
+    frame = place_of(call)
+    tree = syntax_tree(view.process.snapshot, frame)
+    if tree is None or frame is None or frame.line is None:
+        return _UNWRAPPED
+    defined = {getattr(item, "name", None) for item in tree.body}
+    imported = {
+        part.asname or part.name for item in ast.walk(tree) if isinstance(item, _IMPORTS) for part in item.names
+    }
+    called = {variable(item.func) for item in calls_on(tree, frame.line)} - {None}
+    own = called - defined - imported - _BUILT_IN
+    return f"use `{own.pop()}.module`" if len(own) == 1 else _UNWRAPPED
 
 
 def branch_head(view: ProcessView, call: Collective, advice: str) -> str | None:

@@ -32,7 +32,8 @@ _LONGEST = 60
 _SAME_DECISION = "Decide that by what is the same on all ranks (the number of the round), or all_reduce() the decision."
 _FORWARDS = ("forward", "__call__")
 _SAME_NUMBER = (
-    "Give all ranks as many: drop or pad the rest, or use join() of DDP, which answers what DDP itself calls."
+    "Give all ranks as many: drop or pad the rest, or put that loop alone below DDP's join(), which answers what DDP "
+    "itself calls there."
 )
 _SAME_RANGE = "Give its range() the same numbers on all ranks."
 _SAME_BEGIN = (
@@ -229,10 +230,18 @@ def _loop(
     )
     if loop is None and _has_comprehension(tree, frame.line):
         return f"line {frame.line} ({quoted(snapshot, frame, frame.line)})", "", _SAME_NUMBER
-    if loop is None:
-        return None
-    text = quoted(snapshot, frame, loop.lineno)
-    if text is None:
+    return loop_words(snapshot, frame, loop, frames) if loop is not None else None
+
+
+def loop_words(
+    snapshot: Snapshot, frame: PythonFrame, loop: Loop, frames: Sequence[PythonFrame]
+) -> tuple[str, str, str] | None:
+    """`` line 54 (`for x in rows:`) ``, where what it goes through is made, and how to have as many rounds on all.
+
+    `frames`: the lines of the program, the innermost first, with that of the loop's function.
+    """
+    tree, text = syntax_tree(snapshot, frame), quoted(snapshot, frame, loop.lineno)
+    if text is None or tree is None:
         return None
     name = None if isinstance(loop, ast.While) else variable(loop.iter)
     bound = bound_value(scope_of(tree, loop.lineno), name, loop.lineno) if name is not None else None

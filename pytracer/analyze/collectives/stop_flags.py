@@ -12,7 +12,7 @@ from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import LOOPS, Loop, deciding_ifs
 from pytracer.analyze.evidence.syntax.ranks import comes_alone, one_rank_words
-from pytracer.analyze.evidence.syntax.scopes import scope_of, spans
+from pytracer.analyze.evidence.syntax.scopes import scope_of, spans, spans_body
 from pytracer.analyze.naming import line_in
 
 _CLOCK = re.compile(
@@ -75,7 +75,8 @@ def stop_flag(files: Mapping[str, ast.Module], file: str, line: int, test: ast.e
     if handler is not None:
         return _of_handler(*handler, where)
     around = next((item for item, is_around in deciding_ifs(files[path], setter.lineno) if is_around), None)
-    below = f" below `if {source(around.test)}:`" if around is not None else ""
+    in_else = around is not None and not spans_body(around.body, setter.lineno)
+    below = f" {'in the else of' if in_else else 'below'} `if {source(around.test)}:`" if around is not None else ""
     return StopFlag(f"{where} sets{below}", "It is set on each rank by itself.")
 
 

@@ -15,6 +15,8 @@ from pytracer.analyze.tensors.names import TensorNames
 from pytracer.decode.types.journal import Buckets, Module
 from pytracer.decode.types.snapshot import Collective, Snapshot, Storage
 
+_BARRIERS = ("barrier", "monitored_barrier")  # what the backend passes may lie where a bucket had been
+
 
 @dataclass(frozen=True)
 class Buffer:
@@ -68,7 +70,7 @@ class StorageUses:
         if addr is None or (output and addr == item.buffer_addr):
             return None
         life = self.fsdp.of_buffer(item, output=output)
-        bucket = self.ddp.at(addr, item.scheduled_ns or item.started_ns)
+        bucket = self.ddp.at(addr, item.scheduled_ns or item.started_ns) if item.op not in _BARRIERS else None
         names = [life.name] if life else []
         index = None
         if bucket is not None:

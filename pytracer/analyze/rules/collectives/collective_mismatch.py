@@ -24,7 +24,12 @@ Each rank calls its part of an exchange in a loop of its own, one sends and the 
 Ranks ran different units of FSDP in one forward: the first is named, and the `if` that decides, with the random number
 that it goes by and the line that seeds that by the rank.
 
-A rank left a loop before the others, whose bounds were recorded: the rounds of both are told.
+A rank left a loop before the others, whose bounds were recorded: the rounds of both are told. Without these, the calls
+of both from the line in the loop are counted, where nothing else can have led that rank on.
+
+A `continue`, an `if` or a caught error left out one call in a loop that has as many rounds on all ranks (DataLoaders
+with a DistributedSampler, numbers in the program): it is named, with what its condition asks. Where the loop may have
+fewer rounds, both are named as a choice.
 
 What to do: compare the lines that are named for the two sides; what they depend on must be the same on all ranks.
 
@@ -45,13 +50,8 @@ from pytracer.analyze.collectives.call_sites import calls_by_site, differing_sit
 from pytracer.analyze.collectives.ddp_settings import DifferingOption, differing_option, option_advice, option_words
 from pytracer.analyze.collectives.description import at_place, call_words, place_of, span_words
 from pytracer.analyze.collectives.matching import STOOD_NS, GroupMatch, Mismatch, Variant
-from pytracer.analyze.collectives.mismatch_advice import (
-    from_other_lines,
-    mismatch_advice,
-    packing_cause,
-    parting_cause,
-    two_sides,
-)
+from pytracer.analyze.collectives.mismatch_advice import mismatch_advice, names_who, packing_cause, parting_cause
+from pytracer.analyze.collectives.mismatch_sides import from_other_lines, two_sides
 from pytracer.analyze.collectives.mismatch_words import LISTED, mismatch_summary
 from pytracer.analyze.collectives.pairing import pairing_evidence
 from pytracer.analyze.collectives.rank_branches import branch_head
@@ -108,15 +108,14 @@ class CollectiveMismatch:
     def describe(self, job: JobView, judgement: Judgement[_Found]) -> Description:
         """See Rule."""
         match, found, handled = judgement.found.match, judgement.found.mismatch, judgement.found.handled
-        summary = mismatch_summary(job, match, found)
+        advice = _next(job, judgement.found)
+        cause = parting_cause(job, match, found)
+        below = _below(job, found, advice) if cause is None else None
+        summary = mismatch_summary(job, match, found, below)
         if judgement.found.option is not None:
             summary = f"{_option_words(judgement.found.option, found)}. {summary}"
         elif handled is not None:
             summary = f"{summary[:-1]}, where it was handling {handled.words}."
-        advice = _next(job, judgement.found)
-        cause = parting_cause(job, match, found)
-        below = _below(job, found, advice) if cause is None else None
-        summary = f"{summary[:-1]}; {below}." if below is not None else summary
         return Description(
             summary,
             [
@@ -132,7 +131,7 @@ class CollectiveMismatch:
             advice,
             [
                 "a third rank: which of the two is wrong is undecidable from what they passed"
-                if judgement.undecided and cause is None and packing_cause(job, match, found) is None
+                if judgement.undecided and not names_who(job, match, found) and packing_cause(job, match, found) is None
                 else None,
                 f"the collectives of {span_words(match.unknown)}: no readable record" if match.unknown else None,
             ],
@@ -151,14 +150,23 @@ def _judge(job: JobView, item: _Found, *, first: bool) -> Judgement[_Found]:
     judgement = Judgement("collective-mismatch", confidence, tuple(views), item, undecided=tie)
     if found.field == "shape" or (found.silent and job.suspects):
         return replace(judgement, accompanies=found.field == "shape" or not first)
-    what = f"{found.variants[0].call.op} #{found.noticed}"
-    did = {} if tie else dict.fromkeys(culprits, _DID[found.field])
+    op = "collective" if tie and found.field == "op" else found.variants[0].call.op
+    what = f"{op} #{found.noticed}"
+    did = dict(_called(found)) if tie else dict.fromkeys(culprits, _DID[found.field])
     standing = list(_open_in(job, item))
     waited = max((waited_ns(view, call) for view, call in standing), default=0)
     all_stand = {rank for side in found.variants for rank in side.ranks} <= {view.process.rank for view, _ in standing}
     stood = _NEVER_MET_NS if found.field == "op" and all_stand else STOOD_NS
     why = f"the ranks disagree in {what}"
     return account(job, judgement, why, did, waited_ns=waited, stood_ns=stood, absent=_went_on(job, item))
+
+
+def _called(found: Mismatch) -> Iterator[tuple[int, str]]:
+    """Of two sides that called other operations, none of which is outvoted: each rank, and the two calls."""
+    sides = found.variants if found.field == "op" and len(found.variants) == 2 else ()
+    for mine, theirs in zip(sides, reversed(sides), strict=True):
+        words = f"called {mine.call.op}, {span_words(theirs.ranks)} {theirs.call.op}"
+        yield from ((rank, words) for rank in mine.ranks)
 
 
 def _went_on(job: JobView, item: _Found) -> list[ProcessView]:

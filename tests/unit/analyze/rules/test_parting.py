@@ -117,6 +117,20 @@ def test_flag_by_which_one_rank_left_the_loop_is_followed(
 
 
 @pytest.mark.parametrize(
+    ("branches", "where"),
+    [
+        ("if best:\n            pass\n        else:\n            self.stop = True", "in the else of `if best:`"),
+        ("if late:\n            self.stop = True", "below `if late:`"),
+    ],
+)
+def test_branch_that_sets_the_flag_is_named(branches: str, where: str, run: Path) -> None:
+    """Also where that is an `else`."""
+    source = STOPS.format(**{**STOP, "head": "while True:"}).replace("self.stop = True", branches)
+    said = summary(reported(run, source, [("fit", 3)], [("fit", 6)], 3))
+    assert f"sets {where}." in said
+
+
+@pytest.mark.parametrize(
     ("parts", "rounds"),
     [
         ({}, 1),  # too few calls to know that both are in the same round

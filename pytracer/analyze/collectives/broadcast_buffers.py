@@ -1,0 +1,38 @@
+"""The broadcast of a module's buffers, which each forward of DistributedDataParallel begins with."""
+
+from __future__ import annotations
+
+import re
+
+from pytracer._text import list_words
+from pytracer.analyze.collectives.matching import Mismatch, Variant
+from pytracer.analyze.deaths.attribution import views_of
+from pytracer.analyze.view import JobView
+from pytracer.decode.types.journal import Module, ModuleTensor
+
+_DDP = re.compile(r"/torch/nn/parallel/distributed\.py$")
+_INDICES = "int32"  # of the broadcast of bucket indices
+
+
+def buffers_words(job: JobView, found: Mismatch) -> str | None:
+    """`` the buffers (`position_ids`) ``: what one side broadcasts in such a forward; None of any other call."""
+    side = next((item for item in found.variants if _is_of_forward(item)), None)
+    if side is None:
+        return None
+    modules = [fact.data for view in views_of(job, side.ranks) for fact in view.process.snapshot.recorded(Module)]
+    buffers = {item.fqn: item for module in modules for item in module.tensors if item.role == "buffer"}
+    if modules and not buffers:
+        return None
+    names = [f"`{name}`" for name, item in buffers.items() if _may_be_in(side, item)]
+    return f"the buffers ({list_words(names)})" if names else "the buffers"
+
+
+def _is_of_forward(side: Variant) -> bool:
+    call = side.call
+    frame = call.python
+    return call.op == "broadcast" and call.dtype != _INDICES and bool(frame and _DDP.search(frame.file))
+
+
+def _may_be_in(side: Variant, item: ModuleTensor) -> bool:
+    """Tensors of one dtype are sent in one."""
+    return item.dtype in (None, side.call.dtype) or side.call.dtype is None

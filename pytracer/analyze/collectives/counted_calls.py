@@ -1,0 +1,132 @@
+"""What to do where ranks were at different lines: by a branch, by what one left out, by how often each called there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytracer.analyze.collectives.call_sites import Site, calls_by_site, site_of
+from pytracer.analyze.collectives.calls_behind import ended_loop, may_have_left_out
+from pytracer.analyze.collectives.description import place_of
+from pytracer.analyze.collectives.differing_bounds import equal_heads
+from pytracer.analyze.collectives.fresh_losses import FreshLoss, fresh_loss
+from pytracer.analyze.collectives.left_out_calls import LeftOut, left_out
+from pytracer.analyze.collectives.library_calls import library_call
+from pytracer.analyze.collectives.matching import GroupMatch, Mismatch
+from pytracer.analyze.collectives.mismatch_sides import two_sides
+from pytracer.analyze.collectives.own_groups import own_group_advice
+from pytracer.analyze.collectives.parting import find_parting
+from pytracer.analyze.collectives.rank_branches import branch_advice, data_branch_advice
+from pytracer.analyze.collectives.rounds import (
+    calls_within_steps,
+    counted_words,
+    rounds_words,
+    site_words,
+    skipped_words,
+)
+from pytracer.analyze.collectives.ways import Side, way_to
+from pytracer.analyze.deaths.attribution import views_of
+from pytracer.analyze.view import JobView, ProcessView
+
+
+def loss_without_parameters(job: JobView, match: GroupMatch, found: Mismatch) -> FreshLoss | None:
+    """Where one rank's backward() had called fewer collectives, in an operation that the other is not at."""
+    sides = two_sides(job, found) if found.field == "op" else None
+    counts = [calls_by_site(view, match.name) for view, _ in sides] if sides is not None else []
+    for view, call in sides or ():
+        site, frame = site_of(call), place_of(call)
+        if site is None or frame is None or None in counts or len({count[site] for count in counts if count}) < 2:
+            continue
+        fresh = fresh_loss(view.process.snapshot, frame)
+        if fresh is not None:
+            return fresh
+    return None
+
+
+def at_other_lines(job: JobView, match: GroupMatch, found: Mismatch) -> LeftOut | None:
+    """A branch on the rank around one of the calls; else how often each rank had called from the two lines."""
+    sides = views_of(job, [side.ranks[0] for side in found.variants[:2]])
+    parting = find_parting(sides[0], found.variants[0].call, sides[1], found.variants[1].call) if sides[1:] else None
+    if parting is not None and parting.one_rank:
+        return LeftOut(parting.subject, parting.advice)
+    for side, view in zip(found.variants, sides, strict=False):
+        below = own_group_advice(job, view, side) or branch_advice(view, side.call, library_call(view, side.call))
+        if below is not None:
+            return LeftOut(None, below)
+    seen = parting is None or parting.inferred or (parting.skipped and parting.subject is None)
+    calls = [side.call for side in found.variants[:2]]
+    without = left_out((sides[0], calls[0]), (sides[1], calls[1])) if sides[1:] and seen else None
+    if without is not None:
+        return without
+    pair = [Side(view, way_to(view, side.call), side.call) for view, side in zip(sides, found.variants, strict=False)]
+    maybe = may_have_left_out(pair[0], pair[1]) if sides[1:] and seen else None
+    parted = LeftOut(parting.subject, parting.advice) if parting is not None else None
+    if parting is not None and not parting.inferred:
+        return maybe or parted
+    fresh = loss_without_parameters(job, match, found)
+    if fresh is not None:
+        return LeftOut(None, fresh.advice)
+    sites = [site for side in found.variants[:2] if (site := site_of(side.call)) is not None]
+    counts = [count for view in sides if (count := calls_by_site(view, match.name)) is not None]
+    if len(sites) < 2 or len(counts) < 2 or sites[0] == sites[1]:
+        return parted
+    often, rare = (
+        (0, 1) if sum(count[sites[0]] for count in counts) > sum(count[sites[1]] for count in counts) else (1, 0)
+    )
+    if not all(count[sites[often]] for count in counts):
+        return maybe or parted or _only_one(found, sides)  # each rank has a line of its own: a branch
+    said, other = (
+        counted_words(site, [(view.process.rank or 0, count[site]) for count, view in zip(counts, sides, strict=True)])
+        for site in (sites[often], sites[rare])
+    )
+    way = way_to(sides[often], found.variants[often].call)
+    steps = calls_within_steps(sides[0], sides[1], match.name, sites[often])
+    if isinstance(steps, tuple):
+        return LeftOut(None, _uneven_step(sites[often], steps, sides))
+    if maybe is not None:
+        return maybe
+    ended = ended_loop(pair[0], pair[1])
+    equal = equal_heads(pair[often], pair[1 - often])
+    rounds = said + rounds_words(sides[often].process.snapshot, way, sites[often], steps, equal)
+    if parting is not None or ended is not None:
+        return ended or LeftOut(None, rounds)
+    if all(count[sites[rare]] for count in counts):
+        behind = 0 if counts[0][sites[rare]] < counts[1][sites[rare]] else 1
+        known = skipped_words(sides[rare].process.snapshot, way_to(sides[rare], found.variants[rare].call), sites[rare])
+        if known is not None and counts[0][sites[rare]] != counts[1][sites[rare]]:
+            return LeftOut(
+                None,
+                f"{other}: see whether {known} left it out on rank {sides[behind].process.rank} alone. "
+                "All ranks must take part in it in each round, with zeros or another neutral value, or all leave "
+                "out the same round (all_reduce() the flag).",
+            )
+        return LeftOut(
+            None,
+            f"{other}: see whether rank {sides[often].process.rank} "
+            "skips it (an early return, a `continue`, an error that is caught): all ranks must take part, with a "
+            f"neutral value. {rounds}",
+        )
+    only = f"rank {sides[rare].process.rank}"
+    return LeftOut(
+        None,
+        f"{rounds} If only {only} comes to {site_words(sites[rare])} (a branch on the rank or on its data), take it "
+        "out of that branch, or call it on all ranks.",
+    )
+
+
+def _uneven_step(site: Site, steps: tuple[int, int, int], sides: Sequence[ProcessView]) -> str:
+    step, *counts = steps
+    said = " and ".join(f"{count} on rank {view.process.rank}" for count, view in zip(counts, sides, strict=True))
+    return (
+        f"In step {step}, {site_words(site)} called {said}: not the number of steps differs, but what one calls. "
+        "Compare what the ranks do there: options of DistributedDataParallel, layers and frozen parameters of the "
+        "model, batches in a step (accumulation)."
+    )
+
+
+def _only_one(found: Mismatch, sides: Sequence[ProcessView]) -> LeftOut | None:
+    """A condition around the line of one rank, from which the other never called a collective."""
+    for side, view, other in zip(found.variants, sides, reversed(sides), strict=False):
+        below = data_branch_advice(view, side.call, f"rank {other.process.rank}")
+        if below is not None:
+            return LeftOut(None, below)
+    return None

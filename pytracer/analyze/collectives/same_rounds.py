@@ -1,0 +1,92 @@
+"""Loops that have as many rounds on two ranks, by what is recorded of both and by the source."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+
+from pytracer.analyze.collectives.rounds import is_fixed
+from pytracer.analyze.collectives.ways import Side
+from pytracer.analyze.evidence.slicing.by_rank import size_source
+from pytracer.analyze.evidence.slicing.slice import Slice
+from pytracer.analyze.evidence.slicing.spots import Made, Spot
+from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.syntax.gradients import is_over_parameters
+from pytracer.analyze.evidence.syntax.loops import Loop
+from pytracer.analyze.view import ProcessView
+from pytracer.decode.types.journal import CommandLine, Loader
+
+_WRAPPERS = ("tqdm", "track", "enumerate", "iter")
+_RANGES = ("range", "trange")
+
+
+def has_same_rounds(side: Side, other: Side, position: int, loop: Loop) -> bool:
+    """Where nothing ends it early.
+
+    Args:
+        side: A rank that is in the loop.
+        other: Another one, which runs the same program.
+        position: Of the function of the loop in the way of the first.
+        loop: The loop.
+    """
+    if is_fixed(loop) or is_over_parameters(loop):
+        return True
+    if isinstance(loop, ast.While):
+        return isinstance(loop.test, ast.Constant)
+    slice_, spot, head = _head(side, position, loop)
+    if spot is None:
+        return False
+    if isinstance(head, ast.Call) and called_name(head) in _RANGES:
+        return all(_is_same_number(slice_, item, spot, side, other) for item in head.args)
+    return _is_dealt_alike(slice_, slice_.made(head, spot, calls=True), side, other)
+
+
+def differing_samples(side: Side, other: Side, position: int, loop: Loop) -> tuple[int, int] | None:
+    """Where it goes through the only DataLoader of each rank, over another number of samples: both numbers."""
+    if isinstance(loop, ast.While):
+        return None
+    slice_, spot, head = _head(side, position, loop)
+    made = slice_.made(head, spot, calls=True).node if spot is not None else None
+    if not isinstance(made, ast.Call) or called_name(made) != "DataLoader":
+        return None
+    loaders = [_loaders(item.view) for item in (side, other)]
+    samples = [items[0].samples for items in loaders if len(items) == 1 and _is_even(items[0])]
+    known = [item for item in samples if item is not None]
+    return (known[0], known[1]) if len(known) == 2 and known[0] != known[1] else None
+
+
+def _head(side: Side, position: int, loop: ast.For | ast.AsyncFor) -> tuple[Slice, Spot | None, ast.expr]:
+    """What it goes through, without `enumerate()` and the like."""
+    frames = side.way[::-1]
+    slice_ = Slice(side.view.process.snapshot, frames)
+    spot, head = slice_.spot(len(frames) - 1 - position), loop.iter
+    while isinstance(head, ast.Call) and called_name(head) in _WRAPPERS and head.args:
+        head = head.args[0]
+    return slice_, replace(spot, line=loop.lineno) if spot is not None else None, head
+
+
+def _is_same_number(slice_: Slice, node: ast.expr, spot: Spot, side: Side, other: Side) -> bool:
+    """A number of the program, or an option of command lines that are alike."""
+    made = slice_.made(node, spot, calls=True).node
+    if isinstance(made, ast.Call) and called_name(made) == "add_argument":
+        lines = [[fact.data for fact in item.view.process.snapshot.recorded(CommandLine)] for item in (side, other)]
+        return bool(lines[0]) and lines[0] == lines[1]
+    return isinstance(made, ast.Constant)
+
+
+def _is_dealt_alike(slice_: Slice, made: Made, side: Side, other: Side) -> bool:
+    """A DataLoader, of which each rank has one over as many samples, with a sampler that gives all ranks as many."""
+    if not isinstance(made.node, ast.Call) or called_name(made.node) != "DataLoader":
+        return False
+    if keyword_value(made.node, "batch_sampler") is not None or size_source(slice_, made.node, made.spot) is not None:
+        return False
+    mine, theirs = (_loaders(item.view) for item in (side, other))
+    return bool(mine) and mine == theirs and all(_is_even(item) for item in mine)
+
+
+def _loaders(view: ProcessView) -> list[Loader]:
+    return [fact.data for fact in view.process.snapshot.recorded(Loader)]
+
+
+def _is_even(item: Loader) -> bool:
+    return bool(item.distributed or item.plain) and not item.iterable and item.samples is not None

@@ -1,0 +1,223 @@
+"""Ranks of which one is a call behind: what left it out, a loop with fewer rounds, and where both may be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from pytracer.analyze.engine import build_report
+from pytracer.blackbox.numbers import Entry
+from pytracer.report.job import Report
+from tests.support.collectives import TIME_OUT, Ranks
+from tests.support.deaths import advice, finding, summary
+from tests.support.scenarios import TORCH, program_in
+from tests.support.synth import Frame
+
+LOADER = {"dataset": "Rows", "iterable": False, "sampler": "DistributedSampler", "distributed": True, "plain": False}
+PROGRAM = """\
+class Trainer:
+    def step(self, batch):
+        loss = self.net(batch)
+        if torch.isnan(loss):
+            return None
+        return loss
+    def epoch(self, loader):
+        for batch in loader:
+            loss = self.step(batch)
+            if loss is None:
+                continue
+            loss.backward()
+def main():
+    loader = DataLoader(rows, sampler=DistributedSampler(rows))
+    trainer = Trainer(net)
+    for number in range(3):
+        trainer.epoch(loader)
+        dist.all_reduce(total)
+main()
+"""
+AHEAD, BEHIND = [("Trainer.epoch", 12), ("main", 17)], [("main", 18)]
+NO_LOADERS: tuple[dict[str, object] | None, ...] = (None, None)
+FEWER = "rank 0 was a call of line 12 behind"
+
+
+def reported(
+    run: Path,
+    source: str = PROGRAM,
+    loaders: Sequence[dict[str, object] | None] = (LOADER, LOADER),
+    samples: tuple[int, int] = (96, 96),
+    ways: Sequence[Sequence[tuple[str, int]]] = (BEHIND, AHEAD),
+    library: Sequence[Frame] = (),
+) -> Report:
+    """Rank 0 is behind the loop after five calls of both; rank 1 makes a sixth, called by way of `library`."""
+    program = str(program_in(run, source))
+    job = Ranks(2)
+    in_torch: Frame = ("all_reduce", f"{TORCH}/distributed/distributed_c10d.py", 3252)
+    for rank, way in enumerate(ways):
+        box, group, loader = job.boxes[rank], job.groups[rank]["0"], loaders[rank]
+        if loader is not None:
+            box._json(Entry.LOADER, {**loader, "initialized": True, "samples": samples[rank]})
+        last = (way[0][0], program, way[0][1])
+        lines = [(ways[1][0][0], program, ways[1][0][1])] * 5 + [last]
+        for number, line in enumerate(lines, 1):
+            ends = number == len(lines)
+            size = [1] if ends and rank == 0 else [40]
+            by = box.site(in_torch, line)
+            state = "failed" if ends else "completed"
+            box.collective(
+                "allreduce_", group=group, by=by, sequence_nr=number, state=state, sizes=size, nbytes=4 * size[0]
+            )
+        own: list[Frame] = [(function, program, line) for function, line in way]
+        stack = [in_torch, own[0], *(library if rank == 1 else ()), *own[1:], ("<module>", program, 19)]
+        box.at(7000).exception("RuntimeError", TIME_OUT, stack).exit(1)
+        job.endings[rank] = {"exit_code": 1}
+    return build_report(job.job(run))
+
+
+def test_none_is_followed_to_the_condition_of_the_function_that_returned_it(run: Path) -> None:
+    """All ranks have as many batches: only the `continue` can have left one out."""
+    report = reported(run)
+    assert summary(report).endswith(
+        "; rank 0 left out a call of line 12 by line 10 (`if loss is None:`): step() returned `None` below "
+        "`if torch.isnan(loss):` (line 4)."
+    )
+    assert advice(report).startswith("`loss` was not finite on rank 0 alone: look at its batch")
+    found = finding(report, "collective-mismatch")
+    assert found is not None and not found.missing
+
+
+@pytest.mark.parametrize(
+    ("loaders", "samples"),
+    [
+        ((LOADER, LOADER), (96, 80)),
+        (NO_LOADERS, (96, 96)),
+        (({**LOADER, "distributed": False}, {**LOADER, "distributed": False}), (96, 96)),
+        (({**LOADER, "iterable": True}, {**LOADER, "iterable": True}), (96, 96)),
+    ],
+    ids=["fewer samples", "not recorded", "own sampler", "iterable"],
+)
+def test_loop_that_may_have_fewer_rounds_is_named_beside_it(
+    loaders: Sequence[dict[str, object] | None], samples: tuple[int, int], run: Path
+) -> None:
+    """The look-alikes: what is not known is said as a choice."""
+    report = reported(run, loaders=loaders, samples=samples)
+    ways = "line 10 (`if loss is None:`) may have left one out, or the loop of line 8 has fewer rounds there."
+    if samples == (96, 80):
+        ways = (
+            "the loop of line 8 may have fewer rounds there, or line 10 (`if loss is None:`) left one out; the "
+            "DataLoader has 96 samples on rank 0 and 80 on rank 1."
+        )
+    assert summary(report).endswith(f"; {FEWER}: {ways}")
+    assert advice(report).startswith("Count the rounds of the loop of line 8 on both ranks")
+    assert "If they differ, give all ranks as many: drop or pad the rest. If not, `loss` was not" in advice(report)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("            loss.backward()\n", "            loss.backward()\n            if late(): break\n"),
+        (
+            "            if loss is None:",
+            "            if skip(batch):\n                continue\n            if not loss:",
+        ),
+        ("            loss = self", "            with suppress(ValueError):\n             loss = self"),
+    ],
+    ids=["break", "two conditions", "suppress"],
+)
+def test_several_that_may_have_left_it_out(old: str, new: str, run: Path) -> None:
+    """The look-alikes: a `break`, another condition, an error that a `with` hides."""
+    more = new.count("\n") - old.count("\n")
+    moved = 0 if old.startswith("            loss.b") else more
+    ways = [("main", 18 + more)], [("Trainer.epoch", 12 + moved), ("main", 17 + more)]
+    said = summary(reported(run, PROGRAM.replace(old, new), ways=ways))
+    assert "left out a call" not in said or "suppress" in new
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        (
+            "if loss is None:",
+            "if len(batch) == 0:",
+            "line 10 (`if len(batch) == 0:`) skipped a call of line 12 on rank 0.",
+        ),
+        (
+            "        if torch.isnan(loss):\n            return None\n        return loss",
+            "        ok = torch.isfinite(loss)\n\n        return loss if ok else None",
+            "line 10 (`if loss is None:`) skipped a call of line 12 on rank 0.",
+        ),
+        (
+            "if torch.isnan(loss):",
+            "if not loss.requires_grad:",
+            "step() returned `None` below `if not loss.requires_grad:` (line 4).",
+        ),
+        (
+            "            loss = self.step(batch)\n            if loss is None:",
+            "            bad = torch.isinf(batch).any()\n            if bad:",
+            "by line 10 (`if bad:`): `bad` is `torch.isinf(batch).any()` of line 9.",
+        ),
+    ],
+    ids=["empty", "choice in the return", "another condition", "variable"],
+)
+def test_what_a_condition_asks(old: str, new: str, words: str, run: Path) -> None:
+    """A size, a value that is not followed, a condition of another kind, a variable."""
+    report = reported(run, PROGRAM.replace(old, new))
+    assert summary(report).endswith(words)
+    assert ("not finite" in advice(report)) is ("isinf" in new)
+
+
+def test_error_that_one_rank_caught(run: Path) -> None:
+    """An `except` with `continue` before the call."""
+    source = PROGRAM.replace(
+        "            loss = self.step(batch)\n            if loss is None:\n                continue\n",
+        "            try: loss = self.step(batch)\n            except ValueError:\n                continue\n",
+    )
+    report = reported(run, source)
+    assert summary(report).endswith(
+        "; rank 0 left out a call of line 12 by an error that line 10 (`except ValueError:`) caught."
+    )
+    assert advice(report).startswith("Look in the output of rank 0 for an error")
+
+
+def test_error_that_ends_the_rank_left_out_nothing(run: Path) -> None:
+    """The look-alike."""
+    source = PROGRAM.replace(
+        "            loss = self.step(batch)\n            if loss is None:\n                continue\n",
+        "            try: loss = self.step(batch)\n            except ValueError:\n                raise\n",
+    )
+    assert "left out" not in summary(reported(run, source))
+
+
+def test_loop_that_ended_earlier_is_told_with_its_calls(run: Path) -> None:
+    """Nothing in it can leave one out; what deals its items out by the rank is named."""
+    source = PROGRAM.replace("            if loss is None:\n                continue\n", "\n\n").replace(
+        "loader = DataLoader(rows, sampler=DistributedSampler(rows))", "loader = rows[rank::world]"
+    )
+    report = reported(run, source, NO_LOADERS)
+    assert summary(report).endswith(
+        "; rank 0 had left the loop of line 8 after 5 calls from line 12, rank 1 was in its 6th; line 14 "
+        "(`rows[rank::world]`) gives each rank items of its own."
+    )
+    assert advice(report).startswith(
+        "The loop of line 8 (`for batch in loader:`) ended on rank 0 after 5 calls from line 12, and has more rounds "
+        "on rank 1. Its rounds may depend on the rank (line 14: `rows[rank::world]`). Give all ranks as many"
+    )
+
+
+@pytest.mark.parametrize("more", ["if number == late: ", "with net.no_sync(): "], ids=["skipped", "no_sync"])
+def test_call_behind_the_loop_that_may_have_been_passed_by(more: str, run: Path) -> None:
+    """The look-alikes: rank 1 may be in the next round, or some rounds call nothing."""
+    source = PROGRAM.replace("            if loss is None:\n                continue\n", "\n\n")
+    line = "dist.all_reduce(total)" if more.startswith("if") else "loss.backward()"
+    said = summary(reported(run, source.replace(line, more + line), NO_LOADERS))
+    assert "had left the loop" not in said
+
+
+@pytest.mark.parametrize(
+    ("file", "known"), [(f"{TORCH}/utils/_contextlib.py", True), (f"{TORCH}/../lightning/loops.py", False)]
+)
+def test_library_between_the_lines_may_have_decided(file: str, known: bool, run: Path) -> None:
+    """The look-alike: it has loops and conditions of its own."""
+    said = summary(reported(run, library=[("run", file, 40)]))
+    assert ("left out a call" in said) is known
