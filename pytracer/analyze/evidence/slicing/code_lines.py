@@ -13,7 +13,10 @@ from pytracer.report.job import CodeLine, PythonFrame
 
 _LONGEST = 240
 _DEEPEST = 1 << 30
-_HEADED = (ast.For, ast.AsyncFor, ast.While, ast.If, ast.With, ast.AsyncWith)
+_HEADED = (
+    *(ast.For, ast.AsyncFor, ast.While, ast.If, ast.With, ast.AsyncWith),
+    *(ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef),
+)
 
 
 def code_line(snapshot: Snapshot, spot: Spot, statement: ast.stmt) -> CodeLine:

@@ -27,13 +27,14 @@ def spans(node: ast.stmt | ast.expr, line: int) -> bool:
 
 
 def statement_at(tree: ast.AST, line: int) -> ast.stmt | None:
-    """The innermost statement around a line; the first one of several that are alone on it."""
+    """The innermost statement around a line; the first one of several alone on it. A decorator is of its `def`."""
     found: ast.stmt | None = None
     inside = deque(ast.iter_child_nodes(tree))
     while inside:
         item = inside.popleft()
         if isinstance(item, ast.stmt):
-            if not spans(item, line):
+            decorators = getattr(item, "decorator_list", ())
+            if not spans(item, line) and not any(spans(one, line) for one in decorators):
                 continue
             found, inside = item, deque()
         inside += [part for part in ast.iter_child_nodes(item) if not isinstance(part, ast.expr)]
