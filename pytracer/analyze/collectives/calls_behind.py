@@ -14,6 +14,7 @@ from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.slicing.by_rank import rounds_source
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.syntax.loops import LOOPS
+from pytracer.analyze.evidence.syntax.mappings import looped_dict
 from pytracer.analyze.naming import line_in
 
 
@@ -33,11 +34,18 @@ def ended_loop(one: Side, other: Side) -> LeftOut | None:
     if not count or words is None:
         return None
     line, made, same = words
-    samples = _samples_words(there, absent, by)
+    why = _by_rank(there, by) or _samples_words(there, absent, by)
+    keys = looped_dict(loop) if isinstance(loop, LOOPS) and not why else None
+    if keys is not None:
+        why = f": `{keys}` has fewer keys on {absent.name}"
+        same = (
+            f"Fill `{keys}` with the same keys on all ranks, with a neutral value (0, and a count of 0) for what one "
+            "has not seen; or all_gather_object() the keys first, and go through their sorted union."
+        )
     calls = f"{count_words(count, 'call')} from line {there.way[-1].line}"
     return LeftOut(
         f"{absent.name} had left the loop of {_line(by, there)} after {calls}, {there.name} was in its "
-        f"{_ordinal(count + 1)}{_by_rank(there, by) or samples}",
+        f"{_ordinal(count + 1)}{why}",
         f"The loop of {line} ended on {absent.name} after {calls}, and has more rounds on {there.name}.{made} {same}",
     )
 

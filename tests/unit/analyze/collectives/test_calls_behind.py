@@ -205,6 +205,23 @@ def test_loop_that_ended_earlier_is_told_with_its_calls(run: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("over", "keys"),
+    [("sorted(loader)", True), ("loader", True), ("loader.values()", True), ("sorted(loader, key=len)", False)],
+)
+def test_loop_over_a_dict_has_other_keys(over: str, keys: bool, run: Path) -> None:
+    """Whose body looks up each key; the look-alike is a list."""
+    source = PROGRAM.replace("            if loss is None:\n                continue\n", "\n\n")
+    source = source.replace("for batch in loader:", f"for batch in {over}:").replace(
+        "loader = DataLoader(rows, sampler=DistributedSampler(rows))", "loader = gather(rows)"
+    )
+    if keys and "values" not in over:
+        source = source.replace("self.step(batch)", "self.step(loader[batch])")
+    report = reported(run, source, NO_LOADERS)
+    assert summary(report).endswith("rank 1 was in its 6th: `loader` has fewer keys on rank 0.") == keys
+    assert ("Fill `loader` with the same keys on all ranks" in advice(report)) == keys
+
+
 @pytest.mark.parametrize("more", ["if number == late: ", "with net.no_sync(): "], ids=["skipped", "no_sync"])
 def test_call_behind_the_loop_that_may_have_been_passed_by(more: str, run: Path) -> None:
     """The look-alikes: rank 1 may be in the next round, or some rounds call nothing."""

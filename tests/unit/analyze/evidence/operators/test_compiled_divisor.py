@@ -1,4 +1,4 @@
-"""The integer division of a compiled function: named where it is the only one, and where its divisor may have been 0."""
+"""The integer division of a compiled function: named where it is the only one, and may have divided by 0."""
 
 from __future__ import annotations
 
