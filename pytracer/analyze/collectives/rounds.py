@@ -31,9 +31,12 @@ _SET_METHODS = ("union", "difference", "intersection", "symmetric_difference")
 _LONGEST = 60
 _SAME_DECISION = "Decide that by what is the same on all ranks (the number of the round), or all_reduce() the decision."
 _FORWARDS = ("forward", "__call__")
-_SAME_NUMBER = (
-    "Give all ranks as many: drop or pad the rest, or put that loop alone below DDP's join(), which answers what DDP "
-    "itself calls there."
+_SAME_NUMBER = "Give all ranks as many: drop or pad the rest"
+_JOIN = ", or put that loop alone below DDP's join(), which answers what DDP itself calls there"
+_OWN = frozenset(
+    {"all_reduce", "all_gather", "all_gather_object", "all_gather_into_tensor", "all_to_all", "all_to_all_single"}
+    | {"barrier", "monitored_barrier", "broadcast", "broadcast_object_list", "gather", "gather_object", "reduce"}
+    | {"reduce_scatter", "reduce_scatter_tensor", "scatter", "scatter_object_list"}
 )
 _SAME_RANGE = "Give its range() the same numbers on all ranks."
 _SAME_BEGIN = (
@@ -95,7 +98,7 @@ def rounds_words(
     if found is None:
         return (
             ": see whether a loop around it has another number of rounds there, or an early return, a `continue` or a "
-            f"caught error left it out. {_SAME_NUMBER}"
+            f"caught error left it out. {_same_number(snapshot, frames[0])}"
         )
     loop, made, same_rounds = found
     more = "" if alike else ", or called more"
@@ -229,7 +232,7 @@ def _loop(
         None,
     )
     if loop is None and _has_comprehension(tree, frame.line):
-        return f"line {frame.line} ({quoted(snapshot, frame, frame.line)})", "", _SAME_NUMBER
+        return f"line {frame.line} ({quoted(snapshot, frame, frame.line)})", "", _same_number(snapshot, frames[0])
     return loop_words(snapshot, frame, loop, frames) if loop is not None else None
 
 
@@ -248,7 +251,17 @@ def loop_words(
     made = _rounds_by_rank(snapshot, frames[frames.index(frame) :], loop)
     if not made and bound is not None and bound[1] is not None and bound[0] < loop.lineno:
         made = f" `{name}` is made at line {bound[0]} ({quoted(snapshot, frame, bound[0])})."
-    return f"line {loop.lineno} ({text})", made, _SAME_RANGE if counts_numbers(loop) else _SAME_NUMBER
+    return (
+        f"line {loop.lineno} ({text})",
+        made,
+        _SAME_RANGE if counts_numbers(loop) else _same_number(snapshot, frames[0]),
+    )
+
+
+def _same_number(snapshot: Snapshot, frame: PythonFrame) -> str:
+    """What to do about other numbers of rounds: join() of DDP answers no collective that a line calls itself."""
+    own = any(called_name(item) in _OWN for item in calls_of_line(snapshot, frame))
+    return f"{_SAME_NUMBER}{'' if own else _JOIN}."
 
 
 def _has_comprehension(tree: ast.Module, line: int) -> bool:

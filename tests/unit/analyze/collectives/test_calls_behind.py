@@ -222,6 +222,17 @@ def test_loop_over_a_dict_has_other_keys(over: str, keys: bool, run: Path) -> No
     assert ("Fill `loader` with the same keys on all ranks" in advice(report)) == keys
 
 
+@pytest.mark.parametrize("own", [True, False])
+def test_join_answers_only_what_ddp_calls(own: bool, run: Path) -> None:
+    source = PROGRAM.replace("            if loss is None:\n                continue\n", "\n\n").replace(
+        "loader = DataLoader(rows, sampler=DistributedSampler(rows))", "loader = rows[rank::world]"
+    )
+    source = source.replace("loss.backward()", "dist.all_reduce(loss)") if own else source
+    said = advice(reported(run, source, NO_LOADERS))
+    assert "Give all ranks as many: drop or pad the rest" in said
+    assert ("DDP's join()" in said) != own
+
+
 @pytest.mark.parametrize("more", ["if number == late: ", "with net.no_sync(): "], ids=["skipped", "no_sync"])
 def test_call_behind_the_loop_that_may_have_been_passed_by(more: str, run: Path) -> None:
     """The look-alikes: rank 1 may be in the next round, or some rounds call nothing."""
