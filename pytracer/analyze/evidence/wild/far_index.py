@@ -19,6 +19,7 @@ from pytracer.report.job import Confidence, Evidence
 
 _SCALES = (2, 4, 8, 16)
 _LEAST_BYTES = 1 << 30  # no two numbers in registers happen to give the address exactly, and so far away
+_LEAST_KNOWN = 1 << 16  # of a number that is the smallest or largest one of the operator's integers
 _CODE_POINTERS = ("rip", "pc")
 
 
@@ -85,14 +86,15 @@ def far_index(view: ProcessView) -> FarIndex | None:
     left_out = (*STATE_REGISTERS, *STACK_POINTERS, *_CODE_POINTERS)
     held = {name: value for name, value in crash.registers.items() if name.lower() not in left_out}
     mapped = {name: mapping for name, value in held.items() if (mapping := mapping_at(crash.mappings, value))}
-    found = {}
+    found, operator = {}, find_operator(view)
     for pointer, mapping in mapped.items():
         if not mapping.permissions.startswith("rw"):
             continue
         for index in held.keys() - mapped.keys():
             value = signed(held[index])
+            least = _LEAST_BYTES if abs(value) < _LEAST_KNOWN or tensor_with(operator, value) is None else 0
             for scale in _SCALES:
-                if abs(scale * value) < _LEAST_BYTES or (held[pointer] + scale * value - place.addr) % (1 << 64):
+                if abs(scale * value) < least or (held[pointer] + scale * value - place.addr) % (1 << 64):
                     continue
                 low, high = crash.stack or (0, 0)
                 found[value] = FarIndex(pointer, index, value, scale, low <= held[pointer] < high)
