@@ -90,15 +90,18 @@ def heap_advice(view: ProcessView, user: str | None, *, frees: bool, freed: bool
 def first_suspect(view: ProcessView) -> str | None:
     """The one that the advice begins with, for the headline; None where there are several, or none.
 
-    `` the indices of `graph`, which torch.sparse_csr_tensor() at line 21 does not check ``.
+    `` the first suspects are the indices of `graph`, which torch.sparse_csr_tensor() at line 21 does not check ``.
     """
-    if running_conversion(view) is not None:
+    found = None
+    if own_libraries(view) is not None and running_conversion(view) is None:
+        found = only_suspect(view)
+    else:
         source = sparse_source(view)
-        return source.unchecked_words(view) if source is not None else None
-    if own_libraries(view) is not None:
-        return only_suspect(view)
-    calls = unchecked_calls_before(view)
-    return calls[0] if len(calls) == 1 else None
+        if source is not None:
+            return f"the first suspects are {source.unchecked_words(view)}"
+        calls = unchecked_calls_before(view)
+        found = calls[0] if len(calls) == 1 else None
+    return f"the first suspect is {found}" if found is not None else None
 
 
 def unchecked_advice(view: ProcessView) -> str | None:
@@ -112,6 +115,9 @@ def beside_advice(view: ProcessView, beside: Overwritten) -> str:
     negative = negative_words(view)
     if negative is not None:
         return f"{negative} {_GUARD}"
+    source = sparse_source(view) if own_libraries(view) is None else None
+    if source is not None:
+        return sparse_advice(view, source)
     return unchecked_advice(view) or beside.advice
 
 

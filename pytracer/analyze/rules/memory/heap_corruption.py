@@ -105,7 +105,7 @@ class HeapCorruption:
             what = f"{what if behind is not None else _found(view, damage)}{long_before}: {unheld.summary}"
         suspect = first_suspect(view) if all(item is None for item in (freed, deleter, beyond, unfit, unheld)) else None
         if suspect is not None and not _is_callers(damage):
-            what += f"; the first {'suspects are' if running is not None else 'suspect is'} {suspect}"
+            what += f"; {suspect}"
         return Description(
             f"{introduction(judgement.views)} {what}.",
             [

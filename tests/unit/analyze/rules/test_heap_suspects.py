@@ -325,3 +325,25 @@ def test_a_wild_pointer_of_the_interpreter_may_come_of_such_memory(
     assert verdict(report)[0] == "wild-pointer"
     assert ("nothing holds the memory whose address `io.rows` keeps (engine.py:4)" in summary(report)) == named
     assert advice(report).startswith("Hold `ffi.new('row_t[]', 4)`") == named
+
+
+UNCHECKED = """import torch
+
+def interactions(rows, values, users):
+    seen = torch.sparse_coo_tensor(rows, values, (users,){options})
+    return torch.sparse.sum(seen)
+"""
+
+
+@pytest.mark.parametrize(("options", "suspected"), [("", True), (", check_invariants=True", False)])
+def test_sparse_tensor_of_the_line_is_the_first_suspect(options: str, suspected: bool, run: Path) -> None:
+    """Who noticed is a destructor; the look-alike has checked its indices."""
+    file = run / "interactions.py"
+    file.write_text(UNCHECKED.format(options=options), encoding="utf-8")
+    os.utime(file, (0, 0))  # before the recorded process began
+    images = tuple(image(path, number) for number, path in enumerate(OTHERS))
+    report = died(
+        run, **ABORT, abort_text=SIZES, images=images, stack_of=TENSOR, python=[("interactions", str(file), 5)]
+    )
+    said = "the first suspects are the indices of `seen`, which torch.sparse_coo_tensor() at line 4 does not check"
+    assert (said in summary(report)) == suspected
