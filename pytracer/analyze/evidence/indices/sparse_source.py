@@ -27,12 +27,12 @@ from pytracer.decode.types.snapshot import Argument
 from pytracer.report.job import PythonFrame
 
 # How many tensors of indices each is given first.
-_CONSTRUCTORS = {
+CONSTRUCTORS = {
     **dict.fromkeys(("sparse_coo_tensor", "_sparse_coo_tensor_unsafe"), 1),
     **dict.fromkeys(("sparse_csr_tensor", "sparse_csc_tensor", "sparse_bsr_tensor", "sparse_bsc_tensor"), 2),
     **dict.fromkeys(("sparse_compressed_tensor", "_sparse_csr_tensor_unsafe"), 2),
 }
-_CHECKS = ("check_invariants", "check_sparse_tensor_invariants")
+CHECKS = ("check_invariants", "check_sparse_tensor_invariants")
 _KEEPS = frozenset({
     "coalesce", "to", "float", "double", "half", "bfloat16", "detach", "requires_grad_", "clone", "cuda", "cpu",
     "to_sparse", "to_sparse_csr", "to_sparse_csc", "to_sparse_coo", "to_sparse_bsr", "contiguous", "t", "transpose",
@@ -56,7 +56,7 @@ class SparseSource:
     @property
     def is_compressed(self) -> bool:
         """Whether its first indices are pointers into the others."""
-        return len(self.indices) > 1 and _CONSTRUCTORS[self.constructor] > 1
+        return len(self.indices) > 1 and CONSTRUCTORS[self.constructor] > 1
 
     def unchecked_words(self, view: ProcessView) -> str:
         """`` the indices of `graph`, which torch.sparse_csr_tensor() at line 21 does not check ``."""
@@ -90,7 +90,7 @@ def _constructed(back: Slice, node: ast.AST, spot: Spot) -> tuple[Made, bool] | 
         call = made.node
         if not isinstance(call, ast.Call):
             return None
-        if called_name(call) in _CONSTRUCTORS:
+        if called_name(call) in CONSTRUCTORS:
             return made, step == 0
         if called_name(call) not in _KEEPS or not isinstance(call.func, ast.Attribute):
             return None
@@ -105,10 +105,10 @@ def _source(name: str, made: Made, direct: bool) -> SparseSource | None:
         return None
     words = {item.arg: item.value for item in call.keywords if item.arg}
     if not _is_false(words.get("check_invariants")) and any(
-        part in text for part in _CHECKS for text in _names(made.spot.tree)
+        part in text for part in CHECKS for text in _names(made.spot.tree)
     ):
         return None
-    count = _CONSTRUCTORS[constructor]
+    count = CONSTRUCTORS[constructor]
     size = words.get("size") or (call.args[count + 1] if len(call.args) > count + 1 else None)
     given = [*call.args[:count], *(value for key, value in words.items() if key.endswith("indices"))]
     return SparseSource(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pytracer.analyze.evidence.heap.heap_suspects import ONLY_NOTICED, only_suspect, suspect_words
 from pytracer.analyze.evidence.heap.text_buffers import text_buffer
 from pytracer.analyze.evidence.indices.sparse_source import sparse_operator_advice
+from pytracer.analyze.evidence.indices.unchecked_sparse import unchecked_sparse
 from pytracer.analyze.evidence.lifetime.never_made import never_made
 from pytracer.analyze.evidence.lifetime.variables import line_words, program_frames
 from pytracer.analyze.evidence.native.fault_function import own_function
@@ -116,7 +117,7 @@ def _by_content(view: ProcessView) -> str | None:
         buffer = text_buffer(view)
         return buffer.advice if buffer is not None else None
     if numbers is not None:
-        suspects = suspect_words(view) if own_function(view) is None else None
+        suspects = (suspect_words(view) or unchecked_sparse(view)) if own_function(view) is None else None
         wrote = "may have written" if "may be" in numbers else "wrote"
         return (
             f"The pointer holds {numbers}: native code {wrote} an array over the object that {line_words(view)} uses, "
