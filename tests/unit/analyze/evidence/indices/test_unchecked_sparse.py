@@ -40,7 +40,7 @@ def test_the_only_line_that_makes_one_unchecked_is_suspected(
     os.utime(file, (0, 0))  # before the recorded process began
     report = died(
         run, addr=0, code=128, registers={"rdx": NUMBERS, "trapno": 13}, code_bytes=LOAD,
-        python=[("collate", str(file), 4)], stack_of=COPIES,
+        python=[("collate", str(file), 4)], stack_of=COPIES, images=(),
     )  # fmt: skip
     said = "The first suspect is torch.sparse_coo_tensor() at line 5: nothing checks its indices"
     assert "native code wrote an array over the object" in advice(report)
