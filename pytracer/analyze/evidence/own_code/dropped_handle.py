@@ -19,14 +19,15 @@ from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.native.fault_function import is_of_own_image
 from pytracer.analyze.evidence.native.native_stack import image_name, own_frames
-from pytracer.analyze.evidence.own_code.c_text import split
-from pytracer.analyze.evidence.own_code.handles import pairs, releases
+from pytracer.analyze.evidence.own_code.c_text import closing, split
+from pytracer.analyze.evidence.own_code.handles import DEL, FINALIZE, GC, pairs, releases
 from pytracer.analyze.evidence.own_code.native_calls import last_name, native_calls, parents_of
 from pytracer.analyze.evidence.own_code.object_owners import Owned, Owners
 from pytracer.analyze.evidence.own_code.own_signature import own_definition
 from pytracer.analyze.evidence.slicing.files import program_files
+from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import LIBRARY_LOADERS, called_name, calls_on, passed_values
-from pytracer.analyze.evidence.syntax.scopes import class_around, parameters, scope_of, spans
+from pytracer.analyze.evidence.syntax.scopes import class_around, class_named, parameters, scope_of, spans
 from pytracer.analyze.naming import LineWords
 from pytracer.analyze.view import ProcessView
 
@@ -50,21 +51,29 @@ class DroppedHandle:
     advice: str
 
     @property
-    def summary(self) -> str:
-        """Behind the headline."""
+    def fact(self) -> str:
+        """What the program does."""
         keeps = f"{self.native}() of {self.line} keeps"
         keeps += f" in `{self.kept_in}`" if self.kept_in is not None else ""
-        return f"probably {self.what} {self.ended}, and {self.freed} freed what {keeps}"
+        return f"{self.what} {self.ended}, and {self.freed} freed what {keeps}"
+
+    @property
+    def summary(self) -> str:
+        """Behind the headline, of a call that used it."""
+        return f"probably {self.fact}"
 
 
-def dropped_handle(view: ProcessView) -> DroppedHandle | None:
-    """None unless the failing line calls native code through an object that was given such an address."""
+def dropped_handle(view: ProcessView, *, anywhere: bool = False) -> DroppedHandle | None:
+    """None unless the failing line calls native code through an object that was given such an address.
+
+    `anywhere`: also where another line of the program may have done so before.
+    """
     frames = program_frames(view)
     images = [image_name(item.image) for item in own_frames(view) if is_of_own_image(item)]
-    if not frames or not images:
+    if not frames or not (images or anywhere):
         return None
     files = program_files(view.process.snapshot, frames)
-    found = {*_Search(view, files, {name.split(".")[0] for name in images}).found()}
+    found = {*_Search(view, files, {name.split(".")[0] for name in images}).found(anywhere=anywhere)}
     return found.pop() if len(found) == 1 else None
 
 
@@ -89,17 +98,16 @@ class _Search:
                     for item in node.names:
                         if item.name.rpartition(".")[2] in stems:
                             yield (item.asname or item.name).rpartition(".")[2]
-                elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
-                    if called_name(node.value) in LIBRARY_LOADERS:
-                        yield from filter(None, map(last_name, node.targets))
+                elif isinstance(node, ast.Assign) and _loads(node.value):
+                    yield from filter(None, map(last_name, node.targets))
 
-    def found(self) -> Iterator[DroppedHandle]:
+    def found(self, *, anywhere: bool) -> Iterator[DroppedHandle]:
         """Of each native call that is given the handle of another object."""
         for file, tree in self._files.items():
             parents = parents_of(tree)
             for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call) and self._is_native(node)):
                 keeper = self._keeper(tree, call, parents)
-                if keeper is None or not self._is_used(file, tree, call, keeper):
+                if keeper is None or not (anywhere or self._is_used(file, tree, call, keeper)):
                     continue
                 for place, given in enumerate(passed_values(call)):
                     stored = self._stored(call, place)
@@ -124,7 +132,9 @@ class _Search:
         scope = scope_of(tree, call.lineno)
         own = class_around(tree, scope) is not None and parameters(scope)[:1] == ["self"]
         first = next(iter(call.args), None)
-        return first if len(call.args) > 1 and (isinstance(first, ast.Name) or own) and last_name(first) else None
+        if first is None or len(call.args) < 2 or not (own or isinstance(first, ast.Name)):
+            return None
+        return first if last_name(first) is not None else None
 
     def _is_used(self, file: str, tree: ast.Module, call: ast.Call, keeper: ast.expr) -> bool:
         """Whether the failing line passes the same object to native code, in a call that is not this one."""
@@ -138,18 +148,29 @@ class _Search:
         for node in (part for value in given for part in ast.walk(value)):
             if isinstance(node, (ast.Name, ast.Attribute)) and last_name(node) == last_name(keeper):
                 of_self = ast.unparse(node).startswith("self.")
-                if not of_self or owner is None or user is None or _is_related(owner, user):
+                of = user if of_self else self._class_of(other, node)
+                if owner is None or of is None or _is_related(owner, of):
                     return True
         return False
+
+    def _class_of(self, tree: ast.Module, node: ast.Name | ast.Attribute) -> ast.ClassDef | None:
+        """Of `index` in `index.handle`, where the line that sets the variable shows it."""
+        name = node.value.id if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) else None
+        bound = lines_that_bind(scope_of(tree, node.lineno), name) if name is not None else []
+        made = bound[0][1] if len(bound) == 1 else None
+        called = called_name(made) if isinstance(made, ast.Call) else None
+        found = (class_named(item, called) for item in self._files.values()) if called is not None else ()
+        return next((item for item in found if item is not None), None)
 
     def _stored(self, call: ast.Call, place: int) -> str | None:
         """`v->quantizer`, where the C function puts an argument; "" where that is not known, None where it does not."""
         found = own_definition(self._view, called_name(call) or "")
         taken = split(found.parameters) if found is not None else ()
-        if found is None or place >= len(taken):
-            return ""
+        if found is None or len(taken) != len(passed_values(call)) or "PyObject" in found.parameters:
+            return ""  # of an extension, it takes its arguments from others
         name = (re.findall(r"\w+", taken[place]) or [""])[-1]
-        body = found.body.partition("{")[2]
+        start = found.body.find("{")
+        body = found.body[start : closing(found.body, start)] if start >= 0 else ""
         match = re.search(rf"([\w.>-]+(?:->|\.)\w+)\s*=\s*(?:\([^()]*\)\s*)?{name}\s*[;,]", body)
         if match is not None:
             return match[1]
@@ -194,9 +215,10 @@ class _Advice:
         given, owned = self.owned.given, self.owned
         name = given.id if isinstance(given, ast.Name) else None
         scope = scope_of(self.tree, self.call.lineno)
-        freer = (called_name_of(owned.release.text) or owned.release.way).rpartition(".")[2]
+        freer = (_called(owned.release.text) or owned.release.way).rpartition(".")[2]
         own = f"or let the native library own it, so that {freer}() is not called from Python"
-        if owned.release.way not in ("__del__", "weakref.finalize", "ffi.gc"):
+        own = own if owned.release.way == DEL else "or let the native library own it, and free it itself"
+        if owned.release.way not in (DEL, FINALIZE, GC):
             return (
                 f"Use what {self.native}() of {self.line} made only while `{owned.name}` is open: {owned.release.way} "
                 "frees its native object, of which only the address is kept."
@@ -211,7 +233,11 @@ class _Advice:
         )
 
 
-def called_name_of(text: str) -> str | None:
+def _loads(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and called_name(node) in LIBRARY_LOADERS
+
+
+def _called(text: str) -> str | None:
     """`so.flat_free` of `so.flat_free(self.handle)`."""
     match = re.match(r"[\w.]+(?=\()", text)
     return match[0] if match is not None else None

@@ -17,7 +17,8 @@ _FREES = re.compile(
     re.IGNORECASE,
 )
 _CLOSERS = frozenset({"close", "free", "release", "destroy", "dispose", "shutdown", "delete"})
-_QUOTED = 44
+_LOOKS_AT = ("finalize", "ref", "super", "type", "isinstance", "id", "getattr", "hasattr", "setattr", "vars", "repr")
+QUOTED = 44
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 IsNative = Callable[[ast.AST], bool]
 
@@ -66,7 +67,7 @@ def gives_itself_away(owner: ast.ClassDef) -> bool:
 def _is_plain(node: ast.Name, around: ast.AST | None) -> bool:
     """`self.handle`, `return self`, and what keeps only a weak reference."""
     if isinstance(around, ast.Call):
-        return called_name(around) in ("finalize", "ref", "super", "type", "isinstance", "id")
+        return called_name(around) in _LOOKS_AT
     return isinstance(around, (ast.Attribute, ast.Return))
 
 
@@ -77,7 +78,8 @@ def _of_class(owner: ast.ClassDef, file: str, is_native: IsNative) -> Iterator[R
         for method in _reached(methods, name):
             for call in (node for node in own_nodes(method) if isinstance(node, ast.Call)):
                 frees = is_native(call) and _FREES.search(called_name(call) or "")
-                for attribute in _taken(call, method) & made if frees else ():
+                taken = _taken(call, method) if frees else set()
+                for attribute in taken & made or taken:  # a base class frees what another one sets
                     yield _release(owner, attribute, name, file, call)
     for method in methods.values():
         yield from _of_finalizers(owner, method, made, file, is_native)
@@ -116,9 +118,9 @@ def _native_attributes(owner: ast.ClassDef, is_native: IsNative) -> set[str]:
             continue
         for target, value in pairs(node):
             attribute = _own_attribute(target)
-            if attribute is not None and any(is_native(part) for part in ast.walk(value)):
-                found.add(attribute)
-            elif attribute is not None and isinstance(value, ast.Name) and _is_made(owner, value.id, is_native):
+            made = any(is_native(part) for part in ast.walk(value))
+            made = made or (isinstance(value, ast.Name) and _is_made(owner, value.id, is_native))
+            if attribute is not None and made:
                 found.add(attribute)
     return found
 
@@ -187,4 +189,4 @@ def _own_attribute(node: ast.expr) -> str | None:
 
 
 def _release(owner: ast.ClassDef, attribute: str, way: str, file: str, node: ast.expr) -> Release:
-    return Release(owner.name, attribute, way, file, node.lineno, shortened(ast.unparse(node), _QUOTED))
+    return Release(owner.name, attribute, way, file, node.lineno, shortened(ast.unparse(node), QUOTED))

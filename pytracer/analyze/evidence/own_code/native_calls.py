@@ -11,7 +11,7 @@ from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes
 
 _LOADS = ("CDLL", "PyDLL", "LoadLibrary", "dlopen")
 # Methods of Python's containers and registries, which keep what they are given.
-_KEEPS = frozenset(
+KEEPS = frozenset(
     ("append", "add", "insert", "extend", "setdefault", "put", "put_nowait", "update", "push", "appendleft")
     + ("register", "connect", "finalize")
 )
@@ -36,7 +36,7 @@ class NativeCalls:
         function = node.func if isinstance(node, ast.Call) else None
         if not isinstance(function, ast.Attribute) or ast.unparse(function.value) == "self":
             return False
-        return self.is_of_library(node) or (function.attr not in _KEEPS and function.attr not in self.defined)
+        return self.is_of_library(node) or (function.attr not in KEEPS and function.attr not in self.defined)
 
     def is_of_library(self, node: ast.AST) -> bool:
         """Whether it calls a function of what the program is seen to load."""

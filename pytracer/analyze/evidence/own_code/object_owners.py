@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
+from pytracer._text import shortened
 from pytracer.analyze.evidence.own_code.handles import (
     EXIT,
     GC,
+    QUOTED,
     Function,
     IsNative,
     Release,
     gives_itself_away,
     is_collected,
 )
-from pytracer.analyze.evidence.own_code.native_calls import Uses, last_name, parents_of
+from pytracer.analyze.evidence.own_code.native_calls import KEEPS, Uses, last_name, parents_of
 from pytracer.analyze.evidence.slicing.calls import argument_of
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
@@ -83,27 +85,30 @@ class Owners:
         self._kind = cache(self._kind_of)
 
     def dropped(self, file: str, node: ast.Name | ast.Attribute) -> Iterator[Owned]:
-        """Of `quantizer.handle`, and of a variable with what `ffi.gc()` returned."""
+        """Of `quantizer.handle`, and of a variable with what `ffi.gc()` returned; nothing where one of them may live."""
         given, attribute = (node.value, node.attr) if isinstance(node, ast.Attribute) else (node, None)
+        all_ended: list[Owned] = []
         for origin in self._origins(file, given, attribute, 0) or ():
             found = [item for item in self._kind(origin.file, origin.made) if item.attribute == (attribute or "")]
             ended = self._ended(origin, found) if found else None
-            if ended is not None:
-                release, words, line = ended
-                name = origin.name or ast.unparse(origin.made)
-                made, temporary = origin.made.lineno, origin.name is None
-                yield Owned(origin.file, made, name, temporary, given, release, words, line)
+            if ended is None:
+                return
+            release, words, line = ended
+            name, made, temporary = origin.name or ast.unparse(origin.made), origin.made.lineno, origin.name is None
+            all_ended.append(Owned(origin.file, made, name, temporary, given, release, words, line))
+        yield from all_ended
 
     def _kind_of(self, file: str, node: ast.AST | None, depth: int = 0) -> tuple[Release, ...]:
         """How an object frees what it owns, by the call that makes it."""
         if not isinstance(node, ast.Call) or depth > _MOST_CALLS:
             return ()
         if is_collected(node, self._is_native):
-            return (Release("", "", GC, file, node.lineno, ast.unparse(node)),)
+            return (Release("", "", GC, file, node.lineno, shortened(ast.unparse(node), QUOTED)),)
         name = called_name(node) or ""
         own = [item for _, item in self._classes if item.name == name]
         if own:
-            return () if any(map(gives_itself_away, own)) else tuple(self._of_class(name))
+            items = () if any(map(gives_itself_away, own)) else self._of_class(name)
+            return tuple(replace(item, owner=name) for item in items)
         made = [(at, item) for at, item in self._functions if item.name == name and id(item) not in self._methods]
         for at, function in made[:1] if len(made) == 1 else ():
             returned = [item.value for item in own_nodes(function) if isinstance(item, ast.Return) and item.value]
@@ -130,13 +135,15 @@ class Owners:
         around = _with_of(scope, node.id)
         if around is not None:
             statement, made = around
-            return [_Origin(file, scope, node.id, made, kept=True, around=statement)] if self._kind(file, made) else None
+            return (
+                [_Origin(file, scope, node.id, made, kept=True, around=statement)] if self._kind(file, made) else None
+            )
         values = [value for _, value in lines_that_bind(scope, node.id) if value is None or not is_none(value)]
         if values:
-            made = values[0] if len(values) == 1 else None
-            known = isinstance(made, ast.Call) and self._kind(file, made)
-            kept = self._keeps(file, scope, node.id, attribute, self._kind(file, made), depth)
-            return [_Origin(file, scope, node.id, made, kept)] if known and isinstance(made, ast.expr) else None
+            value = values[0] if len(values) == 1 and not is_parameter(scope, node.id) else None
+            kinds = self._kind(file, value) if isinstance(value, ast.Call) else ()
+            kept = bool(kinds) and self._keeps(file, scope, node.id, attribute, kinds, depth)
+            return [_Origin(file, scope, node.id, value, kept)] if kinds and isinstance(value, ast.Call) else None
         if not isinstance(scope, _FUNCTIONS) or not is_parameter(scope, node.id):
             return None
         found: list[_Origin] = []
@@ -146,7 +153,7 @@ class Owners:
             if more is None:
                 return None
             found += more
-        kinds = [item for origin in found for item in self._kind(origin.file, origin.made)]
+        kinds = tuple(item for origin in found for item in self._kind(origin.file, origin.made))
         kept = self._keeps(file, scope, node.id, attribute, kinds, depth)
         return [_Origin(i.file, i.scope, i.name, i.made, i.kept or kept, i.around) for i in found]
 
@@ -157,7 +164,8 @@ class Owners:
         names = {name} | {
             item.name
             for _, item in self._classes
-            if name in map(last_name, item.bases) and not any(getattr(part, "name", "") == "__init__" for part in item.body)
+            if name in map(last_name, item.bases)
+            and not any(getattr(part, "name", "") == "__init__" for part in item.body)
         }
         return ((file, call) for file, call in self._calls if called_name(call) in names)
 
@@ -167,7 +175,13 @@ class Owners:
         """Whether anything but the variable may hold the object, here or in what it is passed to."""
         parents = self._parents[file]
         classes = {item.owner for item in kinds}
-        methods = {part.name for _, item in self._classes if item.name in classes for part in item.body if isinstance(part, _FUNCTIONS)}
+        methods = {
+            part.name
+            for _, item in self._classes
+            if item.name in classes
+            for part in item.body
+            if isinstance(part, _FUNCTIONS)
+        }
 
         def is_harmless(node: ast.AST) -> bool:
             if self._is_native(node) or not isinstance(node, ast.Call):
@@ -186,6 +200,8 @@ class Owners:
         self, call: ast.Call, name: str, attribute: str | None, kinds: Sequence[Release], depth: int
     ) -> bool:
         called = called_name(call)
+        if called in KEEPS:  # of a container, for all that is known
+            return True
         owners = {id(part) for _, item in self._classes if item.name == called for part in item.body}
         made = [(at, item) for at, item in self._functions if id(item) in owners and item.name == "__init__"]
         made = made or [(at, item) for at, item in self._functions if item.name == called]
@@ -212,11 +228,13 @@ class Owners:
             return (left, "was closed when that `with` was left", None) if left is not None and not inside else None
         if origin.name is not None:
             for node in own_nodes(scope):
-                closes = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
-                if closes and _is_name(node.func.value, origin.name) and all(node.lineno < line for line in here):
-                    way = next((item for item in found if item.way == node.func.attr), None)
-                    if way is not None and isinstance(self._parents[origin.file].get(id(node)), ast.Expr):
-                        return way, "was closed at {}", node.lineno
+                if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+                    continue
+                way = next((item for item in found if item.way == node.func.attr), None)
+                plain = way is not None and isinstance(self._parents[origin.file].get(id(node)), ast.Expr)
+                before = plain and all(node.lineno < line for line in here)
+                if way is not None and before and _is_name(node.func.value, origin.name):
+                    return way, "was closed at {}", node.lineno
         release = next((item for item in found if item.by_collection), None)
         if release is None or origin.kept:
             return None
@@ -225,7 +243,9 @@ class Owners:
             inside = statement is None or any(spans(statement, line) for line in here)
             return (release, "was collected as soon as that line had run", None) if not inside else None
         if not here:
-            return (release, f"was collected when {scope.name}() returned", None) if _returns(scope) else None
+            owner = self._methods.get(id(scope))
+            name = ".".join(item.name for item in (owner, scope) if isinstance(item, (ast.ClassDef, *_FUNCTIONS)))
+            return (release, f"was collected when {name}() returned", None) if _returns(scope) else None
         return self._let_go(tree, origin, release, here)
 
     def _let_go(
@@ -265,4 +285,6 @@ def _is_name(node: ast.AST | None, name: str | None) -> bool:
 
 def _returns(scope: Scope) -> bool:
     """Whether its variables end when it returns; those of a generator, and of the module, live longer."""
-    return isinstance(scope, _FUNCTIONS) and not any(isinstance(i, (ast.Yield, ast.YieldFrom)) for i in own_nodes(scope))
+    return isinstance(scope, _FUNCTIONS) and not any(
+        isinstance(i, (ast.Yield, ast.YieldFrom)) for i in own_nodes(scope)
+    )
