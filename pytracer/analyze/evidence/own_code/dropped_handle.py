@@ -32,6 +32,7 @@ from pytracer.analyze.naming import LineWords
 from pytracer.analyze.view import ProcessView
 
 _QUOTED = 44
+_SETS = r"(?P<field>[\w.>-]+(?:->|\.)\w+)\s*=\s*(?:\([^()]*\)\s*)?{}(?:(?:->|\.)(?P<part>\w+))?\s*[;,]"
 
 
 @dataclass(frozen=True)
@@ -171,9 +172,10 @@ class _Search:
         name = (re.findall(r"\w+", taken[place]) or [""])[-1]
         start = found.body.find("{")
         body = found.body[start : closing(found.body, start)] if start >= 0 else ""
-        match = re.search(rf"([\w.>-]+(?:->|\.)\w+)\s*=\s*(?:\([^()]*\)\s*)?{name}\s*[;,]", body)
-        if match is not None:
-            return match[1]
+        for match in re.finditer(_SETS.format(name), body):
+            part = match["part"]
+            if part is None or re.search(rf"\*\s*{part}\s*[,;]", found.text):  # `h->counts = b->counts`, a pointer
+                return match["field"]
         # Used on the spot: `f->n`, `f[0]`, `*f`; anything else may pass it on.
         only_used = re.sub(rf"\b{name}\s*(?:->|\[)|\*\s*{name}\b|!\s*{name}\b", "", body)
         return "" if re.search(rf"\b{name}\b", only_used) else None

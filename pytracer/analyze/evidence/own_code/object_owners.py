@@ -85,7 +85,7 @@ class Owners:
         self._kind = cache(self._kind_of)
 
     def dropped(self, file: str, node: ast.Name | ast.Attribute) -> Iterator[Owned]:
-        """Of `quantizer.handle`, and of a variable with what `ffi.gc()` returned; nothing where one of them may live."""
+        """Of `quantizer.handle`, and of a variable with what `ffi.gc()` returned; nothing where one may live."""
         given, attribute = (node.value, node.attr) if isinstance(node, ast.Attribute) else (node, None)
         all_ended: list[Owned] = []
         for origin in self._origins(file, given, attribute, 0) or ():

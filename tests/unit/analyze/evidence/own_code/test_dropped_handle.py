@@ -38,6 +38,7 @@ main(9)
 """
 BUILD = PROGRAM.partition("def make")[0]
 C_KEEPS = "IVF *ivf_new(Flat *quantizer, long d) {\n v->d = d; v->quantizer = quantizer; return v; }\n// quantizer"
+C_PART = "IVF *ivf_new(Flat *quantizer, long d) {\n v->d = quantizer->d; v->xb = quantizer->xb; return v; }"
 C_READS = "IVF *ivf_new(Flat *quantizer, long d) {\n v->d = d * quantizer->n; return v; }\n  f(v->d, quantizer);"
 
 
@@ -47,7 +48,9 @@ def found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     monkeypatch.setattr(module, "own_frames", lambda view: [r.NativeFrame(image="/home/me/libvec.so")])
 
     def judge(source: str, native: str | None = None, *, anywhere: bool = False) -> DroppedHandle | None:
-        made = Definition("vec.c:7", "vec.c", 7, "Flat *quantizer, long d", native or "") if native else None
+        made = (
+            Definition("vec.c:7", "vec.c", 7, "Flat *quantizer, long d", native or "", native or "") if native else None
+        )
         monkeypatch.setattr(module, "own_definition", lambda view, function: made)
         lines = source.splitlines()
 
@@ -77,18 +80,38 @@ def test_field_of_c_that_keeps_it(found: Any) -> None:
     assert found(PROGRAM, C_KEEPS).summary.endswith("freed what ivf_new() of line 11 keeps in `v->quantizer`")
 
 
+def test_pointer_of_the_object_that_c_keeps(found: Any) -> None:
+    """By the type of the field: a number is a copy."""
+    assert found(PROGRAM, f"{C_PART}\nstruct Flat {{ long d; float *xb; }};").summary.endswith("keeps in `v->xb`")
+    assert found(PROGRAM, C_PART) is None
+
+
 def test_owner_that_c_only_reads(found: Any) -> None:
     assert found(PROGRAM, C_READS) is None
 
 
+COARSE = """def coarse(rows):
+    return Flat(rows)
+def make(rows):
+    quantizer = coarse(rows)
+    return Index(quantizer, 8)
+def main(rows):
+    index = make(rows)
+"""
+LOOP = """def main(rows):
+    found = []
+    for row in range(3):
+        flat = Flat(row)
+        found.append(Index(flat, 8))
+    index = found[0]
+"""
 ENDS = {
     "temporary": (
         "def make(rows):\n    return Index(Flat(rows), 8)\ndef main(rows):\n    index = make(rows)\n",
         "the Flat of line 15 was collected as soon as that line had run",
     ),
     "factory": (
-        "def coarse(rows):\n    return Flat(rows)\ndef make(rows):\n    quantizer = coarse(rows)\n"
-        "    return Index(quantizer, dim=8)\ndef main(rows):\n    index = make(rows)\n",
+        COARSE,
         "`quantizer` (Flat, made at line 17) was collected when make() returned",
     ),
     "del": (
@@ -96,8 +119,7 @@ ENDS = {
         "`flat` (Flat, made at line 15) was collected at line 17",
     ),
     "loop": (
-        "def main(rows):\n    found = []\n    for row in range(3):\n        flat = Flat(row)\n"
-        "        found.append(Index(flat, 8))\n    index = found[0]\n",
+        LOOP,
         "`flat` (Flat, made at line 17) was collected when the next round of its loop bound the name anew",
     ),
 }
