@@ -23,6 +23,7 @@ from pytracer.analyze.evidence.own_code.c_text import closing, split
 from pytracer.analyze.evidence.own_code.handles import DEL, FINALIZE, GC, pairs, releases
 from pytracer.analyze.evidence.own_code.native_calls import last_name, native_calls, parents_of
 from pytracer.analyze.evidence.own_code.object_owners import Owned, Owners
+from pytracer.analyze.evidence.own_code.own_libraries import allocating_frames
 from pytracer.analyze.evidence.own_code.own_signature import own_definition
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
@@ -33,6 +34,10 @@ from pytracer.analyze.view import ProcessView
 
 _QUOTED = 44
 _SETS = r"(?P<field>[\w.>-]+(?:->|\.)\w+)\s*=\s*(?:\([^()]*\)\s*)?{}(?:(?:->|\.)(?P<part>\w+))?\s*[;,]"
+# It counts its users, or is copied.
+_SHARES = re.compile(
+    r"retain|inc_?ref|add_?ref|ref_?c(?:oun)?t|refs?\b|shared_ptr|\b\w*(?:copy|clone|dup)\w*\s*\(", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True)
@@ -69,7 +74,7 @@ def dropped_handle(view: ProcessView, *, anywhere: bool = False) -> DroppedHandl
 
     `anywhere`: also where another line of the program may have done so before.
     """
-    frames = program_frames(view)
+    frames = program_frames(view) or (allocating_frames(view) if anywhere else [])
     images = [image_name(item.image) for item in own_frames(view) if is_of_own_image(item)]
     if not frames or not (images or anywhere):
         return None
@@ -172,6 +177,8 @@ class _Search:
         name = (re.findall(r"\w+", taken[place]) or [""])[-1]
         start = found.body.find("{")
         body = found.body[start : closing(found.body, start)] if start >= 0 else ""
+        if _SHARES.search(body):
+            return None
         for match in re.finditer(_SETS.format(name), body):
             part = match["part"]
             if part is None or re.search(rf"\*\s*{part}\s*[,;]", found.text):  # `h->counts = b->counts`, a pointer

@@ -13,7 +13,7 @@ from pytracer.analyze.evidence.syntax.scopes import own_nodes
 
 DEL, EXIT, FINALIZE, GC = "__del__", "__exit__", "weakref.finalize", "ffi.gc"
 _FREES = re.compile(
-    r"free|del(?:ete)?(?:_|$)|destr|release|close|drop|unref|dispose|deinit|dealloc|dtor|shutdown|cleanup|remove",
+    r"free|del(?:ete)?(?:_|$)|destr|release|close|drop|dispose|deinit|dealloc|dtor|shutdown|cleanup|remove",
     re.IGNORECASE,
 )
 _CLOSERS = frozenset({"close", "free", "release", "destroy", "dispose", "shutdown", "delete"})

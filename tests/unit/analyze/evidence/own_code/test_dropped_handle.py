@@ -86,8 +86,19 @@ def test_pointer_of_the_object_that_c_keeps(found: Any) -> None:
     assert found(PROGRAM, C_PART) is None
 
 
-def test_owner_that_c_only_reads(found: Any) -> None:
-    assert found(PROGRAM, C_READS) is None
+@pytest.mark.parametrize(
+    "native",
+    [
+        C_READS,
+        C_KEEPS.replace("v->d = d;", "quantizer->refs++;"),
+        C_KEEPS.replace("v->d = d;", "flat_retain(quantizer);"),
+        C_KEEPS.replace("= quantizer;", "= flat_clone(quantizer);"),
+    ],
+    ids=["reads", "counts", "retains", "copies"],
+)
+def test_owner_that_c_does_not_need(native: str, found: Any) -> None:
+    """It uses it during the call alone, has a share in it, or a copy."""
+    assert found(PROGRAM, native) is None
 
 
 COARSE = """def coarse(rows):
@@ -184,6 +195,7 @@ LOOK_ALIKES = {
         "        self.handle = so.flat_new(rows)\n        KNOWN.append(self)",
     ),
     "frees nothing": ("so.flat_free(self.handle)", "so.flat_flush(self.handle)"),
+    "counted": ("flat_free", "flat_unref"),
     "no finalizer": ("__del__", "finish"),
     "other object": ("so.ivf_search(self.handle, rows)", "so.ivf_search(self.other, rows)"),
     "unknown maker": ("quantizer = Flat(rows)", "quantizer = load(rows)"),
