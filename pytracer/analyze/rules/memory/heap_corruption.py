@@ -14,7 +14,8 @@ Where the line of the program's own C++ that was freeing is known, its source sa
 allocator, a container, a tensor, or an object with a second owner.
 
 Where a line gives a native struct the address of memory that nothing holds (`io.data = ffi.new(...)`), it is named as a
-suspect. Where only the end of the program noticed the damage, in its exit handlers, the headline says so.
+suspect; so is an object of Python that freed its native one while another keeps the address. Where only the end of the
+program noticed the damage, in its exit handlers, the headline says so.
 
 What to do: the damage was done before, in this call or long ago. The program's own libraries that are loaded are
 named, with the lines that call them and the tensors and arrays that these pass; so is a line that frees one object

@@ -16,7 +16,8 @@ line that took its memory away; else an argument of the running operator that ha
 pass it is one that the forward saved. A placeholder that nothing has filled is named with the line of the program that
 makes it empty, and with a line that saves the state without it. Arguments that are None are named where the operator is
 known to read them (`known/operators.toml`); of the program's own native code, a variable that is None where nothing
-else that the line passes can be the null pointer.
+else that the line passes can be the null pointer. Where the line uses a native object that was given the handle
+of another one, whose owner in Python freed it when that was collected or closed, the owner is named as probable.
 
 How it can be wrong: without capstone the operands are unknown, so that a garbage pointer with a small value can
 look like null plus an offset; the confidence is lower then. A pointer to a member of a null object was already

@@ -37,6 +37,9 @@ number that a function called by ctypes used as a pointer shows that its declara
 field of a ctypes.Structure lies where the C struct has that pointer, both are named. A small number that was called is
 no null pointer, either: nothing is added to the address of a function.
 
+A native object that keeps the address of another one, which its owner in Python freed when that was collected or
+closed, is named by the program's source, where nothing else is known.
+
 What to do: check what the program's line passes to the native function, run it with `--guard` or under
 AddressSanitizer, or check the casts and lifetimes on the way to it. After a smashed return address, look for local
 arrays in the function that was returning.
