@@ -11,7 +11,7 @@ from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes
 
 _LOADS = ("CDLL", "PyDLL", "LoadLibrary", "dlopen")
 # Methods of Python's containers and registries, which keep what they are given.
-_KEEPS = frozenset(
+KEEPS = frozenset(
     ("append", "add", "insert", "extend", "setdefault", "put", "put_nowait", "update", "push", "appendleft")
     + ("register", "connect", "finalize")
 )
@@ -36,7 +36,7 @@ class NativeCalls:
         function = node.func if isinstance(node, ast.Call) else None
         if not isinstance(function, ast.Attribute) or ast.unparse(function.value) == "self":
             return False
-        return self.is_of_library(node) or (function.attr not in _KEEPS and function.attr not in self.defined)
+        return self.is_of_library(node) or (function.attr not in KEEPS and function.attr not in self.defined)
 
     def is_of_library(self, node: ast.AST) -> bool:
         """Whether it calls a function of what the program is seen to load."""
@@ -51,13 +51,16 @@ def native_calls(files: Mapping[str, ast.Module]) -> NativeCalls:
         node.name for node in nodes if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
     )
     returned = _returned(nodes)
-    loaded = {
-        name
+    pairs = [
+        (name, value)
         for node in nodes
         if isinstance(node, ast.Assign)
         for target, value in _pairs(node, returned)
-        if _loads(value) and (name := last_name(target)) is not None
-    }
+        if (name := last_name(target)) is not None
+    ]
+    loaded = {name for name, value in pairs if _loads(value)}
+    while more := {name for name, value in pairs if last_name(value) in loaded} - loaded:  # `self._lib = lib`
+        loaded |= more
     return NativeCalls(frozenset(loaded), defined)
 
 
@@ -102,11 +105,15 @@ def parents_of(tree: ast.AST) -> dict[int, ast.AST]:
 
 @dataclass(frozen=True)
 class Uses:
-    """How a function uses a variable. `is_native`, `is_field`: whether a call, or what is set, keeps no object."""
+    """How a function uses a variable. `is_native`, `is_field`: whether a call, or what is set, keeps no object.
+
+    `is_read`: whether an attribute of it, or what a method of it returns, keeps no object either.
+    """
 
     parents: Mapping[int, ast.AST]
     is_native: Callable[[ast.AST], bool]
     is_field: Callable[[ast.expr], bool] = lambda _: False
+    is_read: Callable[[ast.Attribute], bool] = lambda _: False
 
     def keep(self, scope: Scope, name: str, before: Container[int] = ()) -> bool:
         """Whether what the variable holds may outlive the function: it is returned, stored or given to Python code.
@@ -128,7 +135,9 @@ class Uses:
         """Whether one use keeps nothing: its address, its size, an element that is set, a native call."""
         around = self.parents.get(id(node))
         if isinstance(around, ast.Attribute):
-            return around.attr in _READS or self._is_set(around)
+            return around.attr in _READS or self._is_set(around) or self.is_read(around)
+        if isinstance(around, ast.keyword):
+            return self.is_native(self.parents[id(around)])
         if isinstance(around, ast.Subscript) and around.value is node:
             return self._is_set(around)
         if isinstance(around, ast.Call) and node in around.args:

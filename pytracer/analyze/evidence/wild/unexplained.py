@@ -17,6 +17,7 @@ from pytracer.analyze.evidence.operators.operator import find_operator, is_of_to
 from pytracer.analyze.evidence.operators.suspect_argument import suspect_argument
 from pytracer.analyze.evidence.operators.unfit_operands import unfit_operands
 from pytracer.analyze.evidence.own_code.ctypes_call import declaration_advice, number_as_pointer
+from pytracer.analyze.evidence.own_code.dropped_handle import DroppedHandle, dropped_handle
 from pytracer.analyze.evidence.own_code.own_arguments import kept_address
 from pytracer.analyze.evidence.own_code.own_libraries import own_libraries
 from pytracer.analyze.evidence.own_code.passed import passed, shapes_advice, unequal_tensors, unfit_clause
@@ -56,6 +57,9 @@ class Unexplained(Explanation):
         unheld = _unheld(view) if not called_by_ctypes(view) else None  # there it stands before this advice
         if unheld is not None:
             return f"{unheld.advice} {ONLY_NOTICED}"
+        dropped = _dropped(view)
+        if dropped is not None:
+            return f"{dropped.advice} {ONLY_NOTICED}"
         return _by_operands(view) or _by_arguments(view) or _by_content(view) or _by_line(view)
 
 
@@ -67,6 +71,9 @@ def arguments_clause(view: ProcessView) -> str:
     unheld = _unheld(view)
     if unheld is not None:
         return f": {unheld.summary}"
+    dropped = _dropped(view)
+    if dropped is not None:
+        return f": memory may have been overwritten before; the first suspect: {dropped.fact}"
     suspect = only_suspect(view) if not program_frames(view) and number_as_pointer(view) is None else None
     if suspect is not None:
         return f": memory may have been overwritten before; the first suspect is {suspect}"
@@ -79,6 +86,13 @@ def _unheld(view: ProcessView) -> UnheldMemories | None:
     """Where C that ctypes or cffi called used the pointer, or the interpreter did, whose objects are written over."""
     of_others = own_function(view) is not None or find_operator(view) is not None
     return unheld_memory(view) if called_by_ctypes(view) or not of_others else None
+
+
+def _dropped(view: ProcessView) -> DroppedHandle | None:
+    """Where neither an operator nor the program's own native code used the pointer: what wrote over it came before."""
+    if own_function(view) is not None or find_operator(view) is not None or called_by_ctypes(view):
+        return None
+    return dropped_handle(view, anywhere=True)
 
 
 def _by_operands(view: ProcessView) -> str | None:

@@ -14,7 +14,8 @@ Where the line of the program's own C++ that was freeing is known, its source sa
 allocator, a container, a tensor, or an object with a second owner.
 
 Where a line gives a native struct the address of memory that nothing holds (`io.data = ffi.new(...)`), it is named as a
-suspect. Where only the end of the program noticed the damage, in its exit handlers, the headline says so.
+suspect; so is an object of Python that freed its native one while another keeps the address. Where only the end of the
+program noticed the damage, in its exit handlers, the headline says so.
 
 What to do: the damage was done before, in this call or long ago. The program's own libraries that are loaded are
 named, with the lines that call them and the tensors and arrays that these pass; so is a line that frees one object
@@ -46,6 +47,7 @@ from pytracer.analyze.evidence.native.fault_function import is_of_own_image
 from pytracer.analyze.evidence.native.native_stack import own_frames
 from pytracer.analyze.evidence.operators.state_sizes import UnfitState, unfit_state
 from pytracer.analyze.evidence.operators.unfit_operands import Unfit, unfit_operands
+from pytracer.analyze.evidence.own_code.dropped_handle import dropped_handle
 from pytracer.analyze.evidence.own_code.freed_by_python import FreedByPython, freed_by_python
 from pytracer.analyze.evidence.own_code.freed_pointer import freed_pointer
 from pytracer.analyze.evidence.own_code.freed_reasons import FreedPointer, OtherAllocator
@@ -103,7 +105,11 @@ class HeapCorruption:
         if unheld is not None:
             long_before = "; it may have been damaged long before" if ends_in(view) is not None else ""
             what = f"{what if behind is not None else _found(view, damage)}{long_before}: {unheld.summary}"
-        suspect = first_suspect(view) if all(item is None for item in (freed, deleter, beyond, unfit, unheld)) else None
+        dropped = dropped_handle(view, anywhere=True) if not known and unheld is None and behind is None else None
+        if dropped is not None:
+            what += f"; the first suspect: {dropped.fact}"
+        explained = (freed, deleter, beyond, unfit, unheld, dropped)
+        suspect = first_suspect(view) if all(item is None for item in explained) else None
         if suspect is not None and not _is_callers(damage):
             what += f"; {suspect}"
         return Description(
@@ -127,6 +133,8 @@ class HeapCorruption:
             if beyond is not None
             else f"{unheld.advice} {ONLY_NOTICED}"
             if unheld is not None
+            else f"{dropped.advice} {ONLY_NOTICED}"
+            if dropped is not None
             else beside_advice(view, behind)
             if behind is not None
             else _advice(view, user, damage, deleter),
@@ -138,7 +146,7 @@ class HeapCorruption:
                 if behind is None
                 else "what wrote there: only where it wrote is known",
             ],
-            explained=any(item is not None for item in (freed, deleter, beyond, behind, unfit, unheld)),
+            explained=any(item is not None for item in (*explained, behind)),
         )
 
 

@@ -16,7 +16,8 @@ line that took its memory away; else an argument of the running operator that ha
 pass it is one that the forward saved. A placeholder that nothing has filled is named with the line of the program that
 makes it empty, and with a line that saves the state without it. Arguments that are None are named where the operator is
 known to read them (`known/operators.toml`); of the program's own native code, a variable that is None where nothing
-else that the line passes can be the null pointer.
+else that the line passes can be the null pointer. Where the line uses a native object that was given the handle
+of another one, whose owner in Python freed it when that was collected or closed, the owner is named as probable.
 
 How it can be wrong: without capstone the operands are unknown, so that a garbage pointer with a small value can
 look like null plus an offset; the confidence is lower then. A pointer to a member of a null object was already
@@ -64,6 +65,7 @@ from pytracer.analyze.evidence.operators.operator import (
     without_memory,
 )
 from pytracer.analyze.evidence.own_code.capi_table import unfetched_table
+from pytracer.analyze.evidence.own_code.dropped_handle import dropped_handle
 from pytracer.analyze.evidence.own_code.passed import names_passed, passed
 from pytracer.analyze.evidence.phrases import (
     collective_evidence,
@@ -158,10 +160,13 @@ class NullDereference(MemoryFaultRule[_Null]):
         table = unfetched_table(view)
         if table is not None:
             reason = f": {table.summary}"
+        dropped = dropped_handle(view) if not reason else None
+        if dropped is not None:
+            reason = f": {dropped.summary}"
         told = null_source(view, with_forward=bool(found.arguments)) if not reason else None
         if told is not None:
             reason = f": {told.summary}"
-        missing = missing_arguments(view) if not reason or _is_undefined(found) else None
+        missing = missing_arguments(view) if not reason or (_is_undefined(found) and dropped is None) else None
         if missing is not None and (found.arguments or not missing.is_own):
             reason = f": {missing.summary}"
         return Description(
@@ -191,6 +196,8 @@ class NullDereference(MemoryFaultRule[_Null]):
             ],
             table.advice
             if table is not None
+            else dropped.advice
+            if dropped is not None
             else missing.advice
             if missing is not None
             else told.advice
@@ -201,6 +208,8 @@ class NullDereference(MemoryFaultRule[_Null]):
             if table is not None or found.without_gil
             else Behind.of([], gathered)
             if gathered is not None and gathered.lines
+            else Behind.of([], dropped)
+            if dropped is not None
             else of_null(view, found.saved, named, holds, missing, told),
         )
 

@@ -37,6 +37,9 @@ number that a function called by ctypes used as a pointer shows that its declara
 field of a ctypes.Structure lies where the C struct has that pointer, both are named. A small number that was called is
 no null pointer, either: nothing is added to the address of a function.
 
+A native object that keeps the address of another one, which its owner in Python freed when that was collected or
+closed, is named by the program's source, where nothing else is known.
+
 What to do: check what the program's line passes to the native function, run it with `--guard` or under
 AddressSanitizer, or check the casts and lifetimes on the way to it. After a smashed return address, look for local
 arrays in the function that was returning.
@@ -56,6 +59,7 @@ from dataclasses import dataclass
 
 from pytracer.analyze.address_space.null_pointer import null_confidence, null_sibling
 from pytracer.analyze.address_space.stack_bounds import beside_stack, ran_over
+from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.at_fault import of_wild
 from pytracer.analyze.evidence.heap.heap import heap_damage
 from pytracer.analyze.evidence.indices.runs import ran_on
@@ -64,6 +68,7 @@ from pytracer.analyze.evidence.lifetime.never_made import never_made
 from pytracer.analyze.evidence.lifetime.unmapping import unmapping_of
 from pytracer.analyze.evidence.native.jumps import Jump, wild_jump
 from pytracer.analyze.evidence.native.native_stack import below_function
+from pytracer.analyze.evidence.own_code.dropped_handle import dropped_handle
 from pytracer.analyze.evidence.phrases import (
     access_verb,
     collective_evidence,
@@ -126,9 +131,12 @@ class WildPointer(MemoryFaultRule[_Wild]):
         view, found = judgement.views[0], judgement.found
         jump, known, explanation = found.jump, found.known, found.explanation
         unsaid = known is None and not explanation.is_sufficient
+        dropped = dropped_handle(view) if unsaid else None
+        clause = arguments_clause(view) if unsaid else ""
+        clause = f": {dropped.summary}" if dropped is not None else clause
         return Description(
             f"{introduction(judgement.views)} {_access(view, found)}{_where(view, found)}"
-            f"{explanation.clause(view)}{arguments_clause(view) if unsaid else ''}.",
+            f"{explanation.clause(view)}{clause}.",
             [
                 refused_evidence(jump) if jump is not None and jump.refused else fault_evidence(view),
                 *explanation.evidence(view, _address_evidence(view, jump)),
@@ -136,7 +144,9 @@ class WildPointer(MemoryFaultRule[_Wild]):
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],
-            known.advice
+            dropped.advice
+            if dropped is not None
+            else known.advice
             if known is not None and not isinstance(explanation, FreedCallback)
             else explanation.advice(view),
             [
@@ -147,7 +157,7 @@ class WildPointer(MemoryFaultRule[_Wild]):
                 explanation.missing,
             ],
             names_source=explanation.names_source,
-            behind=of_wild(view, explanation),
+            behind=Behind.of([], dropped) if dropped is not None else of_wild(view, explanation),
         )
 
     def otherwise(self, faults: Sequence[ProcessView]) -> NoFinding:
