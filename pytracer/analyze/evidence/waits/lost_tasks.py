@@ -55,7 +55,7 @@ class LostTask:
 
     @property
     def words(self) -> str:
-        """`its worker ForkPoolWorker-2 (pid 8) had ended itself with exit status 1 (...), and a pool never gets ...`."""
+        """`its worker ForkPoolWorker-2 (pid 8) had ended itself with exit status 1 at ..., and a pool never gets ...`."""
         gone = "" if not self.others else f", as {self.others} more had"
         result = (
             "in the initializer of the pool, which starts another one each time"
@@ -176,9 +176,7 @@ def _in_a_task(parent: ProcessView, view: ProcessView) -> bool:
     return process.status_kind == "exited" and (bool(process.exit_code) or bool([*_of_task(_stack_of(view))]))
 
 
-def _is_of_left_pool(
-    view: ProcessView, workers: Sequence[ProcessView], parent: ProcessView, until: int
-) -> bool:
+def _is_of_left_pool(view: ProcessView, workers: Sequence[ProcessView], parent: ProcessView, until: int) -> bool:
     """Whether the workers that ran beside it were ended by their parent before: it has left that pool."""
     ended = view.process.ended_mono_ns or 0
     beside = [

@@ -16,8 +16,8 @@ from pytracer.analyze.evidence.waits.waits import (
     WAITED,
     ProcessWait,
     end_of,
-    other_threads,
     main_stack,
+    other_threads,
     wait_of,
     was_asleep,
 )
