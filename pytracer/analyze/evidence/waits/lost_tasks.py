@@ -55,7 +55,7 @@ class LostTask:
 
     @property
     def words(self) -> str:
-        """`its worker ForkPoolWorker-2 (pid 8) had ended itself with exit status 1 at ..., and a pool never gets ...`."""
+        """`its worker ForkPoolWorker-2 (pid 8) had ended itself with exit status 1, and a pool never gets ...`."""
         gone = "" if not self.others else f", as {self.others} more had"
         result = (
             "in the initializer of the pool, which starts another one each time"

@@ -177,16 +177,16 @@ def _way(at: FailingLine, spot: Spot, left: int) -> _Way | None:
     """Outwards by the calls of each function to one of the stack that came there before the line; None for none."""
     guard = guard_of(spot.tree, spot.line)
     own = (spot, guard) if guard is not None else None
-    stack = [item for depth in range(len(at.frames)) if (item := at.slice.spot(depth)) is not None]
-    inside = next((item for item in stack if item.scope is spot.scope), None)
+    stack = [at.slice.spot(depth) for depth in range(len(at.frames))]
+    inside = next((item for item in stack if item is not None and item.scope is spot.scope), None)
     if inside is not None:
         both = [item for item in loops_around(spot.tree, spot.line) if spans(item, inside.line)]
         loop = (inside, both[0]) if both else None
         return _Way(own, loop) if spot.line < inside.line or both else None
     name, ways = getattr(spot.scope, "name", None), list[_Way]()
     for file, tree in at.files.items() if left and name is not None else ():
-        for item in ast.walk(tree):
-            if isinstance(item, ast.Call) and called_name(item) == name:
-                way = _way(at, Spot(file, tree, scope_of(tree, item.lineno), item.lineno), left - 1)
+        for call in ast.walk(tree):
+            if isinstance(call, ast.Call) and called_name(call) == name:
+                way = _way(at, Spot(file, tree, scope_of(tree, call.lineno), call.lineno), left - 1)
                 ways += [_Way(own or way.guard, way.loop)] if way is not None else []
     return next((way for way in ways if way.guard is None), next(iter(ways), None))
