@@ -57,8 +57,8 @@ def removed_file(at: FailingLine) -> str | None:
             f"and after that line. Remove only what nothing reads any more, or {again}."
         )
     return (
-        f"{said} Do not remove what other ranks may still read: ask all ranks which files they use before "
-        f"(dist.all_gather_object, which is a barrier, too), give each rank a folder of its own, or {again}."
+        f"{said} Do not remove what other ranks may still read: gather the files that all ranks use before "
+        f"(dist.all_gather_object), give each rank its own folder, or {again}."
     )
 
 
@@ -79,7 +79,7 @@ def _removes(at: FailingLine, found: _Removal) -> str:
 
 
 def _round(at: FailingLine, found: _Removal) -> str:
-    """` This was not the first round of the loop around both (line 79: `epoch` = 1).`, where that was recorded."""
+    """`` `epoch` was 1 (line 79): an earlier round may have removed it.``, where that was recorded."""
     if found.loop is None:
         return ""
     spot, loop = found.loop
@@ -91,7 +91,7 @@ def _round(at: FailingLine, found: _Removal) -> str:
     if value is None or not value.isdecimal() or int(value) == 0:
         return ""
     here = at.place(spot, loop.lineno)
-    return f" This was not the first round of the loop around both ({here}: `{source(first)}` was {value})."
+    return f" `{source(first)}` was {value} ({here}): an earlier round may have removed it."
 
 
 def _removal(at: FailingLine) -> _Removal | None:
