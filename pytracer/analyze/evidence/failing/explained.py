@@ -72,6 +72,7 @@ from pytracer.analyze.evidence.failing.stored.opened import (
 )
 from pytracer.analyze.evidence.failing.stored.optimizer_states import unmade_state
 from pytracer.analyze.evidence.failing.stored.pickled import not_picklable
+from pytracer.analyze.evidence.failing.stored.removed_files import removed_file, removed_subject
 from pytracer.analyze.evidence.failing.stored.states import (
     clients_joined,
     environment_subject,
@@ -197,6 +198,7 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     broken_file,
     kept_open,
     absent_file,
+    removed_file,
     missing_file,
     not_picklable,
     missing_key,
@@ -285,6 +287,7 @@ _SUBJECTS = (
     none_subject,
     unequal_subject,
     file_subject,
+    removed_subject,
     absent_subject,
     shared_memory_subject,
     none_subject_of_option,

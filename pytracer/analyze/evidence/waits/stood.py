@@ -19,6 +19,7 @@ from pytracer.analyze.evidence.waits.forked_locks import ForkedLock
 from pytracer.analyze.evidence.waits.interop_threads import started_words
 from pytracer.analyze.evidence.waits.lock_order import CrossedLocks, LockHolder
 from pytracer.analyze.evidence.waits.lost_lock import LostLock
+from pytracer.analyze.evidence.waits.lost_tasks import LostTask
 from pytracer.analyze.evidence.waits.messages import BothWait, gone_advice
 from pytracer.analyze.evidence.waits.pool_results import EndedReceiver
 from pytracer.analyze.evidence.waits.starved_pool import StarvedPool
@@ -98,6 +99,8 @@ class Stood:
     """The lock that a forked child waited for."""
     unasked: UnaskedTasks | None = None
     """Tasks of a pool whose errors nobody sees, of a process that waited for a queue between processes."""
+    without: LostTask | None = None
+    """A worker of the pool that had ended inside of a task."""
 
     @property
     def unread(self) -> bool:
@@ -160,6 +163,8 @@ def why_words(view: ProcessView, found: Stood) -> str:
         return f"; it was handling {found.handled.words}"
     if found.receiver is not None:
         return f"; {found.receiver.words}"
+    if found.without is not None:
+        return f"; {found.without.words}"
     if found.both is not None:
         return f"; {found.both.words}"
     if found.alone:
@@ -201,6 +206,8 @@ def _own_advice(view: ProcessView, found: Stood) -> str:
         return found.unasked.advice
     if found.receiver is not None and found.thread is None:
         return found.receiver.advice
+    if found.without is not None and found.thread is None:
+        return found.without.advice
     kind: WaitKind = found.waiting[-1][1].kind if found.unread else found.wait.kind
     if found.thread is None:
         handled = f"Look at {found.handled.words} first: the program waits on its way out. " if found.handled else ""

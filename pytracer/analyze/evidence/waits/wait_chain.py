@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ from pytracer.analyze.evidence.waits.waits import (
     WAITED,
     ProcessWait,
     end_of,
+    main_stack,
     other_threads,
     wait_of,
     was_asleep,
@@ -35,6 +37,8 @@ _LAST = (
 )
 _OF_FILES = ("flock", "lock-file")
 _OF_CHILDREN = ("child", "queue", "message", "full-pipe", "pool", "notice")
+_QUEUE = re.compile(r"/multiprocessing/(connection|queues|synchronize)\.py$")
+_POOL = re.compile(r"/multiprocessing/pool\.py$")
 _COMMAND = 60
 _CHILDREN = 2
 _OF_OTHERS = (
@@ -157,10 +161,19 @@ def running_children(job: JobView, view: ProcessView) -> list[ProcessView]:
     return [item for item in _ran_then(job, view) if item.python_frame is not None]
 
 
+def _is_idle(view: ProcessView) -> bool:
+    """Whether it waits for the next task of a multiprocessing pool: its loop has asked the queue, and nothing else."""
+    stack = main_stack(view)
+    asked = next((frame for frame in stack if not _QUEUE.search(frame.file or "")), None)
+    if asked is None or asked is stack[0]:
+        return False
+    return (asked.function or "").rpartition(".")[2] == "worker" and _POOL.search(asked.file or "") is not None
+
+
 def _works(view: ProcessView) -> bool:
-    """Whether it waits for nothing but its device."""
+    """Whether it waits for nothing but its device, and not for its next task."""
     wait = wait_of(view)
-    return wait is None or wait.kind in OF_DEVICE
+    return (wait is None and not _is_idle(view)) or (wait is not None and wait.kind in OF_DEVICE)
 
 
 def work_words(children: Sequence[ProcessView]) -> str:

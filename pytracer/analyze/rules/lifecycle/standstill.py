@@ -22,7 +22,9 @@ lock of the queue along. Of a lock that a forked child waits for, the thread of 
 its `with` at the end, or alone takes it by the source; so is a `with` of the forking thread around the fork. What ends
 a wait (set(), put(), release()) may lie behind a branch that leaves. recv() of a
 pipe gets no EOFError while its own process keeps the sender's end open, and two ends that both call recv() wait for
-each other. An OSError ends a pool's thread that receives results, such as of a tensor whose worker has ended.
+each other. An OSError ends a pool's thread that receives results, such as of a tensor whose worker has ended. A worker
+of a multiprocessing pool that ends inside of a task (sys.exit(), os._exit(), a signal) is replaced, and its task lost:
+the pool catches only Exception.
 
 What to do: OpenMP: start children by spawn or forkserver, or call torch.set_num_threads(1) before the first operator
 of the parent. Locks: take them in one order. Queues: pass a timeout to get(), and look at who should have filled it.
@@ -55,6 +57,7 @@ from pytracer.analyze.evidence.waits.failed_task import failed_task
 from pytracer.analyze.evidence.waits.forked_locks import forked_lock
 from pytracer.analyze.evidence.waits.lock_order import crossed_locks, lock_holder
 from pytracer.analyze.evidence.waits.lost_lock import LostLock, lost_lock
+from pytracer.analyze.evidence.waits.lost_tasks import lost_task, lost_tasks
 from pytracer.analyze.evidence.waits.messages import both_wait, serves_a_working_parent
 from pytracer.analyze.evidence.waits.pool_results import ended_receiver
 from pytracer.analyze.evidence.waits.starved_pool import starved_pool
@@ -137,6 +140,9 @@ class Standstill:
             item.view.index == lost.killed.index or _from_outside(item.view) for item in suspects
         ):
             return (_judge_lost(job, lost),)
+        parents, left = lost_tasks(job, [item.view for item in job.deaths if _from_outside(item.view)])
+        suspects += [item for item in job.deaths if item.primary is False and item.view.index in parents]
+        suspects = [item for item in suspects if item.view.index not in left]
         if not suspects or not all(_from_outside(death.view) for death in suspects):
             return not_found("no process was ended from outside")
         ended_so = [*suspects, *_parents_ended_with(job, suspects)]
@@ -186,12 +192,17 @@ class Standstill:
                 both=both_wait(job, view, wait),
                 forked=forked_lock(view, wait, _parent(job, view)),
                 unasked=_unasked(view, wait, gone),
+                without=lost_task(job, view, wait),
             )
-            explains = tuple((item.view, "was ended while it stood still") for item in suspects)
+            explains = (
+                *((item.view, "was ended while it stood still") for item in suspects),
+                *((item, "ended inside of a task of the pool") for item in left.values()),
+            )
             is_sure = (
                 found.unread or receiver is not None or bool(gone) or (found.thread is not None and found.thread.sure)
             )
             is_sure = is_sure or any(item is not None for item in (found.unsent, found.starved, found.task))
+            is_sure = is_sure or (found.without is not None and (found.without.first or not found.working))
             is_sure = is_sure or (found.unasked is not None and found.unasked.refused is not None)
             stood = stood_loop(loading) if loading is not None else None
             is_sure = is_sure or (stood is not None and stood.confidence == "likely")
@@ -230,6 +241,7 @@ class Standstill:
                 found.handled.evidence if found.handled is not None else None,
                 found.unsent.evidence if found.unsent is not None else None,
                 found.task.evidence if found.task is not None else None,
+                found.without.evidence if found.without is not None else None,
                 *(found.device.evidence if found.device is not None else ()),
             ],
             advice_of(view, found),

@@ -99,10 +99,11 @@ def made_by_one_subject(at: FailingLine) -> str | None:
     if maker is None:
         return None
     line = at.place(maker.spot, maker.call.lineno)
-    return f"only {one_rank_words(maker.guard.test)} makes it ({line}), and rank {_rank(at)} did not wait for that"
+    return f"only {one_rank_words(maker.guard.test)} makes it ({line}), and rank {rank_of(at)} did not wait for that"
 
 
-def _rank(at: FailingLine) -> int | None:
+def rank_of(at: FailingLine) -> int | None:
+    """Of the process, as it was noted, or as its launcher told it."""
     noted = at.snapshot.rank
     if noted is not None:
         return noted.rank
@@ -115,7 +116,7 @@ def _maker(at: FailingLine) -> _Maker | None:
     spot = at.slice.spot(0)
     if _MISSING.search(at.message) is None or spot is None or at.node is None:
         return None
-    wanted = [(path_parts(at.slice, item, spot), writes) for item, writes in _paths_of(at.node)]
+    wanted = [(path_parts(at.slice, item, spot), writes) for item, writes in paths_of(at.node)]
     wanted = [(parts, writes) for parts, writes in wanted if parts]
     found: list[_Maker] = []
     for file, tree in at.files.items() if wanted else ():
@@ -130,7 +131,7 @@ def _maker(at: FailingLine) -> _Maker | None:
             if site.guard is None or site.met or not site.reached:
                 return None
             found.append(_Maker(call, site.spot, site.guard, path))
-    return found[0] if found and _rank(at) not in (None, 0) and not _may_be_local_root(at) else None
+    return found[0] if found and rank_of(at) not in (None, 0) and not _may_be_local_root(at) else None
 
 
 def _may_be_local_root(at: FailingLine) -> bool:
@@ -145,7 +146,7 @@ def _is_defined(tree: ast.Module, name: str) -> bool:
     return any(isinstance(item, kinds) and item.name == name for item in tree.body)
 
 
-def _paths_of(node: ast.AST) -> Iterator[tuple[ast.expr, bool]]:
+def paths_of(node: ast.AST) -> Iterator[tuple[ast.expr, bool]]:
     """What the line's calls are given, each with whether the call writes there."""
     for call in (item for item in ast.walk(node) if isinstance(item, ast.Call)):
         for item in _given(call) if called_name(call) not in PATH_CALLS else ():
@@ -188,7 +189,7 @@ def _site(at: FailingLine, spot: Spot) -> _Site:
     way: list[tuple[ast.Call, Spot]] = []
     for _ in range(_MOST_CALLERS):
         inside = next((item for item in stack if item.scope is spot.scope), None)
-        here = _guard(spot.tree, spot.line) if guard is None else None
+        here = guard_of(spot.tree, spot.line) if guard is None else None
         guard = guard or here
         known = [item for item, _ in way]
         met = met or _meets(at, spot, here, inside.line if inside is not None else END, known)
@@ -221,7 +222,7 @@ def _called_from(start: Spot, way: list[tuple[ast.Call, Spot]], last: Spot) -> S
     return place
 
 
-def _guard(tree: ast.Module, line: int) -> ast.If | None:
+def guard_of(tree: ast.Module, line: int) -> ast.If | None:
     """An `if` by which one rank alone comes to a line."""
     for item, around in _ifs(tree, line):
         if comes_alone(item, line, around=around):

@@ -1,0 +1,216 @@
+"""A worker of a multiprocessing pool that ended inside of a task: the pool never gets a result of that."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pytracer._library_files import is_library_file
+from pytracer._text import shortened
+from pytracer.analyze.evidence.ends.exit_condition import exit_condition
+from pytracer.analyze.evidence.ends.sent_signals import deadly_signal
+from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.scopes import statement_at
+from pytracer.analyze.evidence.waits.wait_chain import children_of
+from pytracer.analyze.evidence.waits.waits import ProcessWait, end_of, main_stack, wait_of
+from pytracer.analyze.naming import line_in, place_words
+from pytracer.analyze.platform.signals import signal_name
+from pytracer.analyze.tensors.source_lines import syntax_tree
+from pytracer.analyze.view import JobView, ProcessView
+from pytracer.report.job import Evidence, PythonFrame
+
+_WORKER = re.compile(r"\b\w*PoolWorker-[\d:]+$")
+_POOL = re.compile(r"/multiprocessing/pool\.py$")
+_EXITS = ("exit", "quit", "_exit", "abort", "SystemExit")
+_BEFORE_NS = 500_000_000  # what ends a whole job meets its processes in any order
+_LONGEST, _MOST = 60, 3
+_CAUGHT = (
+    "the pool hands that to the caller, but catches only Exception: SystemExit and os._exit() end the worker without "
+    "a result"
+)
+_RAISES = (
+    "Or use concurrent.futures.ProcessPoolExecutor, whose result() raises when a worker has ended; get(timeout=...) "
+    "ends such a wait."
+)
+
+
+@dataclass(frozen=True)
+class LostTask:
+    """`others`: workers of the pool that had ended so, too. `at`: the program's line, and `call` what it called there.
+
+    `first`: whether that was the pool's initializer, so that each worker ends before its first task.
+    """
+
+    worker: ProcessView
+    parent: ProcessView
+    others: int
+    at: PythonFrame | None
+    call: str | None
+    first: bool
+    left: tuple[ProcessView, ...]
+    """Workers of the process that asked for their end, by a status that is not 0."""
+
+    @property
+    def words(self) -> str:
+        """`its worker ForkPoolWorker-2 (pid 8) had ended itself with exit status 1, and a pool never gets ...`."""
+        gone = "" if not self.others else f", as {self.others} more had"
+        result = (
+            "in the initializer of the pool, which starts another one each time"
+            if self.first
+            else "and a pool never gets the result of a task whose worker has ended"
+        )
+        return f"its worker {self._name} {self._ended}{gone}, {result}"
+
+    @property
+    def _name(self) -> str:
+        return f"{_worker_name(self.worker)} (pid {self.worker.process.snapshot.pid})"
+
+    @property
+    def _ended(self) -> str:
+        number = self.worker.process.signal
+        at = f" at {place_words(self.at)}" if self.at is not None else ""
+        if number is not None:
+            return f"had died of {signal_name(number)}{at}"
+        by = f" by `{self.call}`" if self.call is not None else ""
+        return f"had ended itself with exit status {self.worker.process.exit_code}{by}{at}"
+
+    @property
+    def advice(self) -> str:
+        """What the task should do in place of that."""
+        if self.worker.process.signal is None and self.at is None:
+            return (
+                "Look for sys.exit(), exit(), quit() or os._exit() in what the function of the pool calls, and raise "
+                f"an exception there, such as ValueError: {_CAUGHT}. {_RAISES}"
+            )
+        if self.worker.process.signal is not None or self.at is None:
+            return f"Look for what ended {_worker_name(self.worker)}: its task is lost. {_RAISES}"
+        stack = _stack_of(self.worker)
+        condition = exit_condition(self.worker.process.snapshot, stack)
+        if self.first:
+            return (
+                f"{f'{condition}. ' if condition else ''}Check that before the pool is made, in the process that makes "
+                "it: when an initializer ends its worker, by sys.exit() or by an exception, the pool starts another "
+                f"one without end. {_RAISES}"
+            )
+        here = line_in(self.at.file, self.at.line, None if self.at.file != _waiting_file(self.parent) else self.at.file)
+        call = f"`{self.call}`" if self.call is not None else "what ends the process"
+        why = f" {condition}: find the input for which it does, and repair or skip that." if condition else ""
+        return f"At {here} raise an exception, such as ValueError, in place of {call}: {_CAUGHT}.{why} {_RAISES}"
+
+    @property
+    def evidence(self) -> Evidence:
+        """The end of that worker."""
+        return Evidence(
+            "rank-state",
+            f"{self._name} {self._ended}",
+            pid=self.worker.process.snapshot.pid,
+            rank=self.worker.process.rank,
+            state="ended",
+            python=self.at,
+        )
+
+
+def lost_task(job: JobView, view: ProcessView, wait: ProcessWait) -> LostTask | None:
+    """Of a process that waits for a pool's task, or for the end of a pool; None where all its workers work or idle."""
+    if wait.kind != "pool" and not _joins(view):
+        return None
+    end = end_of(view)
+    until = (end.mono_ns if end is not None else view.process.ended_mono_ns or 0) - _BEFORE_NS
+    workers = [item for item in children_of(job, view) if _worker_name(item) is not None]
+    gone = [item for item in workers if _ended_before(item, until) and _in_a_task(view, item)]
+    gone = [item for item in gone if not _is_of_left_pool(item, workers, view, until)]
+    if not gone:
+        return None
+    first = min(gone, key=lambda item: item.process.ended_mono_ns or 0)
+    stack = _stack_of(first)
+    at = next((frame for frame in stack if not is_library_file(frame.file)), None)
+    inside = [*_of_task(stack)]
+    at = at if at in inside else None
+    left = tuple(item for item in workers if item.process.status_kind == "exited" and item.process.exit_code)
+    is_first = _is_initializer(view, wait, inside)
+    return LostTask(first, view, len(gone) - 1, at, _call_of(first, at), is_first, left)
+
+
+def lost_tasks(job: JobView, views: Sequence[ProcessView]) -> tuple[set[int], dict[int, ProcessView]]:
+    """Which of these processes waited for a task that is lost, and the workers that ended themselves before."""
+    waits = [(view, wait) for view in views if (wait := wait_of(view)) is not None]
+    found = [lost for view, wait in waits if (lost := lost_task(job, view, wait)) is not None]
+    return {lost.parent.index for lost in found}, {worker.index: worker for lost in found for worker in lost.left}
+
+
+def _worker_name(view: ProcessView) -> str | None:
+    found = _WORKER.search(view.work.name) if view.work is not None else None
+    return found[0] if found is not None else None
+
+
+def _stack_of(view: ProcessView) -> Sequence[PythonFrame]:
+    """Of its end; also of an exit with status 0."""
+    request = view.exit_request
+    return view.python_stack or (request.python_stack if request is not None else None) or ()
+
+
+def _waiting_file(view: ProcessView) -> str | None:
+    frame = next((item for item in main_stack(view) if not is_library_file(item.file)), None)
+    return frame.file if frame is not None else None
+
+
+def _joins(view: ProcessView) -> bool:
+    """Whether it waits in join() of a pool, which does not return while a result is missing."""
+    return any(_POOL.search(frame.file or "") and (frame.function or "").endswith("join") for frame in main_stack(view))
+
+
+def _ended_before(view: ProcessView, until: int) -> bool:
+    ended = view.process.ended_mono_ns
+    return ended is not None and ended < until
+
+
+def _in_a_task(parent: ProcessView, view: ProcessView) -> bool:
+    """Whether it ended by itself or was killed: workers of a pool end with 0, or by their parent's SIGTERM."""
+    process = view.process
+    if process.signal is not None:
+        sent = deadly_signal(view)
+        return sent is None or sent.sender_pid != parent.process.snapshot.pid
+    return process.status_kind == "exited" and (bool(process.exit_code) or bool([*_of_task(_stack_of(view))]))
+
+
+def _is_of_left_pool(view: ProcessView, workers: Sequence[ProcessView], parent: ProcessView, until: int) -> bool:
+    """Whether the workers that ran beside it were ended by their parent before: it has left that pool."""
+    ended = view.process.ended_mono_ns or 0
+    beside = [
+        item
+        for item in workers
+        if item is not view and item.process.snapshot.created_mono_ns < ended
+        if (item.process.ended_mono_ns or ended + 1) > ended
+    ]
+    return bool(beside) and all(_ended_before(item, until) and not _in_a_task(parent, item) for item in beside)
+
+
+def _of_task(stack: Sequence[PythonFrame]) -> Iterator[PythonFrame]:
+    """The program's frames that the loop of a pool's worker had called, innermost first; none outside of a task."""
+    loop = [
+        place
+        for place, frame in enumerate(stack)
+        if (frame.function or "").endswith("worker") and _POOL.search(frame.file or "")
+    ]
+    yield from (frame for frame in stack[: loop[0] if loop else 0] if not is_library_file(frame.file))
+
+
+def _call_of(view: ProcessView, at: PythonFrame | None) -> str | None:
+    """`sys.exit(1)`, where the line has one such call."""
+    tree = syntax_tree(view.process.snapshot, at)
+    statement = statement_at(tree, at.line) if tree is not None and at is not None and at.line is not None else None
+    calls = [item for item in ast.walk(statement) if isinstance(item, ast.Call)] if statement is not None else []
+    found = [item for item in calls if called_name(item) in _EXITS]
+    return shortened(ast.unparse(found[0]), _LONGEST) if len(found) == 1 else None
+
+
+def _is_initializer(view: ProcessView, wait: ProcessWait, inside: Sequence[PythonFrame]) -> bool:
+    """Whether the function that the worker's loop had called is what the program gives as `initializer=`."""
+    tree = syntax_tree(view.process.snapshot, wait.at)
+    calls = [item for item in ast.walk(tree) if isinstance(item, ast.Call)] if tree is not None else []
+    given = [value for item in calls if (value := keyword_value(item, "initializer")) is not None]
+    names = {(variable(item) or "").rpartition(".")[2] for item in given}
+    return bool(inside) and (inside[-1].function or "").rpartition(".")[2] in names
