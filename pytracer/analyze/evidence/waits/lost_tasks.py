@@ -46,6 +46,7 @@ class LostTask:
 
     worker: ProcessView
     parent: ProcessView
+    wait: ProcessWait
     others: int
     at: PythonFrame | None
     call: str | None
@@ -131,14 +132,13 @@ def lost_task(job: JobView, view: ProcessView, wait: ProcessWait) -> LostTask | 
     at = at if at in inside else None
     left = tuple(item for item in workers if item.process.status_kind == "exited" and item.process.exit_code)
     is_first = _is_initializer(view, wait, inside)
-    return LostTask(first, view, len(gone) - 1, at, _call_of(first, at), is_first, left)
+    return LostTask(first, view, wait, len(gone) - 1, at, _call_of(first, at), is_first, left)
 
 
-def lost_tasks(job: JobView, views: Sequence[ProcessView]) -> tuple[set[int], dict[int, ProcessView]]:
-    """Which of these processes waited for a task that is lost, and the workers that ended themselves before."""
+def lost_tasks(job: JobView, views: Sequence[ProcessView]) -> list[LostTask]:
+    """Of those of these processes that waited for a task that is lost."""
     waits = [(view, wait) for view in views if (wait := wait_of(view)) is not None]
-    found = [lost for view, wait in waits if (lost := lost_task(job, view, wait)) is not None]
-    return {lost.parent.index for lost in found}, {worker.index: worker for lost in found for worker in lost.left}
+    return [lost for view, wait in waits if (lost := lost_task(job, view, wait)) is not None]
 
 
 def _worker_name(view: ProcessView) -> str | None:

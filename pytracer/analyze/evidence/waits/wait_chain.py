@@ -225,6 +225,12 @@ def _waiting_child(job: JobView, view: ProcessView, wait: ProcessWait | None = N
     return min(found, key=lambda entry: entry[:2])[2] if found else None
 
 
+def waiters_there(job: JobView, wait: ProcessWait) -> int:
+    """How many processes of the job waited so at that line."""
+    others = [wait_of(item) for item in job.views]
+    return sum(item is not None and item.kind == wait.kind and item.at == wait.at for item in others)
+
+
 def children_of(job: JobView, view: ProcessView) -> list[ProcessView]:
     """Those of its host that were recorded."""
     own = view.process.snapshot

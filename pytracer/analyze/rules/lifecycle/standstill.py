@@ -22,9 +22,8 @@ lock of the queue along. Of a lock that a forked child waits for, the thread of 
 its `with` at the end, or alone takes it by the source; so is a `with` of the forking thread around the fork. What ends
 a wait (set(), put(), release()) may lie behind a branch that leaves. recv() of a
 pipe gets no EOFError while its own process keeps the sender's end open, and two ends that both call recv() wait for
-each other. An OSError ends a pool's thread that receives results, such as of a tensor whose worker has ended. A worker
-of a multiprocessing pool that ends inside of a task (sys.exit(), os._exit(), a signal) is replaced, and its task lost:
-the pool catches only Exception.
+each other. An OSError ends a pool's thread that receives results, such as of a tensor whose worker has ended. A task
+of a multiprocessing pool is lost when its worker ends by sys.exit(), os._exit() or a signal.
 
 What to do: OpenMP: start children by spawn or forkserver, or call torch.set_num_threads(1) before the first operator
 of the parent. Locks: take them in one order. Queues: pass a timeout to get(), and look at who should have filled it.
@@ -71,6 +70,7 @@ from pytracer.analyze.evidence.waits.wait_chain import (
     children_of,
     wait_chain,
     wait_for_device,
+    waiters_there,
 )
 from pytracer.analyze.evidence.waits.wait_words import wait_words
 from pytracer.analyze.evidence.waits.waits import (
@@ -133,17 +133,22 @@ class Standstill:
     needs = ("SIGNAL_SEEN",)
 
     def check(self, job: JobView) -> tuple[Judgement[Stood], ...] | NoFinding:
-        """One judgement, which leads."""
+        """One judgement, which leads, or is beside the end of a pool's worker by a signal."""
         suspects = [death for death in job.deaths if death.primary is not False]
         lost = lost_lock(job)
         if lost is not None and all(
             item.view.index == lost.killed.index or _from_outside(item.view) for item in suspects
         ):
             return (_judge_lost(job, lost),)
-        parents, left = lost_tasks(job, [item.view for item in job.deaths if _from_outside(item.view)])
-        suspects += [item for item in job.deaths if item.primary is False and item.view.index in parents]
+        tasks = lost_tasks(job, [item.view for item in job.deaths if _from_outside(item.view)])
+        left = {worker.index: worker for item in tasks for worker in item.left}
+        suspects += [item for item in job.deaths if item.primary is False and any(item.view is t.parent for t in tasks)]
         suspects = [item for item in suspects if item.view.index not in left]
         if not suspects or not all(_from_outside(death.view) for death in suspects):
+            killed = next((item for item in tasks if item.worker.process.signal is not None), None)
+            if killed is not None and from_time_limit(job, killed.parent):
+                beside = Stood(killed.wait, (), killed.parent, without=killed)
+                return (Judgement("hang", "likely", (killed.parent,), beside, accompanies=True),)
             return not_found("no process was ended from outside")
         ended_so = [*suspects, *_parents_ended_with(job, suspects)]
         for death in sorted(ended_so, key=lambda item: _has_asking_parent(item, ended_so)):
@@ -184,7 +189,7 @@ class Standstill:
                 unsent_of(job, view) if wait.kind == "queue" and is_between_processes(view) else None,
                 starved_pool(view) if wait.kind == "notice" else None,
                 tuple(children_at_work(job, view)) if wait.kind in _OF_CHILDREN else (),
-                together=_together(job, wait) if wait.kind == "barrier" else 0,
+                together=waiters_there(job, wait) if wait.kind == "barrier" else 0,
                 task=failed_task(view, wait) if wait.kind in _IN_MEMORY and not is_between_processes(view) else None,
                 holder=lock_holder(view) if wait.kind == "lock" and locks is None else None,
                 alone=wait.kind in _IN_MEMORY and no_other_could(view),
@@ -202,7 +207,7 @@ class Standstill:
                 found.unread or receiver is not None or bool(gone) or (found.thread is not None and found.thread.sure)
             )
             is_sure = is_sure or any(item is not None for item in (found.unsent, found.starved, found.task))
-            is_sure = is_sure or (found.without is not None and (found.without.first or not found.working))
+            is_sure |= found.without is not None and (found.without.first or not found.working)
             is_sure = is_sure or (found.unasked is not None and found.unasked.refused is not None)
             stood = stood_loop(loading) if loading is not None else None
             is_sure = is_sure or (stood is not None and stood.confidence == "likely")
@@ -220,7 +225,7 @@ class Standstill:
         if found.lost is not None:
             return _describe_lost(job, judgement, found.lost)
         if found.forked is not None:
-            more = _together(job, found.wait) - 1
+            more = waiters_there(job, found.wait) - 1
             who = f"{subject_words(judgement.views)}{f' and {more} more' if more > 0 else ''}"
             return Description(
                 f"{who} {found.forked.words}; {_end_words(job, judgement)}.",
@@ -292,11 +297,6 @@ def _describe_lost(job: JobView, judgement: Judgement[Stood], lost: LostLock) ->
         lost.advice,
         ["whether the killed process held the lock: it left no stack"],
     )
-
-
-def _together(job: JobView, wait: ProcessWait) -> int:
-    others = [wait_of(item) for item in job.views]
-    return sum(item is not None and item.kind == wait.kind and item.at == wait.at for item in others)
 
 
 def _has_asking_parent(death: Death, others: Sequence[Death]) -> bool:

@@ -84,3 +84,14 @@ def test_idle_worker_is_not_said_to_be_at_work(run: Path) -> None:
     report = ended(run, stopped(parent(), WAITS), stopped(worker(103, 2), IDLE))
     assert "its child" not in summary(report)
     assert "only slow" not in advice(report)
+
+
+def test_worker_that_a_signal_ended_is_the_cause_and_the_wait_is_beside_it(run: Path) -> None:
+    """The fault is the verdict; that the pool waits on is the second trouble."""
+    killed = worker(102, 1).at(5_000).crash(11, python=BUSY, native=[(s.LIBC, 0x10)])
+    report = ended(run, stopped(parent(), WAITS), killed, stopped(worker(103, 2), IDLE))
+    assert report.verdict is not None and report.verdict.pid == 102
+    assert any(
+        "its worker ForkPoolWorker-1 (pid 102) had died of SIGSEGV" in (item.summary or "")
+        for item in report.findings or []
+    )
