@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from pytracer.analyze.collectives.beside_join import beside_join
 from pytracer.analyze.collectives.broadcast_buffers import buffers_words
 from pytracer.analyze.collectives.call_sites import site_of
 from pytracer.analyze.collectives.counted_calls import at_other_lines
 from pytracer.analyze.collectives.description import place_of, span_words, value_of
-from pytracer.analyze.collectives.left_out_calls import LeftOut, left_out
+from pytracer.analyze.collectives.left_out_calls import left_out
 from pytracer.analyze.collectives.library_calls import library_call
 from pytracer.analyze.collectives.matching import GroupMatch, Mismatch
 from pytracer.analyze.collectives.mismatch_sides import Sides, from_other_lines, two_sides
@@ -81,47 +82,72 @@ _ADVICE = {
 }
 
 
-def mismatch_advice(job: JobView, match: GroupMatch, found: Mismatch) -> str:
+@dataclass(frozen=True)
+class Explained:
+    """What to do about a mismatch, and what of that the headline tells, too.
+
+    `cause`: the loop that one rank left, a value that only one has, a call that it left out. `packing`: the line that
+    packs only gradients which are not None. `names_who`: whether it is known which rank left out a call, or called one
+    more.
+    """
+
+    advice: str
+    cause: str | None = None
+    packing: Packing | None = None
+    names_who: bool = False
+
+
+def explained(job: JobView, match: GroupMatch, found: Mismatch) -> Explained:
     """By what differs, and by what the program's source shows of it."""
     sides = two_sides(job, found)
+    apart = found.field == "op" or from_other_lines(found)
     joined = beside_join(sides, match, found.sequence_nr) if sides is not None else None
     if joined is not None:
-        return joined
+        return Explained(joined, names_who=apart and at_other_lines(job, match, found) is not None)
     units = _units_apart(sides)
     if units is not None:
-        return units.advice
-    if from_other_lines(found):
-        told = at_other_lines(job, match, found)
-        return told.advice if told is not None else _ADVICE_LINES
-    sharded = found.field == "op" and any(item.call.op.startswith(_SHARDED) for item in found.variants)
+        cause = units.subject if apart or found.field == "size" else None
+        return Explained(units.advice, cause, names_who=cause is not None)
+    if not apart:
+        return _of_value(job, match, found)
+    told = at_other_lines(job, match, found)
+    if found.field != "op":
+        return Explained(told.advice, told.subject, names_who=True) if told is not None else Explained(_ADVICE_LINES)
+    threads = _threads_advice(match, found, views_of(job, [side.ranks[0] for side in found.variants[:2]]))
+    if threads is not None:
+        return Explained(threads, names_who=told is not None)
+    if told is None:
+        return Explained(_of_op(found))
+    return Explained(told.advice + _of_buffers(job, found), told.subject, names_who=True)
+
+
+def _of_op(found: Mismatch) -> str:
+    """Where nothing shows what led the ranks to different calls."""
     ops = {item.call.op for item in found.variants}
-    more = _ADVICE_SHARDED if sharded else ""
-    if found.field == "size" and ops <= set(_GATHERS):
-        more += _ADVICE_GATHER
-    if found.field == "size" and ops & set(_SHARDED) and not _is_called_directly(job, found):
-        return _ADVICE_UNITS
-    if found.field == "size":
-        known = _of_objects(job, found) or _of_order(job, found) or _of_size(job, match, found) or _of_keys(job, found)
-        if known is not None:
-            return known
+    one_line = len({site_of(item.call) for item in found.variants[:2]}) == 1
+    return (
+        (_ADVICE_ONE_LINE if one_line else _ADVICE["op"])
+        + (_ADVICE_BARRIER if ops.intersection(_BARRIERS) else "")
+        + (_ADVICE_SHARDED if any(op.startswith(_SHARDED) for op in ops) else "")
+    )
+
+
+def _of_value(job: JobView, match: GroupMatch, found: Mismatch) -> Explained:
+    """Of one operation, to which the ranks passed different values."""
     if found.field == "root":
         known = _of_root(job, match, found)
-        if known is not None:
-            return known
-    if found.field == "op":
-        apart = _threads_advice(match, found, views_of(job, [side.ranks[0] for side in found.variants[:2]]))
-        if apart is not None:
-            return apart
-        told = at_other_lines(job, match, found)
-        if told is None:
-            one_line = len({site_of(item.call) for item in found.variants[:2]}) == 1
-            return (
-                (_ADVICE_ONE_LINE if one_line else _ADVICE["op"])
-                + (_ADVICE_BARRIER if ops.intersection(_BARRIERS) else "")
-                + more
-            )
-        return told.advice + _of_buffers(job, found)
-    return _ADVICE[found.field] + more
+        return Explained(known if known is not None else _ADVICE["root"])
+    if found.field != "size":
+        return Explained(_ADVICE[found.field])
+    ops = {item.call.op for item in found.variants}
+    if ops & set(_SHARDED) and not _is_called_directly(job, found):
+        return Explained(_ADVICE_UNITS)
+    known = _of_objects(job, found) or _of_order(job, found)
+    told = Explained(known) if known is not None else _of_size(job, match, found)
+    if told is not None:
+        return told
+    known = _of_keys(job, found)
+    return Explained(known or _ADVICE["size"] + (_ADVICE_GATHER if ops <= set(_GATHERS) else ""))
 
 
 def _of_buffers(job: JobView, found: Mismatch) -> str:
@@ -159,11 +185,17 @@ def _of_root(job: JobView, match: GroupMatch, found: Mismatch) -> str | None:
     return differing_advice(sides, ("src", "dst"), (values[0], values[1]))
 
 
-def _of_size(job: JobView, match: GroupMatch, found: Mismatch) -> str | None:
+def _of_size(job: JobView, match: GroupMatch, found: Mismatch) -> Explained | None:
     """A call that one rank left out, or what the size comes from."""
     sides = two_sides(job, found)
     if sides is None or site_of(sides[0][1]) != site_of(sides[1][1]):
         return None
+    packing = packing_of(*sides)
+    if packing is not None:
+        return Explained(packing.advice, packing=packing)
+    without = left_out(*sides)
+    if without is not None:
+        return Explained(without.advice, without.subject, names_who=without.subject is not None)
     number = found.sequence_nr
     names = [
         name
@@ -172,47 +204,15 @@ def _of_size(job: JobView, match: GroupMatch, found: Mismatch) -> str | None:
         if last.sequence_nr == number and last.group == match.name and last.buffer is not None
         for name in last.buffer.names or ()
     ]
-    packing, without = packing_of(*sides), left_out(*sides)
-    known = packing.advice if packing is not None else without.advice if without is not None else None
-    return known if known is not None else size_advice(*sides, names, len(match.ranks))
+    known = size_advice(*sides, names, len(match.ranks))
+    return Explained(known) if known is not None else None
 
 
-def packing_cause(job: JobView, match: GroupMatch, found: Mismatch) -> Packing | None:
-    """The line that packs only gradients which are not None, where the advice says the same."""
-    sides = two_sides(job, found) if found.field == "size" else None
-    packing = packing_of(*sides) if sides is not None else None
-    return packing if packing is not None and packing.advice == mismatch_advice(job, match, found) else None
-
-
-def size_cause(job: JobView, match: GroupMatch, found: Mismatch) -> str | None:
+def size_cause(job: JobView, match: GroupMatch, found: Mismatch, advice: str) -> str | None:
     """The line with the rank that the size comes from, where the advice says the same."""
     sides = two_sides(job, found)
     words = cause_words(*sides, len(match.ranks)) if sides is not None else None
-    said = words is not None and words.removeprefix("it ") in mismatch_advice(job, match, found)
-    return words if said else None
-
-
-def parting_cause(job: JobView, match: GroupMatch, found: Mismatch) -> str | None:
-    """The loop that one rank left, a value that only one has, a call that it left out: what the advice says, too."""
-    sides = two_sides(job, found) if found.field in ("op", "size") or from_other_lines(found) else None
-    if sides is None:
-        return None
-    units = _units_apart(sides)
-    told: UnitsApart | LeftOut | None = units
-    if units is None:
-        told = at_other_lines(job, match, found) if _are_apart(found) else left_out(*sides)
-    return told.subject if told is not None and told.advice in mismatch_advice(job, match, found) else None
-
-
-def names_who(job: JobView, match: GroupMatch, found: Mismatch) -> bool:
-    """Whether the advice names the rank that left out a call, or called one more."""
-    return parting_cause(job, match, found) is not None or (
-        _are_apart(found) and at_other_lines(job, match, found) is not None
-    )
-
-
-def _are_apart(found: Mismatch) -> bool:
-    return found.field == "op" or from_other_lines(found)
+    return words if words is not None and words.removeprefix("it ") in advice else None
 
 
 def _of_objects(job: JobView, found: Mismatch) -> str | None:

@@ -10,7 +10,7 @@ from pytracer.analyze.collectives.counted_calls import loss_without_parameters
 from pytracer.analyze.collectives.description import at_place, group_words, place_of, span_words, value_of
 from pytracer.analyze.collectives.library_calls import library_call
 from pytracer.analyze.collectives.matching import GroupMatch, Mismatch, Variant
-from pytracer.analyze.collectives.mismatch_advice import packing_cause, parting_cause, size_cause
+from pytracer.analyze.collectives.mismatch_advice import Explained, size_cause
 from pytracer.analyze.collectives.mismatch_sides import from_other_lines, two_sides
 from pytracer.analyze.collectives.model_sizes import unequal_parameter
 from pytracer.analyze.deaths.attribution import views_of
@@ -21,17 +21,19 @@ LISTED = 4
 _LINES, _COLUMNS = 4, 96
 
 
-def mismatch_summary(job: JobView, match: GroupMatch, found: Mismatch, below: str | None = None) -> str:
+def mismatch_summary(job: JobView, match: GroupMatch, found: Mismatch, told: Explained, below: str | None) -> str:
     """Who called or passed what, where, and why as far as the source shows it: four lines of a terminal at most.
 
     `below`: what is said of one call beside, which tells who alone called it.
     """
-    words = _summary(job, match, found, below, brief=False)
+    words = _summary(job, match, found, told, below, brief=False)
     long = len(textwrap.wrap(words, _COLUMNS)) > _LINES
-    return _summary(job, match, found, below, brief=True) if long else words
+    return _summary(job, match, found, told, below, brief=True) if long else words
 
 
-def _summary(job: JobView, match: GroupMatch, found: Mismatch, below: str | None, *, brief: bool) -> str:
+def _summary(
+    job: JobView, match: GroupMatch, found: Mismatch, told: Explained, below: str | None, *, brief: bool
+) -> str:
     """`brief`: places without functions and sizes, which the rows of the calls have."""
     added = f"; {below}" if below is not None else ""
     where = f"collective {found.sequence_nr} of {group_words(match)}"
@@ -39,19 +41,18 @@ def _summary(job: JobView, match: GroupMatch, found: Mismatch, below: str | None
         where = f"{found.variants[0].call.op} ({where})"
     end = _silence(found)
     if from_other_lines(found):
-        items, left = found.variants[:LISTED], parting_cause(job, match, found)
+        items = found.variants[:LISTED]
         if brief:
             sides = ", ".join(f"{span_words(item.ranks)}{_at(item, items[0])}" for item in items)
         else:
             sides = "; ".join(f"{span_words(item.ranks)} {_call_words(item)}{at_place(item.call)}" for item in items)
-        why = f"; {left}" if left is not None else added
+        why = f"; {told.cause}" if told.cause is not None else added
         return f"Ranks were at different lines in {where}: {sides}{why}{end}."
     right, wrong = found.variants[0], found.variants[1]
     if found.odd is None:
-        sides, line = _sides(job, match, found, alone=below is None, brief=brief)
-        return f"Ranks disagree in {where}{line}: {sides}{_cause(job, match, found) or added}{end}."
-    cause = parting_cause(job, match, found)
-    end = f"{f'; {cause}' if cause is not None else added}{end}"
+        sides, line = _sides(job, match, found, alone=below is None and told.cause is None, brief=brief)
+        return f"Ranks disagree in {where}{line}: {sides}{_cause(job, match, found, told) or added}{end}."
+    end = f"{f'; {told.cause}' if told.cause is not None else added}{end}"
     if len(found.variants) > 2:
         return (
             f"{capital(span_words(found.odd))} disagree with {span_words(right.ranks)} in {where}: "
@@ -64,18 +65,16 @@ def _summary(job: JobView, match: GroupMatch, found: Mismatch, below: str | None
     return f"{capital(wrong_words)} in {where}{place}, where {right_words}{end}."
 
 
-def _cause(job: JobView, match: GroupMatch, found: Mismatch) -> str:
+def _cause(job: JobView, match: GroupMatch, found: Mismatch, told: Explained) -> str:
     """What the next step says of the size, or of a loss."""
     fresh = loss_without_parameters(job, match, found)
     if fresh is not None:
         return f"; {fresh.subject}"
-    left = parting_cause(job, match, found)
-    if left is not None:
-        return f"; {left}"
-    packing = packing_cause(job, match, found)
-    if packing is not None:
-        return f"; {packing.subject}"
-    words = size_cause(job, match, found) if found.field == "size" else None
+    if told.cause is not None:
+        return f"; {told.cause}"
+    if told.packing is not None:
+        return f"; {told.packing.subject}"
+    words = size_cause(job, match, found, told.advice) if found.field == "size" else None
     sides = two_sides(job, found) if found.field == "size" else None
     parameter = unequal_parameter(*sides) if sides is not None else None
     comes = f"the size {words.removeprefix('it ')}" if words is not None else None
@@ -96,12 +95,12 @@ def _at(item: Variant, first: Variant) -> str:
 def _sides(job: JobView, match: GroupMatch, found: Mismatch, *, alone: bool, brief: bool) -> tuple[str, str]:
     """What each side passed, with its line where these differ; and the line where all are at the same one.
 
-    `alone`: whether to say that a rank has called none from the other's line.
+    `alone`: whether to say that a rank has called none from the other's line; what is said of the cause says more.
     """
     items = found.variants[:LISTED]
     only = [_alone(job, match, item, found) if alone else "" for item in items]
-    if all(only) or parting_cause(job, match, found) is not None:
-        only = ["" for _ in items]  # each has a line of its own, or what is said of the loop says more
+    if all(only):
+        only = ["" for _ in items]  # each has a line of its own
     apart = len({at_place(item.call) for item in items}) > 1
     sides = [
         (

@@ -50,7 +50,7 @@ from pytracer.analyze.collectives.call_sites import calls_by_site, differing_sit
 from pytracer.analyze.collectives.ddp_settings import DifferingOption, differing_option, option_advice, option_words
 from pytracer.analyze.collectives.description import at_place, call_words, place_of, span_words
 from pytracer.analyze.collectives.matching import STOOD_NS, GroupMatch, Mismatch, Variant
-from pytracer.analyze.collectives.mismatch_advice import mismatch_advice, names_who, packing_cause, parting_cause
+from pytracer.analyze.collectives.mismatch_advice import Explained, explained
 from pytracer.analyze.collectives.mismatch_sides import from_other_lines, two_sides
 from pytracer.analyze.collectives.mismatch_words import LISTED, mismatch_summary
 from pytracer.analyze.collectives.pairing import pairing_evidence
@@ -108,10 +108,10 @@ class CollectiveMismatch:
     def describe(self, job: JobView, judgement: Judgement[_Found]) -> Description:
         """See Rule."""
         match, found, handled = judgement.found.match, judgement.found.mismatch, judgement.found.handled
-        advice = _next(job, judgement.found)
-        cause = parting_cause(job, match, found)
-        below = _below(job, found, advice) if cause is None else None
-        summary = mismatch_summary(job, match, found, below)
+        told = explained(job, match, found)
+        advice = _next(job, judgement.found, told)
+        below = _below(job, found, advice) if told.cause is None else None
+        summary = mismatch_summary(job, match, found, told, below)
         if judgement.found.option is not None:
             summary = f"{_option_words(judgement.found.option, found)}. {summary}"
         elif handled is not None:
@@ -131,7 +131,7 @@ class CollectiveMismatch:
             advice,
             [
                 "a third rank: which of the two is wrong is undecidable from what they passed"
-                if judgement.undecided and not names_who(job, match, found) and packing_cause(job, match, found) is None
+                if judgement.undecided and not told.names_who and told.packing is None
                 else None,
                 f"the collectives of {span_words(match.unknown)}: no readable record" if match.unknown else None,
             ],
@@ -209,11 +209,11 @@ def _option_words(option: DifferingOption, found: Mismatch) -> str:
     return option_words(option, (first.ranks[0], second.ranks[0])) + at
 
 
-def _next(job: JobView, item: _Found) -> str:
+def _next(job: JobView, item: _Found, told: Explained) -> str:
     sides = two_sides(job, item.mismatch)
     if item.option is not None and sides is not None:
         return option_advice(item.option, *sides)
-    return mismatch_advice(job, item.match, item.mismatch) if item.handled is None else _handled_advice(item.handled)
+    return told.advice if item.handled is None else _handled_advice(item.handled)
 
 
 def _below(job: JobView, found: Mismatch, advice: str) -> str | None:
