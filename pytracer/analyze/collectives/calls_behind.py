@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 
 from pytracer._text import count_words, uncapital
-from pytracer.analyze.collectives.deciders import Decider, all_deciders, calls_from, ends_early
+from pytracer.analyze.collectives.deciders import Decider, Deciding, calls_from, ends_early
 from pytracer.analyze.collectives.left_out_calls import LeftOut, left_out_by
 from pytracer.analyze.collectives.rounds import loop_words
 from pytracer.analyze.collectives.same_rounds import differing_samples
@@ -18,9 +19,8 @@ from pytracer.analyze.evidence.syntax.mappings import looped_dict
 from pytracer.analyze.naming import line_in
 
 
-def ended_loop(one: Side, other: Side) -> LeftOut | None:
+def ended_loop(found: Sequence[Deciding]) -> LeftOut | None:
     """That one rank had left a loop, after how many calls, where nothing else can have led it to another call."""
-    found = all_deciders(one, other)
     if len(found) != 1 or not isinstance(found[0][2].node, LOOPS) or not _may_have_fewer(found[0][2]):
         return None
     there, absent, by = found[0]
@@ -50,9 +50,8 @@ def ended_loop(one: Side, other: Side) -> LeftOut | None:
     )
 
 
-def may_have_left_out(one: Side, other: Side) -> LeftOut | None:
+def may_have_left_out(found: Sequence[Deciding]) -> LeftOut | None:
     """Where a loop may have fewer rounds on a rank, or one other thing left out a call in one: both, as a choice."""
-    found = all_deciders(one, other)
     loops = [item for item in found if _may_have_fewer(item[2])]
     others = [item for item in found if not isinstance(item[2].node, LOOPS)]
     if len(found) != 2 or len(loops) != 1 or len(others) != 1 or loops[0][0] is not others[0][0]:

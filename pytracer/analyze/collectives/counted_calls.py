@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from pytracer.analyze.collectives.call_sites import Site, calls_by_site, site_of
 from pytracer.analyze.collectives.calls_behind import ended_loop, may_have_left_out
+from pytracer.analyze.collectives.deciders import all_deciders
 from pytracer.analyze.collectives.description import place_of
 from pytracer.analyze.collectives.differing_bounds import equal_heads
 from pytracer.analyze.collectives.fresh_losses import FreshLoss, fresh_loss
-from pytracer.analyze.collectives.left_out_calls import LeftOut, left_out
+from pytracer.analyze.collectives.left_out_calls import LeftOut, left_out, left_out_in_line
 from pytracer.analyze.collectives.library_calls import library_call
 from pytracer.analyze.collectives.matching import GroupMatch, Mismatch
 from pytracer.analyze.collectives.mismatch_sides import two_sides
@@ -52,14 +53,18 @@ def at_other_lines(job: JobView, match: GroupMatch, found: Mismatch) -> LeftOut 
         below = own_group_advice(job, view, side) or branch_advice(view, side.call, library_call(view, side.call))
         if below is not None:
             return LeftOut(None, below)
-    seen = parting is None or parting.inferred or (parting.skipped and parting.subject is None)
-    calls = [side.call for side in found.variants[:2]]
-    without = left_out((sides[0], calls[0]), (sides[1], calls[1])) if sides[1:] and seen else None
+    if not sides[1:]:
+        return None
+    parted = LeftOut(parting.subject, parting.advice) if parting is not None else None
+    if parting is not None and not parting.inferred and not (parting.skipped and parting.subject is None):
+        return parted
+    pair = [Side(view, way_to(view, side.call), side.call) for view, side in zip(sides, found.variants, strict=False)]
+    deciding = all_deciders(pair[0], pair[1])
+    at_line = site_of(pair[0].call) == site_of(pair[1].call)
+    without = left_out_in_line(pair[0], pair[1]) if at_line else left_out(deciding)
     if without is not None:
         return without
-    pair = [Side(view, way_to(view, side.call), side.call) for view, side in zip(sides, found.variants, strict=False)]
-    maybe = may_have_left_out(pair[0], pair[1]) if sides[1:] and seen else None
-    parted = LeftOut(parting.subject, parting.advice) if parting is not None else None
+    maybe = may_have_left_out(deciding)
     if parting is not None and not parting.inferred:
         return maybe or parted
     fresh = loss_without_parameters(job, match, found)
@@ -78,20 +83,21 @@ def at_other_lines(job: JobView, match: GroupMatch, found: Mismatch) -> LeftOut 
         counted_words(site, [(view.process.rank or 0, count[site]) for count, view in zip(counts, sides, strict=True)])
         for site in (sites[often], sites[rare])
     )
-    way = way_to(sides[often], found.variants[often].call)
     steps = calls_within_steps(sides[0], sides[1], match.name, sites[often])
     if isinstance(steps, tuple):
         return LeftOut(None, _uneven_step(sites[often], steps, sides))
     if maybe is not None:
         return maybe
-    ended = ended_loop(pair[0], pair[1])
+    ended = ended_loop(deciding)
+    if ended is not None:
+        return ended
     equal = equal_heads(pair[often], pair[1 - often])
-    rounds = said + rounds_words(sides[often].process.snapshot, way, sites[often], steps, equal)
-    if parting is not None or ended is not None:
-        return ended or LeftOut(None, rounds)
+    rounds = said + rounds_words(sides[often].process.snapshot, pair[often].way, sites[often], steps, equal)
+    if parting is not None:
+        return LeftOut(None, rounds)
     if all(count[sites[rare]] for count in counts):
         behind = 0 if counts[0][sites[rare]] < counts[1][sites[rare]] else 1
-        known = skipped_words(sides[rare].process.snapshot, way_to(sides[rare], found.variants[rare].call), sites[rare])
+        known = skipped_words(sides[rare].process.snapshot, pair[rare].way, sites[rare])
         if known is not None and counts[0][sites[rare]] != counts[1][sites[rare]]:
             return LeftOut(
                 None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pytracer._library_files import is_library_file
@@ -45,14 +45,16 @@ class Decider:
     around: bool = True
 
 
-def only_decider(one: Side, other: Side) -> tuple[Side, Side, Decider] | None:
-    """What alone can have decided that two ranks are at different calls: the rank that calls, and that left it out."""
-    found = all_deciders(one, other)
+Deciding = tuple[Side, Side, Decider]  # the rank that calls, that left it out, and what can have decided that
+
+
+def only_decider(found: Sequence[Deciding]) -> Deciding | None:
+    """Of all that can have decided that two ranks are at different calls, what alone can."""
     return found[0] if len(found) == 1 and not _ends_itself(found[0][2]) else None
 
 
-def all_deciders(one: Side, other: Side) -> list[tuple[Side, Side, Decider]]:
-    """As `only_decider`, all that can; none where that is not known."""
+def all_deciders(one: Side, other: Side) -> list[Deciding]:
+    """What can have decided that two ranks are at different calls; none where that is not known."""
     found = [(side, beside, deciders(side, beside)) for side, beside in ((one, other), (other, one))]
     if any(items is None for _, _, items in found):
         return []

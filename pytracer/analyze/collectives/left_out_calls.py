@@ -12,6 +12,7 @@ from pytracer.analyze.collectives.absent_gradients import parameter_places, para
 from pytracer.analyze.collectives.call_sites import site_of
 from pytracer.analyze.collectives.deciders import (
     Decider,
+    Deciding,
     calls_from,
     calls_it,
     decider_in_round,
@@ -37,7 +38,6 @@ from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Collective
 from pytracer.report.job import PythonFrame
 
-Passed = tuple[ProcessView, Collective]
 _MOST = 3
 _TOGETHER = "Let all ranks leave out the same rounds: all_reduce() the flag (MAX) in each round"
 
@@ -64,18 +64,10 @@ class _Call:
         return self.there.call
 
 
-def left_out(first: Passed, second: Passed) -> LeftOut | None:
-    """What one of two ranks left out, where the calls of both before show that it did.
-
-    Args:
-        first: A rank and its call.
-        second: Another one, which called another operation, or passed another size from the same line.
-    """
-    sides = [Side(view, way_to(view, call), call) for view, call in (first, second)]
-    if site_of(first[1]) == site_of(second[1]):
-        return _of_sizes(sides[0], sides[1])
-    found = only_decider(sides[0], sides[1])
-    return _words(_Call(*found)) if found is not None else None
+def left_out(found: Sequence[Deciding]) -> LeftOut | None:
+    """What one of two ranks at different lines left out, where one thing alone can have decided that."""
+    only = only_decider(found)
+    return left_out_by(*only) if only is not None else None
 
 
 def left_out_by(there: Side, absent: Side, by: Decider) -> LeftOut | None:
@@ -102,9 +94,10 @@ def left_out_at_end(view: ProcessView, call: Collective, ended: ProcessView) -> 
     return _words(_Call(there, Side(ended, (), last), by)) if by is not None else None
 
 
-def _of_sizes(one: Side, other: Side) -> LeftOut | None:
-    """Where both passed both sizes from that line before, in an order that one of them broke; or by the model's order.
+def left_out_in_line(one: Side, other: Side) -> LeftOut | None:
+    """What one of two ranks left out, which called another operation or passed another size from the same line.
 
+    Where both passed both sizes from that line before, in an order that one of them broke; or by the model's order.
     A loop over parameters comes to the same one on both ranks, where none left out a call before.
     """
     found = _out_of_order(one, other)

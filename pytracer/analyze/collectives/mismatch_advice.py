@@ -10,7 +10,7 @@ from pytracer.analyze.collectives.broadcast_buffers import buffers_words
 from pytracer.analyze.collectives.call_sites import site_of
 from pytracer.analyze.collectives.counted_calls import at_other_lines
 from pytracer.analyze.collectives.description import place_of, span_words, value_of
-from pytracer.analyze.collectives.left_out_calls import left_out
+from pytracer.analyze.collectives.left_out_calls import left_out_in_line
 from pytracer.analyze.collectives.library_calls import library_call
 from pytracer.analyze.collectives.matching import GroupMatch, Mismatch
 from pytracer.analyze.collectives.mismatch_sides import Sides, from_other_lines, two_sides
@@ -24,7 +24,7 @@ from pytracer.analyze.collectives.rounds import (
     site_words,
 )
 from pytracer.analyze.collectives.sizes import cause_words, size_advice
-from pytracer.analyze.collectives.units_apart import UnitsApart, units_apart
+from pytracer.analyze.collectives.units_apart import units_apart
 from pytracer.analyze.collectives.ways import Side, way_to
 from pytracer.analyze.deaths.attribution import views_of
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -104,7 +104,7 @@ def explained(job: JobView, match: GroupMatch, found: Mismatch) -> Explained:
     joined = beside_join(sides, match, found.sequence_nr) if sides is not None else None
     if joined is not None:
         return Explained(joined, names_who=apart and at_other_lines(job, match, found) is not None)
-    units = _units_apart(sides)
+    units = units_apart(*_with_ways(sides)) if sides is not None else None
     if units is not None:
         cause = units.subject if apart or found.field == "size" else None
         return Explained(units.advice, cause, names_who=cause is not None)
@@ -160,9 +160,9 @@ def _of_buffers(job: JobView, found: Mismatch) -> str:
     return _IN_FORWARD.format(words) + (_NO_BUFFERS if told else _UNWRAPPED)
 
 
-def _units_apart(sides: Sides | None) -> UnitsApart | None:
-    found = [Side(view, way_to(view, call), call) for view, call in sides or ()]
-    return units_apart(found[0], found[1]) if found else None
+def _with_ways(sides: Sides) -> tuple[Side, Side]:
+    (one, mine), (other, theirs) = sides
+    return Side(one, way_to(one, mine), mine), Side(other, way_to(other, theirs), theirs)
 
 
 def _is_called_directly(job: JobView, found: Mismatch) -> bool:
@@ -193,7 +193,7 @@ def _of_size(job: JobView, match: GroupMatch, found: Mismatch) -> Explained | No
     packing = packing_of(*sides)
     if packing is not None:
         return Explained(packing.advice, packing=packing)
-    without = left_out(*sides)
+    without = left_out_in_line(*_with_ways(sides))
     if without is not None:
         return Explained(without.advice, without.subject, names_who=without.subject is not None)
     number = found.sequence_nr
