@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
-from pytracer.analyze.collectives.call_sites import Site, calls_by_site, site_of
+from pytracer.analyze.collectives.call_sites import Site, calls_by_site, calls_of_group, site_of
 from pytracer.analyze.collectives.description import place_of
+from pytracer.analyze.collectives.library_calls import is_of_ddp
 from pytracer.analyze.collectives.matching import GroupMatch
-from pytracer.analyze.collectives.rounds import calls_of_line, site_words
+from pytracer.analyze.collectives.own_lines import calls_itself, calls_of_line
+from pytracer.analyze.collectives.rounds import site_words
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Collective
-
-_DDP = re.compile(r"/torch/nn/parallel/distributed\.py$")
 
 
 def beside_join(sides: Sequence[tuple[ProcessView, Collective]], match: GroupMatch, before: int) -> str | None:
     """A rank in join() of DDP, which answers DDP's collectives, and one that calls others beside them."""
     for (view, call), (other, _) in (sides, sides[::-1]):
         frame = place_of(call)
-        if frame is None or call.python is None or not _DDP.search(call.python.file) or not _is_join(view, call):
+        if frame is None or not is_of_ddp(call) or not _is_join(view, call):
             continue
         joined, went_on = (calls_by_site(item, match.name, before) for item in (view, other))
         for site in _own_sites(other, match) if joined is not None and went_on is not None else ():
@@ -36,14 +35,9 @@ def beside_join(sides: Sequence[tuple[ProcessView, Collective]], match: GroupMat
 
 def _own_sites(view: ProcessView, match: GroupMatch) -> list[Site]:
     """Lines of the program that call a collective of torch.distributed themselves."""
-    items = [item for item in view.process.snapshot.collectives if item.group == match.name and not item.point_to_point]
+    items = calls_of_group(view, match.name)
     found = {site: item for item in items if (site := site_of(item)) is not None}
-    return [
-        site
-        for site, item in found.items()
-        if (frame := place_of(item)) is not None
-        and any(called_name(part) == item.op for part in calls_of_line(view.process.snapshot, frame))
-    ]
+    return [site for site, item in found.items() if calls_itself(view.process.snapshot, item)]
 
 
 def _is_join(view: ProcessView, call: Collective) -> bool:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
-
 from pytracer._text import list_words
+from pytracer.analyze.collectives.library_calls import is_of_ddp
 from pytracer.analyze.collectives.matching import Mismatch, Variant
 from pytracer.analyze.deaths.attribution import views_of
 from pytracer.analyze.view import JobView
 from pytracer.decode.types.journal import Module, ModuleTensor
 
-_DDP = re.compile(r"/torch/nn/parallel/distributed\.py$")
 _INDICES = "int32"  # of the broadcast of bucket indices
 
 
@@ -28,9 +26,7 @@ def buffers_words(job: JobView, found: Mismatch) -> str | None:
 
 
 def _is_of_forward(side: Variant) -> bool:
-    call = side.call
-    frame = call.python
-    return call.op == "broadcast" and call.dtype != _INDICES and bool(frame and _DDP.search(frame.file))
+    return side.call.op == "broadcast" and side.call.dtype != _INDICES and is_of_ddp(side.call)
 
 
 def _may_be_in(side: Variant, item: ModuleTensor) -> bool:

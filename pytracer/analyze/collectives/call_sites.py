@@ -21,6 +21,16 @@ def site_of(item: Collective) -> Site | None:
     return frame.file, frame.function, frame.line
 
 
+def calls_of_group(view: ProcessView, group: str | None) -> list[Collective]:
+    """What a rank called of a process group, as far as it is recorded, without sends and receives."""
+    return [item for item in view.process.snapshot.collectives if item.group == group and not item.point_to_point]
+
+
+def numbered_calls(view: ProcessView, group: str | None) -> dict[int, Collective]:
+    """As calls_of_group, by their number."""
+    return {item.sequence_nr: item for item in calls_of_group(view, group)}
+
+
 def calls_by_site(view: ProcessView, group: str | None, before: int | None = None) -> Counter[Site] | None:
     """How often a rank called a collective of a group from each line; None when its record does not go back that far.
 
@@ -29,7 +39,7 @@ def calls_by_site(view: ProcessView, group: str | None, before: int | None = Non
         group: name of the process group.
         before: only calls with smaller sequence numbers.
     """
-    items = [item for item in view.process.snapshot.collectives if item.group == group and not item.point_to_point]
+    items = calls_of_group(view, group)
     if not items or min(item.sequence_nr for item in items) > 1:
         return None
     sites = [site_of(item) for item in items if before is None or item.sequence_nr < before]

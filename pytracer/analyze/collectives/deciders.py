@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pytracer._library_files import is_library_file
-from pytracer.analyze.collectives.call_sites import calls_by_site, site_of, stacks_of
+from pytracer.analyze.collectives.call_sites import calls_by_site, calls_of_group, site_of, stacks_of
 from pytracer.analyze.collectives.differing_bounds import equal_heads
 from pytracer.analyze.collectives.quiet_handlers import handlers_that_leave, quiet_handler
 from pytracer.analyze.collectives.rounds import is_fixed
@@ -93,7 +93,7 @@ def deciders(one: Side, other: Side) -> list[Decider] | None:
 
 
 def decider_in_round(inside: Side, other: str) -> Decider | None:
-    """As `decider`, of what is in the innermost loop around the call, whose round another rank took part in."""
+    """The only one of what is in the innermost loop around the call, whose round another rank took part in."""
     snapshot, frame = inside.view.process.snapshot, inside.way[-1] if inside.way else None
     tree = syntax_tree(snapshot, frame)
     if tree is None or frame is None or frame.line is None:
@@ -194,8 +194,7 @@ def calls_from(side: Side, like: Side) -> list[Collective]:
     """Earlier calls of a rank from the line of the call of `like`, in order."""
     found = (
         item
-        for item in side.view.process.snapshot.collectives
-        if item.group == like.call.group and not item.point_to_point
+        for item in calls_of_group(side.view, like.call.group)
         if item.sequence_nr < like.call.sequence_nr and site_of(item) == site_of(like.call)
     )
     return sorted(found, key=lambda item: item.sequence_nr)

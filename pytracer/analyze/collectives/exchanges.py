@@ -13,7 +13,7 @@ import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytracer.analyze.collectives.call_sites import site_of
+from pytracer.analyze.collectives.call_sites import numbered_calls, site_of
 from pytracer.analyze.collectives.rank_branches import asks_rank
 from pytracer.analyze.collectives.rank_values import line_of_call
 from pytracer.analyze.collectives.rounds import leaver_words
@@ -128,17 +128,23 @@ def exchange(view: ProcessView, call: Collective, other: ProcessView) -> Exchang
         for beside, there in enumerate(others):
             tree = _shared(view, here, there)
             if tree is not None and _are_apart(tree, here.line or 0, there.line or 0):
-                at_number = _calls(other, call.group).get(call.sequence_nr)
+                at_number = numbered_calls(other, call.group).get(call.sequence_nr)
                 more = at_number is None or site_of(at_number) != site_of(theirs)
                 parts = _part(view, call, mine[at:], there), _part(other, theirs, others[beside:], here)
                 return Exchange(*parts, more)
     return None
 
 
+def exchange_with_any(view: ProcessView, call: Collective, others: Sequence[ProcessView]) -> Exchange | None:
+    """As exchange, with the first of several ranks that has a part."""
+    parts = (exchange(view, call, other) for other in others)
+    return next((part for part in parts if part is not None), None)
+
+
 def _counterpart(view: ProcessView, call: Collective, other: ProcessView) -> Collective | None:
     """The other rank's last call at a number of this one's calls from its line; no rank has called from both lines."""
     site = site_of(call)
-    mine, theirs = _calls(view, call.group), _calls(other, call.group)
+    mine, theirs = numbered_calls(view, call.group), numbered_calls(other, call.group)
     if site is None or any(site_of(item) == site for item in theirs.values()):
         return None
     own = [number for number, item in mine.items() if site_of(item) == site]
@@ -147,11 +153,6 @@ def _counterpart(view: ProcessView, call: Collective, other: ProcessView) -> Col
     if first is None or any(site_of(item) == first for item in mine.values()):
         return None
     return next(item for item in reversed(met) if site_of(item) == first)
-
-
-def _calls(view: ProcessView, group: str | None) -> dict[int, Collective]:
-    items = view.process.snapshot.collectives
-    return {item.sequence_nr: item for item in items if item.group == group and not item.point_to_point}
 
 
 def _way(view: ProcessView, call: Collective) -> list[PythonFrame]:

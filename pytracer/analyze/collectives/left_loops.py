@@ -10,21 +10,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from pytracer._text import capital, uncapital
-from pytracer.analyze.collectives.description import place_of
 from pytracer.analyze.collectives.loaded_streams import Stream, stream_of
-from pytracer.analyze.collectives.rounds import calls_of_line, counts_numbers, is_fixed, leaver_words
+from pytracer.analyze.collectives.own_lines import calls_itself
+from pytracer.analyze.collectives.rounds import counts_numbers, is_fixed, leaver_words
 from pytracer.analyze.collectives.stop_flags import StopFlag, stop_flag
 from pytracer.analyze.collectives.ways import quoted, way_to
 from pytracer.analyze.evidence.failing.expressions import short
 from pytracer.analyze.evidence.slicing.by_rank import SizeSource, rounds_source
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.slice import Slice
-from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import LOOPS, Loop, loops_around
 from pytracer.analyze.naming import line_in
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
-from pytracer.decode.types.snapshot import Collective, Snapshot
+from pytracer.decode.types.snapshot import Collective
 from pytracer.report.job import PythonFrame
 
 _MOST = 2
@@ -122,7 +121,7 @@ def left_loop(inside: ProcessView, call: Collective) -> LeftLoop | None:
     snapshot, frames = inside.process.snapshot, way_to(inside, call)[::-1]
     slice_ = Slice(snapshot, frames)
     skipping: LeftLoop | None = None
-    joins = not _calls_itself(snapshot, call)
+    joins = not calls_itself(snapshot, call)
     for depth, frame in enumerate(frames):
         tree = syntax_tree(snapshot, frame)
         if tree is None or frame.line is None:
@@ -149,13 +148,6 @@ def left_loop(inside: ProcessView, call: Collective) -> LeftLoop | None:
             if skipping is None and (skipped is not None or stream is not None) and not ends:
                 skipping = replace(known, skipped=skipped, even=is_fixed(loop))
     return skipping
-
-
-def _calls_itself(snapshot: Snapshot, call: Collective) -> bool:
-    """Whether the program's own line calls the collective: join() answers only what DistributedDataParallel calls."""
-    frame = place_of(call)
-    on_line = calls_of_line(snapshot, frame) if frame is not None else ()
-    return any(called_name(item) == call.op for item in on_line)
 
 
 def _place(frame: PythonFrame, source: SizeSource) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from pytracer._text import capital, list_words, uncapital
 from pytracer.analyze.collectives.absent_gradients import parameter_places, parameters, parameters_of, stale_gradients
-from pytracer.analyze.collectives.call_sites import site_of
+from pytracer.analyze.collectives.call_sites import calls_of_group, site_of
 from pytracer.analyze.collectives.deciders import (
     Decider,
     Deciding,
@@ -84,8 +84,7 @@ def left_out_at_end(view: ProcessView, call: Collective, ended: ProcessView) -> 
         ended: The other one; its last call of the group is the one before, from the same line, in the same round.
     """
     there = Side(view, way_to(view, call), call)
-    own = [item for item in ended.process.snapshot.collectives if item.group == call.group and not item.point_to_point]
-    last = max(own, key=lambda item: item.sequence_nr, default=None)
+    last = max(calls_of_group(ended, call.group), key=lambda item: item.sequence_nr, default=None)
     if last is None or last.sequence_nr != call.sequence_nr - 1 or site_of(last) != site_of(call):
         return None
     if not is_within_round(there) or last.step != call.step:

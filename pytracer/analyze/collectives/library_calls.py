@@ -8,7 +8,7 @@ import re
 from pytracer._library_files import is_library_file
 from pytracer.analyze.collectives.call_sites import stacks_of
 from pytracer.analyze.collectives.description import place_of
-from pytracer.analyze.collectives.rounds import calls_of_line
+from pytracer.analyze.collectives.own_lines import calls_of_line
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Collective
@@ -20,6 +20,7 @@ _WRAPPERS = re.compile(
     r"|/pytracer/record/|/typing_extensions\.py$|/torch/_compile\.py$|/torch/_dynamo/"
 )
 _INNER = ".<locals>."
+_DDP = re.compile(r"/torch/nn/parallel/distributed\.py$")
 _C10D = re.compile(r"/torch/distributed/distributed_c10d\.py$")
 
 
@@ -43,6 +44,11 @@ def library_call(view: ProcessView, call: Collective) -> str | None:
             direct = _C10D.search(file) and name in (call.op, f"{call.op}_coalesced")
             return None if direct else _as_called(view, at, name)
     return None
+
+
+def is_of_ddp(call: Collective) -> bool:
+    """Whether DistributedDataParallel called it from Python: not the reduction of gradients, which C++ calls."""
+    return call.python is not None and _DDP.search(call.python.file) is not None
 
 
 def _as_called(view: ProcessView, at: PythonFrame, name: str) -> str:

@@ -14,11 +14,11 @@ from pytracer.analyze.collectives.left_out_calls import left_out_in_line
 from pytracer.analyze.collectives.library_calls import library_call
 from pytracer.analyze.collectives.matching import GroupMatch, Mismatch
 from pytracer.analyze.collectives.mismatch_sides import Sides, from_other_lines, two_sides
+from pytracer.analyze.collectives.own_lines import calls_itself, calls_of_line
 from pytracer.analyze.collectives.packed_gradients import Packing, packing_of
 from pytracer.analyze.collectives.rank_branches import below_forward
 from pytracer.analyze.collectives.rank_value_words import differing_advice
 from pytracer.analyze.collectives.rounds import (
-    calls_of_line,
     key_order_words,
     order_words,
     site_words,
@@ -167,13 +167,7 @@ def _with_ways(sides: Sides) -> tuple[Side, Side]:
 
 def _is_called_directly(job: JobView, found: Mismatch) -> bool:
     """Whether the program's own line calls the operation, and not FSDP for a unit of its own."""
-    sides = two_sides(job, found)
-    for view, call in sides if sides is not None else ():
-        frame = place_of(call)
-        on_line = calls_of_line(view.process.snapshot, frame) if frame is not None else ()
-        if any(called_name(item) == call.op for item in on_line):
-            return True
-    return False
+    return any(calls_itself(view.process.snapshot, call) for view, call in two_sides(job, found) or ())
 
 
 def _of_root(job: JobView, match: GroupMatch, found: Mismatch) -> str | None:

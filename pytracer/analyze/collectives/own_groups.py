@@ -6,7 +6,7 @@ import ast
 
 from pytracer.analyze.collectives.description import place_of, span_words
 from pytracer.analyze.collectives.matching import Variant
-from pytracer.analyze.collectives.rounds import calls_of_line
+from pytracer.analyze.collectives.own_lines import calls_of_line
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.decode.types.snapshot import Collective
 

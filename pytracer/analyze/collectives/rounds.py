@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from pytracer._text import count_words, shortened
-from pytracer.analyze.collectives.call_sites import Site, site_of
+from pytracer.analyze.collectives.call_sites import Site, calls_of_group, site_of
 from pytracer.analyze.collectives.differing_bounds import EqualHeads
+from pytracer.analyze.collectives.own_lines import calls_of_line
 from pytracer.analyze.collectives.quiet_handlers import goes_on
 from pytracer.analyze.collectives.ways import quoted
 from pytracer.analyze.evidence.failing.expressions import short
@@ -192,10 +193,7 @@ def calls_within_steps(
 
 def _by_step(view: ProcessView, group: str | None, site: Site) -> Counter[int]:
     """Collectives that were called before the first step count as those of step 0."""
-    items = view.process.snapshot.collectives
-    return Counter(
-        item.step or 0 for item in items if item.group == group and not item.point_to_point and site_of(item) == site
-    )
+    return Counter(item.step or 0 for item in calls_of_group(view, group) if site_of(item) == site)
 
 
 def _without_sync(snapshot: Snapshot, frame: PythonFrame) -> str | None:
@@ -383,11 +381,3 @@ def _is_set(value: ast.expr) -> bool:
     if isinstance(called, ast.Name):
         return called.id in ("set", "frozenset")
     return isinstance(called, ast.Attribute) and called.attr in _SET_METHODS and _is_set(called.value)
-
-
-def calls_of_line(snapshot: Snapshot, frame: PythonFrame) -> Iterator[ast.Call]:
-    """The calls in the program's line."""
-    tree = syntax_tree(snapshot, frame)
-    for item in ast.walk(tree) if tree is not None and frame.line is not None else ():
-        if isinstance(item, ast.Call) and item.lineno <= (frame.line or 0) <= (item.end_lineno or 0):
-            yield item

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from pytracer._text import capital, count_words, shortened
 from pytracer.analyze.collectives.description import place_of
 from pytracer.analyze.collectives.model_sizes import unequal_parameter
+from pytracer.analyze.collectives.own_lines import calls_of_line
 from pytracer.analyze.collectives.rank_values import RANK, variables_in
-from pytracer.analyze.collectives.rounds import calls_of_line
 from pytracer.analyze.collectives.ways import way_to
 from pytracer.analyze.evidence.failing.data.loaders import full_batch, last_batch
 from pytracer.analyze.evidence.failing.expressions import as_written, short

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytracer.analyze.collectives.call_sites import site_of
+from pytracer.analyze.collectives.call_sites import numbered_calls, site_of
 from pytracer.analyze.collectives.description import place_of
 from pytracer.analyze.collectives.ways import Side, quoted
 from pytracer.analyze.evidence.slicing.calls import method_of
@@ -50,13 +50,14 @@ class _Test:
 
 def units_apart(one: Side, other: Side) -> UnitsApart | None:
     """Of two ranks, whose calls match up to one in which they are in one function, with different units."""
-    pair = _first_pair(_calls(one), _calls(other))
+    calls = [numbered_calls(side.view, side.call.group) for side in (one, other)]
+    pair = _first_pair(calls[0], calls[1])
     if pair is None:
         return None
-    ran = sorted(zip((one, other), pair, strict=True), key=lambda item: item[0].number)
-    windows = [_windows(_calls(side)) for side, _ in ran]
+    ran = sorted(zip((one, other), pair, calls, strict=True), key=lambda item: item[0].number)
+    windows = [_windows(made) for _, _, made in ran]
     left = _left_out(windows[0], windows[1], ran[0][1], ran[1][1])
-    (first, mine), (second, theirs) = ran if left != 1 else ran[::-1]  # `first` left out what `second` ran
+    (first, mine, _), (second, theirs, _) = ran if left != 1 else ran[::-1]  # `first` left out what `second` ran
     frame = place_of(theirs)
     if frame is None:
         return None
@@ -89,11 +90,6 @@ def _decided(said: str, snapshot: Snapshot, frame: PythonFrame) -> UnitsApart:
         f"Draw {number} alike on all ranks: from a generator of its own with one seed, or on one rank and broadcast. "
         f"Or run the layer in each step, and multiply its result by 0. {_SAME_UNITS}",
     )
-
-
-def _calls(side: Side) -> dict[int, Collective]:
-    items = side.view.process.snapshot.collectives
-    return {item.sequence_nr: item for item in items if item.group == side.call.group and not item.point_to_point}
 
 
 def _first_pair(mine: dict[int, Collective], theirs: dict[int, Collective]) -> tuple[Collective, Collective] | None:

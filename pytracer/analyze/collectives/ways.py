@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from pytracer._library_files import is_library_file
 from pytracer._text import shortened
-from pytracer.analyze.collectives.call_sites import site_of, stacks_of
+from pytracer.analyze.collectives.call_sites import calls_of_group, site_of, stacks_of
 from pytracer.analyze.collectives.description import place_of
 from pytracer.analyze.tensors.source_lines import line_text
 from pytracer.analyze.view import ProcessView
@@ -90,8 +90,8 @@ def in_step(one: Side, other: Side, least: int = 2) -> bool:
     sites = [
         {
             item.sequence_nr: site_of(item)
-            for item in side.view.process.snapshot.collectives
-            if item.group == side.call.group and not item.point_to_point and item.sequence_nr < side.call.sequence_nr
+            for item in calls_of_group(side.view, side.call.group)
+            if item.sequence_nr < side.call.sequence_nr
         }
         for side in (one, other)
     ]

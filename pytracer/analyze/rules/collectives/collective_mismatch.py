@@ -46,7 +46,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from pytracer._text import count_words
-from pytracer.analyze.collectives.call_sites import calls_by_site, differing_sites
+from pytracer.analyze.collectives.call_sites import calls_by_site, calls_of_group, differing_sites
 from pytracer.analyze.collectives.ddp_settings import DifferingOption, differing_option, option_advice, option_words
 from pytracer.analyze.collectives.description import at_place, call_words, place_of, span_words
 from pytracer.analyze.collectives.matching import STOOD_NS, GroupMatch, Mismatch, Variant
@@ -182,8 +182,7 @@ def _went_on(job: JobView, item: _Found) -> list[ProcessView]:
 
 
 def _last_number(view: ProcessView, group: str | None) -> int | None:
-    calls = [call for call in view.process.snapshot.collectives if call.group == group and not call.point_to_point]
-    last = max(calls, key=lambda call: call.sequence_nr, default=None)
+    last = max(calls_of_group(view, group), key=lambda call: call.sequence_nr, default=None)
     return last.sequence_nr if last is not None and last.state == "completed" else None
 
 

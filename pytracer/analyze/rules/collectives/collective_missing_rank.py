@@ -24,7 +24,7 @@ from pytracer._text import capital
 from pytracer.analyze.collectives.absent_ranks import Absence, at_its_end, find_absences, last_seen, paired_before
 from pytracer.analyze.collectives.call_sites import calls_by_site, site_of
 from pytracer.analyze.collectives.description import at_place, span_words
-from pytracer.analyze.collectives.exchanges import exchange
+from pytracer.analyze.collectives.exchanges import exchange_with_any
 from pytracer.analyze.collectives.library_calls import library_call
 from pytracer.analyze.collectives.rank_branches import branch_advice, branch_at_end, branch_head
 from pytracer.analyze.collectives.unreceived_sends import UnreceivedSend, lost_message
@@ -157,8 +157,7 @@ def _only_here(job: JobView, item: Absence) -> tuple[str, str | None] | None:
     site = site_of(call)
     if waiter is None or group is None or site is None or item.fate != "late" or item.goes_on:
         return None
-    parts = (exchange(waiter, call, view) for view in item.views)
-    other = next((found for found in parts if found is not None), None)
+    other = exchange_with_any(waiter, call, item.views)
     if other is not None:
         return other.advice, other.subject
     if any(branch_at_end(view) is not None for view in item.views):

@@ -20,7 +20,7 @@ from pytracer._text import capital
 from pytracer.analyze.collectives.absent_ranks import Absence, find_absences, last_seen
 from pytracer.analyze.collectives.conditional import is_conditional, same_step
 from pytracer.analyze.collectives.description import at_place, span_words
-from pytracer.analyze.collectives.exchanges import exchange
+from pytracer.analyze.collectives.exchanges import exchange_with_any
 from pytracer.analyze.collectives.library_calls import library_call
 from pytracer.analyze.collectives.parting import one_rank_way
 from pytracer.analyze.collectives.rank_branches import branch_advice, branch_head
@@ -84,8 +84,7 @@ class ConditionalCollective:
 
 def _exchanged(callers: Sequence[ProcessView], item: Absence) -> tuple[str | None, str] | None:
     """The other part of an exchange, which the absent rank calls from a line of its own."""
-    parts = (exchange(callers[0], item.wait.call, view) for view in item.views)
-    found = next((part for part in parts if part is not None), None)
+    found = exchange_with_any(callers[0], item.wait.call, item.views)
     return (found.subject, found.advice) if found is not None else None
 
 

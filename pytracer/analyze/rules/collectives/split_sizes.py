@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pytracer._text import capital
 from pytracer.analyze.collectives.description import at_place, call_evidence, group_words, place_of
 from pytracer.analyze.collectives.matching import UNFINISHED, GroupMatch
-from pytracer.analyze.collectives.rounds import calls_of_line
+from pytracer.analyze.collectives.own_lines import calls_of_line
 from pytracer.analyze.deaths.attribution import abort_words, symptom_evidence
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.rules.account import account, nothing_to_compare
