@@ -16,7 +16,7 @@ from pytracer.analyze.collectives.ways import Side, quoted
 from pytracer.analyze.evidence.failing.expressions import computed, short, whole
 from pytracer.analyze.evidence.slicing.by_rank import size_source
 from pytracer.analyze.evidence.slicing.spots import Spot
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, without_wrappers
 from pytracer.analyze.evidence.syntax.loops import Loop, loops_around
 from pytracer.analyze.evidence.syntax.reaching import places_that_bind
 from pytracer.analyze.naming import line_in
@@ -163,9 +163,7 @@ def _bounds(loop: Loop) -> list[ast.expr]:
     if isinstance(loop, ast.While):
         tests = loop.test.values if isinstance(loop.test, ast.BoolOp) else [loop.test]
         return [part for item in tests if isinstance(item, ast.Compare) for part in (item.left, *item.comparators)]
-    head: ast.expr = loop.iter
-    while isinstance(head, ast.Call) and called_name(head) in _WRAPPERS and head.args:
-        head = head.args[0]
+    head = without_wrappers(loop.iter, _WRAPPERS)
     return [*head.args] if isinstance(head, ast.Call) and called_name(head) in _RANGES else []
 
 

@@ -227,7 +227,3 @@ def _is_below_if(tree: ast.Module, call: ast.Call) -> bool:
     return any(
         around and _RANK.search(ast.unparse(item.test)) is not None for item, around in deciding_ifs(tree, call.lineno)
     )
-
-
-def _calls(node: ast.AST) -> Iterator[ast.Call]:
-    return (item for item in ast.walk(node) if isinstance(item, ast.Call))

@@ -10,7 +10,7 @@ from pytracer.analyze.collectives.ways import Side
 from pytracer.analyze.evidence.slicing.by_rank import size_source
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
-from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value, without_wrappers
 from pytracer.analyze.evidence.syntax.gradients import is_over_parameters
 from pytracer.analyze.evidence.syntax.loops import Loop
 from pytracer.analyze.view import ProcessView
@@ -59,9 +59,8 @@ def _head(side: Side, position: int, loop: ast.For | ast.AsyncFor) -> tuple[Slic
     """What it goes through, without `enumerate()` and the like."""
     frames = side.way[::-1]
     slice_ = Slice(side.view.process.snapshot, frames)
-    spot, head = slice_.spot(len(frames) - 1 - position), loop.iter
-    while isinstance(head, ast.Call) and called_name(head) in _WRAPPERS and head.args:
-        head = head.args[0]
+    spot = slice_.spot(len(frames) - 1 - position)
+    head = without_wrappers(loop.iter, _WRAPPERS)
     return slice_, replace(spot, line=loop.lineno) if spot is not None else None, head
 
 

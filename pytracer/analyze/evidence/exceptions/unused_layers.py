@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.slicing.bindings import bindings_of
 from pytracer.analyze.evidence.slicing.drawn_tests import draw_behind, drawn_words, seed_words
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.slice import Slice
-from pytracer.analyze.evidence.syntax.layer_branches import LayerBranch, layer_branch
+from pytracer.analyze.evidence.syntax.layer_branches import LayerBranch, layer_branch, modules_of, reads_of
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs
-from pytracer.analyze.evidence.syntax.names import variable
-from pytracer.analyze.evidence.syntax.scopes import own_nodes, spans
+from pytracer.analyze.evidence.syntax.scopes import spans
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
@@ -28,11 +27,11 @@ def unused_layer(view: ProcessView, names: Sequence[str]) -> str | None:
         view: The process that raised DDP's exception.
         names: Of the parameters, as `decoder.head.weight`.
     """
-    frames = view.exception_stack_of_program
+    files = program_files(view.process.snapshot, view.exception_stack_of_program)
     found = [
         (attribute, file, tree, owner, line, value)
-        for attribute in _layers(names)
-        for file, tree in program_files(view.process.snapshot, frames).items()
+        for attribute in modules_of(names)[:1]
+        for file, tree in files.items()
         for owner in ast.walk(tree)
         if isinstance(owner, ast.ClassDef)
         for line, value in _made(owner, attribute)
@@ -41,16 +40,16 @@ def unused_layer(view: ProcessView, names: Sequence[str]) -> str | None:
         return None
     attribute, file, tree, owner, line, value = found[0]
     where = f"`{attribute}` ({_place(file, line)}: `{shortened(ast.unparse(value), _TEXT)}`)"
-    used = sorted({(item.lineno, method.name) for method, item in _reads(owner, attribute)})
+    used = sorted({(item.lineno, method.name) for method, item in reads_of(owner, attribute)})
     if not used:
         return f"No method of {owner.name} uses {where}: remove it, or use it in forward()"
     if len(used) > 1:
         return None
     place = f"{where} is used only at {_place(file, used[0][0])} in {used[0][1]}()"
     decides = next(iter(deciding_ifs(tree, used[0][0])), None)
-    branch = layer_branch(program_files(view.process.snapshot, frames), names) if decides is None else None
+    branch = layer_branch(files, names) if decides is None else None
     if branch is not None:
-        return f"{where} {_branch_words(view, frames, branch)}"
+        return f"{where} {_branch_words(view, files, branch)}"
     if decides is None:
         return (
             f"{place}: that line did not run, what it gives takes no part in the loss, or parts of it ran without "
@@ -62,7 +61,7 @@ def unused_layer(view: ProcessView, names: Sequence[str]) -> str | None:
     return f"{place}, {below if around else f'behind {by}, which leaves'}: see what decides that here"
 
 
-def _branch_words(view: ProcessView, frames: Sequence[PythonFrame], branch: LayerBranch) -> str:
+def _branch_words(view: ProcessView, files: Mapping[str, ast.Module], branch: LayerBranch) -> str:
     """Of a list of layers, each of which a loop runs or leaves out."""
     snapshot, test, head = view.process.snapshot, branch.decides, shortened(ast.unparse(branch.decides.test), _TEXT)
     inside = branch.around and any(spans(item, branch.line) for item in test.orelse)
@@ -74,18 +73,8 @@ def _branch_words(view: ProcessView, frames: Sequence[PythonFrame], branch: Laye
     draw = draw_behind(slice_, test, spot) if spot is not None else None
     if draw is None:
         return f"{said}: see what decides that here"
-    seeded = seed_words(program_files(snapshot, frames), draw, branch.file)
+    seeded = seed_words(files, draw, branch.file)
     return f"{said}: each rank draws {drawn_words(draw, branch.file, branch.file)} for itself{seeded}"
-
-
-def _layers(names: Sequence[str]) -> list[str]:
-    """Of the innermost module that has all: `head` of `decoder.head.0.weight` and `decoder.head.1.bias`."""
-    shared = list[str]()
-    for parts in zip(*(name.split(".")[:-1] for name in names), strict=False):
-        if len(set(parts)) != 1:
-            break
-        shared.append(parts[0])
-    return [part for part in shared if not part.isdecimal()][-1:]
 
 
 def _made(owner: ast.ClassDef, attribute: str) -> Iterator[tuple[int, ast.AST]]:
@@ -94,14 +83,6 @@ def _made(owner: ast.ClassDef, attribute: str) -> Iterator[tuple[int, ast.AST]]:
             for line, value, place in bindings_of(method, f"self.{attribute}"):
                 if value is not None and place is None:
                     yield line, value
-
-
-def _reads(owner: ast.ClassDef, attribute: str) -> Iterator[tuple[ast.FunctionDef, ast.Attribute]]:
-    for method in owner.body:
-        if isinstance(method, ast.FunctionDef) and method.name != "__init__":
-            for item in own_nodes(method):
-                if isinstance(item, ast.Attribute) and variable(item) == f"self.{attribute}":
-                    yield method, item
 
 
 def _place(file: str, line: int) -> str:

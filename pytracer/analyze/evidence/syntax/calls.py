@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import Scope, parameters, spans
@@ -78,6 +78,13 @@ def is_bound(call: ast.Call, places: Sequence[str], function: Scope) -> bool:
     more = isinstance(function, ast.Module) or function.args.vararg is not None
     passed = (isinstance(first, ast.Name) and first.id == "self") or (len(call.args) >= len(places) and not more)
     return list(places[:1]) in (["self"], ["cls"]) and not passed
+
+
+def without_wrappers(node: ast.expr, names: Collection[str]) -> ast.expr:
+    """`rows` of `enumerate(tqdm(rows))`: what calls of these names are given first."""
+    while isinstance(node, ast.Call) and called_name(node) in names and node.args:
+        node = node.args[0]
+    return node
 
 
 def called_name(call: ast.Call) -> str | None:

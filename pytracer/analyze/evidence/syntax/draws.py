@@ -39,10 +39,11 @@ class Seed:
 def draw_in(tree: ast.Module, node: ast.AST) -> Draw | None:
     """The first call inside that draws; `tree`: of its file."""
     for call in (item for item in ast.walk(node) if isinstance(item, ast.Call)):
-        name, library = called_name(call), _library(tree, call)
-        if name in _IN_PLACE:
-            library = "torch"
-        elif name not in _DRAWS and not (name in _OF_LIBRARIES and library is not None):
+        name = called_name(call)
+        if name not in _DRAWS | _OF_LIBRARIES | _IN_PLACE:
+            continue
+        library = "torch" if name in _IN_PLACE else _library(tree, call)
+        if name in _OF_LIBRARIES and library is None:
             continue
         own = any(item.arg == "generator" for item in call.keywords)
         return Draw(call, None if own else library)

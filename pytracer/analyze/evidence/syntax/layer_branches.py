@@ -30,7 +30,7 @@ def layer_branch(files: Mapping[str, ast.Module], names: Sequence[str]) -> Layer
 
     None where the program runs no layer of that name below a condition, or several do.
     """
-    for layer in _modules(names):
+    for layer in modules_of(names):
         found = [
             (file, tree, line)
             for file, tree in files.items()
@@ -46,8 +46,8 @@ def layer_branch(files: Mapping[str, ast.Module], names: Sequence[str]) -> Layer
     return None
 
 
-def _modules(names: Sequence[str]) -> list[str]:
-    """The innermost first: `head`, `decoder` of `decoder.head.0.weight` and `decoder.head.1.bias`."""
+def modules_of(names: Sequence[str]) -> list[str]:
+    """That have all parameters, the innermost first: `head`, `decoder` of `decoder.head.{0.weight, 1.bias}`."""
     shared = list[str]()
     for parts in zip(*(name.split(".")[:-1] for name in names), strict=False):
         if len(set(parts)) != 1:
@@ -58,12 +58,17 @@ def _modules(names: Sequence[str]) -> list[str]:
 
 def _runs(owner: ast.ClassDef, layer: str) -> Iterator[int]:
     """Lines at which methods call it, or an item of it that a loop goes through."""
+    for method, read in reads_of(owner, layer):
+        yield from _items_run(method, read)
+
+
+def reads_of(owner: ast.ClassDef, layer: str) -> Iterator[tuple[ast.FunctionDef, ast.Attribute]]:
+    """Where methods name it, other than the one that makes it."""
     for method in owner.body:
-        if not isinstance(method, ast.FunctionDef) or method.name == "__init__":
-            continue
-        for item in own_nodes(method):
-            if isinstance(item, ast.Attribute) and variable(item) == f"self.{layer}":
-                yield from _items_run(method, item)
+        if isinstance(method, ast.FunctionDef) and method.name != "__init__":
+            for item in own_nodes(method):
+                if isinstance(item, ast.Attribute) and variable(item) == f"self.{layer}":
+                    yield method, item
 
 
 def _items_run(method: ast.FunctionDef, read: ast.Attribute) -> Iterator[int]:

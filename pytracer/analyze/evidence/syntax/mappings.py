@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import without_wrappers
 from pytracer.analyze.evidence.syntax.loops import Loop
 from pytracer.analyze.evidence.syntax.names import variable
 
@@ -16,9 +16,7 @@ def looped_dict(loop: Loop) -> str | None:
     """`metrics` of `for name in sorted(metrics):`, whose body reads `metrics[name]`, and of `metrics.items()`."""
     if isinstance(loop, ast.While):
         return None
-    over = loop.iter
-    while isinstance(over, ast.Call) and called_name(over) in _WRAPPERS and over.args:
-        over = over.args[0]
+    over = without_wrappers(loop.iter, _WRAPPERS)
     if isinstance(over, ast.Call) and isinstance(over.func, ast.Attribute) and over.func.attr in _OF_DICTS:
         return variable(over.func.value)
     name, key = variable(over), variable(loop.target)
