@@ -12,7 +12,7 @@ from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import LOOPS, Loop, deciding_ifs
 from pytracer.analyze.evidence.syntax.ranks import comes_alone, one_rank_words
-from pytracer.analyze.evidence.syntax.scopes import scope_of, spans, spans_body
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans, spans_body
 from pytracer.analyze.naming import line_in
 
 _CLOCK = re.compile(
@@ -30,7 +30,7 @@ class StopFlag:
 
 def way_out(loop: Loop) -> tuple[int, ast.expr] | None:
     """The one condition that ends a loop before its rounds are over: the line and the test; None of several."""
-    inside = [*_inside(loop)]
+    inside = [*own_nodes(loop)]
     leaving = [item for item in inside if isinstance(item, ast.Return) or _breaks(loop, item)]
     heads = isinstance(loop, ast.While) and not isinstance(loop.test, ast.Constant)
     if heads and isinstance(loop, ast.While):
@@ -42,16 +42,8 @@ def way_out(loop: Loop) -> tuple[int, ast.expr] | None:
 
 def _breaks(loop: Loop, item: ast.AST) -> bool:
     """Whether it is a `break` of that loop, and not of one inside."""
-    inner = (part for part in _inside(loop) if isinstance(part, LOOPS))
+    inner = (part for part in own_nodes(loop) if isinstance(part, LOOPS))
     return isinstance(item, ast.Break) and not any(spans(part, item.lineno) for part in inner)
-
-
-def _inside(node: ast.AST) -> Iterator[ast.AST]:
-    """Without functions and classes."""
-    for item in ast.iter_child_nodes(node):
-        if not isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
-            yield item
-            yield from _inside(item)
 
 
 def stop_flag(files: Mapping[str, ast.Module], file: str, line: int, test: ast.expr) -> StopFlag | None:
