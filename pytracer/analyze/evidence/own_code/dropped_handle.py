@@ -20,13 +20,13 @@ from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.native.fault_function import is_of_own_image
 from pytracer.analyze.evidence.native.native_stack import image_name, own_frames
 from pytracer.analyze.evidence.own_code.c_text import closing, split
-from pytracer.analyze.evidence.own_code.handles import DEL, FINALIZE, GC, pairs, releases
+from pytracer.analyze.evidence.own_code.handles import DEL, FINALIZE, GC, releases
 from pytracer.analyze.evidence.own_code.native_calls import last_name, native_calls, parents_of
 from pytracer.analyze.evidence.own_code.object_owners import Owned, Owners
 from pytracer.analyze.evidence.own_code.own_libraries import allocating_frames
 from pytracer.analyze.evidence.own_code.own_signature import own_definition
 from pytracer.analyze.evidence.slicing.files import program_files
-from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
+from pytracer.analyze.evidence.syntax.bindings import each_set, lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import LIBRARY_LOADERS, called_name, calls_on, passed_values
 from pytracer.analyze.evidence.syntax.scopes import class_around, class_named, parameters, scope_of, spans
 from pytracer.analyze.naming import LineWords
@@ -133,7 +133,7 @@ class _Search:
             inside.append(node)
             node = parents.get(id(node))
         if isinstance(node, ast.Assign):
-            made = (target for target, value in pairs(node) if value in inside)
+            made = (target for target, value in each_set(node.targets, node.value) if value in inside)
             return next((item for item in made if last_name(item) is not None), None)
         scope = scope_of(tree, call.lineno)
         own = class_around(tree, scope) is not None and parameters(scope)[:1] == ["self"]

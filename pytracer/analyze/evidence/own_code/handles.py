@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from pytracer._text import shortened
+from pytracer.analyze.evidence.own_code.native_calls import parents_of
+from pytracer.analyze.evidence.syntax.bindings import each_set
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 
@@ -57,7 +59,7 @@ def releases(files: Mapping[str, ast.Module], is_native: IsNative) -> dict[str, 
 def gives_itself_away(owner: ast.ClassDef) -> bool:
     """Whether one of its methods may store the object itself, such as in a registry."""
     for method in (item for item in owner.body if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef))):
-        parents = {id(child): node for node in ast.walk(method) for child in ast.iter_child_nodes(node)}
+        parents = parents_of(method)
         for node in ast.walk(method):
             if isinstance(node, ast.Name) and node.id == "self" and not _is_plain(node, parents.get(id(node))):
                 return True
@@ -116,7 +118,7 @@ def _native_attributes(owner: ast.ClassDef, is_native: IsNative) -> set[str]:
     for node in ast.walk(owner):
         if not isinstance(node, ast.Assign):
             continue
-        for target, value in pairs(node):
+        for target, value in each_set(node.targets, node.value):
             attribute = _own_attribute(target)
             made = any(is_native(part) for part in ast.walk(value))
             made = made or (isinstance(value, ast.Name) and _is_made(owner, value.id, is_native))
@@ -128,17 +130,10 @@ def _native_attributes(owner: ast.ClassDef, is_native: IsNative) -> set[str]:
 def _is_made(owner: ast.ClassDef, name: str, is_native: IsNative) -> bool:
     """Whether a native call makes a variable of the class's methods."""
     nodes = (node for node in ast.walk(owner) if isinstance(node, ast.Assign))
-    bound = (value for node in nodes for target, value in pairs(node) if ast.unparse(target) == name)
+    bound = (
+        value for node in nodes for target, value in each_set(node.targets, node.value) if ast.unparse(target) == name
+    )
     return any(is_native(part) for value in bound for part in ast.walk(value))
-
-
-def pairs(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """What is set, with its value; also of `a, b = c, d`."""
-    for target in node.targets:
-        if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
-            yield from zip(target.elts, node.value.elts, strict=False)
-        else:
-            yield target, node.value
 
 
 def _reached(methods: Mapping[str, Function], name: str) -> Iterator[Function]:
@@ -163,7 +158,9 @@ def _taken(call: ast.Call, method: Function) -> set[str]:
     nodes = [node for item in passed_values(call) for node in ast.walk(item)]
     names = {node.id for node in nodes if isinstance(node, ast.Name)}
     bound = [node for node in own_nodes(method) if isinstance(node, ast.Assign)]
-    values = [value for node in bound for target, value in pairs(node) if ast.unparse(target) in names]
+    values = [
+        value for node in bound for target, value in each_set(node.targets, node.value) if ast.unparse(target) in names
+    ]
     return {name for node in (*nodes, *values) if isinstance(node, ast.Attribute) and (name := _own_attribute(node))}
 
 
@@ -175,7 +172,7 @@ def _set_to(call: ast.Call, method: Function) -> set[str]:
     found = {
         name
         for node in bound
-        for target, value in pairs(node)
+        for target, value in each_set(node.targets, node.value)
         if (name := _own_attribute(target)) and isinstance(value, ast.Name) and value.id in names
     }
     both = (node for node in bound if chained & {ast.unparse(item) for item in node.targets})  # `self.h = h = make()`

@@ -24,11 +24,20 @@ from pytracer.analyze.evidence.own_code.handles import (
 )
 from pytracer.analyze.evidence.own_code.native_calls import KEEPS, Uses, last_name, parents_of
 from pytracer.analyze.evidence.slicing.calls import argument_of
+from pytracer.analyze.evidence.slicing.keepers import initializer
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.constants import is_none
 from pytracer.analyze.evidence.syntax.loops import loops_around
-from pytracer.analyze.evidence.syntax.scopes import Scope, is_parameter, own_nodes, scope_of, spans, statement_at
+from pytracer.analyze.evidence.syntax.scopes import (
+    Scope,
+    is_parameter,
+    own_nodes,
+    parameters,
+    scope_of,
+    spans,
+    statement_at,
+)
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _WITHS = (ast.With, ast.AsyncWith)
@@ -162,10 +171,7 @@ class Owners:
         owner = self._methods.get(id(function))
         name = owner.name if owner is not None and function.name == "__init__" else function.name
         names = {name} | {
-            item.name
-            for _, item in self._classes
-            if name in map(last_name, item.bases)
-            and not any(getattr(part, "name", "") == "__init__" for part in item.body)
+            item.name for _, item in self._classes if name in map(last_name, item.bases) and initializer(item) is None
         }
         return ((file, call) for file, call in self._calls if called_name(call) in names)
 
@@ -208,9 +214,7 @@ class Owners:
         if not made or depth >= _MOST_CALLS:
             return True
         for file, function in made:
-            arguments = function.args
-            names = [item.arg for item in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
-            taken = [item for item in names if _is_name(argument_of(call, function, item), name)]
+            taken = [item for item in parameters(function) if _is_name(argument_of(call, function, item), name)]
             passed = sum(_is_name(item, name) for item in passed_values(call))
             if len(taken) != passed:
                 return True
