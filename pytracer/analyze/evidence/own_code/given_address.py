@@ -25,9 +25,9 @@ from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import (
     Scope,
     class_around,
+    is_method,
     is_parameter,
     own_nodes,
-    parameters,
     scope_of,
     spans,
     statement_at,
@@ -243,8 +243,7 @@ def _is_kept(held: _Held, calls: Sequence[ast.Call]) -> bool:
 
 def _holds(tree: ast.Module, scope: Scope, name: str) -> str:
     """`self.held.append(clip)`."""
-    method = class_around(tree, scope) is not None and parameters(scope)[:1] == ["self"]
-    return f"{'self.' * method}held.append({name})"
+    return f"{'self.' * is_method(tree, scope)}held.append({name})"
 
 
 def _used(view: ProcessView) -> str:

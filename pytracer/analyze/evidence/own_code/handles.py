@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.own_code.native_calls import parents_of
@@ -20,14 +21,14 @@ _FREES = re.compile(
 )
 _CLOSERS = frozenset({"close", "free", "release", "destroy", "dispose", "shutdown", "delete"})
 _LOOKS_AT = ("finalize", "ref", "super", "type", "isinstance", "id", "getattr", "hasattr", "setattr", "vars", "repr")
-QUOTED = 44
+_QUOTED = 44
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 IsNative = Callable[[ast.AST], bool]
 
 
 @dataclass(frozen=True)
 class Release:
-    """`text` at `line` frees what `attribute` of an object of class `owner` has.
+    """`text` at `line`, a call of `function`, frees what `attribute` of an object of class `owner` has.
 
     `way`: the method that does, or `weakref.finalize` and `ffi.gc`, which do when the object is collected.
     """
@@ -38,6 +39,7 @@ class Release:
     file: str
     line: int
     text: str
+    function: str
 
     @property
     def by_collection(self) -> bool:
@@ -82,7 +84,7 @@ def _of_class(owner: ast.ClassDef, file: str, is_native: IsNative) -> Iterator[R
                 frees = is_native(call) and _FREES.search(called_name(call) or "")
                 taken = _taken(call, method) if frees else set()
                 for attribute in taken & made or taken:  # a base class frees what another one sets
-                    yield _release(owner, attribute, name, file, call)
+                    yield release_by(owner.name, attribute, name, file, call)
     for method in methods.values():
         yield from _of_finalizers(owner, method, made, file, is_native)
 
@@ -95,16 +97,16 @@ def _of_finalizers(
         if isinstance(node, ast.Call) and called_name(node) == "finalize" and len(node.args) > 2:
             if ast.unparse(node.args[0]) == "self" and _is_function(node.args[1], is_native):
                 for attribute in (_taken(node, method) & made) or _set_to(node, method):
-                    yield _release(owner, attribute, FINALIZE, file, node)
+                    yield release_by(owner.name, attribute, FINALIZE, file, node)
         elif isinstance(node, ast.Assign) and is_collected(node.value, is_native):
             for attribute in filter(None, map(_own_attribute, node.targets)):
-                yield _release(owner, attribute, GC, file, node.value)
+                yield release_by(owner.name, attribute, GC, file, node.value)
 
 
-def is_collected(node: ast.AST | None, is_native: IsNative) -> bool:
+def is_collected(node: ast.AST | None, is_native: IsNative) -> TypeGuard[ast.Call]:
     """`ffi.gc(lib.flat_new(n), lib.flat_free)`, which frees it when the object that this returns ends."""
     of_cffi = isinstance(node, ast.Call) and called_name(node) == "gc" and len(node.args) > 1
-    return of_cffi and isinstance(node, ast.Call) and _is_function(node.args[1], is_native)
+    return isinstance(node, ast.Call) and of_cffi and _is_function(node.args[1], is_native)
 
 
 def _is_function(node: ast.expr, is_native: IsNative) -> bool:
@@ -185,5 +187,7 @@ def _own_attribute(node: ast.expr) -> str | None:
     return node.attr if own and isinstance(node, ast.Attribute) else None
 
 
-def _release(owner: ast.ClassDef, attribute: str, way: str, file: str, node: ast.expr) -> Release:
-    return Release(owner.name, attribute, way, file, node.lineno, shortened(ast.unparse(node), QUOTED))
+def release_by(owner: str, attribute: str, way: str, file: str, call: ast.Call) -> Release:
+    """By one call."""
+    text = shortened(ast.unparse(call), _QUOTED)
+    return Release(owner, attribute, way, file, call.lineno, text, called_name(call) or "")
