@@ -18,7 +18,7 @@ from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.native.fault_function import is_of_own_image
 from pytracer.analyze.evidence.native.native_stack import image_name, own_frames
-from pytracer.analyze.evidence.own_code.c_text import closing, split
+from pytracer.analyze.evidence.own_code.c_text import closing, declared_name, split
 from pytracer.analyze.evidence.own_code.handles import DEL, releases
 from pytracer.analyze.evidence.own_code.native_calls import last_name, native_calls
 from pytracer.analyze.evidence.own_code.object_owners import Owned, Owners
@@ -171,7 +171,7 @@ class _Search:
         taken = split(found.parameters) if found is not None else ()
         if found is None or len(taken) != len(passed_values(call)) or "PyObject" in found.parameters:
             return ""  # of an extension, it takes its arguments from others
-        name = (re.findall(r"\w+", taken[place]) or [""])[-1]
+        name = declared_name(taken[place])
         start = found.body.find("{")
         body = found.body[start : closing(found.body, start)] if start >= 0 else ""
         if _SHARES.search(body):
