@@ -16,13 +16,12 @@ from itertools import islice, product
 
 from pytracer.analyze.address_space.address_info import Formation
 from pytracer.analyze.address_space.lookup import AddressSpace
-from pytracer.analyze.address_space.referrers import STACK_POINTERS, STATE_REGISTERS, stack_words
+from pytracer.analyze.address_space.referrers import data_registers, stack_words
 from pytracer.analyze.platform.instruction import signed
 from pytracer.decode.types.snapshot import Argument, Crash, Storage
 
 _SCALES = (1, 2, 4, 8, 16)
 _MODULUS = 1 << 64
-_CODE_POINTERS = ("rip", "pc")
 # Small sums of small numbers are found everywhere. Below the first limit nothing counts; below the second the pointer
 # must be the first byte of the storage; above the third the pointer may have moved on inside the storage. A number of
 # bytes that is no element of a tensor counts above the last one, from the first byte of the storage.
@@ -80,12 +79,7 @@ def _pointers(space: AddressSpace, crash: Crash, addr: int) -> Iterator[tuple[in
 
 def _held(crash: Crash) -> list[tuple[str, int]]:
     """Registers, and words of the stack."""
-    return [*_registers(crash), *islice(stack_words(crash), _MOST_STACK_WORDS)]
-
-
-def _registers(crash: Crash) -> list[tuple[str, int]]:
-    left_out = (*STATE_REGISTERS, *STACK_POINTERS, *_CODE_POINTERS)
-    return [(name, value) for name, value in crash.registers.items() if name.lower() not in left_out]
+    return [*data_registers(crash).items(), *islice(stack_words(crash), _MOST_STACK_WORDS)]
 
 
 def _values(space: AddressSpace, crash: Crash, addr: int) -> list[_Value]:

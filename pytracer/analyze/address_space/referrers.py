@@ -16,10 +16,17 @@ from pytracer.report.where import PointedBy
 
 STATE_REGISTERS = frozenset(("eflags", "csgsfs", "err", "trapno", "oldmask", "cr2", "pstate"))
 STACK_POINTERS = ("rsp", "sp")
+_CODE_POINTERS = ("rip", "pc")
 WORD_BYTES = 8
 _NEAR_BYTES = 64  # without a storage, what points so closely below the address points at the same object
 _MOST = 16
 _NO_MEMORY = ("null", "near-null", "non-canonical")  # small numbers are everywhere
+
+
+def data_registers(crash: Crash) -> dict[str, int]:
+    """Those that may hold a number or an address of data: no flags, and no pointer to code or to the stack's end."""
+    left_out = (*STATE_REGISTERS, *STACK_POINTERS, *_CODE_POINTERS)
+    return {name: value for name, value in crash.registers.items() if name.lower() not in left_out}
 
 
 def pointed_by(space: AddressSpace, place: Place) -> list[PointedBy]:

@@ -92,7 +92,6 @@ def first_suspect(view: ProcessView) -> str | None:
 
     `` the first suspects are the indices of `graph`, which torch.sparse_csr_tensor() at line 21 does not check ``.
     """
-    found = None
     if own_libraries(view) is not None and running_conversion(view) is None:
         found = only_suspect(view)
     else:

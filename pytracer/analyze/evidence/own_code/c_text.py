@@ -42,6 +42,12 @@ def split(text: str) -> tuple[str, ...]:
     return tuple(item.strip() for item in parts if item.strip())
 
 
+def declared_name(text: str) -> str:
+    """`x` of the parameter `const float *x = nullptr`; "" where it has none."""
+    words: list[str] = re.findall(r"\w+", text.partition("=")[0])
+    return words[-1] if words else ""
+
+
 def closing(text: str, start: int) -> int | None:
     """Where the bracket that opens at `start` closes."""
     depth = 0

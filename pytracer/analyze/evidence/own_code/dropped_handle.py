@@ -12,23 +12,22 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.native.fault_function import is_of_own_image
 from pytracer.analyze.evidence.native.native_stack import image_name, own_frames
-from pytracer.analyze.evidence.own_code.c_text import closing, split
-from pytracer.analyze.evidence.own_code.handles import DEL, FINALIZE, GC, pairs, releases
-from pytracer.analyze.evidence.own_code.native_calls import last_name, native_calls, parents_of
+from pytracer.analyze.evidence.own_code.c_text import closing, declared_name, split
+from pytracer.analyze.evidence.own_code.handles import DEL, releases
+from pytracer.analyze.evidence.own_code.native_calls import last_name, native_calls
 from pytracer.analyze.evidence.own_code.object_owners import Owned, Owners
 from pytracer.analyze.evidence.own_code.own_libraries import allocating_frames
 from pytracer.analyze.evidence.own_code.own_signature import own_definition
 from pytracer.analyze.evidence.slicing.files import program_files
-from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
+from pytracer.analyze.evidence.syntax.bindings import each_set, lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import LIBRARY_LOADERS, called_name, calls_on, passed_values
-from pytracer.analyze.evidence.syntax.scopes import class_around, class_named, parameters, scope_of, spans
+from pytracer.analyze.evidence.syntax.scopes import class_around, class_named, is_method, scope_of, spans
 from pytracer.analyze.naming import LineWords
 from pytracer.analyze.view import ProcessView
 
@@ -110,9 +109,8 @@ class _Search:
     def found(self, *, anywhere: bool) -> Iterator[DroppedHandle]:
         """Of each native call that is given the handle of another object."""
         for file, tree in self._files.items():
-            parents = parents_of(tree)
             for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call) and self._is_native(node)):
-                keeper = self._keeper(tree, call, parents)
+                keeper = self._keeper(file, tree, call)
                 if keeper is None or not (anywhere or self._is_used(file, tree, call, keeper)):
                     continue
                 for place, given in enumerate(passed_values(call)):
@@ -125,18 +123,17 @@ class _Search:
             if isinstance(node, (ast.Attribute, ast.Name)):
                 yield from self._owners.dropped(file, node)
 
-    def _keeper(self, tree: ast.Module, call: ast.Call, parents: Mapping[int, ast.AST]) -> ast.expr | None:
+    def _keeper(self, file: str, tree: ast.Module, call: ast.Call) -> ast.expr | None:
         """What is set to the native object that a call makes; else the first one that it is given."""
         node: ast.AST | None = call
         inside: list[ast.expr] = []
         while isinstance(node, ast.expr):
             inside.append(node)
-            node = parents.get(id(node))
+            node = self._owners.parents[file].get(id(node))
         if isinstance(node, ast.Assign):
-            made = (target for target, value in pairs(node) if value in inside)
+            made = (target for target, value in each_set(node.targets, node.value) if value in inside)
             return next((item for item in made if last_name(item) is not None), None)
-        scope = scope_of(tree, call.lineno)
-        own = class_around(tree, scope) is not None and parameters(scope)[:1] == ["self"]
+        own = is_method(tree, scope_of(tree, call.lineno))
         first = next(iter(call.args), None)
         if first is None or len(call.args) < 2 or not (own or isinstance(first, ast.Name)):
             return None
@@ -174,7 +171,7 @@ class _Search:
         taken = split(found.parameters) if found is not None else ()
         if found is None or len(taken) != len(passed_values(call)) or "PyObject" in found.parameters:
             return ""  # of an extension, it takes its arguments from others
-        name = (re.findall(r"\w+", taken[place]) or [""])[-1]
+        name = declared_name(taken[place])
         start = found.body.find("{")
         body = found.body[start : closing(found.body, start)] if start >= 0 else ""
         if _SHARES.search(body):
@@ -202,54 +199,36 @@ class _Search:
             native,
             line,
             stored or None,
-            _Advice(self, file, tree, call, owned, line, native).text,
+            _advice(tree, call, owned, line, native),
         )
 
 
-@dataclass(frozen=True)
-class _Advice:
+def _advice(tree: ast.Module, call: ast.Call, owned: Owned, line: LineWords, native: str) -> str:
     """What holds the owner for as long as what keeps its native object."""
-
-    search: _Search
-    file: str
-    tree: ast.Module
-    call: ast.Call
-    owned: Owned
-    line: LineWords
-    native: str
-
-    @cached_property
-    def text(self) -> str:
-        """The change to make."""
-        given, owned = self.owned.given, self.owned
-        name = given.id if isinstance(given, ast.Name) else None
-        scope = scope_of(self.tree, self.call.lineno)
-        freer = (_called(owned.release.text) or owned.release.way).rpartition(".")[2]
-        own = f"or let the native library own it, so that {freer}() is not called from Python"
-        own = own if owned.release.way == DEL else "or let the native library own it, and free it itself"
-        if owned.release.way not in (DEL, FINALIZE, GC):
-            return (
-                f"Use what {self.native}() of {self.line} made only while `{owned.name}` is open: {owned.release.way} "
-                "frees its native object, of which only the address is kept."
-            )
-        if name is not None and class_around(self.tree, scope) is not None and parameters(scope)[:1] == ["self"]:
-            where = f"`self.{name} = {name}` beside {self.line} ({self.native}() is given only its handle), {own}"
-            return f"Keep `{name}` in the object that uses it: {where}."
-        kept = f"`{owned.name}`" if not owned.temporary else f"the {owned.release.owner} in a variable"
+    given, release = owned.given, owned.release
+    name = given.id if isinstance(given, ast.Name) else None
+    own = (
+        f"or let the native library own it, so that {release.function}() is not called from Python"
+        if release.way == DEL
+        else "or let the native library own it, and free it itself"
+    )
+    if not release.by_collection:
         return (
-            f"Keep {kept} for as long as what {self.native}() of {self.line} made is used, such as in an attribute "
-            f"beside it, or returned with it: {self.native}() is given only its handle; {own}."
+            f"Use what {native}() of {line} made only while `{owned.name}` is open: {release.way} frees its native "
+            "object, of which only the address is kept."
         )
+    if name is not None and is_method(tree, scope_of(tree, call.lineno)):
+        where = f"`self.{name} = {name}` beside {line} ({native}() is given only its handle), {own}"
+        return f"Keep `{name}` in the object that uses it: {where}."
+    kept = f"`{owned.name}`" if not owned.temporary else f"the {release.owner} in a variable"
+    return (
+        f"Keep {kept} for as long as what {native}() of {line} made is used, such as in an attribute beside it, or "
+        f"returned with it: {native}() is given only its handle; {own}."
+    )
 
 
 def _loads(node: ast.expr) -> bool:
     return isinstance(node, ast.Call) and called_name(node) in LIBRARY_LOADERS
-
-
-def _called(text: str) -> str | None:
-    """`so.flat_free` of `so.flat_free(self.handle)`."""
-    match = re.match(r"[\w.]+(?=\()", text)
-    return match[0] if match is not None else None
 
 
 def _is_related(one: ast.ClassDef, other: ast.ClassDef) -> bool:

@@ -25,9 +25,9 @@ from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import (
     Scope,
     class_around,
+    is_method,
     is_parameter,
     own_nodes,
-    parameters,
     scope_of,
     spans,
     statement_at,
@@ -84,13 +84,15 @@ class _Held:
 
 def given_address(view: ProcessView) -> GivenAddress | None:
     """Of the freed storage at the fault; None where its variable is not known, or something else may have held it."""
-    storage, libraries = view.place.storage if view.place is not None else None, own_libraries(view)
-    if storage is None or libraries is None or not any(is_of_own_image(item) for item in own_frames(view)[:1]):
+    storage = view.place.storage if view.place is not None else None
+    if storage is None or not any(is_of_own_image(item) for item in own_frames(view)[:1]):
         return None
     made, freed = own_line(storage.allocated_by), own_line(storage.freed_by) if storage.freed_by is not None else None
     if made is None or freed is None:
         return None
-    found = {item for call in libraries.calls for item in _given(view, call, made, freed)}
+    libraries = own_libraries(view)
+    calls = libraries.calls if libraries is not None else ()
+    found = {item for call in calls for item in _given(view, call, made, freed)}
     return found.pop() if len(found) == 1 else None
 
 
@@ -243,8 +245,7 @@ def _is_kept(held: _Held, calls: Sequence[ast.Call]) -> bool:
 
 def _holds(tree: ast.Module, scope: Scope, name: str) -> str:
     """`self.held.append(clip)`."""
-    method = class_around(tree, scope) is not None and parameters(scope)[:1] == ["self"]
-    return f"{'self.' * method}held.append({name})"
+    return f"{'self.' * is_method(tree, scope)}held.append({name})"
 
 
 def _used(view: ProcessView) -> str:

@@ -6,8 +6,11 @@ import ast
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from pytracer._text import shortened
+from pytracer.analyze.evidence.own_code.native_calls import parents_of
+from pytracer.analyze.evidence.syntax.bindings import each_set
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 
@@ -18,14 +21,14 @@ _FREES = re.compile(
 )
 _CLOSERS = frozenset({"close", "free", "release", "destroy", "dispose", "shutdown", "delete"})
 _LOOKS_AT = ("finalize", "ref", "super", "type", "isinstance", "id", "getattr", "hasattr", "setattr", "vars", "repr")
-QUOTED = 44
+_QUOTED = 44
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 IsNative = Callable[[ast.AST], bool]
 
 
 @dataclass(frozen=True)
 class Release:
-    """`text` at `line` frees what `attribute` of an object of class `owner` has.
+    """`text` at `line`, a call of `function`, frees what `attribute` of an object of class `owner` has.
 
     `way`: the method that does, or `weakref.finalize` and `ffi.gc`, which do when the object is collected.
     """
@@ -36,6 +39,7 @@ class Release:
     file: str
     line: int
     text: str
+    function: str
 
     @property
     def by_collection(self) -> bool:
@@ -57,7 +61,7 @@ def releases(files: Mapping[str, ast.Module], is_native: IsNative) -> dict[str, 
 def gives_itself_away(owner: ast.ClassDef) -> bool:
     """Whether one of its methods may store the object itself, such as in a registry."""
     for method in (item for item in owner.body if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef))):
-        parents = {id(child): node for node in ast.walk(method) for child in ast.iter_child_nodes(node)}
+        parents = parents_of(method)
         for node in ast.walk(method):
             if isinstance(node, ast.Name) and node.id == "self" and not _is_plain(node, parents.get(id(node))):
                 return True
@@ -80,7 +84,7 @@ def _of_class(owner: ast.ClassDef, file: str, is_native: IsNative) -> Iterator[R
                 frees = is_native(call) and _FREES.search(called_name(call) or "")
                 taken = _taken(call, method) if frees else set()
                 for attribute in taken & made or taken:  # a base class frees what another one sets
-                    yield _release(owner, attribute, name, file, call)
+                    yield release_by(owner.name, attribute, name, file, call)
     for method in methods.values():
         yield from _of_finalizers(owner, method, made, file, is_native)
 
@@ -93,16 +97,16 @@ def _of_finalizers(
         if isinstance(node, ast.Call) and called_name(node) == "finalize" and len(node.args) > 2:
             if ast.unparse(node.args[0]) == "self" and _is_function(node.args[1], is_native):
                 for attribute in (_taken(node, method) & made) or _set_to(node, method):
-                    yield _release(owner, attribute, FINALIZE, file, node)
+                    yield release_by(owner.name, attribute, FINALIZE, file, node)
         elif isinstance(node, ast.Assign) and is_collected(node.value, is_native):
             for attribute in filter(None, map(_own_attribute, node.targets)):
-                yield _release(owner, attribute, GC, file, node.value)
+                yield release_by(owner.name, attribute, GC, file, node.value)
 
 
-def is_collected(node: ast.AST | None, is_native: IsNative) -> bool:
+def is_collected(node: ast.AST | None, is_native: IsNative) -> TypeGuard[ast.Call]:
     """`ffi.gc(lib.flat_new(n), lib.flat_free)`, which frees it when the object that this returns ends."""
     of_cffi = isinstance(node, ast.Call) and called_name(node) == "gc" and len(node.args) > 1
-    return of_cffi and isinstance(node, ast.Call) and _is_function(node.args[1], is_native)
+    return isinstance(node, ast.Call) and of_cffi and _is_function(node.args[1], is_native)
 
 
 def _is_function(node: ast.expr, is_native: IsNative) -> bool:
@@ -116,7 +120,7 @@ def _native_attributes(owner: ast.ClassDef, is_native: IsNative) -> set[str]:
     for node in ast.walk(owner):
         if not isinstance(node, ast.Assign):
             continue
-        for target, value in pairs(node):
+        for target, value in each_set(node.targets, node.value):
             attribute = _own_attribute(target)
             made = any(is_native(part) for part in ast.walk(value))
             made = made or (isinstance(value, ast.Name) and _is_made(owner, value.id, is_native))
@@ -128,17 +132,10 @@ def _native_attributes(owner: ast.ClassDef, is_native: IsNative) -> set[str]:
 def _is_made(owner: ast.ClassDef, name: str, is_native: IsNative) -> bool:
     """Whether a native call makes a variable of the class's methods."""
     nodes = (node for node in ast.walk(owner) if isinstance(node, ast.Assign))
-    bound = (value for node in nodes for target, value in pairs(node) if ast.unparse(target) == name)
+    bound = (
+        value for node in nodes for target, value in each_set(node.targets, node.value) if ast.unparse(target) == name
+    )
     return any(is_native(part) for value in bound for part in ast.walk(value))
-
-
-def pairs(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """What is set, with its value; also of `a, b = c, d`."""
-    for target in node.targets:
-        if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
-            yield from zip(target.elts, node.value.elts, strict=False)
-        else:
-            yield target, node.value
 
 
 def _reached(methods: Mapping[str, Function], name: str) -> Iterator[Function]:
@@ -163,7 +160,9 @@ def _taken(call: ast.Call, method: Function) -> set[str]:
     nodes = [node for item in passed_values(call) for node in ast.walk(item)]
     names = {node.id for node in nodes if isinstance(node, ast.Name)}
     bound = [node for node in own_nodes(method) if isinstance(node, ast.Assign)]
-    values = [value for node in bound for target, value in pairs(node) if ast.unparse(target) in names]
+    values = [
+        value for node in bound for target, value in each_set(node.targets, node.value) if ast.unparse(target) in names
+    ]
     return {name for node in (*nodes, *values) if isinstance(node, ast.Attribute) and (name := _own_attribute(node))}
 
 
@@ -175,7 +174,7 @@ def _set_to(call: ast.Call, method: Function) -> set[str]:
     found = {
         name
         for node in bound
-        for target, value in pairs(node)
+        for target, value in each_set(node.targets, node.value)
         if (name := _own_attribute(target)) and isinstance(value, ast.Name) and value.id in names
     }
     both = (node for node in bound if chained & {ast.unparse(item) for item in node.targets})  # `self.h = h = make()`
@@ -188,5 +187,7 @@ def _own_attribute(node: ast.expr) -> str | None:
     return node.attr if own and isinstance(node, ast.Attribute) else None
 
 
-def _release(owner: ast.ClassDef, attribute: str, way: str, file: str, node: ast.expr) -> Release:
-    return Release(owner.name, attribute, way, file, node.lineno, shortened(ast.unparse(node), QUOTED))
+def release_by(owner: str, attribute: str, way: str, file: str, call: ast.Call) -> Release:
+    """By one call."""
+    text = shortened(ast.unparse(call), _QUOTED)
+    return Release(owner, attribute, way, file, call.lineno, text, called_name(call) or "")

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pytracer._text import list_words
-from pytracer.analyze.address_space.referrers import STACK_POINTERS, STATE_REGISTERS
+from pytracer.analyze.address_space.referrers import data_registers
 from pytracer.analyze.evidence.lifetime.variables import line_words
 from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.own_code.lookups import Lookup, lookups, parameter_of
@@ -25,7 +25,6 @@ from pytracer.report.job import Evidence
 
 _SCALES, _SUMS = (1, 2, 4, 8), 4
 _WRAP = 1 << 32
-_CODE_POINTERS = ("rip", "pc")
 _OF_FLOATS = re.compile(r"\b[xyz]mm\d|\bst\(|\b[sdqv]\d+\b")
 _NARROW = {"uint8": 1 << 8, "int8": 1 << 7, "uint16": 1 << 16, "int16": 1 << 15, "uint32": 1 << 32, "int32": 1 << 31}
 
@@ -227,9 +226,7 @@ def _may_be(view: ProcessView, path: Sequence[_Link]) -> bool:
 
 def _is_exact(view: ProcessView, array: PassedArray) -> bool:
     """Whether one register held its address, and another one what was added to it."""
-    left_out = (*STATE_REGISTERS, *STACK_POINTERS, *_CODE_POINTERS)
-    registers = view.crash.registers.items() if view.crash is not None else ()
-    held = [value for name, value in registers if name.lower() not in left_out]
+    held = [*data_registers(view.crash).values()] if view.crash is not None else []
     distance = _distance(view, array)
     sums = any(signed(value * scale) == distance for value in held for scale in _SCALES)
     return array.data in held and sums

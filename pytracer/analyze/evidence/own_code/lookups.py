@@ -10,16 +10,20 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from pytracer.analyze.evidence.native.fault_function import is_own_frame
-from pytracer.analyze.evidence.native.native_stack import own_frames
-from pytracer.analyze.evidence.own_code.c_text import calls_of, closing, defined, function_around, statement_at
-from pytracer.analyze.evidence.own_code.native_bounds import LOOP, assigned_value
+from pytracer.analyze.evidence.own_code.c_text import (
+    calls_of,
+    closing,
+    declared_name,
+    defined,
+    function_around,
+    statement_at,
+)
+from pytracer.analyze.evidence.own_code.native_bounds import LOOP, NAME, assigned_value, running_frame
 from pytracer.analyze.evidence.own_code.native_source import own_source
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.view import ProcessView
 
-_MOST_FRAMES, _LEVELS, _HOPS, _MOST_LINES = 4, 8, 4, 3
-_NAME = re.compile(r"(?<![\w.>])[A-Za-z_]\w*\b(?!\s*\()")
+_LEVELS, _HOPS, _MOST_LINES = 8, 4, 3
 _ARRAY = re.compile(r"(?<![\w.>\]])(?P<name>[A-Za-z_]\w*)\s*(?=\[)")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _TEMPLATE = re.compile(r"(?<=\w)<[\w:, ]*>(?=\s*\()")  # `kernel<float>(x)`
@@ -79,7 +83,7 @@ class Lookups:
 
 def lookups(view: ProcessView) -> Lookups | None:
     """Of the innermost function of the program's own; None where its source is not known."""
-    frame = next((item for item in own_frames(view)[:_MOST_FRAMES] if is_own_frame(item)), None)
+    frame = running_frame(view)
     source = own_source(frame) if frame is not None else None
     if source is None or source[0].line is None:
         return None
@@ -127,7 +131,7 @@ def _of_text(value: str, scope: Scope, left: int) -> tuple[str, tuple[str, ...],
     """Of the only parameter that an expression such as `(int *) x` or `x.data_ptr<int64_t>()` is of."""
     if _MOVED.search(re.sub(r"\*\s*(?=[>)])|->|<[^<>]*>", "", value)):
         return None
-    found = {item for name in _NAME.findall(value) if (item := _parameter(name, scope, left - 1)) is not None}
+    found = {item for name in NAME.findall(value) if (item := _parameter(name, scope, left - 1)) is not None}
     return found.pop() if len(found) == 1 else None
 
 
@@ -174,7 +178,7 @@ def _offset(name: str, index: str, scope: Scope) -> int:
     """What the function adds to such an index at most: 1 of `x[v]`, where `x[v + 1]` is beside it."""
     alike = [index]
     for other, indices, _, _ in _subscripts("\n".join(scope.texts)):
-        if other == name and len(indices) == 1 and _NAME.findall(indices[0]) == _NAME.findall(index):
+        if other == name and len(indices) == 1 and NAME.findall(indices[0]) == NAME.findall(index):
             alike.append(indices[0])
     return max(int(plus[1]) if (plus := _PLUS.search(item)) is not None else 0 for item in alike)
 
@@ -188,7 +192,7 @@ def _read(text: str, scope: Scope, levels: int, kept: str | None, *, of_loop: bo
         yield _lookup(name, indices, text[start:end], kept, scope, levels, of_loop=of_loop)
         rest, at = rest + text[at:start], end
     rest += text[at:]
-    for name in dict.fromkeys(_NAME.findall(rest)):
+    for name in dict.fromkeys(NAME.findall(rest)):
         for value, where, counts in _values(name, scope):
             yield from _read(value, where, levels - 1, name, of_loop=counts)
     for call in _CALL.finditer(rest):
@@ -221,7 +225,7 @@ def _values(name: str, scope: Scope) -> Iterator[tuple[str, Scope, bool]]:
             yield scope.given[place], scope.outer, False
     else:
         value = assigned_value(scope.texts, name)
-        if value is not None and name not in _NAME.findall(value):
+        if value is not None and name not in NAME.findall(value):
             yield value, scope, False
 
 
@@ -257,7 +261,7 @@ def _statement(lines: Sequence[str], number: int) -> tuple[int, int]:
 
 
 def _names(parameters: Sequence[str]) -> tuple[str, ...]:
-    return tuple((re.findall(r"\w+", item.partition("=")[0]) or [""])[-1] for item in parameters)
+    return tuple(map(declared_name, parameters))
 
 
 def _without_comments(text: str) -> str:

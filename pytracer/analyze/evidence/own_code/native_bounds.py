@@ -15,9 +15,10 @@ from pytracer.analyze.evidence.native.fault_function import is_own_frame
 from pytracer.analyze.evidence.native.native_stack import own_frames
 from pytracer.analyze.evidence.own_code.native_source import own_lines
 from pytracer.analyze.view import ProcessView
+from pytracer.report.job import NativeFrame
 
 _MOST_FRAMES, _MOST_LOOPS, _QUOTED = 4, 3, 70
-_NAME = re.compile(r"(?<![\w.>])[A-Za-z_]\w*\b(?!\s*\()")
+NAME = re.compile(r"(?<![\w.>])[A-Za-z_]\w*\b(?!\s*\()")
 _INDEXES = re.compile(r"\w\s*\[")
 LOOP = re.compile(
     r"\bfor\s*\([^;]*?\b(?P<name>\w+)\s*=\s*(?P<start>[^;]*);\s*(?P=name)\s*(?P<how><=?|!=)\s*(?P<bound>[^;]+?)\s*;"
@@ -46,7 +47,7 @@ class NativeBounds:
 
 def native_bounds(view: ProcessView) -> NativeBounds | None:
     """Of the innermost function of the program's own; None without its source, or where its line indexes nothing."""
-    frame = next((item for item in own_frames(view)[:_MOST_FRAMES] if is_own_frame(item)), None)
+    frame = running_frame(view)
     source = own_lines(frame) if frame is not None else None
     if source is None:
         return None
@@ -55,18 +56,23 @@ def native_bounds(view: ProcessView) -> NativeBounds | None:
     if not _INDEXES.search(_body(running)):
         return None
     texts = [text for _, text in lines]
-    names = set(_NAME.findall(_body(running)))
+    names = set(NAME.findall(_body(running)))
     reads: list[str] = []
     for name in sorted(names):
         value = assigned_value(texts[:-1], name)
         if value is not None:
             if _LOOKUP.match(value):
                 reads.append(f"`{name}` = `{value}`")
-            names |= set(_NAME.findall(value))
+            names |= set(NAME.findall(value))
     loops = [words for text in texts for match in LOOP.finditer(text) if (words := _loop(texts, match, names))]
     if not loops and not reads:
         return None
     return NativeBounds(f"{file}:{number}", _body(running).strip(), tuple(loops[-_MOST_LOOPS:]), tuple(reads))
+
+
+def running_frame(view: ProcessView) -> NativeFrame | None:
+    """Of the innermost function of the program's own, where at most a few others run above it."""
+    return next((item for item in own_frames(view)[:_MOST_FRAMES] if is_own_frame(item)), None)
 
 
 def _body(text: str) -> str:

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from pytracer.analyze.evidence.syntax.bindings import each_set
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes
 
@@ -73,11 +74,7 @@ def _pairs(node: ast.Assign, returned: Mapping[str, ast.expr]) -> Iterator[tuple
     value = node.value
     if isinstance(value, ast.Call) and not _loads(value):
         value = returned.get(called_name(value) or "", value)
-    for target in node.targets:
-        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
-            yield from zip(target.elts, value.elts, strict=False)
-        else:
-            yield target, value
+    return each_set(node.targets, value)
 
 
 def _returned(nodes: Iterable[ast.AST]) -> dict[str, ast.expr]:

@@ -11,24 +11,32 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
-from pytracer._text import shortened
 from pytracer.analyze.evidence.own_code.handles import (
     EXIT,
     GC,
-    QUOTED,
     Function,
     IsNative,
     Release,
     gives_itself_away,
     is_collected,
+    release_by,
 )
 from pytracer.analyze.evidence.own_code.native_calls import KEEPS, Uses, last_name, parents_of
 from pytracer.analyze.evidence.slicing.calls import argument_of
+from pytracer.analyze.evidence.slicing.keepers import initializer
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.constants import is_none
 from pytracer.analyze.evidence.syntax.loops import loops_around
-from pytracer.analyze.evidence.syntax.scopes import Scope, is_parameter, own_nodes, scope_of, spans, statement_at
+from pytracer.analyze.evidence.syntax.scopes import (
+    Scope,
+    is_parameter,
+    own_nodes,
+    parameters,
+    scope_of,
+    spans,
+    statement_at,
+)
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _WITHS = (ast.With, ast.AsyncWith)
@@ -66,7 +74,7 @@ class _Origin:
 
 
 class Owners:
-    """Of a program. `running`: the lines of its stack, by file."""
+    """Of a program. `running`: the lines of its stack, by file. `parents`: see parents_of(), by file."""
 
     def __init__(
         self,
@@ -80,7 +88,7 @@ class Owners:
         self._functions = [(file, node) for file, node in nodes if isinstance(node, _FUNCTIONS)]
         self._classes = [(file, node) for file, node in nodes if isinstance(node, ast.ClassDef)]
         self._calls = [(file, node) for file, node in nodes if isinstance(node, ast.Call)]
-        self._parents = {file: parents_of(tree) for file, tree in files.items()}
+        self.parents = {file: parents_of(tree) for file, tree in files.items()}
         self._methods = {id(part): node for _, node in self._classes for part in node.body}
         self._kind = cache(self._kind_of)
 
@@ -103,7 +111,7 @@ class Owners:
         if not isinstance(node, ast.Call) or depth > _MOST_CALLS:
             return ()
         if is_collected(node, self._is_native):
-            return (Release("", "", GC, file, node.lineno, shortened(ast.unparse(node), QUOTED)),)
+            return (release_by("", "", GC, file, node),)
         name = called_name(node) or ""
         own = [item for _, item in self._classes if item.name == name]
         if own:
@@ -116,13 +124,13 @@ class Owners:
                 return self._kind_of(at, _plain_value(function, returned[0]), depth + 1)
         return ()
 
-    def _of_class(self, name: str) -> Iterator[Release]:
-        """Its own, and those of the classes that it derives from."""
+    def _of_class(self, name: str, below: tuple[str, ...] = ()) -> Iterator[Release]:
+        """Its own, and those of the classes that it derives from, each by its last name: `Index(lib.Index)` is one."""
         yield from self._releases.get(name, ())
         for _, item in self._classes:
             if item.name == name:
                 for base in filter(None, map(last_name, item.bases)):
-                    yield from self._of_class(base) if base != name else ()
+                    yield from self._of_class(base, (*below, name)) if base not in (*below, name) else ()
 
     def _origins(self, file: str, node: ast.expr, attribute: str | None, depth: int) -> list[_Origin] | None:
         """All that it may be; None where that is not known."""
@@ -162,10 +170,7 @@ class Owners:
         owner = self._methods.get(id(function))
         name = owner.name if owner is not None and function.name == "__init__" else function.name
         names = {name} | {
-            item.name
-            for _, item in self._classes
-            if name in map(last_name, item.bases)
-            and not any(getattr(part, "name", "") == "__init__" for part in item.body)
+            item.name for _, item in self._classes if name in map(last_name, item.bases) and initializer(item) is None
         }
         return ((file, call) for file, call in self._calls if called_name(call) in names)
 
@@ -173,7 +178,7 @@ class Owners:
         self, file: str, scope: Scope, name: str, attribute: str | None, kinds: Sequence[Release], depth: int
     ) -> bool:
         """Whether anything but the variable may hold the object, here or in what it is passed to."""
-        parents = self._parents[file]
+        parents = self.parents[file]
         classes = {item.owner for item in kinds}
         methods = {
             part.name
@@ -208,9 +213,7 @@ class Owners:
         if not made or depth >= _MOST_CALLS:
             return True
         for file, function in made:
-            arguments = function.args
-            names = [item.arg for item in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
-            taken = [item for item in names if _is_name(argument_of(call, function, item), name)]
+            taken = [item for item in parameters(function) if _is_name(argument_of(call, function, item), name)]
             passed = sum(_is_name(item, name) for item in passed_values(call))
             if len(taken) != passed:
                 return True
@@ -231,7 +234,7 @@ class Owners:
                 if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
                     continue
                 way = next((item for item in found if item.way == node.func.attr), None)
-                plain = way is not None and isinstance(self._parents[origin.file].get(id(node)), ast.Expr)
+                plain = way is not None and isinstance(self.parents[origin.file].get(id(node)), ast.Expr)
                 before = plain and all(node.lineno < line for line in here)
                 if way is not None and before and _is_name(node.func.value, origin.name):
                     return way, "was closed at {}", node.lineno

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.native.fault_function import is_own_frame
-from pytracer.analyze.evidence.own_code.c_text import closing, split
+from pytracer.analyze.evidence.own_code.c_text import closing, declared_name, split
 from pytracer.analyze.evidence.own_code.native_source import sources_beside
 from pytracer.analyze.evidence.own_code.own_libraries import is_own_path
 from pytracer.analyze.view import ProcessView
@@ -131,11 +131,11 @@ def _parameter(text: str, place: str, body: str) -> Parameter:
         known = element if element in _BYTES and plain.count("*") <= 1 else None
         constant = "const" in text.split("*")[0]
         return Parameter(match["name"], known, _BYTES.get(element, 0), place, constant, "c_void_p")
-    name = re.findall(r"\w+", plain.partition("=")[0])[-1:] or [""]
+    name = declared_name(plain)
     casts = {
         (item["c"] or item["cpp"]).replace("std::", "").strip()
-        for item in re.finditer(_CAST.replace("{}", re.escape(name[0])), body)
+        for item in re.finditer(_CAST.replace("{}", re.escape(name)), body)
     }
     cast = casts.pop() if len(casts) == 1 else None
     ctype = _CTYPES.get(plain.rpartition(" ")[0])
-    return Parameter(name[0], cast if cast in _BYTES else None, _BYTES.get(cast or "", 0), place, ctype=ctype)
+    return Parameter(name, cast if cast in _BYTES else None, _BYTES.get(cast or "", 0), place, ctype=ctype)

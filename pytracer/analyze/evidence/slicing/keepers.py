@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from pytracer.analyze.evidence.syntax.bindings import each_set
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.constants import is_none
 from pytracer.analyze.evidence.syntax.scopes import Function, default_of, parameters
@@ -103,12 +104,8 @@ def set_by(node: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
             if text is not None:
                 yield text, call.args[2]
     elif isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
-        for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
-            if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
-                pairs = zip(target.elts, node.value.elts, strict=False)
-                yield from ((ast.unparse(one), value) for one, value in pairs)
-            else:
-                yield ast.unparse(target), node.value
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        yield from ((ast.unparse(target), value) for target, value in each_set(targets, node.value))
 
 
 def attribute_text(call: ast.Call) -> str | None:

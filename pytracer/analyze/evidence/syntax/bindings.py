@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
@@ -119,6 +119,15 @@ def lines_that_bind(scope: ast.AST, name: str) -> list[tuple[int, ast.AST | None
         elif isinstance(node, ast.withitem) and node.optional_vars is not None and _binds(node.optional_vars, name):
             found.append((node.optional_vars.lineno, node.context_expr))
     return found
+
+
+def each_set(targets: Sequence[ast.expr], value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """What an assignment sets, with its value; also of `a, b = c, d`."""
+    for target in targets:
+        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+            yield from zip(target.elts, value.elts, strict=False)
+        else:
+            yield target, value
 
 
 def _binds(target: ast.AST, name: str) -> bool:

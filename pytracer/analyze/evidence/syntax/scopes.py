@@ -119,6 +119,11 @@ def class_around(tree: ast.Module, scope: Scope) -> ast.ClassDef | None:
     return next((item for item in classes if any(part is scope for part in item.body)), None)
 
 
+def is_method(tree: ast.Module, scope: Scope) -> bool:
+    """Whether it is one of a class, and has the object as `self`."""
+    return class_around(tree, scope) is not None and parameters(scope)[:1] == ["self"]
+
+
 def default_of(scope: Scope, name: str) -> ast.expr | None:
     """Of a parameter."""
     if isinstance(scope, ast.Module):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytracer.analyze.address_space.referrers import STACK_POINTERS, STATE_REGISTERS
+from pytracer.analyze.address_space.referrers import data_registers
 from pytracer.analyze.address_space.regions import mapping_at
 from pytracer.analyze.evidence.indices.written_value import origin_words
 from pytracer.analyze.evidence.lifetime.variables import line_words
@@ -20,7 +20,6 @@ from pytracer.report.job import Confidence, Evidence
 _SCALES = (2, 4, 8, 16)
 _LEAST_BYTES = 1 << 30  # no two numbers in registers happen to give the address exactly, and so far away
 _LEAST_KNOWN = 1 << 16  # of a number that is the smallest or largest one of the operator's integers
-_CODE_POINTERS = ("rip", "pc")
 
 
 @dataclass(frozen=True)
@@ -83,8 +82,7 @@ def far_index(view: ProcessView) -> FarIndex | None:
     crash, place = view.crash, view.place
     if crash is None or place is None:
         return None
-    left_out = (*STATE_REGISTERS, *STACK_POINTERS, *_CODE_POINTERS)
-    held = {name: value for name, value in crash.registers.items() if name.lower() not in left_out}
+    held = data_registers(crash)
     mapped = {name: mapping for name, value in held.items() if (mapping := mapping_at(crash.mappings, value))}
     found, operator = {}, find_operator(view)
     for pointer, mapping in mapped.items():

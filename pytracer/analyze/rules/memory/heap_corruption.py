@@ -109,8 +109,9 @@ class HeapCorruption:
         if dropped is not None:
             what += f"; the first suspect: {dropped.fact}"
         explained = (freed, deleter, beyond, unfit, unheld, dropped)
-        suspect = first_suspect(view) if all(item is None for item in explained) else None
-        if suspect is not None and not _is_callers(damage):
+        unexplained = all(item is None for item in explained) and not _is_callers(damage)
+        suspect = first_suspect(view) if unexplained else None
+        if suspect is not None:
             what += f"; {suspect}"
         return Description(
             f"{introduction(judgement.views)} {what}.",

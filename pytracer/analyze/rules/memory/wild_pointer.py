@@ -132,8 +132,10 @@ class WildPointer(MemoryFaultRule[_Wild]):
         jump, known, explanation = found.jump, found.known, found.explanation
         unsaid = known is None and not explanation.is_sufficient
         dropped = dropped_handle(view) if unsaid else None
-        clause = arguments_clause(view) if unsaid else ""
-        clause = f": {dropped.summary}" if dropped is not None else clause
+        if dropped is not None:
+            clause = f": {dropped.summary}"
+        else:
+            clause = arguments_clause(view) if unsaid else ""
         return Description(
             f"{introduction(judgement.views)} {_access(view, found)}{_where(view, found)}"
             f"{explanation.clause(view)}{clause}.",

@@ -232,3 +232,9 @@ def test_setter_of_another_native_object(found: Any) -> None:
     item = found(source.replace("    index = Index(quantizer, 8)", "    index = Index(8)\n    index.use(Flat(rows))"))
     assert item.fact.startswith("the Flat of line 19 was collected as soon as that line had run")
     assert "ivf_set() of line 13 keeps" in item.fact and "`self.flat = flat` beside line 13" in item.advice
+
+
+def test_class_named_like_a_base_of_its_base(found: Any) -> None:
+    """`Flat(Base)` of a program, whose `Base` derives from the `Flat` of a library."""
+    around = PROGRAM.replace("class Flat:", "class Base(vectors.Flat):\n    pass\nclass Flat(Base):")
+    assert found(around).summary.startswith("probably `quantizer` (Flat, made at line 17) was collected when make()")
