@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator, Sequence
 
 from pytracer._errors import bug_words
 from pytracer._library_files import is_library_file
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.collectives.call_sites import stacks_of
-from pytracer.analyze.evidence.failing.expressions import spanned
+from pytracer.analyze.evidence.failing.expressions import expression_at
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import own_line
 from pytracer.analyze.evidence.operators.line_tensors import line_tensors
@@ -72,10 +71,8 @@ def _of_expression(view: ProcessView) -> Behind | None:
     columns = view.exception.columns if view.exception is not None else None
     stack = view.exception_stack_of_program
     tree = syntax_tree(view.process.snapshot, stack[0]) if stack and columns is not None else None
-    for item in ast.walk(tree) if tree is not None and columns is not None else ():
-        if isinstance(item, ast.expr) and [*spanned(item)] == columns:
-            return Behind(tuple(names_of(item)), nearest=True)
-    return None
+    failed = expression_at(tree, columns) if tree is not None and columns is not None else None
+    return Behind(tuple(names_of(failed)), nearest=True) if failed is not None else None
 
 
 def _stack(view: ProcessView) -> list[PythonFrame]:

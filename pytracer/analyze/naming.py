@@ -10,8 +10,8 @@ from pytracer.decode.symbols.demangle import demangle
 from pytracer.decode.types.snapshot import Worker
 from pytracer.report.job import PythonFrame
 
-# What spawn and mp.spawn start a child with, and the server whose children are forked.
 _SHORT, _SHOWN = 24, 3  # characters, and numbers, of a batch's samples
+# What spawn and mp.spawn start a child with, and the server whose children are forked.
 _CHILDREN = ("from multiprocessing.spawn import spawn_main", "from multiprocessing.forkserver import main")
 
 
@@ -98,6 +98,10 @@ class LineWords(str):
     def then(self, words: str) -> LineWords:
         """With more words behind it."""
         return LineWords(f"{self}{words}", self.file, self.line)
+
+    def after(self, words: str) -> LineWords:
+        """With more words before it."""
+        return LineWords(f"{words}{self}", self.file, self.line)
 
 
 def line_in(file: str | None, line: int | None, here: str | None) -> LineWords:

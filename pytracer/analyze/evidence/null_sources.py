@@ -32,20 +32,22 @@ class NullSource:
 
 def null_source(view: ProcessView, *, with_forward: bool) -> NullSource | None:
     """The first that is known. `with_forward`: also where a backward reads what its forward left empty."""
-    none, nothing = passed_none(view), found_nothing(view)
+    none = passed_none(view)
     if none is not None:
         return NullSource(none.summary, none.advice, Behind.of([none.text], none))
+    nothing = found_nothing(view)
     if nothing is not None:
         return NullSource(nothing.summary, nothing.advice, Behind.of([nothing.name], nothing))
     found = (empty_of_forward(view) if with_forward else None) or per_thread_memory(view)
     if found is not None:
         return NullSource(found.summary, found.advice, Behind.of([], found))
-    spatial, unset = spatial_dimensions(view), null_global(view)
+    spatial = spatial_dimensions(view)
     if spatial is not None:
         return NullSource(spatial.summary, spatial.advice, Behind.of(names_on_line(view, spatial.tensor), sizes=True))
-    return (
-        NullSource(unset.summary, unset.advice(line_words(view)), Behind.of([], unset)) if unset is not None else None
-    )
+    unset = null_global(view)
+    if unset is not None:
+        return NullSource(unset.summary, unset.advice(line_words(view)), Behind.of([], unset))
+    return None
 
 
 def of_null(

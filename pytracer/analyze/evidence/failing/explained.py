@@ -343,7 +343,7 @@ def explained(
         if at is None:
             return _of_libraries(snapshot, exception, stack)
         words = taken_name(snapshot, exception, stack) or _first(at)
-        named = Behind.of([], *at.named) if words is not None and at.named else None
+        named = Behind.of([], *at.named) if at.named else None  # before the subjects ask for words, too
         subjects = (found for name in _SUBJECTS if (found := name(at)) is not None)
         broken = opened(at.values) if words is not None and words == broken_file(at) else None
         file = broken.path if broken is not None and broken.kind not in _OF_OTHERS else None
@@ -381,5 +381,4 @@ def _first(at: FailingLine) -> str | None:
         words = explain(at)
         if words is not None:
             return words
-    at.named.clear()
     return None

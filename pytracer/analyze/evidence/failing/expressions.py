@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.slicing.spots import Made
@@ -24,9 +24,11 @@ def short(text: str) -> str:
     return shortened(" ".join(text.split()), _LONGEST)
 
 
-def spanned(node: ast.expr) -> tuple[int, int, int | None, int | None]:
-    """First line and column, last line and column, as CPython records those of an exception."""
-    return node.lineno, node.col_offset, node.end_lineno, node.end_col_offset
+def expression_at(tree: ast.AST, columns: Sequence[int]) -> ast.expr | None:
+    """The one with that first line and column, last line and column, as CPython records those of an exception."""
+    found = (item for item in ast.walk(tree) if isinstance(item, ast.expr))
+    spans = ((item, [item.lineno, item.col_offset, item.end_lineno, item.end_col_offset]) for item in found)
+    return next((item for item, span in spans if span == [*columns]), None)
 
 
 def names_in(node: ast.AST) -> list[str]:

@@ -13,11 +13,11 @@ from pytracer.analyze.evidence.exceptions.name_origins import NameOrigin, follow
 from pytracer.analyze.evidence.failing.expressions import (
     as_written,
     computed,
+    expression_at,
     names_in,
     parts,
     short,
     source,
-    spanned,
     walk_in_order,
     whole,
 )
@@ -121,12 +121,8 @@ class FailingLine:
     def node(self) -> ast.AST | None:
         """The expression that failed; the statement, where CPython records no columns or none fits."""
         columns = self.exception.columns
-        if columns is not None:
-            line, column, last, end = columns
-            for item in ast.walk(self.tree):
-                if isinstance(item, ast.expr) and spanned(item) == (line, column, last, end):
-                    return item
-        return self.statement
+        found = expression_at(self.tree, columns) if columns is not None else None
+        return found if found is not None else self.statement
 
     @cached_property
     def statement(self) -> ast.stmt | None:

@@ -67,15 +67,16 @@ class GatheredWeight:
 def gathered_weight(view: ProcessView, items: Sequence[Holder]) -> GatheredWeight | None:
     """Of tensors whose storages have size 0; None where a line of the program took their memory, or FSDP did not."""
     own = [item for item in items if item.elements and item.frame is not None and not is_library_file(item.frame.file)]
-    item = min(own, key=lambda one: len(one.expression), default=None)
-    if item is None or not item.elements or len({one.elements for one in own}) != 1:
+    own.sort(key=lambda item: len(item.expression))
+    if len({item.elements for item in own}) != 1:
         return None
-    if lines_that_empty(view, item.elements) or not _freed_by_fsdp(view, item.elements):
+    elements = own[0].elements
+    if lines_that_empty(view, elements) or not _freed_by_fsdp(view, elements):
         return None
     frames = program_frames(view)
     back, files = Slice(view.process.snapshot, frames), program_files(view.process.snapshot, frames)
-    names = [plain_expression(one.expression) for one in sorted(own, key=lambda one: len(one.expression))]
-    return kept_weight(files, back, names, item.elements, view.process.snapshot)
+    names = [plain_expression(item.expression) for item in own]
+    return kept_weight(files, back, names, elements, view.process.snapshot)
 
 
 def kept_weight(

@@ -15,7 +15,6 @@ from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import class_around, is_parameter, own_nodes, scope_of
-from pytracer.analyze.naming import LineWords
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.tensors.origins import is_borrowed
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
@@ -84,8 +83,7 @@ def owner_calls(view: ProcessView) -> OwnerCalls | None:
     only = next(iter(later.items())) if len(later) == 1 else None
     if lends and only is None:
         return None
-    later_words = f"`{only[0]}()` at {place_of(view, frame.file, only[1])}" if only is not None else ""
-    words = LineWords(later_words, frame.file, only[1]) if only is not None else None
+    words = place_of(view, frame.file, only[1]).after(f"`{only[0]}()` at ") if only is not None else None
     return OwnerCalls(owner, made, words)
 
 

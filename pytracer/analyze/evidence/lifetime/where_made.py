@@ -9,7 +9,7 @@ from __future__ import annotations
 from pytracer._library_files import is_library_file
 from pytracer._text import shortened
 from pytracer.analyze.evidence.lifetime.variables import program_frames
-from pytracer.analyze.naming import LineWords, short_file
+from pytracer.analyze.naming import LineWords, line_in
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.tensors.origins import is_borrowed
 from pytracer.analyze.tensors.source_lines import line_text
@@ -23,8 +23,7 @@ _OWNERS = {"NUMPY": "a NumPy array", "BUFFER": "a buffer", "DLPACK": "another li
 def place_of(view: ProcessView, file: str | None, line: int | None) -> LineWords:
     """`line 12`; with its file where that is not the one of the failing line."""
     own = next(iter(program_frames(view)), None)
-    words = f"line {line}" if own is not None and own.file == file else f"{short_file(file)}:{line}"
-    return LineWords(words, file, line)
+    return line_in(file, line, own.file if own is not None else "")
 
 
 def line_that_made(view: ProcessView, base: int, *, also_failing: bool = False, quote: bool = True) -> LineWords | None:

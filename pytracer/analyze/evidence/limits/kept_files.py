@@ -18,7 +18,7 @@ from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.constants import is_none
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, scope_of
-from pytracer.analyze.naming import line_in
+from pytracer.analyze.naming import LineWords, line_in
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import PythonFrame
 
@@ -34,7 +34,7 @@ _ROUNDS, _QUOTED = 4, 60
 class Opener:
     """The line that opens a file: `line 23`, its text. `owner`: the class whose attribute `held` it becomes."""
 
-    place: str
+    place: LineWords
     text: str
     owner: str | None = None
     held: str | None = None
@@ -46,7 +46,7 @@ class Opener:
 class KeptFiles:
     """`place`: the line that keeps each in `holder`."""
 
-    place: str
+    place: LineWords
     holder: str
     opener: Opener
     at: PythonFrame
@@ -125,7 +125,7 @@ def _makers(
 
 
 def _owned(
-    opener: Opener, node: ast.Assign, owner: ast.ClassDef, held: str, place: str, file: str, here: str | None
+    opener: Opener, node: ast.Assign, owner: ast.ClassDef, held: str, place: LineWords, file: str, here: str | None
 ) -> Opener:
     """What a class opens; where one of its objects has an object that opens it, that one's."""
     if opener.owner is not None:

@@ -7,6 +7,7 @@ nothing of the lines of its body.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pytracer._library_files import is_library_file
@@ -28,20 +29,24 @@ class CompiledCall:
 
 def runs_compiled(view: ProcessView) -> bool:
     """Whether code that inductor made runs below the program's innermost line."""
-    stack = view.python_stack or view.region_python or ()
-    place = next((place for place, frame in enumerate(stack) if not is_library_file(frame.file)), 0)
-    return any(_MADE.search(frame.file or "") for frame in stack[:place])
+    return bool(_stack_of_program(view))
 
 
 def compiled_call(view: ProcessView) -> CompiledCall | None:
     """None where the innermost code of the program was not compiled, or where its line may be the one that runs."""
-    stack = view.python_stack or view.region_python or ()
-    place = next((place for place, frame in enumerate(stack) if not is_library_file(frame.file)), 0)
-    if not any(_MADE.search(frame.file or "") for frame in stack[:place]):
+    stack = _stack_of_program(view)
+    if not stack:
         return None
-    function = stack[place]
+    function = stack[0]
     tree = syntax_tree(view.process.snapshot, function)
     if tree is None or function.line is None or function_headed(tree, function.line) is None:
         return None
-    outside = (frame for frame in stack[place + 1 :] if not is_library_file(frame.file))
+    outside = (frame for frame in stack[1:] if not is_library_file(frame.file))
     return CompiledCall(function, next(outside, None))
+
+
+def _stack_of_program(view: ProcessView) -> Sequence[PythonFrame]:
+    """From the program's innermost line outwards; nothing where no code that inductor made runs below it."""
+    stack = view.python_stack or view.region_python or ()
+    place = next((place for place, frame in enumerate(stack) if not is_library_file(frame.file)), 0)
+    return stack[place:] if any(_MADE.search(frame.file or "") for frame in stack[:place]) else ()

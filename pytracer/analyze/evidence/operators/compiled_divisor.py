@@ -22,6 +22,7 @@ from pytracer.analyze.naming import LineWords
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Argument
+from pytracer.report.job import PythonFrame
 
 _ALWAYS = frozenset({"floor_divide", "floor_divide_", "remainder", "remainder_", "fmod", "fmod_"})
 _ROUNDED = frozenset({"div", "div_", "divide", "divide_"})
@@ -108,8 +109,7 @@ def _may_be_zero(tensor: Argument) -> bool:
 
 def _made(view: ProcessView, call: CompiledCall, divisor: ast.expr, line: int) -> LineWords | None:
     name = variable(divisor)
-    at = call.function
-    inside = type(at)(function=at.function, file=at.file, line=line)
+    inside = PythonFrame(function=call.function.function, file=call.function.file, line=line)
     found = follow(view.process.snapshot, [inside], name, None) if name is not None else None
     if found is None:
         return None

@@ -94,8 +94,7 @@ def empty_operand(view: ProcessView) -> EmptyOperand | None:
     given = _only_operand(files[file], call)
     held = variable(given) if given is not None else None
     operand = shortened(ast.unparse(given), _QUOTED) if given is not None else None
-    words = f"`{shortened(ast.unparse(call), _QUOTED)}` at {place_of(view, file, call.lineno)}"
-    text = LineWords(words, file, call.lineno)
+    text = place_of(view, file, call.lineno).after(f"`{shortened(ast.unparse(call), _QUOTED)}` at ")
     made = _made(view, files, held, file, call.lineno) if held else None
     return EmptyOperand(name, shape, size, operand, text, made)
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from pytracer._library_files import is_library_file
 from pytracer.analyze.evidence.lifetime.variables import plain_expression, python_frames, variable_name
-from pytracer.analyze.evidence.operators.operator import OperatorTensor, find_operator
+from pytracer.analyze.evidence.operators.operator import Operator, OperatorTensor, find_operator
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, passed_values
 from pytracer.analyze.evidence.syntax.lines import names_of_call
 from pytracer.analyze.evidence.syntax.scopes import spans, statement_at
@@ -31,7 +31,7 @@ def line_tensors(view: ProcessView) -> tuple[OperatorTensor, ...]:
     if crash is None:
         return ()
     given = [item for item in (operator.tensors if operator is not None else ()) if not item.item.undefined]
-    on_line = [*_on_the_line(view)]
+    on_line = [*_on_the_line(view, operator)]
     own = [item for item in on_line if item.own]  # other threads may run the same line
     bases = {item.base for item in own or on_line}
     found: dict[tuple[int, int, tuple[int, ...]], OperatorTensor] = {}
@@ -106,14 +106,14 @@ def _is_stale(item: OperatorTensor) -> bool:
     return item.name is not None and not item.passed and item.item.outer_frame is not None
 
 
-def _on_the_line(view: ProcessView) -> Iterator[Holder]:
+def _on_the_line(view: ProcessView, operator: Operator | None) -> Iterator[Holder]:
     """Variables that the program's innermost line reads, and what torch's frames above it pass on."""
     crash = view.crash
     frames = python_frames(view)
     own = next((item for item in frames if not is_library_file(item.file)), None)
     above = {(item.function, item.line) for item in frames[: frames.index(own)]} if own is not None else set()
     tree = syntax_tree(view.process.snapshot, python_frame(own)) if own is not None else None
-    names = set(_names(view, tree, own.line)) if tree is not None and own is not None and own.line else set()
+    names = set(_names(operator, tree, own.line)) if tree is not None and own is not None and own.line else set()
     for item in crash.holders if crash is not None else ():
         at = item.frame
         if at is None or item.kind not in ("local", "cell"):
@@ -126,9 +126,9 @@ def _on_the_line(view: ProcessView) -> Iterator[Holder]:
                 yield item
 
 
-def _names(view: ProcessView, tree: ast.Module, line: int) -> list[str]:
+def _names(operator: Operator | None, tree: ast.Module, line: int) -> list[str]:
     """Variables of the line, without those that only go into another call of it, whose result the operator is given."""
-    names, operator = names_of_call(tree, line), find_operator(view)
+    names = names_of_call(tree, line)
     called = operator.name.rpartition("::")[2] if operator is not None else ""
     calls = [item for item in calls_on(tree, line) if (name := called_name(item)) and called.endswith(name)]
     if len(calls) != 1:

@@ -18,9 +18,9 @@ def defined(snapshot: Snapshot, node: ast.AST, spot: Spot) -> tuple[ast.AST, Spo
     if not isinstance(node, ast.Name):
         return None
     named = [item for item in spot.tree.body if getattr(item, "name", None) == node.id]
+    if len(named) > 1 or (named and len(places_that_bind(spot.tree, node.id)) > 1):
+        return None  # which of them is meant is not known
     for item in spot.tree.body:
-        if len(named) == 1 < len(places_that_bind(spot.tree, node.id)) or len(named) > 1:
-            return None  # which of them is meant is not known
         if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and item.name == node.id:
             return item, replace(spot, scope=spot.tree, line=END, depth=None, call=None)
         if isinstance(item, ast.ImportFrom) and item.level <= 1 and spot.file is not None and item.module:

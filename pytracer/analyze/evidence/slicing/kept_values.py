@@ -83,14 +83,12 @@ def _called(node: ast.AST) -> str | None:
 def _kept(file: str, tree: ast.Module, node: ast.Name | ast.Attribute, spot: Spot) -> Iterator[KeptLine]:
     name = _called(node) or ""
     places: list[tuple[ast.AST, str]] = [(tree, name)] if isinstance(node, ast.Attribute) else []
-    if isinstance(node, ast.Name):
+    if isinstance(node, ast.Name) and file == spot.file:
         functions = {
             item.name: item for item in ast.walk(tree) if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef))
         }
-        if file == spot.file:
-            places.append((spot.scope, name))
-            calls = [item for item in own_nodes(spot.scope) if isinstance(item, ast.Call)]
-            places += _given_to(calls, functions, name)
+        calls = [item for item in own_nodes(spot.scope) if isinstance(item, ast.Call)]
+        places += [(spot.scope, name), *_given_to(calls, functions, name)]
     for place, called in places:
         yield from (KeptLine(file, tree, statement, value) for statement, value in kept_in(place, called))
 
@@ -101,9 +99,11 @@ def _given_to(
     """Functions that a container is passed to, with their own name for it."""
     for call in calls:
         function = functions.get(called_name(call) or "")
-        for parameter in parameters(function) if function is not None else ():
-            given = argument_of(call, function, parameter) if function is not None else None
-            if function is not None and isinstance(given, ast.Name) and given.id == name:
+        if function is None:
+            continue
+        for parameter in parameters(function):
+            given = argument_of(call, function, parameter)
+            if isinstance(given, ast.Name) and given.id == name:
                 yield function, parameter
 
 

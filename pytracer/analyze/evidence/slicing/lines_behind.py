@@ -310,7 +310,7 @@ def _ways(read: _Read) -> Iterator[tuple[Spot, list[str]]]:
 def _fills(read: _Read, *, later: bool) -> Iterator[tuple[Spot, list[str]]]:
     """`later`: also by lines below it, as a queue is filled that a thread reads."""
     owner = class_around(read.spot.tree, read.spot.scope) if read.name.startswith("self.") else None
-    scopes: Sequence[Scope | ast.ClassDef] = (read.spot.scope,)
+    scopes: Sequence[Scope] = (read.spot.scope,)
     if owner is not None:
         scopes = [item for item in owner.body if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef))]
     lines = [
@@ -322,13 +322,11 @@ def _fills(read: _Read, *, later: bool) -> Iterator[tuple[Spot, list[str]]]:
     if len(lines) > _MOST_FILLS:
         return
     for scope, line in lines:
-        if isinstance(scope, ast.ClassDef):
-            continue
         spot = replace(read.spot, scope=scope, line=line, depth=None if owner is not None else read.spot.depth)
         yield spot, [name for name in names_of_line(read.spot.tree, line) if name != read.name]
 
 
-def _changed_at(scope: Scope | ast.ClassDef, name: str) -> list[int]:
+def _changed_at(scope: Scope, name: str) -> list[int]:
     """Lines that fill it, set an attribute of it, or call a method of it that works in place."""
     lines = {*lines_that_fill(scope, name)}
     for item in own_nodes(scope):

@@ -150,13 +150,9 @@ class Slice:
 
     def _only_construction(self, owner: ast.ClassDef, spot: Spot) -> tuple[ast.Call, Spot] | None:
         """The one `Net(...)` in the files of the stack."""
-        trees = {spot.file: spot.tree}
-        trees |= {
-            frame.file: tree for frame in self._frames if (tree := syntax_tree(self._snapshot, frame)) is not None
-        }
         found = [
             (item, Spot(file, tree, scope_of(tree, item.lineno), item.lineno))
-            for file, tree in trees.items()
+            for file, tree in self._files(spot).items()
             for item in ast.walk(tree)
             if isinstance(item, ast.Call) and called_name(item) == owner.name
             if file == self._frames[-1].file or not is_demonstration(tree, item.lineno)
@@ -193,10 +189,12 @@ class Slice:
         return parsed_option(base, node.attr) if called_name(base.node) in ("parse_args", "parse_known_args") else None
 
     def _trees(self, spot: Spot) -> list[ast.Module]:
-        """Of the spot's file, and of those of the stack."""
-        trees = {spot.file: spot.tree}
-        trees |= {item.file: tree for item in self._frames if (tree := syntax_tree(self._snapshot, item)) is not None}
-        return [*trees.values()]
+        return [*self._files(spot).values()]
+
+    def _files(self, spot: Spot) -> dict[str | None, ast.Module]:
+        """The spot's file, and those of the stack."""
+        trees = {item.file: tree for item in self._frames if (tree := syntax_tree(self._snapshot, item)) is not None}
+        return {spot.file: spot.tree, **trees}
 
     def _of_class(self, base: Made, name: str) -> tuple[ast.AST, Spot] | None:
         """`Options.rate`, which only the class itself sets."""

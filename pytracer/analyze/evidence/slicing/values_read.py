@@ -11,6 +11,7 @@ import builtins
 import re
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from pytracer.analyze.evidence.slicing.keepers import Files
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
@@ -68,14 +69,21 @@ class Reads:
     def _call(self, tree: ast.Module, call: ast.Call) -> None:
         if is_output(self.files, self.models, tree, call):
             self.outputs = True
-        for other in self.files.values():
-            for function in ast.walk(other):
-                if not isinstance(function, _FUNCTIONS) or function.name != called_name(call):
-                    continue
-                if id(function) not in self._seen and len(self._seen) < _MOST:
-                    self._seen.add(id(function))
-                    for statement in function.body:
-                        self.follow(other, function, statement, function.end_lineno or 0)
+        for other, function in self._functions.get(called_name(call) or "", ()):
+            if id(function) not in self._seen and len(self._seen) < _MOST:
+                self._seen.add(id(function))
+                for statement in function.body:
+                    self.follow(other, function, statement, function.end_lineno or 0)
+
+    @cached_property
+    def _functions(self) -> dict[str, list[tuple[ast.Module, ast.FunctionDef | ast.AsyncFunctionDef]]]:
+        """By name, in all files."""
+        found: dict[str, list[tuple[ast.Module, ast.FunctionDef | ast.AsyncFunctionDef]]] = {}
+        for tree in self.files.values():
+            for item in ast.walk(tree):
+                if isinstance(item, _FUNCTIONS):
+                    found.setdefault(item.name, []).append((tree, item))
+        return found
 
 
 def is_output(files: Files, models: Collection[str], tree: ast.Module, call: ast.Call) -> bool:

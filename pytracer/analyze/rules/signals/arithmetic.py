@@ -25,7 +25,7 @@ from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.lifetime.variables import line_words, program_frames, tensors_without_memory
 from pytracer.analyze.evidence.native.fault_function import runs_torchscript
 from pytracer.analyze.evidence.native.native_stack import memory_word
-from pytracer.analyze.evidence.operators.compiled_divisor import compiled_divisor
+from pytracer.analyze.evidence.operators.compiled_divisor import CompiledDivisor, compiled_divisor
 from pytracer.analyze.evidence.operators.conv_groups import ConvGroups, conv_groups
 from pytracer.analyze.evidence.operators.empty_operand import EmptyOperand, empty_operand
 from pytracer.analyze.evidence.operators.operator import find_operator
@@ -85,15 +85,13 @@ class Arithmetic(FaultRule[Division | None]):
         code = view.crash.code if view.crash else 0
         signal = view.signal
         empty = tensors_without_memory(view) if code == FPE_INTDIV else []
-        by_zero = not empty and _is_by_zero(code, division)
-        zero = zero_divisor(view) or conv_groups(view) or set_divisor(view) if by_zero else None
-        operand = empty_operand(view) if zero is None and _is_by_zero(code, division) else None
+        by_zero = _is_by_zero(code, division)
+        zero = zero_divisor(view) or conv_groups(view) or set_divisor(view) if by_zero and not empty else None
+        operand = empty_operand(view) or compiled_divisor(view) if by_zero and zero is None else None
         text = f": {view.instruction.text}" if view.instruction else ""
         told = (zero.words, zero.advice) if zero is not None else None
         told = (operand.summary, operand.advice) if operand is not None else told
-        compiled = compiled_divisor(view) if told is None and _is_by_zero(code, division) else None
-        told = (compiled.summary, compiled.advice) if compiled is not None else told
-        unnamed = told is None or (operand is not None and operand.name is None)
+        unnamed = told is None or (isinstance(operand, EmptyOperand) and operand.name is None)
         named = (f": {told[0]}" if told is not None else "") + (_empty_words(empty) if unnamed else "")
         return Description(
             f"{introduction(judgement.views)} {_what(code, division)}{in_function(view)}{named}.",
@@ -112,9 +110,9 @@ class Arithmetic(FaultRule[Division | None]):
             ],
             told[1] if told is not None else _advice(view, code, division) + _empty_advice(empty),
             ["the divisor"] if code == FPE_INTDIV and (division is None or division.divisor is None) else [],
-            explained=isinstance(zero, SetDivisor) or operand is not None or compiled is not None,
+            explained=isinstance(zero, SetDivisor) or operand is not None,
             line=zero.frame if isinstance(zero, SetDivisor) else None,
-            behind=Behind.of([], compiled) if compiled is not None else _behind(view, division, zero, operand),
+            behind=_behind(view, division, zero, operand),
         )
 
     def otherwise(self, faults: Sequence[ProcessView]) -> NoFinding:
@@ -126,7 +124,7 @@ def _behind(
     view: ProcessView,
     division: Division | None,
     zero: ZeroDivisor | ConvGroups | SetDivisor | None,
-    operand: EmptyOperand | None,
+    operand: EmptyOperand | CompiledDivisor | None,
 ) -> Behind | None:
     """What made the divisor 0, or the operands what they were."""
     if isinstance(zero, ZeroDivisor):

@@ -56,7 +56,7 @@ def new_leaf(at: FailingLine) -> NewLeaf | None:
         f"`{cut[0]}{')' * cut[0].endswith('(')}` at {at.here(other.lineno)}" for other, cut in found if cut is not None
     ]
     told = tuple(cuts) if len(cuts) <= _MOST else ()
-    return NewLeaf(f"{at.here(line)}", source(item), loss, told)
+    return NewLeaf(at.here(line), source(item), loss, told)
 
 
 def _of_values(item: ast.stmt) -> bool:

@@ -31,7 +31,7 @@ def joined_senders(at: FailingLine) -> str | None:
     (join,) = joins
     around = [loop for loop in loops_around(at.tree, join.lineno) if loop not in loops_around(at.tree, at.line)]
     first = around[0].lineno if around else join.lineno
-    lines = f"lines {first} and {join.lineno}" if first != join.lineno else f"{at.here(join.lineno)}"
+    lines = f"lines {first} and {join.lineno}" if first != join.lineno else at.here(join.lineno)
     return (
         f"Line {join.lineno} joins the processes before line {at.line} gets what they sent: a tensor's memory comes "
         f"from its sender, which has ended by then. Join ({lines}) behind the last `{got}.{called_name(call)}()`, and "

@@ -34,16 +34,18 @@ def _found(at: FailingLine) -> GatheredWeight | None:
     match = _MESSAGE.search(at.message)
     if match is None or at.node is None or not at.snapshot.recorded(Unit):
         return None
-    names = dict.fromkeys(
-        ast.unparse(item)
+    read = {
+        ast.unparse(item): item
         for part in parts(at.node)
         for item in walk_in_order(part)
-        if isinstance(item, (ast.Name, ast.Attribute)) and not is_sharded(at.values.get(ast.unparse(item)))
-    )
+        if isinstance(item, (ast.Name, ast.Attribute))
+    }
     told = match["sizes"]
     found = []
-    for name in names:
-        shape = at.shape(ast.parse(name, mode="eval").body)
+    for name, node in read.items():
+        if is_sharded(at.values.get(name)):
+            continue
+        shape = at.shape(node)
         sizes = [int(size) for size in told.split(",")] if told else shape.sizes if shape is not None else ()
         kept = kept_weight(at.files, at.slice, [name], math.prod(sizes), at.snapshot) if sizes else None
         if kept is not None and kept.lines:

@@ -81,8 +81,9 @@ def _side_door(at: FailingLine) -> _SideDoor | None:
     loss = _loss(calls[0]) if len(calls) == 1 else None
     if loss is None:
         return None
-    ways = _ways(at, loss)
-    found = [door for line, made in ways if (door := _through(at, loss, line, made)) is not None]
+    models = _models(at)
+    ways = ((line, made, Reads(at.files, models)) for line, made in _ways(at, loss))
+    found = [door for line, made, reads in ways if (door := _through(at, loss, line, made, reads)) is not None]
     return found[0] if len(found) == 1 else None
 
 
@@ -115,8 +116,7 @@ def _ways(at: FailingLine, loss: ast.expr) -> list[tuple[int, list[ast.expr]]]:
     ]
 
 
-def _through(at: FailingLine, loss: ast.expr, line: int, made: list[ast.expr]) -> _SideDoor | None:
-    reads = Reads(at.files, _models(at))
+def _through(at: FailingLine, loss: ast.expr, line: int, made: list[ast.expr], reads: Reads) -> _SideDoor | None:
     for item in made:
         reads.follow(at.tree, at.scope, item, line)
     if reads.outputs:

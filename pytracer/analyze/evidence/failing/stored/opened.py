@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass
 
 from pytracer._text import capital, size_words
+from pytracer.analyze.behind import places_in
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.limits.kept_files import kept_files
@@ -247,7 +248,7 @@ def kept_open(at: FailingLine) -> str | None:
     holder = keeper(at)
     if holder is None:
         files = kept_files(at.snapshot, at.frames)
-        here = files is not None and f"line {at.line}" in (files.place, files.opener.place)
+        here = files is not None and (at.frame.file, at.line) in places_in([files.place, files.opener.place])
         how = "Raise `ulimit -n` only if so many are meant to be open at once."
         return f"{capital(files.words)}. {files.advice} {how}" if files is not None and here else None
     value = at.value(holder)

@@ -50,9 +50,7 @@ def _expanded(at: FailingLine) -> str | None:
     if name is None or (last is None and made is None):
         return None
     node: ast.AST = last.value if last is not None else made.node if made is not None else ast.Pass()
-    where = (
-        f"{at.here(last.lineno)}" if last is not None else at.place(made.spot, made.line) if made is not None else ""
-    )
+    where = at.here(last.lineno) if last is not None else at.place(made.spot, made.line) if made is not None else ""
     text = source(last if last is not None else node)
     while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _PASSES_ON:
         node = node.func.value

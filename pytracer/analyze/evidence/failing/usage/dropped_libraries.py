@@ -7,6 +7,7 @@ import re
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.own_code.deregistered import deregistered
+from pytracer.analyze.evidence.own_code.dropped_operators import DroppedOperators
 
 # What the dispatcher says of an entry that is gone; sizes read out of freed memory become allocations.
 _GONE = re.compile(
@@ -16,21 +17,22 @@ _GONE = re.compile(
 
 def dropped_library(at: FailingLine) -> str | None:
     """The advice."""
-    found = deregistered(at.snapshot, at.stack) if _may_be(at) else None
+    found = _found(at)
     return found.advice if found is not None else None
 
 
 def dropped_library_subject(at: FailingLine) -> str | None:
     """For the headline."""
-    found = deregistered(at.snapshot, at.stack) if _may_be(at) else None
+    found = _found(at)
     return found.summary if found is not None else None
 
 
 def dropped_library_behind(at: FailingLine) -> Behind | None:
     """Where what held it was made."""
-    found = deregistered(at.snapshot, at.stack) if _may_be(at) else None
+    found = _found(at)
     return Behind.of([], found) if found is not None else None
 
 
-def _may_be(at: FailingLine) -> bool:
-    return at.kind == "MemoryError" or _GONE.search(at.message) is not None
+def _found(at: FailingLine) -> DroppedOperators | None:
+    may_be = at.kind == "MemoryError" or _GONE.search(at.message) is not None
+    return deregistered(at.snapshot, at.stack) if may_be else None
