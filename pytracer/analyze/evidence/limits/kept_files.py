@@ -17,7 +17,7 @@ from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.constants import is_none
 from pytracer.analyze.evidence.syntax.names import variable
-from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, scope_of
+from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, qualified_name, scope_of
 from pytracer.analyze.naming import line_in
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import PythonFrame
@@ -147,7 +147,7 @@ def _keepers(file: str, tree: ast.Module, makers: Mapping[str, Opener], here: st
         if found is not None and isinstance(node, ast.stmt):
             holder, opener, at_once = found
             line = _return_of(node) if isinstance(node, ast.FunctionDef) else node.lineno
-            at = PythonFrame(_function(tree, line), file, line)
+            at = PythonFrame(qualified_name(tree, scope_of(tree, line)), file, line)
             yield KeptFiles(line_in(file, line, here), holder, opener, at, at_once)
 
 
@@ -181,12 +181,6 @@ def _returned(function: ast.FunctionDef, file: str, makers: Mapping[str, Opener]
 def _return_of(function: ast.FunctionDef) -> int:
     lines = (item.lineno for item in own_nodes(function) if isinstance(item, ast.Return))
     return max(lines, default=function.lineno)
-
-
-def _function(tree: ast.Module, line: int) -> str:
-    scope = scope_of(tree, line)
-    owner, name = class_around(tree, scope), getattr(scope, "name", "<module>")
-    return f"{owner.name}.{name}" if owner is not None else name
 
 
 def _stored(node: ast.stmt) -> tuple[ast.expr, ast.expr] | None:

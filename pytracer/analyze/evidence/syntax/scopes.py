@@ -119,6 +119,19 @@ def class_around(tree: ast.Module, scope: Scope) -> ast.ClassDef | None:
     return next((item for item in classes if any(part is scope for part in item.body)), None)
 
 
+def qualified_name(tree: ast.Module, scope: Scope, otherwise: str = "<module>") -> str:
+    """`Stats.refresh` of a method; `otherwise` of a module and of a lambda."""
+    owner, name = class_around(tree, scope), getattr(scope, "name", otherwise)
+    return f"{owner.name}.{name}" if owner is not None else name
+
+
+def withs_around(tree: ast.Module, line: int) -> Iterator[ast.With]:
+    """The `with` statements of its function that have been entered where a line runs."""
+    for item in own_nodes(scope_of(tree, line)):
+        if isinstance(item, ast.With) and spans_body(item.body, line):
+            yield item
+
+
 def default_of(scope: Scope, name: str) -> ast.expr | None:
     """Of a parameter."""
     if isinstance(scope, ast.Module):
