@@ -661,6 +661,11 @@ class Snapshot:
         """What the recorder noted about itself, oldest first."""
         return tuple(fact.data for fact in self.recorded(Note))
 
+    @property
+    def main_pthread(self) -> int | None:
+        """Of the main thread, whose tid is the pid: by that the stacks of its Python threads are told apart."""
+        return next((item.pthread for item in self.threads if item.tid == self.pid), None)
+
     def recorded(self, kind: type[P]) -> Sequence[Fact[P]]:
         """The journal's entries of one kind, oldest first."""
         return cast("Sequence[Fact[P]]", self._by_kind.get(kind, ()))

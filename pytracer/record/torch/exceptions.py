@@ -53,8 +53,9 @@ def install(box: Core) -> None:
     @functools.wraps(previous)
     def excepthook(kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:
         nonlocal of_threads
-        of_threads += threading.current_thread() is not threading.main_thread()
-        if of_threads <= _MOST_OF_THREADS or threading.current_thread() is threading.main_thread():
+        is_main = threading.get_ident() == threading.main_thread().ident
+        of_threads += not is_main  # several at once may count as one: a few more are written then
+        if is_main or of_threads <= _MOST_OF_THREADS:
             write(box, value, trace)
         previous(kind, value, trace)
         _tell_of_other_death(box, value)

@@ -17,7 +17,7 @@ from pytracer.analyze.evidence.slicing.calls import MADE_ON_CALL
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.names import names_of, variable
-from pytracer.analyze.evidence.syntax.scopes import class_around, function_headed, scope_of
+from pytracer.analyze.evidence.syntax.scopes import class_around, function_headed, qualified_name, scope_of
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -69,10 +69,8 @@ def compiled_caller(view: ProcessView, launch: Launch | None) -> CompiledCaller 
 
 
 def _caller(file: str, tree: ast.Module, call: ast.Call) -> CompiledCaller:
-    scope = scope_of(tree, call.lineno)
-    owner = class_around(tree, scope)
-    name = getattr(scope, "name", "<module>")
-    frame = PythonFrame(function=f"{owner.name}.{name}" if owner is not None else name, file=file, line=call.lineno)
+    function = qualified_name(tree, scope_of(tree, call.lineno))
+    frame = PythonFrame(function=function, file=file, line=call.lineno)
     passed = dict.fromkeys(item for part in passed_values(call) for item in names_of(part))
     return CompiledCaller(frame, tuple(passed))
 

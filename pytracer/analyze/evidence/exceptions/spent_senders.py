@@ -62,8 +62,7 @@ def spent_sender(job: JobView, view: ProcessView) -> SpentSender | None:
         served = [item for item in errors if _serves(item)]
         if not served:
             continue
-        numbers = {id(item): recorded_numbers(item.variables) for item in errors}
-        most = max(errors, key=lambda item: (found.files or (0, ""))[0] if (found := numbers[id(item)]) else 0)
+        most = max(errors, key=_open_files)
         limit = limit_reason(
             sender.process.snapshot, most, most.python_stack or [], around=view.exception_stack_of_program
         )
@@ -94,6 +93,12 @@ def _errors(sender: ProcessView, raised_ns: int) -> Iterator[ExceptionReport]:
             continue  # its parent's, before the fork; or later
         if fact.mono_ns >= raised_ns - _BEFORE_NS and _FILES.search(fact.data.message or ""):
             yield exception_report(fact.data)
+
+
+def _open_files(report: ExceptionReport) -> int:
+    """How many of the most frequent kind were open."""
+    numbers = recorded_numbers(report.variables)
+    return numbers.files[0] if numbers is not None and numbers.files is not None else 0
 
 
 def _serves(report: ExceptionReport) -> bool:

@@ -138,7 +138,7 @@ def explanation_of(job: JobView, told: Told) -> Explanation:
             return Explanation(peer.advice, peer.subject)
         spent = spent_sender(job, view)
         if spent is not None:
-            return Explanation(spent.advice, spent.subject, of_limit=True, line=spent.line)
+            return Explanation(spent.advice, spent.subject, of_limit=True, line=spent.line, evidence=spent.evidence)
         return explained(snapshot, reason_within(own), view.exception_stack)
     if origin is None:  # a pool's process: what its text has, and the source
         report = ExceptionReport(type=first.type, message=first.message)

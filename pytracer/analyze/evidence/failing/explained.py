@@ -143,7 +143,7 @@ from pytracer.analyze.evidence.failing.usage.unpacked_keys import unpacked_keys
 from pytracer.analyze.evidence.failing.usage.walkers import too_deep, walked_too_deep
 from pytracer.analyze.evidence.limits.words import limit_reason
 from pytracer.decode.types.snapshot import Snapshot
-from pytracer.report.job import ExceptionReport, PythonFrame
+from pytracer.report.job import Evidence, ExceptionReport, PythonFrame
 
 _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     dropped_library,
@@ -311,7 +311,7 @@ class Explanation:
     `together`: whether it takes several workers at once, so that one process does not repeat it.
     `behind`: the values and lines that it is about, where they are known.
     `failure`: an error of our own, which must not cost the report. `of_limit`: a limit of the process was reached.
-    `line`: the one at which it went wrong, where another one raised it.
+    `line`: the one at which it went wrong, where another one raised it. `evidence`: of another process, which is why.
     """
 
     words: str | None = None
@@ -322,6 +322,7 @@ class Explanation:
     of_limit: bool = False
     behind: Behind | None = None
     line: PythonFrame | None = None
+    evidence: Evidence | None = None
 
 
 def explained(

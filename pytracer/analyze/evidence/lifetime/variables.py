@@ -116,7 +116,7 @@ def python_frames(view: ProcessView) -> Sequence[PythonFrame]:
     crash, snapshot = view.crash, view.process.snapshot
     if crash is None or crash.python_stack:
         return crash.python_stack if crash is not None else ()
-    main = next((item.pthread for item in snapshot.threads if item.tid == snapshot.pid), None)
+    main = snapshot.main_pthread
     return next((frames for pthread, frames in crash.python_threads if pthread == main), ())
 
 

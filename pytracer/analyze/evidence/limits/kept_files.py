@@ -17,7 +17,7 @@ from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.constants import is_none
 from pytracer.analyze.evidence.syntax.names import variable
-from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, scope_of
+from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, qualified_name, scope_of
 from pytracer.analyze.naming import LineWords, line_in
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import PythonFrame
@@ -32,12 +32,11 @@ _ROUNDS, _QUOTED = 4, 60
 
 @dataclass(frozen=True)
 class Opener:
-    """The line that opens a file: `line 23`, its text. `owner`: the class whose attribute `held` it becomes."""
+    """The line that opens a file: `line 23`, its text. `owner`: the class whose attribute it becomes."""
 
     place: LineWords
     text: str
     owner: str | None = None
-    held: str | None = None
     reader: tuple[str, str] | None = None
     """The only other method of the class that uses it, and its place."""
 
@@ -138,16 +137,18 @@ def _owned(
         if any(variable(part) == held for part in ast.walk(item))
     ]
     reader = (f"{owner.name}.{users[0].name}", line_in(file, users[0].lineno, here)) if len(users) == 1 else None
-    return Opener(place, shortened(ast.unparse(node), _QUOTED), owner.name, held, reader)
+    return Opener(place, shortened(ast.unparse(node), _QUOTED), owner.name, reader)
 
 
 def _keepers(file: str, tree: ast.Module, makers: Mapping[str, Opener], here: str | None) -> Iterator[KeptFiles]:
-    for node in ast.walk(tree):
-        found = _kept_by(node, file, tree, makers, here) if isinstance(node, ast.stmt) else None
-        if found is not None and isinstance(node, ast.stmt):
+    if not any(_opener(item, file, makers, here) for item in ast.walk(tree) if isinstance(item, ast.expr)):
+        return  # before the function around each statement is looked for
+    for node in (item for item in ast.walk(tree) if isinstance(item, ast.stmt)):
+        found = _kept_by(node, file, tree, makers, here)
+        if found is not None:
             holder, opener, at_once = found
             line = _return_of(node) if isinstance(node, ast.FunctionDef) else node.lineno
-            at = PythonFrame(_function(tree, line), file, line)
+            at = PythonFrame(qualified_name(tree, scope_of(tree, line)), file, line)
             yield KeptFiles(line_in(file, line, here), holder, opener, at, at_once)
 
 
@@ -181,12 +182,6 @@ def _returned(function: ast.FunctionDef, file: str, makers: Mapping[str, Opener]
 def _return_of(function: ast.FunctionDef) -> int:
     lines = (item.lineno for item in own_nodes(function) if isinstance(item, ast.Return))
     return max(lines, default=function.lineno)
-
-
-def _function(tree: ast.Module, line: int) -> str:
-    scope = scope_of(tree, line)
-    owner, name = class_around(tree, scope), getattr(scope, "name", "<module>")
-    return f"{owner.name}.{name}" if owner is not None else name
 
 
 def _stored(node: ast.stmt) -> tuple[ast.expr, ast.expr] | None:

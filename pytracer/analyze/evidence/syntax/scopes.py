@@ -124,6 +124,19 @@ def is_method(tree: ast.Module, scope: Scope) -> bool:
     return class_around(tree, scope) is not None and parameters(scope)[:1] == ["self"]
 
 
+def qualified_name(tree: ast.Module, scope: Scope, otherwise: str = "<module>") -> str:
+    """`Stats.refresh` of a method; `otherwise` of a module and of a lambda."""
+    owner, name = class_around(tree, scope), getattr(scope, "name", otherwise)
+    return f"{owner.name}.{name}" if owner is not None else name
+
+
+def withs_around(tree: ast.Module, line: int) -> Iterator[ast.With]:
+    """The `with` statements of its function that have been entered where a line runs."""
+    for item in own_nodes(scope_of(tree, line)):
+        if isinstance(item, ast.With) and spans_body(item.body, line):
+            yield item
+
+
 def default_of(scope: Scope, name: str) -> ast.expr | None:
     """Of a parameter."""
     if isinstance(scope, ast.Module):

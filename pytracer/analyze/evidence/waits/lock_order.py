@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import permutations
 
 from pytracer._library_files import is_library_file
-from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans_body
+from pytracer.analyze.evidence.syntax.scopes import withs_around
 from pytracer.analyze.evidence.waits.waits import end_of
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.parts import python_frame
@@ -121,7 +121,7 @@ def lock_holder(view: ProcessView) -> LockHolder | None:
     """Of the lock that the main thread waits for; None where no one thread, or several, may have it."""
     end, snapshot = end_of(view), view.process.snapshot
     threads = {item.pthread: item for item in snapshot.threads}
-    main = next((item.pthread for item in snapshot.threads if item.tid == snapshot.pid), None)
+    main = snapshot.main_pthread
     stacks = dict(end.python_threads[:_MOST_THREADS]) if end is not None else {}
     own = stacks.get(main) if main is not None else None
     inner = own[0] if own else None
@@ -158,7 +158,7 @@ def _waiting(view: ProcessView) -> Iterator[_Waiting]:
     end, snapshot = end_of(view), view.process.snapshot
     threads = {item.pthread: item for item in snapshot.threads}
     stacks = end.python_threads[:_MOST_THREADS] if end is not None else ()
-    main = next((item.pthread for item in snapshot.threads if item.tid == snapshot.pid), None)
+    main = snapshot.main_pthread
     for pthread, frames in sorted(stacks, key=lambda item: item[0] != main):
         found = _of_thread(view, frames, threads[pthread].name if pthread in threads and pthread != main else None)
         if found is not None:
@@ -196,6 +196,5 @@ def _taken_at(tree: ast.Module, line: int) -> Iterator[str]:
 
 def _held_around(tree: ast.Module, line: int) -> Iterator[tuple[str, int]]:
     """What the `with` statements of its function have entered where that line runs."""
-    for node in own_nodes(scope_of(tree, line)):
-        if isinstance(node, ast.With) and spans_body(node.body, line):
-            yield from ((ast.unparse(item.context_expr), node.lineno) for item in node.items)
+    for node in withs_around(tree, line):
+        yield from ((ast.unparse(item.context_expr), node.lineno) for item in node.items)

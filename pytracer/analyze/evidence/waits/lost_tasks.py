@@ -96,7 +96,7 @@ class LostTask:
                 "it: when an initializer ends its worker, by sys.exit() or by an exception, the pool starts another "
                 f"one without end. {_RAISES}"
             )
-        here = line_in(self.at.file, self.at.line, None if self.at.file != _waiting_file(self.parent) else self.at.file)
+        here = line_in(self.at.file, self.at.line, _waiting_file(self.parent))
         call = f"`{self.call}`" if self.call is not None else "what ends the process"
         why = f" {condition}: find the input for which it does, and repair or skip that." if condition else ""
         return f"At {here} raise an exception, such as ValueError, in place of {call}: {_CAUGHT}.{why} {_RAISES}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.leaving import Obstacle, obstacles
 from pytracer.analyze.evidence.syntax.loops import loop_around
-from pytracer.analyze.evidence.syntax.scopes import class_around, scope_of
+from pytracer.analyze.evidence.syntax.scopes import qualified_name, scope_of
 from pytracer.analyze.evidence.waits.ended_threads import no_other_could
 from pytracer.analyze.evidence.waits.waits import ProcessWait
 from pytracer.analyze.tensors.source_lines import syntax_tree
@@ -60,8 +60,7 @@ def filler_of(view: ProcessView, wait: ProcessWait) -> Filler | None:
     scope = scope_of(tree, line)
     if isinstance(scope, (ast.Module, ast.Lambda)) or scope is scope_of(tree, wait.at.line):
         return None
-    owner = class_around(tree, scope)
-    function = f"{owner.name}.{scope.name}" if owner is not None else scope.name
+    function = qualified_name(tree, scope)
     caught = next((item for item in obstacles(tree, line) if item.caught), None)
     return Filler(ast.unparse(puts[0]), line, function, loop_around(tree, line), caught)
 

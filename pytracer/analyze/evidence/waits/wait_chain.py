@@ -231,12 +231,16 @@ def waiters_there(job: JobView, wait: ProcessWait) -> int:
     return sum(item is not None and item.kind == wait.kind and item.at == wait.at for item in others)
 
 
+def parent_of(job: JobView, view: ProcessView) -> ProcessView | None:
+    """The one of its host that was recorded."""
+    return next((item for item in job.views if _is_parent(item, view)), None)
+
+
 def children_of(job: JobView, view: ProcessView) -> list[ProcessView]:
     """Those of its host that were recorded."""
-    own = view.process.snapshot
-    return [
-        item
-        for item in job.views
-        if item.process.snapshot.ppid == own.pid
-        and (item.process.snapshot.host, item.process.snapshot.boot_id) == (own.host, own.boot_id)
-    ]
+    return [item for item in job.views if _is_parent(view, item)]
+
+
+def _is_parent(view: ProcessView, child: ProcessView) -> bool:
+    own, its = view.process.snapshot, child.process.snapshot
+    return (its.ppid, its.host, its.boot_id) == (own.pid, own.host, own.boot_id)

@@ -12,7 +12,7 @@ from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.leaving import Obstacle, obstacles
 from pytracer.analyze.evidence.syntax.loops import loops_around
 from pytracer.analyze.evidence.syntax.passing import names_of_object
-from pytracer.analyze.evidence.syntax.scopes import class_around, scope_of
+from pytracer.analyze.evidence.syntax.scopes import qualified_name, scope_of
 from pytracer.analyze.evidence.waits.waits import ProcessWait, called_by_program
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -196,10 +196,7 @@ def _calls(tree: ast.Module, methods: Sequence[str]) -> Iterator[ast.Call]:
 
 def _provider(tree: ast.Module, call: ast.Call, after: int) -> Provider:
     scope = scope_of(tree, call.lineno)
-    function = ""
-    if not isinstance(scope, (ast.Module, ast.Lambda)):
-        owner = class_around(tree, scope)
-        function = f"{owner.name}.{scope.name}" if owner is not None else scope.name
+    function = qualified_name(tree, scope, "")
     method = called_name(call) or ""
     text = f"{shortened(ast.unparse(call.func.value), _LONGEST)}.{method}({'...' if call.args else ''})"  # type: ignore[attr-defined]
     found = tuple(item for item in obstacles(tree, call.lineno) if item.line > after)

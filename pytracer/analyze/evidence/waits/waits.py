@@ -194,7 +194,7 @@ def _main_python(view: ProcessView) -> list[PythonFrame] | None:
     snapshot, end = view.process.snapshot, end_of(view)
     if end is None or view.is_fault or view.raised or end.tid == snapshot.pid:
         return None
-    main = next((item.pthread for item in snapshot.threads if item.tid == snapshot.pid), None)
+    main = snapshot.main_pthread
     frames = next((frames for pthread, frames in end.python_threads if pthread == main), None)
     return [python_frame(frame) for frame in frames] if frames else None
 

@@ -46,7 +46,6 @@ from pytracer.analyze.evidence.exceptions.loaders import loader_timeout
 from pytracer.analyze.evidence.exceptions.next_step import next_step
 from pytracer.analyze.evidence.exceptions.raisers import repeats
 from pytracer.analyze.evidence.exceptions.reraised import Reraised, library_reason, reason_within, reraised
-from pytracer.analyze.evidence.exceptions.spent_senders import spent_sender
 from pytracer.analyze.evidence.exceptions.telling import telling_words
 from pytracer.analyze.evidence.exceptions.told import Told, explanation_of, told_of
 from pytracer.analyze.evidence.failing.explained import Explanation
@@ -110,7 +109,7 @@ class PythonException:
             raised = chain.headline(raised, explanation.subject)
         if maybe is not None:
             raised += f"; before, {maybe.words}"
-        left, spent = left_waiting(job, view), spent_sender(job, view)
+        left = left_waiting(job, view)
         raised += left.words if left is not None else ""
         return Description(
             f"{introduction(judgement.views)} raised {raised}.",
@@ -123,11 +122,11 @@ class PythonException:
                     text=view.exception.message if view.exception else None,
                     python=frame,
                 ),
-                _variables_evidence(view) if first is None and spent is None else None,
+                _variables_evidence(view) if first is None and explanation.evidence is None else None,
                 *(holder_evidence(job, view) if failed_allocation(view) else ()),
                 _signal_later(view),
                 *ended_thread_evidence(view),
-                spent.evidence if spent is not None else None,
+                explanation.evidence,
                 collective_evidence(judgement.views),
                 _left_early(job, judgement.views) if lost else None,
                 unreceived.evidence if unreceived is not None else None,

@@ -68,6 +68,7 @@ from pytracer.analyze.evidence.waits.wait_chain import (
     at_words,
     children_at_work,
     children_of,
+    parent_of,
     wait_chain,
     wait_for_device,
     waiters_there,
@@ -195,7 +196,7 @@ class Standstill:
                 alone=wait.kind in _IN_MEMORY and no_other_could(view),
                 device=device,
                 both=both_wait(job, view, wait),
-                forked=forked_lock(view, wait, _parent(job, view)),
+                forked=forked_lock(view, wait, parent_of(job, view)) if wait.kind == "forked-lock" else None,
                 unasked=_unasked(view, wait, gone),
                 without=lost_task(job, view, wait),
             )
@@ -310,10 +311,6 @@ def _has_asking_parent(death: Death, others: Sequence[Death]) -> bool:
 def _asks_queue(view: ProcessView) -> bool:
     wait = wait_of(view)
     return wait is not None and (wait.kind == "message" or (wait.kind == "queue" and is_between_processes(view)))
-
-
-def _parent(job: JobView, view: ProcessView) -> ProcessView | None:
-    return next((item for item in job.views if view.index in [child.index for child in children_of(job, item)]), None)
 
 
 def _nobody_has_it(suspects: Sequence[Death]) -> bool:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from pytracer._text import capital
 from pytracer.analyze.evidence.failing.expressions import short, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.processes.made_by_one import guard_of, paths_of, rank_of
@@ -28,19 +29,18 @@ _FIRST_IS_ZERO = ("range", "enumerate")
 
 
 @dataclass(frozen=True)
-class _Removal:
+class _Way:
     """`guard`: the `if` by which one rank alone comes there. `loop`: of the stack, around the removal and the line."""
 
-    call: ast.Call
-    spot: Spot
     guard: tuple[Spot, ast.If] | None
     loop: tuple[Spot, Loop] | None
 
 
 @dataclass(frozen=True)
-class _Way:
-    guard: tuple[Spot, ast.If] | None
-    loop: tuple[Spot, Loop] | None
+class _Removal:
+    call: ast.Call
+    spot: Spot
+    way: _Way
 
 
 def removed_file(at: FailingLine) -> str | None:
@@ -49,9 +49,8 @@ def removed_file(at: FailingLine) -> str | None:
     if found is None:
         return None
     again = f"let line {at.line} make the file again when it is gone"
-    said = f"{_removes(at, found)}.{_round(at, found)}"
-    said = said[0].upper() + said[1:]
-    if found.guard is None:
+    said = capital(f"{_removes(at, found)}.{_round(at, found)}")
+    if found.way.guard is None:
         return (
             f"{said} See whether it had removed this one, or whether that was never written: list the folder before "
             f"and after that line. Remove only what nothing reads any more, or {again}."
@@ -71,8 +70,8 @@ def removed_subject(at: FailingLine) -> str | None:
 def _removes(at: FailingLine, found: _Removal) -> str:
     line = at.place(found.spot, found.call.lineno)
     below = ""
-    if found.guard is not None:
-        spot, guard = found.guard
+    if found.way.guard is not None:
+        spot, guard = found.way.guard
         who, here = one_rank_words(guard.test), at.place(spot, guard.lineno)
         below = f", below `if {source(guard.test)}:` ({here}: {who} alone comes there)"
     return f"{line} (`{short(ast.unparse(found.call))}`) removes files of that folder{below}"
@@ -80,9 +79,9 @@ def _removes(at: FailingLine, found: _Removal) -> str:
 
 def _round(at: FailingLine, found: _Removal) -> str:
     """`` `epoch` was 1 (line 79): an earlier round may have removed it.``, where that was recorded."""
-    if found.loop is None:
+    if found.way.loop is None:
         return ""
-    spot, loop = found.loop
+    spot, loop = found.way.loop
     if isinstance(loop, ast.While) or spot.depth is None or not isinstance(loop.iter, ast.Call):
         return ""
     counted = called_name(loop.iter) in _FIRST_IS_ZERO and len(loop.iter.args) == 1 and not loop.iter.keywords
@@ -115,8 +114,8 @@ def _removal(at: FailingLine) -> _Removal | None:
                 continue
             way = _way(at, place, _MOST_CALLERS)
             if way is not None:
-                found.append(_Removal(call, place, way.guard, way.loop))
-    return found[0] if len(found) == 1 and (found[0].guard is None or rank_of(at) not in (None, 0)) else None
+                found.append(_Removal(call, place, way))
+    return found[0] if len(found) == 1 and (found[0].way.guard is None or rank_of(at) not in (None, 0)) else None
 
 
 def _removed_path(call: ast.Call) -> ast.expr | None:
