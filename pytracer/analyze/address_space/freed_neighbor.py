@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pytracer.analyze.address_space.address_info import Place
 from pytracer.analyze.address_space.lookup import AddressSpace
 from pytracer.analyze.address_space.neighbors import covers
-from pytracer.analyze.address_space.referrers import STATE_REGISTERS, memory_words, stack_words
+from pytracer.analyze.address_space.referrers import STATE_REGISTERS, memory_words, stack_words, words_of
+from pytracer.analyze.address_space.regions import mapping_at
 from pytracer.decode.types.snapshot import Crash, Storage
 
 _GAP_BYTES = 4096  # headers of the heap and what alignment leaves
@@ -39,7 +40,8 @@ def may_be_counted_from_elsewhere(space: AddressSpace, place: Place) -> bool:
     """Whether a pointer into a live storage was held, and nothing that had the address of the freed one.
 
     The freed storage's address is held by an access at its first byte, by a word near registers or on the stack, and
-    by a variable.
+    by a variable. So is one inside of it by a variable of C, whose memory is not that of the stack: words there are
+    also what earlier calls left, and what was computed.
     """
     crash, storage = space.snapshot.crash, place.storage
     if crash is None or storage is None:
@@ -52,8 +54,20 @@ def may_be_counted_from_elsewhere(space: AddressSpace, place: Place) -> bool:
         or storage.base in held
         or any(word == storage.base for _, word in memory_words(crash))
         or any(holder.base == storage.base for holder in crash.holders)
+        or _is_stored(crash, place.addr)
     )
     return not meant and any(space.live_around(value) is not None for value in held)
+
+
+def _is_stored(crash: Crash, addr: int) -> bool:
+    """Whether a word near registers, in mapped memory that is not the stack, is the address at which it faulted."""
+    stack = mapping_at(crash.mappings, crash.sp)
+    return any(
+        word == addr
+        for block in crash.memory
+        if mapping_at(crash.mappings, block.addr) not in (None, stack)
+        for word in words_of(block)
+    )
 
 
 def freed_neighbor(space: AddressSpace, place: Place) -> FreedNeighbor | None:

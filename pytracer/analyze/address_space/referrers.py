@@ -58,6 +58,11 @@ def memory_words(crash: Crash) -> Iterator[tuple[str, int]]:
                     yield f"[{block.register}{addr - block.value:+#x}]", word
 
 
+def words_of(block: MemoryBlock) -> Iterator[int]:
+    """Its aligned words."""
+    return (word for _, word in _words(block, block.addr))
+
+
 def _words(block: MemoryBlock, first: int) -> Iterator[tuple[int, int]]:
     """The aligned words of a block, with their addresses."""
     for addr in range(-(-first // WORD_BYTES) * WORD_BYTES, block.addr + len(block.content), WORD_BYTES):

@@ -89,3 +89,17 @@ def test_use_after_free_is_likely_where_only_a_pointer_into_a_live_storage_was_h
     report = crashed(run, LIVE + PLANE, LIVE, live=PLANE * 2)
     assert verdict(report) == ("use-after-free", "likely")
     assert any("what the address was counted from" in item for item in (report.findings or [])[0].missing or [])
+
+
+@pytest.mark.parametrize(("start", "confidence"), [(0x7F10_0000_0000, "certain"), (0x7FFD_0000_0080, "likely")])
+def test_address_that_a_variable_of_c_kept_was_not_counted_from_what_the_stack_held(
+    run: Path, start: int, confidence: str
+) -> None:
+    """r8 is near the word that is the address: in a library's data; or on the stack, where it may have been computed."""
+    fault = _fault(LIVE + PLANE, LIVE)
+    block = memory(start, 7, fault["addr"], register="r8")
+    data = (0x7F10_0000_0000, 0x7F10_0000_1000, "rw-p", 0, "/tmp/pkg/libmonitor.so")
+    stack = (0x7FFD_0000_0000, 0x7FFD_0000_1000, "rw-p", 0, "[stack]")
+    box = Box(pid=101).alloc(LIVE, 2 * PLANE).alloc(FREED, 8 * PLANE).free(FREED)
+    report = died(run, box=box, **{**fault, "memory": (*fault["memory"], block), "mappings": [PROGRAM, data, stack]})
+    assert verdict(report) == ("use-after-free", confidence)
