@@ -5,8 +5,9 @@ from __future__ import annotations
 import compileall
 import os
 import signal
+import subprocess
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -68,3 +69,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for number, item in enumerate(cells):
             if number not in stay:
                 item.add_marker("slow")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
+    """`small_disk(nbytes)` mounts a tmpfs of that size; skips where that is not allowed."""
+    mounted: list[Path] = []
+
+    def mount(nbytes: int) -> Path:
+        at = tmp_path / "small"
+        at.mkdir()
+        done = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"size={nbytes}", "none", str(at)], capture_output=True, text=True
+        )
+        if done.returncode != 0:
+            pytest.skip(f"cannot mount a tmpfs here: {done.stderr.strip()}")
+        mounted.append(at)
+        return at
+
+    yield mount
+    for at in mounted:
+        subprocess.run(["umount", "-l", str(at)], check=False)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -37,24 +36,3 @@ def run(tmp_path: Path) -> Iterator[Path]:
 def native(built: Path, run: Path) -> Native:
     """Runs code in recorded children."""
     return Native(built, run)
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
-    """`small_disk(nbytes)` mounts a tmpfs of that size; skips where that is not allowed."""
-    mounted: list[Path] = []
-
-    def mount(nbytes: int) -> Path:
-        at = tmp_path / "small"
-        at.mkdir()
-        done = subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", f"size={nbytes}", "none", str(at)], capture_output=True, text=True
-        )
-        if done.returncode != 0:
-            pytest.skip(f"cannot mount a tmpfs here: {done.stderr.strip()}")
-        mounted.append(at)
-        return at
-
-    yield mount
-    for at in mounted:
-        subprocess.run(["umount", "-l", str(at)], check=False)

@@ -22,6 +22,7 @@ from types import FrameType, TracebackType
 from pytracer._library_files import is_library_file
 from pytracer.blackbox.redaction import redact_text
 from pytracer.record.config import records_values
+from pytracer.record.torch.descriptors import chain, errno_of, message_of
 
 _GIVEN = ("name_or_buffer", "filename", "file", "fname", "path", "filepath", "filepath_or_buffer", "fp", "f", "stream")
 _READERS = re.compile(
@@ -29,6 +30,7 @@ _READERS = re.compile(
     r"|yaml/|tomllib/|configparser|csv|safetensors/|h5py/|PIL/|pandas/io/|torchvision/io/|torchaudio/|soundfile)"
 )
 _FILES = (io.BufferedReader, io.TextIOWrapper, io.BufferedRandom)
+_WRITERS = (io.BufferedWriter, io.TextIOWrapper, io.BufferedRandom, io.FileIO)
 _PATHS = (str, pathlib.PosixPath)
 # Types and messages of what reading or writing a file raises, beside OSError.
 _OF_FILES = re.compile(
@@ -36,8 +38,11 @@ _OF_FILES = re.compile(
     r"|PytorchStream|[Pp]arent directory|[Ww]eights only load failed|zip archive|unexpected EOF|[Ii]nvalid magic"
     r"|allow_pickle|pickled data|No data left in file|as a pickle|magic string|cannot reshape array|corrupt|truncated"
     r"|ParserError|ScannerError|state_dict|read all data|fully written"
-    r"|Can't get attribute|ended before the end|not a gzip|mmap length|unexpected pos \d|[Uu]nable to (?:open|read)"
+    r"|Can't get attribute|ended before the end|not a gzip|mmap length|unexpected pos \d|iostream error|[Uu]nable to (?:open|read)"
 )
+# Of a write that was refused.
+_NO_ROOM = re.compile(r"PytorchStreamWriter|unexpected pos \d|iostream error|file write failed|[Nn]o space left")
+_OF_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _LFS = b"version https://git-lfs"
 _KINDS = (
     (b"PK\x03\x04", "zip"), (b"\x80", "pickle"), (_LFS, "lfs"), (b"\x89HDF", "hdf5"), (b"\x93NUMPY", "numpy"),
@@ -68,12 +73,14 @@ def opened_file(error: BaseException, trace: TracebackType | None) -> list[dict[
     frames.reverse()
     own = next((item for item in frames if not is_library_file(item.f_code.co_filename)), None)
     found = [] if own is None else [{"name": f"file of {name}", "value": path} for name, path in _named(own, of_files)]
-    path, holder = _path(error, frames, own) if of_files else (None, None)
+    refused = of_files and _is_refused_write(error)
+    path, holder = _path(error, frames, own, written=refused) if of_files else (None, None)
     if path is None or _secret(path):
         return found
     facts = {"file": path, **({"file held by": holder} if holder is not None else {})}
-    with contextlib.suppress(OSError, ValueError):
-        facts |= _facts(path)
+    for part in (_facts, _room, _alike) if refused else (_facts,):
+        with contextlib.suppress(OSError, ValueError):
+            facts |= part(path)
     return [*({"name": name, "value": value} for name, value in facts.items()), *found]
 
 
@@ -85,14 +92,21 @@ def _is_of_files(error: BaseException) -> bool:
     return _OF_FILES.search(f"{type(error).__name__} {message}") is not None
 
 
-def _path(error: BaseException, frames: list[FrameType], own: FrameType | None) -> tuple[str | None, str | None]:
+def _is_refused_write(error: BaseException) -> bool:
+    """Whether it, or what it was raised for, may come of a file system that is full."""
+    return any(errno_of(item) in _OF_ROOM or _NO_ROOM.search(message_of(item)) for item in chain(error))
+
+
+def _path(
+    error: BaseException, frames: list[FrameType], own: FrameType | None, *, written: bool
+) -> tuple[str | None, str | None]:
     """And the variable of the program's frame whose file it is."""
     named = OSError.filename.__get__(error) if isinstance(error, OSError) else None
     if type(named) in _PATHS:
         return _text(named), None
     for frame in frames:
         if frame is own:
-            return _held(frame)
+            return _held(frame, written=written)
         for name in _GIVEN if _READERS.search(frame.f_code.co_filename) else ():
             path = _text(frame.f_locals.get(name)) if name in frame.f_code.co_varnames else None
             if path is not None:
@@ -100,15 +114,23 @@ def _path(error: BaseException, frames: list[FrameType], own: FrameType | None) 
     return None, None
 
 
-def _held(frame: FrameType) -> tuple[str | None, str | None]:
-    """The only file that a variable reads from."""
+def _held(frame: FrameType, *, written: bool) -> tuple[str | None, str | None]:
+    """The only file that a variable reads from; or that it writes to."""
     held = list(frame.f_locals.items())[:_MOST_LOCALS]
-    opened = [(name, item) for name, item in held if type(item) in _FILES and _reads(item)]
+    opened = [(name, item) for name, item in held if (_writes(item) if written else _reads(item))]
     return (_text(opened[0][1]), opened[0][0]) if len(opened) == 1 else (None, None)
 
 
 def _reads(file: object) -> bool:
-    return type(file) is not io.TextIOWrapper or getattr(file, "mode", None) in ("r", "rt", "r+")
+    return type(file) in _FILES and (type(file) is not io.TextIOWrapper or _mode(file) in ("r", "rt", "r+"))
+
+
+def _writes(file: object) -> bool:
+    return type(file) in _WRITERS and _mode(file) not in ("r", "rt", "rb")
+
+
+def _mode(file: object) -> object:
+    return getattr(file, "mode", None)  # of Python's own class
 
 
 def _named(frame: FrameType, ask: bool) -> Iterator[tuple[str, str]]:
@@ -135,7 +157,7 @@ def _named(frame: FrameType, ask: bool) -> Iterator[tuple[str, str]]:
 
 def _text(value: object) -> str | None:
     kind = type(value)
-    if kind in _FILES:
+    if kind in _FILES or kind in _WRITERS:
         value = getattr(value, "name", None)  # of Python's own class; a number of an open descriptor is none
     elif kind is pathlib.PosixPath:
         value = str(value)
@@ -161,6 +183,31 @@ def _facts(path: str) -> dict[str, str]:
     with contextlib.suppress(OSError):
         facts |= _before(path, status)
     return facts
+
+
+def _room(path: str) -> dict[str, str]:
+    """Of the file system that it is on, or would be: bytes and files that this user may still have."""
+    folder = path if os.path.lexists(path) else os.path.dirname(path) or "."
+    status = os.statvfs(folder)
+    facts = {
+        "file system size": str(status.f_blocks * status.f_frsize),
+        "file system free": str(status.f_bavail * status.f_frsize),
+    }
+    if status.f_files:  # some count none
+        facts["file system files left"] = str(status.f_favail)
+    return facts
+
+
+def _alike(path: str) -> dict[str, str]:
+    """How many files beside it, itself among them, have its name but for numbers, and their bytes."""
+    folder, name = os.path.split(path)
+    entries = _entries(folder or ".") or ()
+    sizes = [
+        entry.stat(follow_symlinks=False).st_size
+        for entry in entries
+        if _DIGITS.sub("#", entry.name) == _DIGITS.sub("#", name) and entry.is_file(follow_symlinks=False)
+    ]
+    return {"files alike": str(len(sizes)), "files alike size": str(sum(sizes))} if len(sizes) > 1 else {}
 
 
 def _newest(folder: str) -> dict[str, str]:

@@ -57,6 +57,7 @@ from pytracer.analyze.evidence.failing.processes.unprepared_reducers import (
 from pytracer.analyze.evidence.failing.processes.unreturned_losses import unreturned_loss, unreturned_subject
 from pytracer.analyze.evidence.failing.stored.byte_order import other_byte_order
 from pytracer.analyze.evidence.failing.stored.files import missing_file, no_shared_memory, shared_memory_subject
+from pytracer.analyze.evidence.failing.stored.full_disk import full_disk, full_disk_behind, full_disk_subject
 from pytracer.analyze.evidence.failing.stored.loaded_optimizers import misfit_state
 from pytracer.analyze.evidence.failing.stored.missing_keys import key_subject, missing_key
 from pytracer.analyze.evidence.failing.stored.opened import (
@@ -195,6 +196,7 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     refused_global,
     clients_joined,
     no_shared_memory,
+    full_disk,
     broken_file,
     kept_open,
     absent_file,
@@ -286,6 +288,7 @@ _SUBJECTS = (
     shared_columns_subject,
     none_subject,
     unequal_subject,
+    full_disk_subject,
     file_subject,
     removed_subject,
     absent_subject,
@@ -297,7 +300,7 @@ _SUBJECTS = (
     key_subject,
 )
 
-_BEHIND = (dropped_library_behind, itself_behind, unprepared_behind, own_group_behind)
+_BEHIND = (dropped_library_behind, itself_behind, unprepared_behind, own_group_behind, full_disk_behind)
 
 _OF_OTHERS = ("lfs", "html")  # no program of this job made them
 

@@ -157,3 +157,37 @@ def test_headline_names_what_is_wrong_where_it_is_one_thing(source: str, subject
     """The look-alikes have nothing of the kind."""
     found = of_program(tmp_path, source, lambda *facts: explained(*facts).subject)
     assert found == str(subject)
+
+
+_CHECKPOINTS = """
+import os
+import pickle
+
+def save(folder, step, rows):
+    path = os.path.join(folder, f"step-{step}.pkl")
+    with open(path, "wb", buffering=0) as file:
+        pickle.dump(rows, file)
+
+for step in range(9):
+    save(FOLDER, step, b"0" * 400_000)
+"""
+
+
+def test_full_disk_is_told_with_the_files_like_the_one_that_was_cut_off(
+    small_disk: Callable[[int], Path], tmp_path: Path
+) -> None:
+    """A raw write of the rest fails: what fitted is there."""
+    disk = small_disk(1 << 20)
+    source = _CHECKPOINTS.replace("FOLDER", repr(str(disk)))
+    found = of_program(tmp_path, source, lambda *given: explained(*given).subject)
+    assert found == f"the file system of {disk} is full (0 bytes left of 1.0 MiB)"
+    for item in disk.iterdir():
+        item.unlink()
+    advice = of_program(tmp_path, source)
+    assert "3 files with names like step-2.pkl take" in (advice or "")
+    assert "Delete older ones before line 8 writes the next" in (advice or "")
+
+
+def test_disk_that_has_room_is_not_called_full(tmp_path: Path) -> None:
+    """/dev/full refuses each write, and the file system that it is on has room."""
+    assert of_program(tmp_path, "rows = 'x' * 9\nwith open('/dev/full', 'w') as file:\n    file.write(rows)\n") is None

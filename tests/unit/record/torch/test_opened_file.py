@@ -89,3 +89,29 @@ def test_variables_with_paths_of_files_are_named(kind: type[Exception], tmp_path
 
     named = {"file of here": path} if kind is not ValueError else {}
     assert facts(lambda: use(path, text, gone)) == named | ({"file of absent": gone} if kind is KeyError else {})
+
+
+def test_room_of_a_full_file_system_is_recorded_with_the_files_like_the_one_written(
+    small_disk: Callable[[int], Path],
+) -> None:
+    """Of the file that the line writes to, which no exception names."""
+    small = small_disk(1 << 20)
+    (small / "part-1.bin").write_bytes(b"0" * 700_000)
+
+    def save() -> None:
+        with (small / "part-2.bin").open("wb", buffering=0) as part:
+            while True:
+                os.write(part.fileno(), b"0" * 65536)
+
+    found = facts(save)
+    assert found["file"] == str(small / "part-2.bin")
+    assert (found["file system size"], found["file system free"]) == (str(1 << 20), "0")
+    assert found["files alike"] == "2"
+    assert int(found["files alike size"]) > 1_000_000
+
+
+def test_room_is_not_asked_for_an_exception_that_is_none_of_a_write(tmp_path: Path) -> None:
+    path = tmp_path / "a.pkl"
+    path.write_bytes(b"")
+    assert not any("system" in name for name in facts(lambda: pickle.loads(path.read_bytes()) or path.open("rb")))
+    assert not any("system" in name for name in facts(lambda: (tmp_path / "absent").open("rb")))

@@ -61,19 +61,20 @@ def opened(values: dict[str, str]) -> OpenedFile | None:
     path = values.get("file")
     if path is None:
         return None
-    before, before_size = values.get("file before"), _number(values, "file before size")
+    before, before_size = values.get("file before"), number_of(values, "file before size")
     return OpenedFile(
         path,
         values.get("file kind"),
-        _number(values, "file size"),
-        _number(values, "file age"),
+        number_of(values, "file size"),
+        number_of(values, "file age"),
         (before, before_size) if before is not None and before_size is not None else None,
-        _number(values, "file whole size"),
+        number_of(values, "file whole size"),
         values.get("file held by"),
     )
 
 
-def _number(values: dict[str, str], name: str) -> int | None:
+def number_of(values: dict[str, str], name: str) -> int | None:
+    """What the recorder counted."""
     text = values.get(name, "")
     return int(text) if text.isascii() and text.isdecimal() else None
 
