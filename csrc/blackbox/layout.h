@@ -1216,11 +1216,11 @@ struct Argument {
   uint32_t undefined;
   uint32_t values;
   uint32_t outer_frame;
-  uint32_t reserved;
+  uint32_t not_finite;
 };
 static_assert(sizeof(Argument) == 224);
 static_assert(std::is_standard_layout_v<Argument> && std::is_trivially_copyable_v<Argument>);
-static_assert(offsetof(Argument, reserved) == 220);
+static_assert(offsetof(Argument, not_finite) == 220);
 
 /// Capacity of each crash-time region.
 struct CrashRegion {

@@ -18,6 +18,7 @@ using namespace blackbox;
 
 constexpr uint64_t kMostStackBytes = 32 << 10, kLeastAddress = 1 << 16;
 constexpr uint64_t kNsLimit = 4'000'000, kValuesNsLimit = 20'000'000;  // a word that is no address costs a fault
+constexpr uint64_t kFloatsNsLimit = 10'000'000;  // of the latter: integers may be indices, and are worth more
 constexpr uint32_t kBlockWords = 64, kCapturedWords = 16, kDeviceRanges = 64, kInlineDimensions = 5, kMostDimensions = 64;
 constexpr uint32_t kMostElements = 4096, kMostElementBytes = 8, kMostInARow = 1 << 20;
 constexpr uint32_t kHeldFrames = 8, kMostHeld = 24;
@@ -34,7 +35,7 @@ struct Search {
     uint64_t start, end;
   } device[kDeviceRanges];
   uint32_t device_count, frame;
-  uint64_t stack_low, stack_high, until_ns, values_until_ns;
+  uint64_t stack_low, stack_high, until_ns, values_until_ns, floats_ns;
   char elements[kMostElements * kMostElementBytes];
 };
 PYTRACER_LARGE constinit Search search{};
@@ -56,18 +57,29 @@ bool may_be_read(uint64_t addr) {
   return true;
 }
 
-bool is_integer(uint32_t dtype, uint32_t& nbytes, bool& is_signed) {
-  constexpr uint32_t kByte = 0, kChar = 1, kShort = 2, kInt = 3, kLong = 4;
-  is_signed = dtype != kByte;
-  nbytes = dtype == kByte || dtype == kChar ? 1 : dtype == kShort ? 2 : dtype == kInt ? 4 : 8;
-  return dtype <= kLong;
+// How the elements of a data type are looked at. `exponent`: its bits in a float, all set where it is NaN or infinite; 0 for integers.
+struct Elements {
+  uint32_t nbytes;
+  bool is_signed;
+  uint64_t exponent;
+};
+
+// c10::ScalarType; a complex number is read as two floats. False: of another type.
+bool elements_of(const Argument& argument, Elements& elements, uint64_t& count) {
+  constexpr uint64_t kHalf = 0x7c00, kFloat = 0x7f80'0000, kDouble = 0x7ff0'0000'0000'0000, kBFloat16 = 0x7f80;
+  static constexpr Elements kTypes[] = {{1, false, 0},      {1, true, 0},        {2, true, 0},      {4, true, 0},       {8, true, 0},       {2, false, kHalf},
+                                 {4, false, kFloat}, {8, false, kDouble}, {2, false, kHalf}, {4, false, kFloat}, {8, false, kDouble}};
+  constexpr uint32_t kTypeCount = sizeof kTypes / sizeof kTypes[0], kFirstComplex = 8, kBFloat16Type = 15;
+  if (argument.dtype >= kTypeCount && argument.dtype != kBFloat16Type) return false;
+  elements = argument.dtype < kTypeCount ? kTypes[argument.dtype] : Elements{2, false, kBFloat16};
+  count = argument.elements * (argument.dtype >= kFirstComplex && argument.dtype < kTypeCount ? 2 : 1);
+  return true;
 }
 
-int64_t element_at(uint64_t index, uint32_t nbytes, bool is_signed) {
+uint64_t bits_at(uint64_t index, uint32_t nbytes) {
   uint64_t value = 0;
   memcpy(&value, search.elements + index * nbytes, nbytes);
-  uint32_t unused = 64 - nbytes * 8;
-  return is_signed ? static_cast<int64_t>(value << unused) >> unused : static_cast<int64_t>(value);
+  return value;
 }
 
 // Distance in elements from the first element to the last one; false: too far, or with a negative stride.
@@ -81,52 +93,49 @@ bool find_span(const Argument& argument, uint64_t& span) {
   return span < kMostElements;
 }
 
-void include(Argument& argument, int64_t value) {
+void include(Argument& argument, const Elements& elements, uint64_t index) {
+  uint64_t bits = bits_at(index, elements.nbytes);
+  if (elements.exponent != 0) {
+    if ((bits & elements.exponent) == elements.exponent && argument.not_finite != UINT32_MAX) argument.not_finite++;
+    return;
+  }
+  uint32_t unused = 64 - elements.nbytes * 8;
+  int64_t value = elements.is_signed ? static_cast<int64_t>(bits << unused) >> unused : static_cast<int64_t>(bits);
   if (value < argument.minimum) argument.minimum = value;
   if (value > argument.maximum) argument.maximum = value;
 }
 
-// Whether the elements lie in a row, in order.
-bool is_contiguous(const Argument& argument) {
+// Whether the elements lie side by side, in whatever order: LAPACK's matrices have their columns in a row.
+bool is_dense(const Argument& argument) {
   uint64_t stride = 1;
-  for (uint32_t i = argument.dimensions; i-- > 0;) {
-    if (argument.sizes[i] != 1 && argument.strides[i] != static_cast<int64_t>(stride)) return false;
-    stride *= static_cast<uint64_t>(argument.sizes[i]);
+  for (uint32_t done = 0; done < argument.dimensions; done++) {
+    uint32_t next = 0;  // the dimension that has this stride; those of size 1 have any
+    while (next < argument.dimensions && (argument.sizes[next] == 1 || argument.strides[next] != static_cast<int64_t>(stride))) next++;
+    if (next == argument.dimensions) break;
+    stride *= static_cast<uint64_t>(argument.sizes[next]);
   }
   return stride == argument.elements;
 }
 
 // One buffer after the other.
-void look_at_row(Argument& argument, uint64_t from, uint32_t nbytes, bool is_signed) {
-  argument.minimum = INT64_MAX;
-  argument.maximum = INT64_MIN;
-  for (uint64_t done = 0; done < argument.elements;) {
-    uint64_t count = argument.elements - done < kMostElements ? argument.elements - done : kMostElements;
-    if (now_ns() >= search.values_until_ns || !read_bytes(search.elements, from + done * nbytes, count * nbytes)) return;
-    for (uint64_t i = 0; i < count; i++) include(argument, element_at(i, nbytes, is_signed));
-    done += count;
+bool look_at_row(Argument& argument, uint64_t from, const Elements& elements, uint64_t count, uint64_t until_ns) {
+  for (uint64_t done = 0; done < count;) {
+    uint64_t part = count - done < kMostElements ? count - done : kMostElements;
+    if (now_ns() >= until_ns || !read_bytes(search.elements, from + done * elements.nbytes, part * elements.nbytes)) return false;
+    for (uint64_t i = 0; i < part; i++) include(argument, elements, i);
+    done += part;
   }
-  argument.values = 1;
+  return true;
 }
 
-// Minimum and maximum of an integer tensor. Without gaps it may be large; else it is small: one read, then arithmetic.
-void look_at_values(Argument& argument) {
-  uint32_t nbytes = 0;
-  bool is_signed = false;
-  uint64_t span = 0;
-  if (!torch_offsets()->values || argument.device != kCpu || argument.base == 0 || argument.elements == 0 || argument.elements > kMostInARow ||
-      argument.dimensions > sizeof argument.sizes / sizeof argument.sizes[0] || !is_integer(argument.dtype, nbytes, is_signed) ||
-      argument.offset > kUserAddressesEnd)
-    return;
-  uint64_t from = argument.base + argument.offset * nbytes;
-  if (is_contiguous(argument)) return look_at_row(argument, from, nbytes, is_signed);
-  if (argument.elements > kMostElements || !find_span(argument, span) || !read_bytes(search.elements, from, (span + 1) * nbytes)) return;
+// With gaps: one read, then arithmetic.
+bool look_at_gaps(Argument& argument, uint64_t from, const Elements& elements) {
+  uint64_t span = 0, index = 0;
+  if (argument.elements > kMostElements || !find_span(argument, span) || !read_bytes(search.elements, from, (span + 1) * elements.nbytes)) return false;
   int64_t at[8] = {};
-  uint64_t index = 0;
-  argument.minimum = argument.maximum = element_at(0, nbytes, is_signed);
   for (uint64_t left = argument.elements; left > 0; left--) {
-    if (index > span) return;  // the number of elements is not the product of the sizes
-    include(argument, element_at(index, nbytes, is_signed));
+    if (index > span) return false;  // the number of elements is not the product of the sizes
+    include(argument, elements, index);
     for (uint32_t i = argument.dimensions; i-- > 0;) {
       index += static_cast<uint64_t>(argument.strides[i]);
       if (++at[i] < argument.sizes[i]) break;
@@ -134,7 +143,29 @@ void look_at_values(Argument& argument) {
       at[i] = 0;
     }
   }
-  argument.values = 1;
+  return true;
+}
+
+// Minimum and maximum of an integer tensor; how many elements of another one are not finite. Without gaps it may be large.
+void look_at_values(Argument& argument) {
+  Elements elements{};
+  uint64_t count = 0;
+  if (!torch_offsets()->values || argument.device != kCpu || argument.base == 0 || argument.elements == 0 || argument.elements > kMostInARow ||
+      argument.dimensions > sizeof argument.sizes / sizeof argument.sizes[0] || !elements_of(argument, elements, count) ||
+      argument.offset > kUserAddressesEnd)
+    return;
+  bool is_float = elements.exponent != 0, dense = is_dense(argument);
+  uint64_t began_ns = now_ns(), until_ns = search.values_until_ns;
+  if (is_float && (search.floats_ns >= kFloatsNsLimit || (!dense && count != argument.elements))) return;
+  if (is_float && began_ns + kFloatsNsLimit - search.floats_ns < until_ns) until_ns = began_ns + kFloatsNsLimit - search.floats_ns;
+  argument.minimum = is_float ? 0 : INT64_MAX;
+  argument.maximum = is_float ? 0 : INT64_MIN;
+  argument.not_finite = is_float;
+  uint64_t from = argument.base + argument.offset * (elements.nbytes * count / argument.elements);
+  bool seen = dense ? look_at_row(argument, from, elements, count, until_ns) : look_at_gaps(argument, from, elements);
+  if (is_float) search.floats_ns += now_ns() - began_ns;
+  argument.values = seen && !is_float;
+  if (!seen) argument.not_finite = 0;
 }
 
 bool read_shape(Argument& argument) {
@@ -294,6 +325,7 @@ void write_arguments() noexcept {
   search.stack_high = crash.stack_high;
   search.until_ns = now_ns() + kNsLimit;
   search.values_until_ns = now_ns() + kValuesNsLimit;
+  search.floats_ns = 0;
   note_device_memory();
   bool worker = crash.python_matched == 0;
   for (uint32_t i = 0; i < kPointerRegisters; i++)

@@ -371,6 +371,7 @@ class CrashReader:
                 how=_HOW[item.how],
                 undefined=bool(item.undefined),
                 strides=item.strides[: min(item.dimensions, len(item.strides))],
+                not_finite=item.not_finite - 1 if item.not_finite else None,
             )
 
     def _also(self) -> Iterable[AlsoCrashed]:
