@@ -9,6 +9,7 @@ from tests.support.synth import Box
 
 MODULE, PARAMETER, BUFFER, STATE, USER = 1, 2, 3, 4, 5
 LOCAL, CELL, GLOBAL, SAVED = 1, 2, 3, 4
+_FLOATS = (5, 6, 7, 8, 9, 10, 15)  # c10::ScalarType
 _STEPS_DONE_AT, _HOLDERS_AT, _ARGUMENTS_AT = 40, 936, 948
 
 
@@ -65,7 +66,10 @@ def add_holders(box: Box, holders: Sequence[tuple[int, str, int, int]]) -> Box:
 
 
 def add_arguments(box: Box, arguments: Sequence[tuple[int, int, tuple[int, ...], tuple[int, int] | None]]) -> Box:
-    """After `crash`: (base, number of the dtype, sizes, minimum and maximum) of tensors on the stack of frame 0."""
+    """After `crash`: (base, number of the dtype, sizes, values) of tensors on the stack of frame 0.
+
+    Values: minimum and maximum; of a type of floats how many are not finite, twice.
+    """
     head = bytearray(box.crash_regions[16][1])
     items = b""
     for base, dtype, sizes, values in arguments:
@@ -74,8 +78,10 @@ def add_arguments(box: Box, arguments: Sequence[tuple[int, int, tuple[int, ...],
             elements *= size
         kept = (*sizes, *[0] * 8)[:8]
         items += struct.pack("<5Q", base ^ 0x10, 0x7FFE_0000, base, elements, 0) + struct.pack("<8q8q", *kept, *kept)
-        items += struct.pack("<2q", *(values or (0, 0)))
-        items += struct.pack("<10I", 0, 0xFFFFFFFF, 2, dtype, len(sizes), 0, 0, values is not None, 0, 0)
+        not_finite = values[0] + 1 if values is not None and dtype in _FLOATS else 0
+        known = values if values is not None and dtype not in _FLOATS else None
+        items += struct.pack("<2q", *(known or (0, 0)))
+        items += struct.pack("<10I", 0, 0xFFFFFFFF, 2, dtype, len(sizes), 0, 0, known is not None, 0, not_finite)
     (done,) = struct.unpack_from("<I", head, _STEPS_DONE_AT)
     struct.pack_into("<I", head, _STEPS_DONE_AT, done | 1 << 15)
     struct.pack_into("<II", head, _ARGUMENTS_AT, len(arguments), 0)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pytracer._text import function_words
 from pytracer.analyze.evidence.cuda.assertions import kernel_assertion
 from pytracer.analyze.evidence.native.native_stack import functions, own_frames
+from pytracer.analyze.evidence.operators.operator import find_operator
 from pytracer.analyze.evidence.waits.waits import was_forked
 from pytracer.analyze.known.registry import Entry, Facts, Raised, entries
 from pytracer.analyze.known.versions import in_range
@@ -113,6 +114,8 @@ def _was_so(facts: Facts, view: ProcessView) -> bool:
         return False
     if facts.kernel_assertion is not None and facts.kernel_assertion != (kernel_assertion(view) is not None):
         return False
+    if facts.not_finite is not None and facts.not_finite != _has_not_finite(view):
+        return False
     if facts.gradients_off is not None and facts.gradients_off != _gradients_off(view):
         return False
     variables = snapshot.environment
@@ -127,6 +130,11 @@ def _process_group(process: Process) -> str | None:
     if snapshot.groups or snapshot.collectives or (snapshot.rank is not None and snapshot.rank.backend):
         return "present"
     return "none" if snapshot.versions.torch else None
+
+
+def _has_not_finite(view: ProcessView) -> bool:
+    operator = find_operator(view)
+    return operator is not None and any(item.passed and item.item.not_finite for item in operator.tensors)
 
 
 def _gradients_off(view: ProcessView) -> bool:

@@ -46,6 +46,7 @@ class Facts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     forked: bool | None = None  # a child of fork(), without an exec() since
     finalizing: bool | None = None  # the interpreter was shutting down
     kernel_assertion: bool | None = None  # the words of a kernel's assertion were recorded
+    not_finite: bool | None = None  # a tensor that the running operator was given has NaN or infinite elements
     gradients_off: bool | None = None  # torch.is_grad_enabled() was False when the exception was recorded
 
 

@@ -246,6 +246,11 @@ class Argument:
         return self.dtype in ("uint8", "int8", "int16", "int32", "int64")
 
     @property
+    def is_complex(self) -> bool:
+        """Whether an element is two numbers."""
+        return (self.dtype or "").startswith("complex")
+
+    @property
     def element_bytes(self) -> int | None:
         """Bytes of an element; None of a type whose size is not known here, such as a quantized one."""
         return _ELEMENT_BYTES.get(self.dtype or "")

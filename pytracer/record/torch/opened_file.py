@@ -38,7 +38,8 @@ _OF_FILES = re.compile(
     r"|PytorchStream|[Pp]arent directory|[Ww]eights only load failed|zip archive|unexpected EOF|[Ii]nvalid magic"
     r"|allow_pickle|pickled data|No data left in file|as a pickle|magic string|cannot reshape array|corrupt|truncated"
     r"|ParserError|ScannerError|state_dict|read all data|fully written"
-    r"|Can't get attribute|ended before the end|not a gzip|mmap length|unexpected pos \d|iostream error|[Uu]nable to (?:open|read)"
+    r"|Can't get attribute|ended before the end|not a gzip|mmap length|unexpected pos \d|iostream error"
+    r"|[Uu]nable to (?:open|read)"
 )
 # Of a write that was refused.
 _NO_ROOM = re.compile(r"PytorchStreamWriter|unexpected pos \d|iostream error|file write failed|[Nn]o space left")

@@ -16,6 +16,19 @@ def index_of_pooling():
     torch.ops.aten.adaptive_max_pool2d_backward(gradient, image, where)
 
 
+def eigenvalues_of_nan():
+    matrix, gaps = torch.randn(32, 32), torch.randn(10, 10)[:, ::2]
+    half, numbers = (
+        torch.full((10,), float("inf"), dtype=torch.float16),
+        torch.tensor([1 + 1j, complex(0, float("nan"))]),
+    )
+    columns, one = torch.randn(70, 70, dtype=torch.float64).t(), torch.tensor([float("nan"), 1], dtype=torch.bfloat16)
+    matrix[3, 4] = float("nan")
+    while True:  # what MKL reads past is mapped at times
+        torch.linalg.eigvals(matrix)
+    print(gaps, half, numbers, columns, one)
+
+
 def length_of_segment():
     data, lengths = torch.randn(10), torch.tensor([3, 10**10])
     torch.segment_reduce(data, "sum", lengths=lengths, unsafe=True)

@@ -95,7 +95,7 @@ def test_use_after_free_is_likely_where_only_a_pointer_into_a_live_storage_was_h
 def test_address_that_a_variable_of_c_kept_was_not_counted_from_what_the_stack_held(
     run: Path, start: int, confidence: str
 ) -> None:
-    """r8 is near the word that is the address: in a library's data; or on the stack, where it may have been computed."""
+    """r8 is near a word that is the address: in a library's data; or on the stack, where it may have been computed."""
     fault = _fault(LIVE + PLANE, LIVE)
     block = memory(start, 7, fault["addr"], register="r8")
     data = (0x7F10_0000_0000, 0x7F10_0000_1000, "rw-p", 0, "/tmp/pkg/libmonitor.so")

@@ -28,13 +28,21 @@ def crashed() -> Box:
 
 
 def test_shape_type_and_values_are_read(tmp_path: Path) -> None:
-    """A table of floats, whose values are never looked at, and an index."""
+    """A table of floats, which have no extremes, and an index."""
     table, index = arguments_of(
         tmp_path, add_arguments(crashed(), [(BASE, FLOAT32, (10, 4), None), (BASE + 640, INT64, (3,), (-1, 9))])
     )
     assert (table.base, table.sizes, table.dtype, table.device, table.elements) == (BASE, (10, 4), "float32", "cpu", 40)
     assert (table.minimum, table.maximum, table.frame, table.how) == (None, None, 0, "reference")
     assert (index.dtype, index.minimum, index.maximum, index.is_integer) == ("int64", -1, 9, True)
+
+
+def test_numbers_that_are_not_finite_are_counted_where_they_were_looked_at(tmp_path: Path) -> None:
+    """A recording of a version before has none."""
+    described = [(BASE, FLOAT32, (3,), (2, 2)), (BASE, FLOAT32, (4,), (0, 0)), (BASE, FLOAT32, (5,), None)]
+    found = arguments_of(tmp_path, add_arguments(crashed(), described))
+    assert [item.not_finite for item in found] == [2, 0, None]
+    assert {(item.minimum, item.maximum) for item in found} == {(None, None)}
 
 
 def test_types_of_newer_versions_are_unknown(tmp_path: Path) -> None:

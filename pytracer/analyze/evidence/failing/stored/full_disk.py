@@ -51,8 +51,8 @@ def full_disk(at: FailingLine) -> str | None:
     if found.alike is not None:
         count, nbytes = found.alike
         what = (
-            f"{count} files with names like {found.name} take {size_words(nbytes)} of it. Delete older ones before line "
-            f"{at.line} writes the next, or write to a larger disk"
+            f"{count} files with names like {found.name} take {size_words(nbytes)} of it. Delete older ones before "
+            f"line {at.line} writes the next, or write to a larger disk"
         )
     cut = f" {found.name} ({size_words(found.written)}) is cut off: delete it." if found.written is not None else ""
     return f"{there}: {what}.{cut}"
