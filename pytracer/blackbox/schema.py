@@ -19,7 +19,7 @@ MAJOR = 1
 # 5: SIGNAL_SENT, the process group. 6: CRASH, the call that unmapped the memory. 7: HOLDERS has whole numbers
 # 8: STORAGE_HITS has storages behind which the heap is overwritten. 9: DEVICE_OP, in place of OP in a process that uses CUDA; waits of
 # the host for a device. 10: DEVICE_ASSERTION, KERNEL
-MINOR = 10
+MINOR = 11
 
 HEADER_BYTES = 8192
 REGION_LIMIT = 120
