@@ -12,7 +12,7 @@ from pytracer.analyze.known.registry import Entry, Facts, Raised
 from pytracer.analyze.timeline.clock import RunClock
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.journal import CppException, Fact, Rank, Versions
-from pytracer.decode.types.snapshot import Job, LoadedImage, NativeFrame, Process, Snapshot, ThreadStack
+from pytracer.decode.types.snapshot import Argument, Job, LoadedImage, NativeFrame, Process, Snapshot, ThreadStack
 from tests.support import scenarios as s
 from tests.support.synth import Box
 
@@ -128,6 +128,12 @@ def _with_crash(snapshot: Snapshot, entry: Entry, without: Part | None) -> Snaps
     names += facts.not_on_stack[:1] if without == Part("not_on_stack") else []
     others = [group[-1] for number, group in enumerate(facts.threads) if without != Part("threads", number)]
     others += ["Py_FinalizeEx"] if facts.finalizing and without != Part("finalizing") else []
+    # An operator is found by a frame of torch that unboxes its arguments, and this tensor is in the frame of its caller.
+    names += ["at::_ops::linalg_eigvals::call(at::Tensor const&)", "caller"] if facts.not_finite else []
+    matrix = Argument(
+        1, 1 << 32, 9, 0, (3, 3), 2, "float32", "cpu", minimum=None, maximum=None, frame=0, outer_frame=len(names) - 1,
+        register=None, how="reference", not_finite=0 if without == Part("not_finite") else 9,
+    )  # fmt: skip
     images = [path for number, path in enumerate(entry.example.images) if without != Part("images", number)]
     what = _message(entry, without)
     noted = CppException(crash.tid, "c10::DistBackendError", what) if facts.exception is not None else None
@@ -143,6 +149,7 @@ def _with_crash(snapshot: Snapshot, entry: Entry, without: Part | None) -> Snaps
             ),
             images=tuple(LoadedImage(path, 1 << 44, (1 << 44) + 4096, 1 << 44, None) for path in images),
             abort_text=text,
+            arguments=(matrix,) if facts.not_finite else (),
         ),
         facts=(*snapshot.facts, *([Fact(crash.mono_ns - 1000, 1, "CPP_EXCEPTION", noted)] if noted else [])),
     )

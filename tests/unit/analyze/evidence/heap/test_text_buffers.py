@@ -79,6 +79,8 @@ def test_path_of_the_sources_is_not_needed(tmp_path: Path) -> None:
     """Nothing of the program is known: no buffer."""
     snapshot = SimpleNamespace(created_wall_ns=0)
     crash = SimpleNamespace(python_stack=(), python_threads=(), images=())
-    view: Any = SimpleNamespace(process=SimpleNamespace(snapshot=SimpleNamespace(pid=1, threads=(), **vars(snapshot))))
+    view: Any = SimpleNamespace(
+        process=SimpleNamespace(snapshot=SimpleNamespace(pid=1, main_pthread=None, **vars(snapshot)))
+    )
     view.crash = crash
     assert text_buffer(view) is None
