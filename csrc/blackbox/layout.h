@@ -1216,11 +1216,11 @@ struct Argument {
   uint32_t undefined;
   uint32_t values;
   uint32_t outer_frame;
-  uint32_t not_finite;
+  uint32_t not_numbers;
 };
 static_assert(sizeof(Argument) == 224);
 static_assert(std::is_standard_layout_v<Argument> && std::is_trivially_copyable_v<Argument>);
-static_assert(offsetof(Argument, not_finite) == 220);
+static_assert(offsetof(Argument, not_numbers) == 220);
 
 /// Capacity of each crash-time region.
 struct CrashRegion {

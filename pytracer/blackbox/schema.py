@@ -1343,7 +1343,7 @@ ARGUMENT = Struct(
         _f("undefined", "u32", "1: an undefined tensor; nothing else of it is valid"),
         _f("values", "u32", "1: the elements were looked at: an integer tensor of at most 2**20 elements on the CPU (4,096 with gaps), without --no-values"),
         _f("outer_frame", "u32", "as frame, of the outermost frame whose stack has such a word: an argument is in its caller's frame, too"),
-        _f("not_finite", "u32", "1 more than the number of elements that are NaN or infinite; 0: not looked at, as values, of float and complex tensors"),
+        _f("not_numbers", "u32", "of float and complex tensors, looked at as values: 1 more than how many numbers are NaN, and bit 31 where one is infinite; 0: not looked at"),
     ),
 )
 

@@ -812,4 +812,4 @@ class Argument(msgspec.Struct, frozen=True, gc=False):
     undefined: int
     values: int
     outer_frame: int
-    not_finite: int
+    not_numbers: int

@@ -371,8 +371,9 @@ class OperatorTensor(Part, frozen=True):
     #: smallest element; of integer tensors of at most 2**20 elements on the CPU, without `--no-values`
     minimum: int | None = None
     maximum: int | None = None  #: as `minimum`
-    #: numbers that are NaN or infinite; a complex element is two. 0 is no proof: the crash may have overwritten them
-    not_finite: int | None = None
+    #: numbers that are NaN, of tensors of floats; a complex element is two. 0 is no proof: a crash may overwrite them
+    nans: int | None = None
+    infinite: bool | None = None  #: whether one is infinite, which is ordinary in a mask; as `nans`
 
 
 class Operator(Part, frozen=True):

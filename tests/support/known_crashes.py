@@ -132,7 +132,7 @@ def _with_crash(snapshot: Snapshot, entry: Entry, without: Part | None) -> Snaps
     names += ["at::_ops::linalg_eigvals::call(at::Tensor const&)", "caller"] if facts.not_finite else []
     matrix = Argument(
         1, 1 << 32, 9, 0, (3, 3), 2, "float32", "cpu", minimum=None, maximum=None, frame=0, outer_frame=len(names) - 1,
-        register=None, how="reference", not_finite=0 if without == Part("not_finite") else 9,
+        register=None, how="reference", nans=0 if without == Part("not_finite") else 9,
     )  # fmt: skip
     images = [path for number, path in enumerate(entry.example.images) if without != Part("images", number)]
     what = _message(entry, without)

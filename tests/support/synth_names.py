@@ -68,7 +68,7 @@ def add_holders(box: Box, holders: Sequence[tuple[int, str, int, int]]) -> Box:
 def add_arguments(box: Box, arguments: Sequence[tuple[int, int, tuple[int, ...], tuple[int, int] | None]]) -> Box:
     """After `crash`: (base, number of the dtype, sizes, values) of tensors on the stack of frame 0.
 
-    Values: minimum and maximum; of a type of floats how many are not finite, twice.
+    Values: minimum and maximum; of a type of floats how many are NaN, and whether one is infinite.
     """
     head = bytearray(box.crash_regions[16][1])
     items = b""
@@ -78,10 +78,10 @@ def add_arguments(box: Box, arguments: Sequence[tuple[int, int, tuple[int, ...],
             elements *= size
         kept = (*sizes, *[0] * 8)[:8]
         items += struct.pack("<5Q", base ^ 0x10, 0x7FFE_0000, base, elements, 0) + struct.pack("<8q8q", *kept, *kept)
-        not_finite = values[0] + 1 if values is not None and dtype in _FLOATS else 0
+        not_numbers = values[0] + 1 | values[1] << 31 if values is not None and dtype in _FLOATS else 0
         known = values if values is not None and dtype not in _FLOATS else None
         items += struct.pack("<2q", *(known or (0, 0)))
-        items += struct.pack("<10I", 0, 0xFFFFFFFF, 2, dtype, len(sizes), 0, 0, known is not None, 0, not_finite)
+        items += struct.pack("<10I", 0, 0xFFFFFFFF, 2, dtype, len(sizes), 0, 0, known is not None, 0, not_numbers)
     (done,) = struct.unpack_from("<I", head, _STEPS_DONE_AT)
     struct.pack_into("<I", head, _STEPS_DONE_AT, done | 1 << 15)
     struct.pack_into("<II", head, _ARGUMENTS_AT, len(arguments), 0)

@@ -22,7 +22,7 @@ constexpr uint64_t kFloatsNsLimit = 10'000'000;  // of the latter: integers may 
 constexpr uint32_t kBlockWords = 64, kCapturedWords = 16, kDeviceRanges = 64, kInlineDimensions = 5, kMostDimensions = 64;
 constexpr uint32_t kMostElements = 4096, kMostElementBytes = 8, kMostInARow = 1 << 20;
 constexpr uint32_t kHeldFrames = 8, kMostHeld = 24;
-constexpr uint32_t kNone = ~0u, kCpu = 0;
+constexpr uint32_t kNone = ~0u, kCpu = 0, kInfinite = 1u << 31;
 
 struct Where {
   uint64_t found_at;
@@ -96,7 +96,12 @@ bool find_span(const Argument& argument, uint64_t& span) {
 void include(Argument& argument, const Elements& elements, uint64_t index) {
   uint64_t bits = bits_at(index, elements.nbytes);
   if (elements.exponent != 0) {
-    if ((bits & elements.exponent) == elements.exponent && argument.not_finite != UINT32_MAX) argument.not_finite++;
+    if ((bits & elements.exponent) != elements.exponent) return;
+    uint64_t fraction = (elements.exponent & ~(elements.exponent - 1)) - 1;
+    if ((bits & fraction) == 0)
+      argument.not_numbers |= kInfinite;
+    else if ((argument.not_numbers | kInfinite) != UINT32_MAX)
+      argument.not_numbers++;
     return;
   }
   uint32_t unused = 64 - elements.nbytes * 8;
@@ -146,7 +151,7 @@ bool look_at_gaps(Argument& argument, uint64_t from, const Elements& elements) {
   return true;
 }
 
-// Minimum and maximum of an integer tensor; how many elements of another one are not finite. Without gaps it may be large.
+// Minimum and maximum of an integer tensor; how many numbers of another one are NaN. Without gaps it may be large.
 void look_at_values(Argument& argument) {
   Elements elements{};
   uint64_t count = 0;
@@ -160,12 +165,12 @@ void look_at_values(Argument& argument) {
   if (is_float && began_ns + kFloatsNsLimit - search.floats_ns < until_ns) until_ns = began_ns + kFloatsNsLimit - search.floats_ns;
   argument.minimum = is_float ? 0 : INT64_MAX;
   argument.maximum = is_float ? 0 : INT64_MIN;
-  argument.not_finite = is_float;
+  argument.not_numbers = is_float;
   uint64_t from = argument.base + argument.offset * (elements.nbytes * count / argument.elements);
   bool seen = dense ? look_at_row(argument, from, elements, count, until_ns) : look_at_gaps(argument, from, elements);
   if (is_float) search.floats_ns += now_ns() - began_ns;
   argument.values = seen && !is_float;
-  if (!seen) argument.not_finite = 0;
+  if (!seen) argument.not_numbers = 0;
 }
 
 bool read_shape(Argument& argument) {

@@ -134,7 +134,9 @@ def _process_group(process: Process) -> str | None:
 
 def _has_not_finite(view: ProcessView) -> bool:
     operator = find_operator(view)
-    return operator is not None and any(item.passed and item.item.not_finite for item in operator.tensors)
+    return operator is not None and any(
+        item.passed and (item.item.nans or item.item.infinite) for item in operator.tensors
+    )
 
 
 def _gradients_off(view: ProcessView) -> bool:

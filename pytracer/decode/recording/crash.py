@@ -49,6 +49,7 @@ _HOW: dict[int, ArgumentHowName] = {
     ArgumentHow.HELD: "held",
 }
 _UNREADABLE = 0xFFFFFFFF
+_INFINITE = 1 << 31  # of Argument.not_numbers
 _MOST_ARGUMENTS = 64
 _NOT_MAPPED = (11, 1)  # SIGSEGV, SEGV_MAPERR
 _RECORDING = ".blackbox"
@@ -371,7 +372,8 @@ class CrashReader:
                 how=_HOW[item.how],
                 undefined=bool(item.undefined),
                 strides=item.strides[: min(item.dimensions, len(item.strides))],
-                not_finite=item.not_finite - 1 if item.not_finite else None,
+                nans=(item.not_numbers & ~_INFINITE) - 1 if item.not_numbers else None,
+                infinite=bool(item.not_numbers & _INFINITE) if item.not_numbers else None,
             )
 
     def _also(self) -> Iterable[AlsoCrashed]:

@@ -213,8 +213,8 @@ class Argument:
 
     `base` is 0 for a tensor without memory, `offset` that of its first element in elements. `sizes` are those of the
     first 8 of `dimensions`. `minimum` and `maximum` are known of integer tensors of up to a
-    million elements, unless `--no-values`; of others `not_finite`: how many numbers are NaN or infinite, where a
-    complex element is two. `strides` are in elements.
+    million elements, unless `--no-values`; of others `nans`, how many numbers are NaN, where a complex element is
+    two, and whether one is `infinite`. `strides` are in elements.
 
     `frame` and `outer_frame` are places in `Crash.native_stack`: of the innermost and of the outermost frame whose
     stack has such a word; None for registers. `how`: a TensorImpl, a reference to an at::Tensor, captured by a
@@ -238,7 +238,8 @@ class Argument:
     how: ArgumentHowName
     undefined: bool = False
     strides: tuple[int, ...] = ()
-    not_finite: int | None = None
+    nans: int | None = None
+    infinite: bool | None = None
 
     @property
     def is_integer(self) -> bool:

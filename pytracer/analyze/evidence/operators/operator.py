@@ -242,19 +242,18 @@ def tensor_words(item: OperatorTensor) -> str:
     if tensor.base == 0 and tensor.device != "meta":
         return f"{words}, without memory"
     if tensor.minimum is None:
-        return words + _not_finite_words(tensor)
+        return words + _nan_words(tensor)
     return words + (
         f", all {tensor.minimum}" if tensor.minimum == tensor.maximum else f", {tensor.minimum}..{tensor.maximum}"
     )
 
 
-def _not_finite_words(tensor: Argument) -> str:
-    """`, all NaN or infinite`; nothing where all are finite: what the crash overwrote with zeros was not."""
-    if not tensor.not_finite:
+def _nan_words(tensor: Argument) -> str:
+    """`, all NaN`; nothing where there is none: the crash may have overwritten them, and infinity is in many masks."""
+    if not tensor.nans:
         return ""
     count = tensor.elements * (2 if tensor.is_complex else 1)
-    many = "all" if tensor.not_finite == count else f"{tensor.not_finite} of {count}"
-    return f", {many} NaN or infinite"
+    return f", {'all' if tensor.nans == count else f'{tensor.nans} of {count}'} NaN"
 
 
 def shape_words(tensor: Argument) -> str:

@@ -44,7 +44,8 @@ def _tensor_report(found: OperatorTensor) -> r.OperatorTensor:
         undefined=False,
         minimum=item.minimum,
         maximum=item.maximum,
-        not_finite=item.not_finite,
+        nans=item.nans,
+        infinite=item.infinite,
     )
 
 

@@ -37,11 +37,11 @@ def test_shape_type_and_values_are_read(tmp_path: Path) -> None:
     assert (index.dtype, index.minimum, index.maximum, index.is_integer) == ("int64", -1, 9, True)
 
 
-def test_numbers_that_are_not_finite_are_counted_where_they_were_looked_at(tmp_path: Path) -> None:
+def test_nans_are_counted_where_they_were_looked_at(tmp_path: Path) -> None:
     """A recording of a version before has none."""
-    described = [(BASE, FLOAT32, (3,), (2, 2)), (BASE, FLOAT32, (4,), (0, 0)), (BASE, FLOAT32, (5,), None)]
+    described = [(BASE, FLOAT32, (3,), (2, 0)), (BASE, FLOAT32, (4,), (0, 1)), (BASE, FLOAT32, (5,), None)]
     found = arguments_of(tmp_path, add_arguments(crashed(), described))
-    assert [item.not_finite for item in found] == [2, 0, None]
+    assert [(item.nans, item.infinite) for item in found] == [(2, False), (0, True), (None, None)]
     assert {(item.minimum, item.maximum) for item in found} == {(None, None)}
 
 
