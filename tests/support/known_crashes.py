@@ -128,7 +128,7 @@ def _with_crash(snapshot: Snapshot, entry: Entry, without: Part | None) -> Snaps
     names += facts.not_on_stack[:1] if without == Part("not_on_stack") else []
     others = [group[-1] for number, group in enumerate(facts.threads) if without != Part("threads", number)]
     others += ["Py_FinalizeEx"] if facts.finalizing and without != Part("finalizing") else []
-    # An operator is found by a frame of torch that unboxes its arguments, and this tensor is in the frame of its caller.
+    # An operator is found by such a frame of torch, and this tensor is in the frame of its caller.
     names += ["at::_ops::linalg_eigvals::call(at::Tensor const&)", "caller"] if facts.not_finite else []
     matrix = Argument(
         1, 1 << 32, 9, 0, (3, 3), 2, "float32", "cpu", minimum=None, maximum=None, frame=0, outer_frame=len(names) - 1,

@@ -18,7 +18,7 @@ using namespace blackbox;
 
 constexpr uint64_t kMostStackBytes = 32 << 10, kLeastAddress = 1 << 16;
 constexpr uint64_t kNsLimit = 4'000'000, kValuesNsLimit = 20'000'000;  // a word that is no address costs a fault
-constexpr uint64_t kFloatsNsLimit = 10'000'000;  // of the latter: integers may be indices, and are worth more
+constexpr uint64_t kFloatsNsLimit = 10'000'000;                        // of the latter: integers may be indices, and are worth more
 constexpr uint32_t kBlockWords = 64, kCapturedWords = 16, kDeviceRanges = 64, kInlineDimensions = 5, kMostDimensions = 64;
 constexpr uint32_t kMostElements = 4096, kMostElementBytes = 8, kMostInARow = 1 << 20;
 constexpr uint32_t kHeldFrames = 8, kMostHeld = 24;
@@ -67,8 +67,9 @@ struct Elements {
 // c10::ScalarType; a complex number is read as two floats. False: of another type.
 bool elements_of(const Argument& argument, Elements& elements, uint64_t& count) {
   constexpr uint64_t kHalf = 0x7c00, kFloat = 0x7f80'0000, kDouble = 0x7ff0'0000'0000'0000, kBFloat16 = 0x7f80;
-  static constexpr Elements kTypes[] = {{1, false, 0},      {1, true, 0},        {2, true, 0},      {4, true, 0},       {8, true, 0},       {2, false, kHalf},
-                                 {4, false, kFloat}, {8, false, kDouble}, {2, false, kHalf}, {4, false, kFloat}, {8, false, kDouble}};
+  static constexpr Elements kTypes[] = {{1, false, 0},     {1, true, 0},       {2, true, 0},       {4, true, 0},
+                                        {8, true, 0},      {2, false, kHalf},  {4, false, kFloat}, {8, false, kDouble},
+                                        {2, false, kHalf}, {4, false, kFloat}, {8, false, kDouble}};
   constexpr uint32_t kTypeCount = sizeof kTypes / sizeof kTypes[0], kFirstComplex = 8, kBFloat16Type = 15;
   if (argument.dtype >= kTypeCount && argument.dtype != kBFloat16Type) return false;
   elements = argument.dtype < kTypeCount ? kTypes[argument.dtype] : Elements{2, false, kBFloat16};
@@ -136,7 +137,8 @@ bool look_at_row(Argument& argument, uint64_t from, const Elements& elements, ui
 // With gaps: one read, then arithmetic.
 bool look_at_gaps(Argument& argument, uint64_t from, const Elements& elements) {
   uint64_t span = 0, index = 0;
-  if (argument.elements > kMostElements || !find_span(argument, span) || !read_bytes(search.elements, from, (span + 1) * elements.nbytes)) return false;
+  if (argument.elements > kMostElements || !find_span(argument, span) || !read_bytes(search.elements, from, (span + 1) * elements.nbytes))
+    return false;
   int64_t at[8] = {};
   for (uint64_t left = argument.elements; left > 0; left--) {
     if (index > span) return false;  // the number of elements is not the product of the sizes
