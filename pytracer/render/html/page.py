@@ -20,7 +20,8 @@ from pytracer.render.html.memory import memory_view
 from pytracer.render.html.ranks import group_rows, rank_rows, ranks_figure, wait_sentences
 from pytracer.render.html.stacks import process_views
 from pytracer.render.processes import names_words, process_rows, why_words
-from pytracer.render.text import PARAGRAPHS, code_row, headline_words, removed_words, subject_rows
+from pytracer.render.subject import code_row, subject_rows
+from pytracer.render.text import PARAGRAPHS, headline_words, removed_words
 from pytracer.report import job as r
 from pytracer.report.of_verdict import finding_of, subject_of
 
