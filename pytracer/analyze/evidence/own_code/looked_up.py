@@ -87,7 +87,9 @@ class LookedUp:
 
     @property
     def _takes(self) -> str:
-        return f"{'takes' if self.into is None else 'indexes by'} `{self.text}`"
+        if self.into is None or self.value == f"`{self.text}`":
+            return f"{'takes' if self.into is None else 'indexes by'} `{self.text}`"
+        return f"indexes by {self.value} (of `{self.text}`)"
 
     @property
     def evidence(self) -> Evidence:
