@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from pytracer.analyze.evidence.at_fault import of_looked_up
 from pytracer.analyze.evidence.heap.beyond_storage import beyond_advice, beyond_storage
 from pytracer.analyze.evidence.indices.reached_row import reached_row
 from pytracer.analyze.evidence.known_crashes import known_crash
@@ -90,6 +91,7 @@ def _of_looked_up(rule: str, judgement: AnyJudgement, words: Description) -> Des
         missing=(),
         names_source=True,
         explained=True,
+        behind=of_looked_up(found),
     )
 
 

@@ -21,10 +21,12 @@ from pytracer.analyze.evidence.operators.operator import OperatorTensor
 from pytracer.analyze.evidence.operators.recurrent_weights import CutWeight
 from pytracer.analyze.evidence.operators.unfit_operands import Unfit, unfit_operands
 from pytracer.analyze.evidence.own_code.expanded import Expanded
+from pytracer.analyze.evidence.own_code.looked_up import LookedUp
 from pytracer.analyze.evidence.preconditions.violated import Violated
 from pytracer.analyze.evidence.syntax.lines import attributes_of_line, names_of_line
 from pytracer.analyze.evidence.syntax.names import names_of
 from pytracer.analyze.evidence.wild.explanation import Explanation
+from pytracer.analyze.evidence.wild.looked_up_index import LookedUpIndex
 from pytracer.analyze.evidence.wild.sparse_index import SparseIndex
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -82,6 +84,11 @@ def of_row(view: ProcessView, way: ReachedRow) -> Behind:
     return of_values(view, way.index if way.index is not None else way.data)
 
 
+def of_looked_up(found: LookedUp) -> Behind:
+    """Of an index that was looked up: the array that is too short, and the numbers that it was indexed by."""
+    return Behind.of([found.table.name, found.by.name], found.short)
+
+
 def of_expanded(wide: Expanded) -> Behind:
     """Of a tensor whose elements share memory: followed to the call that made it so."""
     return Behind.of([wide.name], makers=_EXPANDING)
@@ -109,6 +116,8 @@ def of_wild(view: ProcessView, explanation: Explanation) -> Behind | None:
     """Of an address that belongs to nothing; None where nothing is known of what led there."""
     if isinstance(explanation, SparseIndex):
         return of_sparse(explanation.source)
+    if isinstance(explanation, LookedUpIndex):
+        return of_looked_up(explanation.found)
     found = Behind.of([], explanation)
     if found.lines:
         return found

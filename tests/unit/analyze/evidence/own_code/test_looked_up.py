@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from pytracer.analyze import describing
+from pytracer.analyze.evidence.at_fault import of_looked_up
 from pytracer.analyze.evidence.own_code.looked_up import LookedUp, looked_up
 from pytracer.analyze.evidence.own_code.lookups import Lookup, lookups, parameter_of, reads_index
 from pytracer.analyze.evidence.wild.far_index import FarIndex
@@ -108,6 +109,8 @@ def test_array_that_was_looked_up_is_named_with_the_one_that_it_was_looked_up_by
     assert "inside 0..4499" in told  # rowptr[idx[i] + 1] is read as well
     assert "`np.bincount(row)` at line 5 has no minlength" in told
     assert "If they are, check the numbers in `rowptr`: they must be inside `col` [45000]." in told
+    behind = of_looked_up(found)  # and not `col`, at which it faulted
+    assert (behind.names, [line for _, line in behind.lines]) == (("rowptr", "nodes"), [5])
 
 
 def test_known_numbers_show_which_array_is_too_short(tmp_path: Path) -> None:
