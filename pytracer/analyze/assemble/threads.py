@@ -33,7 +33,11 @@ _KINDS_BY_FUNCTION = (
     ("c10d::ProcessGroupNCCL::ncclCommWatchdog", "nccl-watchdog"),
     ("c10d::ProcessGroupNCCL::Watchdog::run", "nccl-watchdog"),
 )
-_KINDS_WITHOUT_PYTHON = (("torch::autograd::Engine::thread_main", "autograd"), ("gloo::", "gloo"))
+_KINDS_WITHOUT_PYTHON = (
+    ("torch::autograd::Engine::thread_main", "autograd"),
+    ("gloo::", "gloo"),
+    ("pythread_wrapper", "python"),  # which ran Python before the interpreter began to shut down
+)
 _OPENMP_IMAGES = ("libgomp", "libiomp5", "libomp")
 _C_LIBRARY = ("libc.", "libc-", "libpthread", "ld-linux")
 _FOUND = {"helper": "helper (ptrace)", "signal": "signal"}

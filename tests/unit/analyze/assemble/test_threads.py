@@ -51,6 +51,7 @@ def frames(*functions: str, image: str = "/x/libtorch_cpu.so") -> tuple[NativeFr
         ("python", True, frames("GOMP_parallel", image="/x/libgomp.so.1") + frames("thread_run"), "python"),
         ("python", False, frames("gloo::transport::tcp::Loop::run()"), "gloo"),
         ("pt_nccl_watchdg", False, (), "nccl-watchdog"),
+        ("python", False, frames("_Unwind_ForcedUnwind", "pythread_wrapper", "start_thread"), "python"),  # at exit
     ],
 )  # fmt: skip
 def test_kind_follows_from_name_and_first_functions(
