@@ -29,6 +29,7 @@ _LEAST_BYTES = 1 << 12
 _LEAST_ANYWHERE_BYTES = 1 << 20
 _LEAST_WITHIN_BYTES = 1 << 32
 _LEAST_UNSCALED_BYTES = 1 << 32
+_NO_DISTANCE_BYTES = 1 << 48  # of two addresses of a process: such a sum is one with a number, wherever the pointer was
 # Rows of a tensor of the operator: an element of its index tensor counts anywhere, another number above the first
 # limit, and an address within a row where rows are no larger than the second.
 _LEAST_ROWS_BYTES, _LARGEST_ROW_BYTES = 1 << 20, 1 << 16
@@ -152,7 +153,7 @@ def _within(
     space: AddressSpace, pointers: dict[int, tuple[str, Storage]], values: list[_Value], addr: int
 ) -> Iterator[Formation]:
     """The pointer had moved on, to a row or a worker's part: some place in a storage + scale * value. Or it was
-    overwritten by the sum, which began at the first byte of a storage.
+    overwritten by the sum, which began at the first byte of a storage; anywhere in it, where the number is that large.
     """
     names = {storage: name for name, storage in reversed(list(pointers.values()))}
     for item in values:
@@ -161,8 +162,11 @@ def _within(
                 continue
             start = (addr - scale * item.number) % _MODULUS
             storage = space.live_around(start)
-            first = storage is not None and start == storage.base
-            if storage is not None and (first or (storage in names and (scale != 1 or item.storage is not None))):
+            if storage is None:
+                continue
+            scaled = scale != 1 or item.storage is not None
+            far = abs(scale * item.number) >= _NO_DISTANCE_BYTES and item.at is not None
+            if start == storage.base or far or (storage in names and scaled):
                 yield Formation(
                     storage, names.get(storage), item.number, scale, start - storage.base, item.at, item.storage, False
                 )

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pytracer.analyze.address_space.address_info import Place
 from pytracer.analyze.address_space.lookup import AddressSpace
 from pytracer.analyze.address_space.neighbors import covers
-from pytracer.analyze.address_space.referrers import STATE_REGISTERS, memory_words, stack_words, words_of
-from pytracer.analyze.address_space.regions import mapping_at
+from pytracer.analyze.address_space.referrers import STATE_REGISTERS, is_stored, memory_words, stack_words
 from pytracer.decode.types.snapshot import Crash, Storage
 
 _GAP_BYTES = 4096  # headers of the heap and what alignment leaves
@@ -54,20 +53,9 @@ def may_be_counted_from_elsewhere(space: AddressSpace, place: Place) -> bool:
         or storage.base in held
         or any(word == storage.base for _, word in memory_words(crash))
         or any(holder.base == storage.base for holder in crash.holders)
-        or _is_stored(crash, place.addr)
+        or is_stored(crash, place.addr)
     )
     return not meant and any(space.live_around(value) is not None for value in held)
-
-
-def _is_stored(crash: Crash, addr: int) -> bool:
-    """Whether a word near registers, in mapped memory that is not the stack, is the address at which it faulted."""
-    stack = mapping_at(crash.mappings, crash.sp)
-    return any(
-        word == addr
-        for block in crash.memory
-        if mapping_at(crash.mappings, block.addr) not in (None, stack)
-        for word in words_of(block)
-    )
 
 
 def freed_neighbor(space: AddressSpace, place: Place) -> FreedNeighbor | None:

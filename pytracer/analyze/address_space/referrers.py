@@ -9,6 +9,7 @@ from pytracer.analyze.address_space.address_info import Place
 from pytracer.analyze.address_space.description import offset_words
 from pytracer.analyze.address_space.lookup import AddressSpace
 from pytracer.analyze.address_space.neighbors import covers
+from pytracer.analyze.address_space.regions import mapping_at
 from pytracer.analyze.tensors.comm_hooks import CalledTensor
 from pytracer.analyze.tensors.journal import ByAddress, lived_at
 from pytracer.decode.types.snapshot import Collective, Crash, MemoryBlock, Storage
@@ -58,9 +59,18 @@ def memory_words(crash: Crash) -> Iterator[tuple[str, int]]:
                     yield f"[{block.register}{addr - block.value:+#x}]", word
 
 
-def words_of(block: MemoryBlock) -> Iterator[int]:
-    """Its aligned words."""
-    return (word for _, word in _words(block, block.addr))
+def is_stored(crash: Crash, addr: int) -> bool:
+    """Whether a word near registers, in mapped memory that is not the stack, is that address.
+
+    Then a variable held it. On the stack it may have been computed, or be left from an earlier call.
+    """
+    stack = mapping_at(crash.mappings, crash.sp)
+    return any(
+        word == addr
+        for block in crash.memory
+        if mapping_at(crash.mappings, block.addr) not in (None, stack)
+        for _, word in _words(block, block.addr)
+    )
 
 
 def _words(block: MemoryBlock, first: int) -> Iterator[tuple[int, int]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytracer._text import hex_addr
-from pytracer.analyze.address_space.referrers import STATE_REGISTERS, stack_words
+from pytracer.analyze.address_space.referrers import STATE_REGISTERS, is_stored, stack_words
 from pytracer.analyze.evidence.own_code.pointer_content import numbers_in_pointer
 from pytracer.analyze.evidence.phrases import access_verb, in_function
 from pytracer.analyze.platform.addresses import why_none
@@ -42,7 +42,8 @@ def address_confidence(view: ProcessView) -> Confidence:
     if may_be_indexed(view) or was_large_block(view):
         return "possible"
     if view.place is not None and view.place.kind == "non-canonical":
-        return "certain" if view.place.addr else "likely"
+        stored = view.crash is not None and is_stored(view.crash, view.place.addr)
+        return "certain" if view.place.addr and stored else "likely"  # else a sum with an index, both of which are gone
     return "likely" if view.process.snapshot.storages or _is_small(view) else "possible"
 
 

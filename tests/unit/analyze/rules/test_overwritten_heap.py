@@ -123,7 +123,7 @@ def test_pointer_of_numbers_is_damage_of_the_heap_where_memory_behind_a_tensor_i
     report = crashed(run, **fault)
     assert verdict(report) == ("heap-corruption", "likely")
     assert "which holds two float32 numbers" in summary(report) and "behind `trainer.moments[0]`" in summary(report)
-    assert verdict(crashed(run, overruns=False, **fault)) == ("wild-pointer", "certain")
+    assert verdict(crashed(run, overruns=False, **fault)) == ("wild-pointer", "likely")
 
 
 @pytest.mark.parametrize(("minimum", "maximum", "named"), [(0, 5005, True), (0, 15, False), (-99, 3, True)])

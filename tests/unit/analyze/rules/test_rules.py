@@ -13,7 +13,7 @@ from pytracer.analyze.platform import instruction
 from pytracer.report.job import Finding, Report
 from tests.conditions import needs_capstone
 from tests.support import scenarios as s
-from tests.support.deaths import advice
+from tests.support.deaths import advice, died, memory
 from tests.support.synth import NOBODY, Box
 
 PYTHON_MAPPING = (0x5555_0000_0000, 0x5555_0001_0000, "r-xp", 0, s.PYTHON)
@@ -286,12 +286,25 @@ def test_null_function_pointer_is_a_null_dereference(run: Path) -> None:
 
 
 @needs_capstone
+def test_address_that_none_can_be_is_certainly_wild_only_where_memory_held_it(run: Path) -> None:
+    """Else it may be the sum of a pointer and an index, which overwrote both; so may a word of the stack."""
+    how: dict[str, Any] = {"addr": 0, "code": 128, "code_bytes": s.LOAD_FLOAT}
+    heap, stack = 0x5600_0000_0000, 0x7FFD_0000_0100
+    how["mappings"] = [(heap, heap + 4096, "rw-p", 0, ""), (stack - 0x100, stack + 4096, "rw-p", 0, "[stack]")]
+    wild, registers = 0xDEAD_BEEF_0000_0000, {"rax": 0xDEAD_BEEF_0000_0000, "rsp": stack, "trapno": 13}
+    for at, register, confidence in ((heap, "rdi", "certain"), (stack, "rsp", "likely")):
+        block = memory(at, 7, wild, register=register)
+        report = died(run, registers=registers, sp=stack, memory=(block,), **how)
+        assert verdict(report) == ("wild-pointer", confidence)
+
+
+@needs_capstone
 def test_non_canonical_address_comes_from_the_operands(run: Path) -> None:
     """The processor does not report it: SI_KERNEL and address 0, which must not be taken for null."""
     report = crash(
         run, addr=0, code=128, code_bytes=s.LOAD_FLOAT, registers={"rax": 0xDEAD_BEEF_0000_0000, "trapno": 13}
     )
-    assert verdict(report) == ("wild-pointer", "certain")
+    assert verdict(report) == ("wild-pointer", "likely")
     fault = (report.processes or [])[0].fault
     assert fault is not None and (fault.kind, fault.addr) == ("non-canonical", "0xdeadbeef00000000")
 
