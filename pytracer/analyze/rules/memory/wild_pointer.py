@@ -49,7 +49,8 @@ looks the same, as does a storage that was freed so long ago that its record was
 library that was unloaded. malloc() gives large blocks pages of their own, from byte 16 on: an unmapped address that
 ends so is *possible* only, and the report says what it may have been. Where a register points at the first byte of a
 storage, or the stack at that of one in the same part of memory, a wrong index into it looks the same: the finding is
-*possible* there.
+*possible* there. An address that no process can have is *certain* only where memory held it: else it may be the sum of
+a pointer and an index, both of which are gone.
 """
 
 from __future__ import annotations
