@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Sequence
 
 from pytracer._text import count_words, uncapital
 from pytracer.analyze.collectives.deciders import Decider, Deciding, calls_from, ends_early
 from pytracer.analyze.collectives.left_out_calls import LeftOut, left_out_by
-from pytracer.analyze.collectives.rounds import loop_words
-from pytracer.analyze.collectives.same_rounds import differing_samples
+from pytracer.analyze.collectives.rounds import join_words, loop_words
+from pytracer.analyze.collectives.uneven_loops import uneven
 from pytracer.analyze.collectives.ways import Side, quoted
-from pytracer.analyze.evidence.failing.expressions import source
-from pytracer.analyze.evidence.slicing.by_rank import rounds_source
-from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.syntax.loops import LOOPS
 from pytracer.analyze.evidence.syntax.mappings import looped_dict
 from pytracer.analyze.naming import line_in
 
 
 def ended_loop(found: Sequence[Deciding]) -> LeftOut | None:
-    """That one rank had left a loop, after how many calls, where nothing else can have led it to another call."""
-    if len(found) != 1 or not isinstance(found[0][2].node, LOOPS) or not _may_have_fewer(found[0][2]):
+    """That one rank had left a loop, after how many calls, where nothing else can have led it to another call.
+
+    Of loops inside of one another, the one of which something shows why, and no advice where nothing does.
+    """
+    if not found or not all(_may_have_fewer(item[2]) and item[:2] == found[0][:2] for item in found):
         return None
-    there, absent, by = found[0]
-    count, loop = sum(item.op == there.call.op for item in calls_from(absent, there)), by.node
+    why = next(((item, known) for item in found if (known := uneven(*item[:2], item[2].frame, item[2].node))), None)
+    (there, absent, by), known = why if why is not None else (found[0], None)
+    count, loop = len(calls_from(absent, there)), by.node
     frames = there.way[::-1]
     words = (
         loop_words(there.view.process.snapshot, by.frame, loop, frames[frames.index(by.frame) :])
@@ -34,20 +34,32 @@ def ended_loop(found: Sequence[Deciding]) -> LeftOut | None:
     if not count or words is None:
         return None
     line, made, same = words
-    why = _by_rank(there, by) or _samples_words(there, absent, by)
-    keys = looped_dict(loop) if isinstance(loop, LOOPS) and not why else None
+    keys = looped_dict(loop) if isinstance(loop, LOOPS) and known is None else None
+    said = known.words if known is not None else ""
     if keys is not None:
-        why = f": `{keys}` has fewer keys on {absent.name}"
+        said = f": `{keys}` has fewer keys on {absent.name}"
         same = (
             f"Fill `{keys}` with the same keys on all ranks, with a neutral value (0, and a count of 0) for what one "
             "has not seen; or all_gather_object() the keys first, and go through their sorted union."
         )
     calls = f"{count_words(count, 'call')} from line {there.way[-1].line}"
-    return LeftOut(
-        f"{absent.name} had left the loop of {_line(by, there)} after {calls}, {there.name} was in its "
-        f"{_ordinal(count + 1)}{why}",
-        f"The loop of {line} ended on {absent.name} after {calls}, and has more rounds on {there.name}.{made} {same}",
-    )
+    subject = f"{left_words(there, absent, by)}{said}"
+    if len(found) > 1 and known is None:
+        return LeftOut(subject, "")
+    samples = f": {known.samples_words}" if known is not None and known.samples_words is not None else ""
+    if known is not None:
+        same = known.advice(same, join_words(there.view.process.snapshot, there.way[-1]))
+        made = "" if known.cut is not None or samples else made
+    more = f"and has more rounds on {there.name}" if len(found) == 1 else f"while {there.name} was still in it"
+    return LeftOut(subject, f"The loop of {line} ended on {absent.name} after {calls}, {more}{samples}.{made} {same}")
+
+
+def left_words(there: Side, absent: Side, by: Decider) -> str:
+    """`rank 1 had left the loop of line 47 after 103 calls from line 50, rank 0 was in its 104th`."""
+    count = len(calls_from(absent, there))
+    calls = f"{count_words(count, 'call')} from line {there.way[-1].line}"
+    left = f"{absent.name} had left the loop of {_line(by, there)} after {calls}"
+    return f"{left}, {there.name} was in its {_ordinal(count + 1)}"
 
 
 def may_have_left_out(found: Sequence[Deciding]) -> LeftOut | None:
@@ -61,7 +73,8 @@ def may_have_left_out(found: Sequence[Deciding]) -> LeftOut | None:
     if without is None or not calls_from(absent, there):
         return None
     head = quoted(there.view.process.snapshot, by.frame, by.node.lineno)
-    why = _by_rank(there, loops[0][2]) or _samples_words(there, absent, loops[0][2])
+    known = uneven(there, absent, loops[0][2].frame, loops[0][2].node)
+    why = known.words if known is not None else ""
     ways = f"{_line(by, there)} ({head}) may have left one out, or {loop} has fewer rounds there"
     if why:  # then this is the more probable
         ways = f"{loop} may have fewer rounds there, or {_line(by, there)} ({head}) left one out{why}"
@@ -78,31 +91,6 @@ def _may_have_fewer(by: Decider) -> bool:
 
 def _line(by: Decider, there: Side) -> str:
     return line_in(by.frame.file, by.node.lineno, there.way[-1].file)
-
-
-def _samples_words(there: Side, absent: Side, by: Decider) -> str:
-    """`; the DataLoader has 32 samples on rank 0 and 40 on rank 1`."""
-    if not isinstance(by.node, LOOPS) or by.frame not in there.way:
-        return ""
-    found = differing_samples(there, absent, there.way.index(by.frame), by.node)
-    if found is None:
-        return ""
-    pairs = sorted(((there.number, found[0]), (absent.number, found[1])))
-    said = f"{count_words(pairs[0][1], 'sample')} on rank {pairs[0][0]} and {pairs[1][1]} on rank {pairs[1][0]}"
-    return f"; the DataLoader has {said}"
-
-
-def _by_rank(there: Side, by: Decider) -> str:
-    """Where what the loop goes through depends on the rank."""
-    frames = there.way[::-1]
-    if by.frame not in frames or not isinstance(by.node, (ast.For, ast.AsyncFor)):
-        return ""
-    found = rounds_source(Slice(there.view.process.snapshot, frames), frames.index(by.frame), by.node)
-    if found is None:
-        return ""
-    where = line_in(found.spot.file, found.line, there.way[-1].file)
-    gives = "gives each rank items of its own" if found.split is not None else "depends on the rank"
-    return f"; {where} (`{source(found.node)}`) {gives}"
 
 
 def _ordinal(number: int) -> str:

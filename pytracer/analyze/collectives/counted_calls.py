@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytracer.analyze.collectives.call_sites import Site, calls_by_site, site_of
-from pytracer.analyze.collectives.calls_behind import ended_loop, may_have_left_out
-from pytracer.analyze.collectives.deciders import all_deciders
+from pytracer.analyze.collectives.calls_behind import ended_loop, left_words, may_have_left_out
+from pytracer.analyze.collectives.deciders import Deciding, all_deciders, calls_from, ends_early
 from pytracer.analyze.collectives.description import place_of
 from pytracer.analyze.collectives.differing_bounds import equal_heads
 from pytracer.analyze.collectives.fresh_losses import FreshLoss, fresh_loss
@@ -15,7 +15,7 @@ from pytracer.analyze.collectives.library_calls import library_call
 from pytracer.analyze.collectives.matching import GroupMatch, Mismatch
 from pytracer.analyze.collectives.mismatch_sides import two_sides
 from pytracer.analyze.collectives.own_groups import own_group_advice
-from pytracer.analyze.collectives.parting import find_parting
+from pytracer.analyze.collectives.parting import behind_loop, find_parting
 from pytracer.analyze.collectives.rank_branches import branch_advice, data_branch_advice
 from pytracer.analyze.collectives.rounds import (
     calls_within_steps,
@@ -26,6 +26,7 @@ from pytracer.analyze.collectives.rounds import (
 )
 from pytracer.analyze.collectives.ways import Side, way_to
 from pytracer.analyze.deaths.attribution import views_of
+from pytracer.analyze.evidence.syntax.loops import LOOPS
 from pytracer.analyze.view import JobView, ProcessView
 
 
@@ -67,6 +68,9 @@ def at_other_lines(job: JobView, match: GroupMatch, found: Mismatch) -> LeftOut 
     maybe = may_have_left_out(deciding)
     if parting is not None and not parting.inferred:
         return maybe or parted
+    ended_early = _ended_early(deciding) if parting is None else None
+    if ended_early is not None:
+        return ended_early
     fresh = loss_without_parameters(job, match, found)
     if fresh is not None:
         return LeftOut(None, fresh.advice)
@@ -79,44 +83,55 @@ def at_other_lines(job: JobView, match: GroupMatch, found: Mismatch) -> LeftOut 
     )
     if not all(count[sites[often]] for count in counts):
         return maybe or parted or _only_one(found, sides)  # each rank has a line of its own: a branch
-    said, other = (
-        counted_words(site, [(view.process.rank or 0, count[site]) for count, view in zip(counts, sides, strict=True)])
-        for site in (sites[often], sites[rare])
-    )
+    counted = [[(side, count[site]) for side, count in zip(pair, counts, strict=True)] for site in sites]
+    said, other = (counted_words(sites[at], counted[at]) for at in (often, rare))
     steps = calls_within_steps(sides[0], sides[1], match.name, sites[often])
     if isinstance(steps, tuple):
         return LeftOut(None, _uneven_step(sites[often], steps, sides))
     if maybe is not None:
         return maybe
     ended = ended_loop(deciding)
-    if ended is not None:
+    if ended is not None and ended.advice:
         return ended
+    here = sites[rare][0]
+    fact = ended.subject if ended is not None else counted_words(sites[often], counted[often], here=here)
     equal = equal_heads(pair[often], pair[1 - often])
     rounds = said + rounds_words(sides[often].process.snapshot, pair[often].way, sites[often], steps, equal)
-    if parting is not None:
-        return LeftOut(None, rounds)
+    loops_alone = bool(deciding) and all(there.number == pair[often].number for there, _, _ in deciding)
+    if parting is not None or loops_alone:
+        return LeftOut(fact, rounds)
     if all(count[sites[rare]] for count in counts):
         behind = 0 if counts[0][sites[rare]] < counts[1][sites[rare]] else 1
         known = skipped_words(sides[rare].process.snapshot, pair[rare].way, sites[rare])
+        fact = counted_words(sites[rare], counted[rare], here=here)
         if known is not None and counts[0][sites[rare]] != counts[1][sites[rare]]:
             return LeftOut(
-                None,
+                fact,
                 f"{other}: see whether {known} left it out on rank {sides[behind].process.rank} alone. "
                 "All ranks must take part in it in each round, with zeros or another neutral value, or all leave "
                 "out the same round (all_reduce() the flag).",
             )
         return LeftOut(
-            None,
+            fact,
             f"{other}: see whether rank {sides[often].process.rank} "
             "skips it (an early return, a `continue`, an error that is caught): all ranks must take part, with a "
             f"neutral value. {rounds}",
         )
-    only = f"rank {sides[rare].process.rank}"
     return LeftOut(
-        None,
-        f"{rounds} If only {only} comes to {site_words(sites[rare])} (a branch on the rank or on its data), take it "
-        "out of that branch, or call it on all ranks.",
+        fact,
+        f"{rounds} If rank {sides[rare].process.rank} alone comes to {site_words(sites[rare])} (a branch on the rank "
+        "or on its data), take it out of that branch, or call it on all ranks.",
     )
+
+
+def _ended_early(deciding: Sequence[Deciding]) -> LeftOut | None:
+    """Where all that can have decided is a loop that a `break` or `return` may have ended."""
+    there, absent, by = deciding[0] if len(deciding) == 1 else (None, None, None)
+    if there is None or absent is None or by is None or not isinstance(by.node, LOOPS) or not ends_early(by.node):
+        return None
+    found = behind_loop(there, absent, by.frame, by.node)
+    counted = len(calls_from(absent, there)) > 0
+    return LeftOut(found.subject or left_words(there, absent, by), found.advice) if found and counted else None
 
 
 def _uneven_step(site: Site, steps: tuple[int, int, int], sides: Sequence[ProcessView]) -> str:

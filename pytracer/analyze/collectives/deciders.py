@@ -13,7 +13,7 @@ from pytracer.analyze.collectives.differing_bounds import equal_heads
 from pytracer.analyze.collectives.quiet_handlers import handlers_that_leave, quiet_handler
 from pytracer.analyze.collectives.rounds import is_fixed
 from pytracer.analyze.collectives.same_rounds import has_same_rounds
-from pytracer.analyze.collectives.ways import Side, aligned, in_step, parted
+from pytracer.analyze.collectives.ways import Side, aligned, completed, in_step, parted
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.gradients import gradient_tested, is_over_parameters
 from pytracer.analyze.evidence.syntax.loops import LOOPS, Loop, deciding_ifs, loops_around
@@ -55,6 +55,7 @@ def only_decider(found: Sequence[Deciding]) -> Deciding | None:
 
 def all_deciders(one: Side, other: Side) -> list[Deciding]:
     """What can have decided that two ranks are at different calls; none where that is not known."""
+    one, other = completed(one, other), completed(other, one)
     found = [(side, beside, deciders(side, beside)) for side, beside in ((one, other), (other, one))]
     if any(items is None for _, _, items in found):
         return []

@@ -56,6 +56,11 @@ def at_place(item: Collective) -> str:
     return f" at {place_words(frame)}" if frame is not None else ""
 
 
+def is_default(group: GroupMatch) -> bool:
+    """Whether it is the process group of all ranks."""
+    return group.description == _DEFAULT
+
+
 def group_words(group: GroupMatch | None) -> str:
     """`the default group`, `group 3 (dp)`."""
     if group is None or group.name is None:

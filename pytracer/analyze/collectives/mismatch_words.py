@@ -7,7 +7,7 @@ import textwrap
 from pytracer._text import capital, count_words
 from pytracer.analyze.collectives.call_sites import calls_by_site, site_of
 from pytracer.analyze.collectives.counted_calls import loss_without_parameters
-from pytracer.analyze.collectives.description import at_place, group_words, place_of, span_words, value_of
+from pytracer.analyze.collectives.description import at_place, group_words, is_default, place_of, span_words, value_of
 from pytracer.analyze.collectives.library_calls import library_call
 from pytracer.analyze.collectives.matching import GroupMatch, Mismatch, Variant
 from pytracer.analyze.collectives.mismatch_advice import Explained, size_cause
@@ -36,7 +36,8 @@ def _summary(
 ) -> str:
     """`brief`: places without functions and sizes, which the rows of the calls have."""
     added = f"; {below}" if below is not None else ""
-    where = f"collective {found.sequence_nr} of {group_words(match)}"
+    of = "" if brief and is_default(match) else f" of {group_words(match)}"
+    where = f"collective {found.sequence_nr}{of}"
     if found.field != "op":
         where = f"{found.variants[0].call.op} ({where})"
     end = _silence(found)
@@ -95,7 +96,7 @@ def _at(item: Variant, first: Variant) -> str:
 def _sides(job: JobView, match: GroupMatch, found: Mismatch, *, alone: bool, brief: bool) -> tuple[str, str]:
     """What each side passed, with its line where these differ; and the line where all are at the same one.
 
-    `alone`: whether to say that a rank has called none from the other's line; what is said of the cause says more.
+    `alone`: whether to say that a rank has not made the other's call; what is said of the cause says more.
     """
     items = found.variants[:LISTED]
     only = [_alone(job, match, item, found) if alone else "" for item in items]
@@ -123,7 +124,7 @@ def _inside(job: JobView, item: Variant, found: Mismatch) -> str:
 
 
 def _alone(job: JobView, match: GroupMatch, item: Variant, found: Mismatch) -> str:
-    """That the other of two ranks has called none from that line, of what always calls one."""
+    """That the other of two ranks has not made that call, of what always calls one."""
     inside = _inside(job, item, found)
     if found.field != "op" or len(found.variants) != 2 or inside.endswith(("forward()", "backward()", "step()")):
         return ""
@@ -132,7 +133,7 @@ def _alone(job: JobView, match: GroupMatch, item: Variant, found: Mismatch) -> s
     counts = [calls_by_site(view, match.name) for view in views_of(job, other.ranks)]
     if site is None or not counts or any(count is None or count[site] for count in counts):
         return ""
-    return f", from where {span_words(other.ranks)} called none"
+    return f", a call that {span_words(other.ranks)} had not made"
 
 
 def _call_words(item: Variant) -> str:

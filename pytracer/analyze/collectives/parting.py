@@ -23,7 +23,6 @@ from pytracer.analyze.collectives.quiet_handlers import quiet_handler
 from pytracer.analyze.collectives.rank_branches import branch_words
 from pytracer.analyze.collectives.stop_flags import stop_flag, way_out
 from pytracer.analyze.collectives.ways import Side, aligned, in_step, parted, quoted, way_to
-from pytracer.analyze.evidence.failing.expressions import short
 from pytracer.analyze.evidence.slicing.by_rank import SizeSource, rounds_source
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.slice import Slice
@@ -170,6 +169,11 @@ def _left_call(inside: Side, outside: Side, at: int) -> Parting | None:
     return None
 
 
+def behind_loop(inside: Side, outside: Side, frame: PythonFrame, loop: Loop) -> Parting | None:
+    """As find_parting, of a loop of a function on the way of the rank inside that the other one had left."""
+    return _behind(inside, outside, inside.way.index(frame), loop) if frame in inside.way else None
+
+
 def _behind(inside: Side, outside: Side, at: int, loop: Loop) -> Parting | None:
     here, snapshot = inside.way[at], inside.view.process.snapshot
     text = quoted(snapshot, here, loop.lineno)
@@ -194,7 +198,7 @@ def _behind(inside: Side, outside: Side, at: int, loop: Loop) -> Parting | None:
     if skips is not None:
         return Parting(f"{capital(words)}. {skips}")
     source = _rounds_source(inside, at, loop)
-    by = f" (line {source.line}: `{short(ast.unparse(source.node))}`)" if source is not None else ""
+    by = f" (line {source.line}: `{source.text}`)" if source is not None else ""
     more = f"may depend on the rank{by}" if by or _RANK.search(text) else "may differ"
     return Parting(f"{capital(words)}. Its number of rounds {more}: {_ROUNDS}", inferred=True)
 

@@ -12,8 +12,7 @@ from pytracer.analyze.collectives.call_sites import Site, calls_of_group, site_o
 from pytracer.analyze.collectives.differing_bounds import EqualHeads
 from pytracer.analyze.collectives.own_lines import calls_of_line
 from pytracer.analyze.collectives.quiet_handlers import goes_on
-from pytracer.analyze.collectives.ways import quoted
-from pytracer.analyze.evidence.failing.expressions import short
+from pytracer.analyze.collectives.ways import Side, quoted
 from pytracer.analyze.evidence.slicing.by_rank import rounds_source
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.syntax.bindings import bound_value
@@ -21,7 +20,7 @@ from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import Loop, loops_around
 from pytracer.analyze.evidence.syntax.names import names_of, variable
 from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, scope_of, spans
-from pytracer.analyze.naming import short_file
+from pytracer.analyze.naming import line_in, short_file
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Snapshot
@@ -55,15 +54,20 @@ def site_words(site: Site) -> str:
     return f"{short_file(site[0])}:{site[2]} in {site[1]}"
 
 
-def counted_words(site: Site, counts: Sequence[tuple[int, int]]) -> str:
-    """`train.py:12 in step had called collectives 2 times on rank 0 and 3 times on rank 1`.
+def counted_words(site: Site, counts: Sequence[tuple[Side, int]], *, here: str | None = None) -> str:
+    """`train.py:12 in step had called collectives 2 times on rank 0 and 3 times so far on rank 1`.
 
     Args:
         site: The line.
-        counts: Ranks, and how often each called there.
+        counts: Ranks, and how often each called there; `so far` of one that was in such a call.
+        here: The file that is spoken of, in which a line needs no other words.
     """
-    said = " and ".join(f"{count_words(count, 'time')} on rank {rank}" for rank, count in counts)
-    return f"{site_words(site)} had called collectives {said}"
+    place = site_words(site) if here is None else line_in(site[0], site[2], here)
+    said = " and ".join(
+        f"{count_words(count, 'time')}{' so far' if site_of(side.call) == site else ''} on {side.name}"
+        for side, count in counts
+    )
+    return f"{place} had called collectives {said}"
 
 
 def rounds_words(
@@ -258,8 +262,13 @@ def loop_words(
 
 def _same_number(snapshot: Snapshot, frame: PythonFrame) -> str:
     """What to do about other numbers of rounds: join() of DDP answers no collective that a line calls itself."""
+    return f"{_SAME_NUMBER}{join_words(snapshot, frame)}."
+
+
+def join_words(snapshot: Snapshot, frame: PythonFrame) -> str:
+    """`, or put that loop alone below DDP's join() ...`; empty where the line calls a collective itself."""
     own = any(called_name(item) in _OWN for item in calls_of_line(snapshot, frame))
-    return f"{_SAME_NUMBER}{'' if own else _JOIN}."
+    return "" if own else _JOIN
 
 
 def _has_comprehension(tree: ast.Module, line: int) -> bool:
@@ -284,7 +293,7 @@ def _rounds_by_rank(snapshot: Snapshot, frames: Sequence[PythonFrame], loop: Loo
     source = rounds_source(Slice(snapshot, frames), 0, loop)
     if source is None or source.spot.file != frames[0].file:
         return ""
-    return f" Its rounds may depend on the rank (line {source.line}: `{short(ast.unparse(source.node))}`)."
+    return f" Its rounds may depend on the rank (line {source.line}: `{source.text}`)."
 
 
 def counts_numbers(loop: Loop) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from pytracer.analyze.collectives.rounds import is_fixed
 from pytracer.analyze.collectives.ways import Side
@@ -13,6 +13,7 @@ from pytracer.analyze.evidence.slicing.spots import Made, Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value, without_wrappers
 from pytracer.analyze.evidence.syntax.gradients import is_over_parameters
 from pytracer.analyze.evidence.syntax.loops import Loop
+from pytracer.analyze.evidence.syntax.scopes import own_nodes
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.journal import CommandLine, Loader
 
@@ -41,18 +42,42 @@ def has_same_rounds(side: Side, other: Side, position: int, loop: Loop) -> bool:
     return _is_dealt_alike(slice_, slice_.made(head, spot, calls=True), side, other)
 
 
-def differing_samples(side: Side, other: Side, position: int, loop: Loop) -> tuple[int, int] | None:
-    """Where it goes through the only DataLoader of each rank, over another number of samples: both numbers."""
+@dataclass(frozen=True)
+class Samples:
+    """Of the DataLoader of a loop, on two ranks. `shared`: a DistributedSampler shares them out, of one data set."""
+
+    mine: int
+    theirs: int
+    shared: bool
+
+
+def differing_samples(side: Side, other: Side, position: int, loop: Loop) -> Samples | None:
+    """Where it goes through a DataLoader that is over another number of samples on each rank."""
     if isinstance(loop, ast.While):
         return None
     slice_, spot, head = _head(side, position, loop)
-    made = slice_.made(head, spot, calls=True).node if spot is not None else None
-    if not isinstance(made, ast.Call) or called_name(made) != "DataLoader":
+    made = slice_.made(head, spot, calls=True) if spot is not None else None
+    if made is None or not isinstance(made.node, ast.Call) or called_name(made.node) != "DataLoader":
         return None
-    loaders = [_loaders(item.view) for item in (side, other)]
-    samples = [items[0].samples for items in loaders if len(items) == 1 and _is_even(items[0])]
-    known = [item for item in samples if item is not None]
-    return (known[0], known[1]) if len(known) == 2 and known[0] != known[1] else None
+    pair = _loader_of(made.node, made.spot, _loaders(side.view), _loaders(other.view))
+    if pair is None or not all(_is_even(item) for item in pair):
+        return None
+    mine, theirs = pair[0].samples, pair[1].samples
+    differ = mine is not None and theirs is not None and mine != theirs
+    return Samples(mine or 0, theirs or 0, all(item.distributed for item in pair)) if differ else None
+
+
+def _loader_of(call: ast.Call, spot: Spot, mine: list[Loader], theirs: list[Loader]) -> tuple[Loader, Loader] | None:
+    """The records of a `DataLoader(...)`: the only one, the one in the same place, or the only one that differs."""
+    if len(mine) != len(theirs):
+        return None
+    calls = [item for item in ast.walk(spot.tree) if isinstance(item, ast.Call) and called_name(item) == "DataLoader"]
+    own = [item for item in own_nodes(spot.scope) if isinstance(item, ast.Call) and item in calls]
+    pairs = list(zip(mine, theirs, strict=True))
+    if len(calls) == len(own) == len(pairs) and call in own:
+        return pairs[sorted(own, key=lambda item: (item.lineno, item.col_offset)).index(call)]
+    differing = [(one, two) for one, two in pairs if one != two]
+    return differing[0] if len(differing) == 1 else None
 
 
 def _head(side: Side, position: int, loop: ast.For | ast.AsyncFor) -> tuple[Slice, Spot | None, ast.expr]:

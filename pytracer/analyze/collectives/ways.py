@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import ast
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pytracer._library_files import is_library_file
 from pytracer._text import shortened
 from pytracer.analyze.collectives.call_sites import calls_of_group, site_of, stacks_of
 from pytracer.analyze.collectives.description import place_of
+from pytracer.analyze.evidence.slicing.files import program_files
+from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, scope_of
 from pytracer.analyze.tensors.source_lines import line_text
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Collective, Snapshot
 from pytracer.report.job import PythonFrame
 
 _LONGEST = 80  # characters of a quoted line
+_DEPTH = 8  # functions
 
 
 @dataclass(frozen=True)
@@ -55,9 +59,53 @@ def _in_function(stack: Sequence[PythonFrame], at: PythonFrame) -> tuple[PythonF
 
 def aligned(one: Side, other: Side) -> tuple[Side, Side]:
     """Of a rank whose stack is not known, its one line beside the same function of the other rank."""
+    one, other = completed(one, other), completed(other, one)
     if len(one.way) > 1 and len(other.way) > 1:
         return one, other
     return _beside(one, other), _beside(other, one)
+
+
+def completed(one: Side, other: Side) -> Side:
+    """Of a rank whose stack is not known, with the lines that alone can have led to its function from the other's way.
+
+    `train_epoch(loader)` of main(), which the other one is in, too: no other line of the program names that function.
+    """
+    frame = one.way[0] if len(one.way) == 1 < len(other.way) else None
+    files = program_files(one.view.process.snapshot, other.way[::-1]) if frame is not None else {}
+    led: tuple[PythonFrame, ...] = one.way
+    for _ in range(_DEPTH if frame is not None else 0):
+        inner = led[0]
+        if any((item.file, item.function) == (inner.file, inner.function) for item in other.way):
+            return one
+        outer = _only_caller(files, (inner.function or "").rpartition(".")[2])
+        if outer is None:
+            return one
+        led = (outer, *led)
+        same = (at for at, item in enumerate(other.way) if (item.file, item.function) == (outer.file, outer.function))
+        if (at := next(same, None)) is not None:
+            return replace(one, way=(*other.way[:at], *led))
+    return one
+
+
+def _only_caller(files: Mapping[str, ast.Module], name: str) -> PythonFrame | None:
+    """The line that calls the only function of a name, where no other line names it."""
+    nodes = [(file, tree, item) for file, tree in files.items() for item in ast.walk(tree)]
+    named = [
+        (file, tree, item)
+        for file, tree, item in nodes
+        if isinstance(item, (ast.Name, ast.Attribute))
+        and name == (item.id if isinstance(item, ast.Name) else item.attr)
+    ]
+    if len(named) != 1 or sum(getattr(item, "name", None) == name for _, _, item in nodes) != 1:
+        return None
+    file, tree, node = named[0]
+    scope = scope_of(tree, node.lineno)
+    calls = (item for item in own_nodes(scope) if isinstance(item, ast.Call) and item.func is node)
+    if isinstance(scope, ast.Lambda) or next(calls, None) is None:
+        return None
+    owner = class_around(tree, scope)
+    own = getattr(scope, "name", "<module>")
+    return PythonFrame(file=file, function=f"{owner.name}.{own}" if owner is not None else own, line=node.lineno)
 
 
 def _beside(one: Side, other: Side) -> Side:

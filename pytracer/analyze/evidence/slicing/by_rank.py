@@ -10,6 +10,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.slicing.bindings import bindings_of
 from pytracer.analyze.evidence.slicing.calls import argument_of, method_of
 from pytracer.analyze.evidence.slicing.data_numbers import is_agreed, is_size, number_of_data
@@ -61,6 +62,14 @@ class SizeSource:
     def line(self) -> int:
         """Its line."""
         return self.node.lineno
+
+    @property
+    def text(self) -> str:
+        """Itself; of a long subscript the part with the rank."""
+        whole = ast.unparse(self.node)
+        if isinstance(self.node, ast.Subscript) and source(self.node) != whole:
+            return f"...[{source(self.node.slice)}]"
+        return source(self.node)
 
     def whole(self, sizes: dict[int, int]) -> int | None:
         """How many there are in all, where these are the parts that a split of so many gives to ranks 0, 1, ..."""
@@ -133,7 +142,7 @@ def size_source(
         other = other or found
         if given is None and isinstance(made.node, ast.Call) and _is_given_rank(slice_, made.node, made.spot):
             given = SizeSource(made.node, made.spot)
-        behind = _before(slice_, made.node, made.spot)
+        behind = before(slice_, made.node, made.spot)
         waiting += [(part, at, sizes or is_size(part, made.node)) for part, at in behind]
     return other or counted or given
 
@@ -230,7 +239,7 @@ def _settings(name: str, spot: Spot) -> Iterator[tuple[int, ast.AST, Spot]]:
                 yield line, value, replace(inside, line=line)
 
 
-def _before(slice_: Slice, node: ast.expr, spot: Spot) -> Iterator[tuple[ast.AST, Spot]]:
+def before(slice_: Slice, node: ast.expr, spot: Spot) -> Iterator[tuple[ast.AST, Spot]]:
     """What the size of an expression can come from, a step back."""
     if isinstance(node, ast.Name):
         yield from values_of(node.id, spot)

@@ -9,7 +9,7 @@ from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
-from pytracer.analyze.evidence.syntax.draws import Draw, draw_in, seeds
+from pytracer.analyze.evidence.syntax.draws import Draw, draw_in, is_unseeded, seeded_by_rank
 from pytracer.analyze.evidence.syntax.names import names_of
 from pytracer.analyze.naming import line_in
 
@@ -45,10 +45,9 @@ def seed_words(files: Mapping[str, ast.Module], draw: Draw, here: str | None) ->
     A line that is seeded again below, by the same on all ranks, is left out. torch itself begins with one seed in each
     process, `random` and numpy with another.
     """
-    found = seeds(files, draw.library) if draw.library is not None else []
-    for item in found:
-        below = (other for other in found if other.file == item.file and other.call.lineno > item.call.lineno)
-        if item.by_rank and all(other.by_rank for other in below):
-            return f"; {line_in(item.file, item.call.lineno, here)} (`{source(item.call)}`) seeds by the rank"
-    unseeded = files and not found and draw.library in ("random", "numpy")
-    return f"; no line of the program seeds `{draw.library}`" if unseeded else ""
+    if draw.library is None:
+        return ""
+    seed = seeded_by_rank(files, draw.library)
+    if seed is not None:
+        return f"; {line_in(seed.file, seed.call.lineno, here)} (`{source(seed.call)}`) seeds by the rank"
+    return f"; no line of the program seeds `{draw.library}`" if is_unseeded(files, draw.library) else ""

@@ -10,7 +10,7 @@ from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.imports import imported_as
 from pytracer.analyze.evidence.syntax.names import names_of
-from pytracer.analyze.evidence.syntax.ranks import is_of_rank
+from pytracer.analyze.evidence.syntax.ranks import reads_rank
 from pytracer.analyze.evidence.syntax.scopes import scope_of
 
 _LIBRARIES = ("torch", "numpy", "random")
@@ -53,12 +53,33 @@ def draw_in(tree: ast.Module, node: ast.AST) -> Draw | None:
 def seeds(files: Mapping[str, ast.Module], library: str) -> list[Seed]:
     """Of the generator of a library, by the library itself or by a function that may seed it."""
     return [
-        Seed(file, call, _goes_by_rank(tree, call))
+        Seed(file, call, goes_by_rank(tree, call))
         for file, tree in files.items()
         for call in ast.walk(tree)
         if isinstance(call, ast.Call) and "seed" in (called_name(call) or "").lower()
         if call.args and _library(tree, call) in (library, None)
+        if library == "torch" or not (called_name(call) or "").startswith("manual_seed")
     ]
+
+
+def seeded_by_rank(files: Mapping[str, ast.Module], library: str) -> Seed | None:
+    """The line by which a library's generator differs on each rank; None where a line below seeds all alike.
+
+    A function of the program that seeds is its own lines, and not the line that calls it.
+    """
+    found = seeds(files, library)
+    seeding = {getattr(scope_of(files[item.file], item.call.lineno), "name", None) for item in found}
+    own = [item for item in found if called_name(item.call) not in seeding]
+    for item in own:
+        below = (other for other in own if other.file == item.file and other.call.lineno > item.call.lineno)
+        if item.by_rank and all(other.by_rank for other in below):
+            return item
+    return None
+
+
+def is_unseeded(files: Mapping[str, ast.Module], library: str) -> bool:
+    """Whether each process begins with a seed of its own, which no line sets: torch has one seed in all of them."""
+    return bool(files) and library in ("random", "numpy") and not seeds(files, library)
 
 
 def _library(tree: ast.Module, call: ast.Call) -> str | None:
@@ -66,7 +87,7 @@ def _library(tree: ast.Module, call: ast.Call) -> str | None:
     return module if module in _LIBRARIES else None
 
 
-def _goes_by_rank(tree: ast.Module, call: ast.Call) -> bool:
+def goes_by_rank(tree: ast.Module, call: ast.Call) -> bool:
     """Also by a variable that a line above binds: `seed = 1234 + rank`."""
     scope, values = scope_of(tree, call.lineno), passed_values(call)
     bound = [
@@ -75,4 +96,4 @@ def _goes_by_rank(tree: ast.Module, call: ast.Call) -> bool:
         for line, value in lines_that_bind(scope, name)
         if value is not None and line < call.lineno
     ]
-    return any(is_of_rank(item) for item in (*values, *bound))
+    return any(reads_rank(item) for item in (*values, *bound))

@@ -34,6 +34,11 @@ def is_of_rank(node: ast.AST) -> bool:
     return any(is_rank(item) for item in ast.walk(node))
 
 
+def reads_rank(node: ast.AST) -> bool:
+    """As is_of_rank, also by the environment: `os.environ["RANK"]`."""
+    return is_of_rank(node) or _ENVIRONMENT.search(ast.unparse(node)) is not None
+
+
 def rank_branch(tree: ast.Module, line: int) -> ast.If | None:
     """The closest `if` on the rank around a line."""
     return next((item for item, around in deciding_ifs(tree, line) if around and is_of_rank(item.test)), None)

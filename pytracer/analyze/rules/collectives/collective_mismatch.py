@@ -25,7 +25,9 @@ Ranks ran different units of FSDP in one forward: the first is named, and the `i
 that it goes by and the line that seeds that by the rank.
 
 A rank left a loop before the others, whose bounds were recorded: the rounds of both are told. Without these, the calls
-of both from the line in the loop are counted, where nothing else can have led that rank on.
+of both from the line in the loop are counted, where nothing else can have led that rank on; with the samples of each
+rank's DataLoader where these differ, the line that gives each rank items of its own (`shards[rank::world]`), or what
+each rank draws for itself: rows that a random mask keeps, from a generator that is not seeded alike.
 
 A `continue`, an `if` or a caught error left out one call in a loop that has as many rounds on all ranks (DataLoaders
 with a DistributedSampler, numbers in the program): it is named, with what its condition asks. Where the loop may have

@@ -5,6 +5,9 @@ What: a rank ended with status 0, or was already shutting down, and others calle
 Why it happens: ranks have different numbers of batches, so that one leaves the loop earlier; or a rank returns early.
 DistributedDataParallel all-reduces in every backward, and so needs the same number of steps on all ranks.
 
+The samples of each rank's DataLoader are recorded: where they differ, both numbers are told, with what each rank draws
+for itself of them, by a generator that is not seeded alike.
+
 A rank that skipped a call in its last round by an `if` leaves others waiting, too: that line is named, where the calls
 of the step show it.
 
@@ -26,6 +29,7 @@ from pytracer.analyze.collectives.left_loops import LeftLoop, left_loop
 from pytracer.analyze.collectives.left_out_calls import LeftOut, left_out_at_end
 from pytracer.analyze.collectives.parting import passed_by_words
 from pytracer.analyze.collectives.rounds import site_words
+from pytracer.analyze.collectives.uneven_loops import FewerRounds, fewer_rounds
 from pytracer.analyze.deaths.attribution import symptom_evidence, views_of
 from pytracer.analyze.evidence.ends.exit_requests import left_at
 from pytracer.analyze.evidence.ends.sent_signals import Sent, last_request
@@ -77,7 +81,9 @@ class UnevenInputs:
             count = " before its first collective" if len(ranks) == 1 else " before their first collective"
         without = _left_out(job, item) if asked is None and not early else None
         loop = _loop(job, item) if asked is None and not early and without is None else None
-        why = f": {loop.subject(span_words(ranks))}" if loop is not None else ""
+        known = _fewer(job, item) if asked is None and not early and without is None else None
+        why = f": {loop.subject(span_words(ranks))}" if loop is not None and known is None else ""
+        why = known.subject if known is not None else why
         why = f": {without.subject}" if without is not None and without.subject is not None else why
         how = f"{_asked_words(job, item, asked)}{left_at(item.views)}"
         return Description(
@@ -96,6 +102,8 @@ class UnevenInputs:
             if early
             else without.advice
             if without is not None
+            else known.advice
+            if known is not None
             else loop.advice(span_words(ranks))
             if loop is not None
             else _ADVICE,
@@ -105,7 +113,7 @@ class UnevenInputs:
                     if rounds is None
                     else f"how many rounds {span_words(wait.waiters)} had left"
                 )
-                if steps is None and not early and without is None and (loop is None or not loop.ends)
+                if steps is None and not early and without is None and known is None and (loop is None or not loop.ends)
                 else None
             ],
         )
@@ -115,6 +123,12 @@ def _loop(job: JobView, item: Absence) -> LeftLoop | None:
     """Around the call of a rank that waited."""
     waiter = next(iter(views_of(job, item.wait.waiters[:1])), None)
     return left_loop(waiter, item.wait.call) if waiter is not None else None
+
+
+def _fewer(job: JobView, item: Absence) -> FewerRounds | None:
+    """Where the loop of a rank that waited goes through other samples on each, or what each draws for itself."""
+    waiter = next(iter(views_of(job, item.wait.waiters[:1])), None)
+    return fewer_rounds(waiter, item.wait.call, item.views[0]) if waiter is not None and len(item.views) == 1 else None
 
 
 def _left_out(job: JobView, item: Absence) -> LeftOut | None:

@@ -1,0 +1,174 @@
+"""Why a loop has fewer rounds on one of two ranks, as far as records and source show it, and what to do about it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from pytracer._text import capital, count_words
+from pytracer.analyze.collectives.deciders import ends_early, is_within_round
+from pytracer.analyze.collectives.rounds import join_words, loop_words
+from pytracer.analyze.collectives.same_rounds import Samples, differing_samples
+from pytracer.analyze.collectives.ways import Side, way_to
+from pytracer.analyze.evidence.slicing.by_rank import SizeSource, rounds_source
+from pytracer.analyze.evidence.slicing.drawn_sizes import DrawnSize, drawn_size
+from pytracer.analyze.evidence.slicing.files import program_files
+from pytracer.analyze.evidence.slicing.slice import Slice
+from pytracer.analyze.evidence.syntax.loops import loops_around
+from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.naming import line_in
+from pytracer.analyze.tensors.source_lines import syntax_tree
+from pytracer.analyze.view import ProcessView
+from pytracer.decode.types.snapshot import Collective
+from pytracer.report.job import PythonFrame
+
+_SHARED = "DistributedSampler shares out one data set, which must be the same on all ranks"
+_OWN_DATA = (
+    "Give all ranks as many: share out one data set by a DistributedSampler, or end each loop at the smallest "
+    "len(loader) (all_reduce() it with MIN)"
+)
+
+
+@dataclass(frozen=True)
+class Uneven:
+    """What is known of it: the samples of both ranks, what gives a rank items of its own, what each draws for itself.
+
+    `pairs`: the two ranks with their samples, in the order of the ranks.
+    """
+
+    here: str | None
+    samples: Samples | None
+    pairs: tuple[tuple[int, int], ...]
+    source: SizeSource | None
+    drawn: DrawnSize | None
+
+    @property
+    def words(self) -> str:
+        """For the headline: `; the DataLoader has 32 samples on rank 0 and 40 on rank 1`; empty of nothing."""
+        return "".join(f"; {item}" for item in (self.samples_words, self._cause) if item is not None)
+
+    @property
+    def samples_words(self) -> str | None:
+        """As recorded."""
+        if self.samples is None:
+            return None
+        (one, many), (other, others) = self.pairs
+        return f"the DataLoader has {count_words(many, 'sample')} on rank {one} and {others} on rank {other}"
+
+    @property
+    def _cause(self) -> str | None:
+        if self.source is not None and (self.source.split is not None or self.drawn is None):
+            where = line_in(self.source.spot.file, self.source.line, self.here)
+            gives = "gives each rank items of its own" if self.source.split is not None else "depends on the rank"
+            return f"{where} (`{self.source.text}`) {gives}"
+        return self.drawn.words(self.here) if self.drawn is not None else None
+
+    def advice(self, same: str, join: str) -> str:
+        """What to change.
+
+        Args:
+            same: How to have as many rounds, where nothing is known of the samples.
+            join: What DDP's join() would do; empty where it would not help.
+        """
+        if self.samples is not None and self.samples.shared:
+            made = self._draw_alike if self.drawn is not None else "compare its len() on all ranks, and what makes it"
+            return f"{_SHARED}: {made}."
+        if self.drawn is not None and self.samples is None and self.source is None:
+            return f"{capital(self._draw_alike)}{join}."
+        own = _OWN_DATA if self.samples is not None else self.cut
+        said = f"{own}{join}." if own is not None else same
+        return f"{said} {capital(self._draw_alike)}." if self.drawn is not None else said
+
+    @property
+    def cut(self) -> str | None:
+        """Of `shards[rank::world_size]`: what leaves as many to each rank."""
+        node = self.source.node if self.source is not None else None
+        steps = isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice) and node.slice.step is not None
+        name = variable(node.value) if isinstance(node, ast.Subscript) else None
+        if self.source is None or not steps or self.samples is not None:
+            return None
+        where = line_in(self.source.spot.file, self.source.line, self.here)
+        what = f"`{name}`" if name is not None else "what is shared out"
+        return (
+            f"Give all ranks as many: cut {what} to a multiple of the number of ranks at {where}, where each item "
+            "gives as many rounds; else share out single samples, or agree on the smallest number of rounds "
+            "(all_reduce() with MIN)"
+        )
+
+    @property
+    def _draw_alike(self) -> str:
+        if self.drawn is None:
+            return ""
+        line = line_in(self.drawn.spot.file, self.drawn.line, self.here)
+        if self.drawn.seeded is not None:
+            return f"for {line} use a generator with one seed on all ranks, or draw on one rank and broadcast it"
+        seed = f"seed `{self.drawn.library}`" if self.drawn.library is not None else "seed that generator"
+        return f"{seed} with one number on all ranks before {line}, or draw on one rank and broadcast it"
+
+
+def uneven(there: Side, absent: Side, frame: PythonFrame, loop: ast.AST) -> Uneven | None:
+    """Of a loop that one rank is in and the other had left; None where nothing shows why.
+
+    Args:
+        there: The rank in the loop.
+        absent: The other one.
+        frame: Of the loop's function, among the lines that led the first to its call.
+        loop: The loop.
+    """
+    frames = there.way[::-1]
+    if frame not in frames or not isinstance(loop, (ast.For, ast.AsyncFor)):
+        return None
+    samples = differing_samples(there, absent, there.way.index(frame), loop)
+    if samples is not None and samples.mine < samples.theirs:
+        return None  # then the other one has more rounds, and left for another reason
+    numbers = ((there.number, samples.mine), (absent.number, samples.theirs)) if samples is not None else ()
+    slice_, depth = Slice(there.view.process.snapshot, frames), frames.index(frame)
+    by_rank = rounds_source(slice_, depth, loop)
+    split = by_rank is not None and by_rank.split is not None
+    drawn = _drawn(slice_, program_files(there.view.process.snapshot, frames), depth, loop) if not split else None
+    if samples is None and by_rank is None and drawn is None:
+        return None
+    return Uneven(there.way[-1].file, samples, tuple(sorted(numbers)), by_rank, drawn)
+
+
+@dataclass(frozen=True)
+class FewerRounds:
+    """Of a rank that was done before another one: `subject` for the headline, behind it; `advice`: what to change."""
+
+    subject: str
+    advice: str
+
+
+def fewer_rounds(waiter: ProcessView, call: Collective, absent: ProcessView) -> FewerRounds | None:
+    """Of the innermost loop around the call of the rank that waits of which samples or draws show why; else None.
+
+    Nothing is said behind a `break`, nor where the rank that left had taken part in the round.
+    """
+    there = Side(waiter, way_to(waiter, call), call)
+    snapshot, frames = waiter.process.snapshot, there.way[::-1]
+    if is_within_round(there):
+        return None
+    for frame in frames:
+        tree = syntax_tree(snapshot, frame)
+        for loop in reversed(loops_around(tree, frame.line)) if tree is not None and frame.line is not None else ():
+            if ends_early(loop):
+                return None
+            found = uneven(there, replace(there, view=absent), frame, loop)
+            words = loop_words(snapshot, frame, loop, frames) if found is not None else None
+            if found is None or words is None or (found.samples is None and found.drawn is None):
+                continue
+            line, _, same = words
+            said = f"may have fewer rounds on rank {absent.process.rank}"
+            said = f"is uneven: {found.samples_words}" if found.samples_words is not None else said
+            return FewerRounds(
+                found.words, f"The loop of {line} {said}. {found.advice(same, join_words(snapshot, frames[0]))}"
+            )
+    return None
+
+
+def _drawn(
+    slice_: Slice, files: Mapping[str, ast.Module], depth: int, loop: ast.For | ast.AsyncFor
+) -> DrawnSize | None:
+    spot = slice_.spot(depth)
+    return drawn_size(slice_, files, loop.iter, replace(spot, line=loop.lineno)) if spot is not None else None
