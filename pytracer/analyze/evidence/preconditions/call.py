@@ -38,7 +38,7 @@ _SAME = frozenset({"contiguous", "detach", "clone", "cpu", "requires_grad_", "pi
 class BoundCall:
     """`operator`: without namespace and overload; `given`: what is known of its arguments, by their names.
 
-    `texts`: its arguments as the program writes them. `place`: of a call in a library's file.
+    `texts`: its arguments as the program writes them. `place`: of a call in a library's file. `file`: of the line.
     """
 
     operator: str
@@ -47,6 +47,7 @@ class BoundCall:
     line: int
     texts: Mapping[str, str] = field(default_factory=dict)
     place: str | None = None
+    file: str | None = None
 
 
 def bound_call(view: ProcessView, known: Mapping[str, Precondition]) -> BoundCall | None:
@@ -134,7 +135,7 @@ def _in_function(
                 given[argument] = item
         if known[name].at_once:
             continue
-        yield BoundCall(name, given, known[name], inner.lineno, _texts(inner, known[name]))
+        yield BoundCall(name, given, known[name], inner.lineno, _texts(inner, known[name]), file=frame.file)
 
 
 def _bound(
@@ -155,7 +156,7 @@ def _bound(
         names = {argument: item.name.strip("`") for argument, item in found.items()}
         whole = {name: names.get(f"{name}0", name).removesuffix("[0]") for name in texts}
         texts = {name: names.get(name, whole[name]) for name in texts}
-    return BoundCall(name.rpartition(".")[2], found, known[name], call.lineno, texts)
+    return BoundCall(name.rpartition(".")[2], found, known[name], call.lineno, texts, file=frame.file)
 
 
 def _row(whole: Given, at: int) -> Given | None:

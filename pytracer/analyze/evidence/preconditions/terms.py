@@ -83,6 +83,12 @@ def is_decided(text: str, given: Mapping[str, Given]) -> bool:
     return _sides(text, given) is not None
 
 
+def unfit_numbers(text: str, given: Mapping[str, Given]) -> tuple[int, int] | None:
+    """Of a comparison that would not hold if its condition were known to apply: both values."""
+    found = broken(text.partition(_IF)[0], given)
+    return (found.left.value, found.right.value) if found is not None else None
+
+
 def _sides(text: str, given: Mapping[str, Given]) -> tuple[ast.Compare, Side, Side] | None:
     comparison, _, condition = text.partition(_IF)
     if condition and not _applies(condition, given):

@@ -18,7 +18,7 @@ from pytracer.analyze.evidence.operators.operator import find_operator, shape_wo
 from pytracer.analyze.evidence.preconditions.call import BoundCall, bound_call, bound_calls, earlier_calls
 from pytracer.analyze.evidence.preconditions.kept import kept_words
 from pytracer.analyze.evidence.preconditions.library_calls import library_calls
-from pytracer.analyze.evidence.preconditions.terms import Broken, Given, Side, as_code, broken, is_decided
+from pytracer.analyze.evidence.preconditions.terms import Broken, Given, Side, as_code, broken, is_decided, unfit_numbers
 from pytracer.analyze.known.operators import preconditions
 from pytracer.analyze.view import ProcessView
 
@@ -91,9 +91,10 @@ class Violated:
             )
         if left.function in _OF_VALUES:
             what = "sum to" if left.function == "least_sum" else "be"
+            hint = f" {self.call.entry.hint.format_map(_Texts(self.call.texts))}" if self.call.entry.hint else ""
             return (
                 f"Check the values of {culprit.name}{_range(culprit)}{since} before {line} passes it: they must {what} "
-                f"{limit}. {self.call.operator} does not check them."
+                f"{limit}. {self.call.operator} does not check them.{hint}"
             )
         if culprit.value is not None:
             return f"Pass {limit} for {culprit.name} at {line}: {self.call.operator} does not check it."
@@ -143,14 +144,25 @@ def unchecked_here(view: ProcessView) -> str | None:
     terms = _open_terms(call)
     if not terms:
         return None
-    listed = list_words([f"`{text}`" for text in terms[:_MOST_TERMS]])
+    listed = list_words(terms[:_MOST_TERMS])
     return f"Check that {listed} before {line_words(view)}: {call.operator} takes that for granted."
 
 
 def _open_terms(call: BoundCall) -> list[str]:
-    """Comparisons that nothing decides, as the program would write them."""
-    open_terms = (item for item in call.entry.must if not is_decided(item, call.given))
-    return [text for item in open_terms if (text := as_code(item, call.texts)) is not None]
+    """Comparisons that nothing decides, as the program would write them: first those whose numbers do not fit.
+
+    Of `implied` ones these numbers are given, though they may not be used.
+    """
+    decided, unfit = set(), {}
+    for item in call.entry.implied:
+        text = as_code(item, call.texts)
+        if is_decided(item, call.given):
+            decided.add(text)
+        elif (numbers := unfit_numbers(item, call.given)) is not None:
+            unfit[text] = f" ({numbers[0]} and {numbers[1]} here)"
+    terms = [as_code(item, call.texts) for item in call.entry.must if not is_decided(item, call.given)]
+    texts = [text for text in terms if text is not None and text not in decided]
+    return [f"`{text}`{unfit.get(text, '')}" for text in sorted(texts, key=lambda text: text not in unfit)]
 
 
 def unchecked_words(view: ProcessView) -> str | None:
@@ -171,7 +183,7 @@ def unchecked_calls_before(view: ProcessView) -> list[str]:
     for call in earlier_calls(view, preconditions()):
         terms = _open_terms(call)
         if terms:
-            listed = list_words([f"`{text}`" for text in terms[:_MOST_TERMS]])
+            listed = list_words(terms[:_MOST_TERMS])
             found.setdefault(
                 (call.operator, call.line), f"{call.operator} at line {call.line}, which does not check that {listed}"
             )
@@ -198,7 +210,8 @@ def may_run(view: ProcessView, called: str) -> bool:
 
 def _first_broken(call: BoundCall) -> Broken | None:
     """Of the argument that fits with the fewest others: the odd one out."""
-    found = [item for text in call.entry.must if (item := broken(text, call.given)) is not None]
+    comparisons = (*call.entry.must, *call.entry.implied)
+    found = [item for text in comparisons if (item := broken(text, call.given)) is not None]
     times = Counter(name for item in found for name in {*item.left.arguments, *item.right.arguments})
     return max(found, key=lambda item: times[item.left.arguments[0]], default=None)
 
