@@ -37,7 +37,8 @@ class Given:
     """An argument as it was passed. `name`: as the program calls it, `` `idx` ``.
 
     A whole number has a `value`; a tensor `elements` and the `base` of its storage, and is a `tensor` where its sizes
-    are known, too.
+    are known, too. `overwritten`: the numbers that are recorded of it are not those that were passed. `origin`: what
+    it was made of, in words, and `holds`: what that holds.
     """
 
     name: str
@@ -45,6 +46,9 @@ class Given:
     value: int | None = None
     elements: int | None = None
     base: int | None = None
+    overwritten: bool = False
+    origin: str | None = None
+    holds: str | None = None
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from pytracer.analyze.evidence.operators.operator import find_operator, shape_wo
 from pytracer.analyze.evidence.preconditions.call import BoundCall, bound_call, bound_calls, earlier_calls
 from pytracer.analyze.evidence.preconditions.kept import kept_words
 from pytracer.analyze.evidence.preconditions.library_calls import library_calls
+from pytracer.analyze.evidence.preconditions.origin import with_numbers_of_origin
 from pytracer.analyze.evidence.preconditions.terms import Broken, Given, Side, as_code, broken, is_decided, unfit_numbers
 from pytracer.analyze.known.operators import preconditions
 from pytracer.analyze.view import ProcessView
@@ -94,7 +95,7 @@ class Violated:
             hint = f" {self.call.entry.hint.format_map(_Texts(self.call.texts))}" if self.call.entry.hint else ""
             return (
                 f"Check the values of {culprit.name}{_range(culprit)}{since} before {line} passes it: they must {what} "
-                f"{limit}. {self.call.operator} does not check them.{hint}"
+                f"{limit}. {self.call.operator} does not check them.{_lost_words(self.call)}{hint}"
             )
         if culprit.value is not None:
             return f"Pass {limit} for {culprit.name} at {line}: {self.call.operator} does not check it."
@@ -113,6 +114,7 @@ def violated(view: ProcessView) -> Violated | None:
     for call in reversed([item for item in calls if may_run(view, item.operator)]):  # the program's own first
         if damaged and call.entry.at_once:
             continue
+        call = with_numbers_of_origin(view, call)
         found = _first_broken(call)
         if found is not None:
             return Violated(call, found)
@@ -138,14 +140,42 @@ def _of_backward(view: ProcessView) -> Violated | None:
 
 def unchecked_here(view: ProcessView) -> str | None:
     """What the running operator does not check, where what it was passed is not known well enough to say more."""
-    call = bound_call(view, preconditions())
-    if call is None or not may_run(view, call.operator):
-        return None
-    terms = _open_terms(call)
-    if not terms:
+    call = _running(view)
+    terms = _open_terms(call) if call is not None else []
+    if call is None or not terms:
         return None
     listed = list_words(terms[:_MOST_TERMS])
-    return f"Check that {listed} before {line_words(view)}: {call.operator} takes that for granted."
+    return (
+        f"Check that {listed} before {line_words(view)}: {call.operator} takes that for granted.{_lost_words(call)}"
+    )
+
+
+def unchecked_clause(view: ProcessView) -> str | None:
+    """`` _convert_indices_from_coo_to_csr does not check that `index.max() < size` ``: where numbers are not known.
+
+    Only where they are lost: the access has gone over the argument's memory.
+    """
+    call = _running(view)
+    terms = _open_terms(call) if call is not None and _lost_words(call) else []
+    if call is None or not terms:
+        return None
+    return f"{call.operator} does not check that {list_words(terms[:_MOST_TERMS])}"
+
+
+def _running(view: ProcessView) -> BoundCall | None:
+    call = bound_call(view, preconditions())
+    return with_numbers_of_origin(view, call) if call is not None and may_run(view, call.operator) else None
+
+
+def _lost_words(call: BoundCall) -> str:
+    """Of arguments that were overwritten, and what they were made of."""
+    lost = [item for item in call.given.values() if item.overwritten]
+    made = [f"{item.name} is made of {item.origin}; {item.holds}" for item in lost if item.origin is not None]
+    if not lost:
+        return ""
+    names = list_words(list(dict.fromkeys(item.name for item in lost)))
+    words = f" What is recorded of {names} itself is not what was passed: the write went over it."
+    return f"{words} {list_words(list(dict.fromkeys(made)))}." if made else words
 
 
 def _open_terms(call: BoundCall) -> list[str]:
@@ -224,7 +254,10 @@ def _named(item: Given) -> str:
 
 def _range(item: Given) -> str:
     tensor = item.tensor
-    return f" ({tensor.minimum}..{tensor.maximum})" if tensor is not None and tensor.minimum is not None else ""
+    low, high = (tensor.minimum, tensor.maximum) if tensor is not None else (None, None)
+    if low is None:
+        return f" (up to {high})" if high is not None else ""
+    return f" ({low}..{high})" if high is not None else f" (from {low} on)"
 
 
 def _held(side: Side, given: Mapping[str, Given]) -> str:
@@ -233,7 +266,8 @@ def _held(side: Side, given: Mapping[str, Given]) -> str:
     if side.function == "size":
         return f"size {side.dimension} of {name} is {side.value}"
     if side.function in ("min", "max"):
-        return f"{name} holds {side.value}"
+        made = f", made of {item.origin}," if item.origin is not None else ""
+        return f"{name}{made} holds {side.value}"
     if side.function == "least_sum":
         return f"{name} sums to {side.value} or more"
     if side.function == "dim":
