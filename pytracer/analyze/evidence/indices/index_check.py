@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from pytracer._text import list_words
 from pytracer.analyze.collectives.quiet_handlers import goes_on
+from pytracer.analyze.evidence.indices.indexing_lines import IndexingLine, indexing_lines, lines_words
 from pytracer.analyze.evidence.indices.kernel_source import CheckedIndex, checked_index
 from pytracer.analyze.evidence.lifetime.variables import line_words, plain_expression, program_frames
 from pytracer.analyze.evidence.lifetime.where_made import line_that_made
@@ -72,10 +73,23 @@ def failed_check(view: ProcessView) -> FailedCheck | None:
     if parts.computed:
         named = "an index that the compiled function computes"
     must = f"must be {_bound(index, limit)}" if limit is not None else "must be less than the size of what it indexes"
+    lines = indexing_lines(view, table.name) if table is not None and table.name else []
     what = f"torch.compile's own check of an index failed: {named} {must}{_size_words(table)}"
+    what += f", in {lines_words(lines)}" if lines else ""
     if _is_in_region(view):
         what += "; the exception left a parallel region, where no `except` can catch it"
-    return FailedCheck(what, f"{_values_advice(view, limit, parts, tensors)} {_catch_advice(view)}")
+    advice = _line_advice(lines, limit, parts) or _values_advice(view, limit, parts, tensors)
+    return FailedCheck(what, f"{advice} {_catch_advice(view)}")
+
+
+def _line_advice(lines: list[IndexingLine], limit: int | None, parts: _Parts) -> str | None:
+    """Where one line alone computes the index of that tensor."""
+    line = lines[0] if len(lines) == 1 else None
+    if line is None or line.index is None or line.made is None or limit is None or not parts.computed:
+        return None
+    made = f": {line.made} makes it"
+    made += ", and sets no largest value" if line.only_below else ""
+    return f"Keep `{line.index}` in 0..{limit - 1} before {line.words} uses it{made}."
 
 
 def _bound(index: OperatorTensor | None, limit: int) -> str:

@@ -125,8 +125,9 @@ def _unwrapped(node: ast.expr) -> tuple[ast.expr, int | None]:
             inner = owner if owner is not None else (node.args[0] if node.args else None)
         elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and row is None:
             of_sort = isinstance(node.value, ast.Call) and called_name(node.value) in _SORTS
-            inner = node.value if isinstance(node.slice.value, int) and (not of_sort or node.slice.value == 0) else None
-            row = node.slice.value if inner is not None and not of_sort else row
+            at = node.slice.value if isinstance(node.slice.value, int) else None
+            inner = node.value if at is not None and (not of_sort or at == 0) else None
+            row = at if inner is not None and not of_sort else row
         else:
             inner = None
         if inner is None:
