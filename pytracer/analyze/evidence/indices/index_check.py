@@ -73,7 +73,8 @@ def failed_check(view: ProcessView) -> FailedCheck | None:
     if parts.computed:
         named = "an index that the compiled function computes"
     must = f"must be {_bound(index, limit)}" if limit is not None else "must be less than the size of what it indexes"
-    lines = indexing_lines(view, table.name) if table is not None and table.name else []
+    tables = [table] if table is not None else _of_size(tensors, limit)
+    lines = indexing_lines(view, dict.fromkeys(item.name for item in tables if item.name))
     what = f"torch.compile's own check of an index failed: {named} {must}{_size_words(table)}"
     what += f", in {lines_words(lines)}" if lines else ""
     if _is_in_region(view):
@@ -90,6 +91,12 @@ def _line_advice(lines: list[IndexingLine], limit: int | None, parts: _Parts) ->
     made = f": {line.made} makes it"
     made += ", and sets no largest value" if line.only_below else ""
     return f"Keep `{line.index}` in 0..{limit - 1} before {line.words} uses it{made}."
+
+
+def _of_size(tensors: tuple[OperatorTensor, ...], limit: int | None) -> list[OperatorTensor]:
+    """All that the index may be for; nothing where one of them is not known by a name that the lines may have."""
+    found = [item for item in tensors if limit in item.item.sizes and not item.item.is_integer]
+    return found if all(item.name and item.name.removeprefix("self.").isidentifier() for item in found) else []
 
 
 def _bound(index: OperatorTensor | None, limit: int) -> str:
@@ -122,6 +129,8 @@ def _by_source(
     """As the kernel's source has it. A tensor whose values are all inside is one that the index is computed from."""
     indices = [_held(view, checked.frame, name, tensors) for name in checked.indices]
     index = indices[0] if len(indices) == 1 else None
+    if index is not None and not index.item.is_integer:
+        index = None  # the index is computed from it
     if index is not None and limit is not None and index.item.maximum is not None and not _outside(limit, (index,)):
         index = None
     return _Parts(index if index is not None and index.name else None, table, computed=index is None)

@@ -7,10 +7,11 @@ are given it, to `table[index]` and to calls of torch that take an index.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from pytracer._text import list_words, shortened
+from pytracer.analyze.evidence.cuda.value_steps import unmoved
 from pytracer.analyze.evidence.operators.compiled import compiled_call
 from pytracer.analyze.evidence.preconditions.modules import construction
 from pytracer.analyze.evidence.slicing.bindings import last_binding
@@ -63,8 +64,13 @@ class IndexingLine:
         return f"`{self.text}` at {self.place} in {self.function}"
 
 
-def indexing_lines(view: ProcessView, name: str) -> list[IndexingLine]:
-    """Of the compiled function that runs; empty where there are none, or too many to name."""
+def indexing_lines(view: ProcessView, names: Iterable[str]) -> list[IndexingLine]:
+    """Of the compiled function that runs; empty where there are none, or too many to name.
+
+    Args:
+        view: The process that runs it.
+        names: Of its variables: those that may be the one that is indexed.
+    """
     found = compiled_call(view)
     frame = found.function if found is not None else None
     tree = syntax_tree(view.process.snapshot, frame)
@@ -73,13 +79,16 @@ def indexing_lines(view: ProcessView, name: str) -> list[IndexingLine]:
         return []
     spot = Spot(frame.file, tree, function, function.lineno)
     walk = _Walk(view.process.snapshot, frame.file)
-    lines = [*dict.fromkeys(walk.of(spot, function, {name}, _DEPTH))]
+    lines = [*dict.fromkeys(line for name in names for line in walk.of(spot, function, {name}, _DEPTH))]
     return lines if len(lines) <= _MOST_LINES and not walk.is_open else []
 
 
 def lines_words(lines: list[IndexingLine]) -> str:
     """`` `frames[idx]` at line 18 in TemporalContext.forward ``, or one of several."""
-    listed = list_words([item.words for item in lines])
+    places: dict[str, list[str]] = {}
+    for item in lines:
+        places.setdefault(f"{item.place} in {item.function}", []).append(f"`{item.text}`")
+    listed = list_words([f"{list_words(texts)} at {place}" for place, texts in places.items()])
     return listed if len(lines) == 1 else f"one of {listed}"
 
 
@@ -156,6 +165,8 @@ def _index_of(node: ast.AST, names: set[str]) -> ast.expr | None:
         parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         tensors = [item for item in parts if not isinstance(item, (ast.Slice, ast.Constant, ast.UnaryOp))]
         return tensors[0] if tensors else None
+    if isinstance(node, ast.Call) and f"{variable(node.func)}.weight" in names and node.args:
+        return node.args[0]  # of nn.Embedding
     if not isinstance(node, ast.Call) or (called_name(node) or "").rstrip("_") not in _TAKE_INDEX:
         return None
     owner = node.func.value if isinstance(node.func, ast.Attribute) else None
@@ -163,12 +174,13 @@ def _index_of(node: ast.AST, names: set[str]) -> ast.expr | None:
     if not any(variable(_whole(item)) in names for item in given):
         return None
     named = keyword_value(node, "index", "input" if called_name(node) == "embedding" else "indices")
-    others = [item for item in passed_values(node) if variable(_whole(item)) not in names | {None}]
+    plain = [item for item in passed_values(node) if not isinstance(item, ast.Constant)]
+    others = [item for item in plain if variable(_whole(item)) not in names]
     return named or (others[0] if others else ast.Constant(None))
 
 
 def _line(spot: Spot, function: _Function, node: ast.expr, index: ast.expr, file: str | None) -> IndexingLine:
-    name = variable(index)
+    name = variable(unmoved(index))
     last = last_binding(function, name, node.lineno) if name is not None else None
     statement = statement_at(spot.tree, last[0]) if last is not None else None
     made = None

@@ -93,6 +93,18 @@ def unfit_numbers(text: str, given: Mapping[str, Given]) -> tuple[int, int] | No
     return (found.left.value, found.right.value) if found is not None else None
 
 
+def left_number(text: str, given: Mapping[str, Given]) -> int | None:
+    """What stands before the comparison, where that is known."""
+    side = _side(_parsed(text.partition(_IF)[0]).left, given)
+    return side.value if side is not None else None
+
+
+def holds(text: str, given: Mapping[str, Given]) -> bool:
+    """Whether a comparison holds, whether or not its condition applies."""
+    comparison = text.partition(_IF)[0]
+    return is_decided(comparison, given) and broken(comparison, given) is None
+
+
 def _sides(text: str, given: Mapping[str, Given]) -> tuple[ast.Compare, Side, Side] | None:
     comparison, _, condition = text.partition(_IF)
     if condition and not _applies(condition, given):

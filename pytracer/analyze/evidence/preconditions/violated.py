@@ -19,7 +19,7 @@ from pytracer.analyze.evidence.preconditions.call import BoundCall, bound_call, 
 from pytracer.analyze.evidence.preconditions.kept import kept_words
 from pytracer.analyze.evidence.preconditions.library_calls import library_calls
 from pytracer.analyze.evidence.preconditions.origin import with_numbers_of_origin
-from pytracer.analyze.evidence.preconditions.terms import Broken, Given, Side, as_code, broken, is_decided, unfit_numbers
+from pytracer.analyze.evidence.preconditions.terms import Broken, Given, Side, as_code, broken, holds, is_decided, left_number, unfit_numbers
 from pytracer.analyze.known.operators import preconditions
 from pytracer.analyze.view import ProcessView
 
@@ -181,7 +181,7 @@ def _lost_words(call: BoundCall) -> str:
 def _open_terms(call: BoundCall) -> list[str]:
     """Comparisons that nothing decides, as the program would write them: first those whose numbers do not fit.
 
-    Of `implied` ones these numbers are given, though they may not be used.
+    With the numbers that are known. Of `implied` ones they may not be used.
     """
     decided, unfit = set(), {}
     for item in call.entry.implied:
@@ -189,10 +189,12 @@ def _open_terms(call: BoundCall) -> list[str]:
         if is_decided(item, call.given):
             decided.add(text)
         elif (numbers := unfit_numbers(item, call.given)) is not None:
-            unfit[text] = f" ({numbers[0]} and {numbers[1]} here)"
-    terms = [as_code(item, call.texts) for item in call.entry.must if not is_decided(item, call.given)]
-    texts = [text for text in terms if text is not None and text not in decided]
-    return [f"`{text}`{unfit.get(text, '')}" for text in sorted(texts, key=lambda text: text not in unfit)]
+            unfit[text] = f" ({numbers[0]} and {numbers[1]} here, unless {numbers[0]} is padding)"
+    terms = [item for item in call.entry.must if not is_decided(item, call.given) and not holds(item, call.given)]
+    texts = {text: item for item in terms if (text := as_code(item, call.texts)) is not None and text not in decided}
+    known = {text: left_number(item, call.given) for text, item in texts.items()}
+    here = {text: f" ({value} here)" for text, value in known.items() if value is not None} | unfit
+    return [f"`{text}`{here.get(text, '')}" for text in sorted(texts, key=lambda text: text not in unfit)]
 
 
 def unchecked_words(view: ProcessView) -> str | None:
@@ -222,7 +224,10 @@ def unchecked_calls_before(view: ProcessView) -> list[str]:
 
 def violated_before(view: ProcessView) -> Violated | None:
     """The same of a call that had returned, in a function that had not: what it wrote is found later."""
+    running = {(call.operator, call.file, call.line) for call in bound_calls(view, preconditions())}
     for call in (*library_calls(view, preconditions()), *earlier_calls(view, preconditions())):
+        if (call.operator, call.file, call.line) in running and may_run(view, call.operator):
+            continue
         found = _first_broken(call)
         if found is not None:
             return Violated(call, found, before=True)

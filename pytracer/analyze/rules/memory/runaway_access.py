@@ -66,7 +66,8 @@ class RunawayAccess(MemoryFaultRule[Overrun | Run]):
             run = ran_on(view)
             if run is None:
                 return None
-            return Judgement("out-of-bounds", "likely" if _memset(view, run) is not None else "possible", (view,), run)
+            known = _memset(view, run) is not None or unfit_memory(view) is not None
+            return Judgement("out-of-bounds", "likely" if known else "possible", (view,), run)
         if wild_jump(view) is not None:
             return None
         return Judgement("out-of-bounds", _confidence(view, found), (view,), found)

@@ -12,8 +12,8 @@ tensor, and where that leads to is chance: freed memory, a library, another tens
 What to do: make the named argument fit at the line that is named.
 
 How it can be wrong: which variable is which argument is read from the program's source, so the file must be as it was.
-It is *likely* only where the native stack does not name the operator that the line calls, and where the numbers are
-those of what an argument was made of: a write that ran on had gone over its own. Where such a call had
+It is *likely* only where the native stack does not name the operator that the line calls, and where a write that ran
+on has gone over the numbers of the argument: those of what it was made of are taken then, where they are known. Where such a call had
 returned already, in a function that had not, the fault is taken for what it had written: heap-corruption, *likely*.
 """
 
