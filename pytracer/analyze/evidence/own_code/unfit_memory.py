@@ -91,7 +91,6 @@ class UnfitMemory:
             f"{self.nbytes} bytes. Nothing checks that: {refuse}."
         )
 
-
     @property
     def _dtype(self) -> str:
         """Of NumPy and torch, for the type in C."""

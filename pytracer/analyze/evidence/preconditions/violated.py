@@ -19,7 +19,17 @@ from pytracer.analyze.evidence.preconditions.call import BoundCall, bound_call, 
 from pytracer.analyze.evidence.preconditions.kept import kept_words
 from pytracer.analyze.evidence.preconditions.library_calls import library_calls
 from pytracer.analyze.evidence.preconditions.origin import with_numbers_of_origin
-from pytracer.analyze.evidence.preconditions.terms import Broken, Given, Side, as_code, broken, holds, is_decided, left_number, unfit_numbers
+from pytracer.analyze.evidence.preconditions.terms import (
+    Broken,
+    Given,
+    Side,
+    as_code,
+    broken,
+    holds,
+    is_decided,
+    left_number,
+    unfit_numbers,
+)
 from pytracer.analyze.known.operators import preconditions
 from pytracer.analyze.view import ProcessView
 
@@ -145,9 +155,7 @@ def unchecked_here(view: ProcessView) -> str | None:
     if call is None or not terms:
         return None
     listed = list_words(terms[:_MOST_TERMS])
-    return (
-        f"Check that {listed} before {line_words(view)}: {call.operator} takes that for granted.{_lost_words(call)}"
-    )
+    return f"Check that {listed} before {line_words(view)}: {call.operator} takes that for granted.{_lost_words(call)}"
 
 
 def unchecked_clause(view: ProcessView) -> str | None:
