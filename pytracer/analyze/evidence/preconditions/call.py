@@ -125,17 +125,23 @@ def _in_function(
     for name, inner in operator_calls(function, tree, known):
         given = {}
         for argument, node in passed_arguments(inner, known[name]):
-            outer: ast.expr | None = (
-                node if isinstance(node, ast.Constant) else None
-            )  # an attribute may be of another object
-            if isinstance(node, ast.Name) and not lines_that_bind(function, node.id):
-                outer = passed.get(node.id)
+            outer = node if isinstance(node, ast.Constant) else _as_passed(node, function, passed)
             item = given_of(view, frame, outer) if outer is not None else None
             if item is not None:
                 given[argument] = item
         if known[name].at_once:
             continue
         yield BoundCall(name, given, known[name], inner.lineno, _texts(inner, known[name]), file=frame.file)
+
+
+def _as_passed(node: ast.expr, function: ast.AST, passed: Mapping[str, ast.expr]) -> ast.expr | None:
+    """A parameter, or an item of one, as the caller writes it; an attribute may be of another object."""
+    if isinstance(node, ast.Name):
+        return passed.get(node.id) if not lines_that_bind(function, node.id) else None
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        whole = _as_passed(node.value, function, passed)
+        return ast.Subscript(whole, node.slice, ast.Load()) if whole is not None else None
+    return None
 
 
 def _bound(

@@ -19,6 +19,7 @@ from pytracer.analyze.evidence.preconditions.call import BoundCall, bound_call, 
 from pytracer.analyze.evidence.preconditions.kept import kept_words
 from pytracer.analyze.evidence.preconditions.library_calls import library_calls
 from pytracer.analyze.evidence.preconditions.origin import with_numbers_of_origin
+from pytracer.analyze.evidence.preconditions.saved import with_saved
 from pytracer.analyze.evidence.preconditions.terms import (
     Broken,
     Given,
@@ -141,11 +142,18 @@ def _of_backward(view: ProcessView) -> Violated | None:
     """Of the call whose backward is running: `ctc_loss` of the node CtcLossBackward0."""
     saved = backward(view)
     node = _NODE.match(saved.node or "") if saved is not None else None
-    for call in earlier_calls(view, preconditions()) if node is not None else ():
-        if node is not None and call.operator.replace("_", "") == node[1].lower():
-            found = _first_broken(call)
-            return Violated(call, found, before=True) if found is not None else None
-    return None
+    if saved is None or node is None or saved.node is None:
+        return None
+    called = [
+        call for call in earlier_calls(view, preconditions()) if call.operator.replace("_", "") == node[1].lower()
+    ]
+    if not called:
+        return None
+    found = _first_broken(called[0])
+    if found is None and len({(call.file, call.line) for call in called}) == 1:
+        called = [with_saved(view, called[0], saved.node)]
+        found = _first_broken(called[0])
+    return Violated(called[0], found, before=True) if found is not None else None
 
 
 def unchecked_here(view: ProcessView) -> str | None:

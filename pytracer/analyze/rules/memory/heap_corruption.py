@@ -6,6 +6,9 @@ vs. prev_size" ...) and aborted, or a fault happened inside malloc() or free(). 
 A variable's tensor that needs more memory than its storage has is named as what reaches past the end of a block; so is
 a live tensor behind which no size of a block is left, as the handler found it (glibc's malloc() only).
 
+Where the recorded arguments of a call that had returned, or whose backward runs, break what its operator of torch takes
+for granted (targets of ctc_loss that are no class), they are named with their numbers.
+
 Why it happens: native code wrote past the end of a block, before its beginning or into one that was freed, freed a
 block twice, or freed memory of another allocator. An extension that was built against another torch, NumPy or C++ ABI
 does all of these.

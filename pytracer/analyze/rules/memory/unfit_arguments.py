@@ -13,8 +13,9 @@ What to do: make the named argument fit at the line that is named.
 
 How it can be wrong: which variable is which argument is read from the program's source, so the file must be as it was.
 It is *likely* only where the native stack does not name the operator that the line calls, and where a write that ran
-on has gone over the numbers of the argument: those of what it was made of are taken then, where they are known. Where such a call had
-returned already, in a function that had not, the fault is taken for what it had written: heap-corruption, *likely*.
+on has gone over the numbers of the argument: those of what it was made of are taken then, where they are known. Where
+such a call had returned already, in a function that had not, the fault is taken for what it had written:
+heap-corruption, *likely*.
 """
 
 from __future__ import annotations

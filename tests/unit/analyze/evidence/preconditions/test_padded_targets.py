@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from pytracer.decode.types.snapshot import Argument, Holder, PythonFrame
 from pytracer.report.job import Report
+from tests.support import scenarios as s
 from tests.support.deaths import PROGRAM, advice, died, summary
 from tests.support.synth import Box
 
@@ -99,4 +101,73 @@ def test_targets_that_fit_or_are_not_used_are_no_fact(
 
 def test_lines_that_made_the_targets_are_shown(run: Path) -> None:
     report = report_of(run, (48, 90), (7, 7))
+    assert report.verdict is not None
     assert [item.line for item in report.verdict.code or ()] == [5, 6]
+
+
+ALPHA = 0x5581_0030_0000
+IN_BACKWARD = [
+    ("/usr/lib/libc.so.6", "__libc_free"),
+    (s.TORCH_CPU, "at::native::ctc_loss_backward_cpu(at::Tensor const&)"),
+    (s.TORCH_CPU, "at::_ops::_ctc_loss_backward::call(at::Tensor const&, at::Tensor const&)"),
+    (s.TORCH_CPU, "torch::autograd::generated::CtcLossBackward0::apply()"),
+    (s.TORCH_CPU, "torch::autograd::Engine::evaluate_function()"),
+    (s.PYTHON, "_PyEval_EvalFrameDefault"),
+]
+STEP_TEXT = """import torch.nn.functional as F
+
+
+def cost(x, text):
+    scores = x.log_softmax(-1)
+    return F.ctc_loss(scores, text["ids"].clone(), (50,) * 4, (7,) * 4)
+
+
+def train(x, text):
+    loss = cost(x, text)
+    loss.backward()
+"""
+
+
+@pytest.mark.parametrize(
+    ("numbers", "nodes", "longest", "named"),
+    [((48, 90), 1, 7, True), ((48, 90), 2, 7, False), ((1, 36), 1, 7, False), ((48, 90), 1, 0, False)],
+    ids=["one node", "two nodes", "numbers that fit", "no length"],
+)
+def test_targets_that_only_the_node_keeps_are_known(
+    numbers: tuple[int, int], nodes: int, longest: int, named: bool, run: Path
+) -> None:
+    """The function that passed them has returned."""
+    script = run.parent / "ocr.py"
+    script.write_text(STEP_TEXT, encoding="utf-8")
+    os.utime(script, (0, 0))
+    given = (
+        held(SCORES, 50, 4, 37, dtype="float32"),
+        held(TARGETS, 4, 7, numbers=numbers),
+        held(LENGTHS, 4, dtype="float32"),
+        held(ALPHA, 4, 50, 2 * longest + 1, dtype="float32"),
+    )
+    arguments = tuple(replace(item, how="reference", frame=1, outer_frame=3) for item in given)
+    holders = tuple(Holder("saved", "CtcLossBackward0", item.base, None, False) for item in arguments * nodes)
+    box = Box(pid=101)
+    for item in arguments:
+        box = box.alloc(item.base, 8 * item.elements)
+    report = died(
+        run, box=box, python=[("train", str(script), 11)], node="CtcLossBackward0", holders=holders, images=(),
+        arguments=arguments, mappings=[PROGRAM], stack_of=IN_BACKWARD, addr=0, code=128,
+    )  # fmt: skip
+    said = "[4, 7] holds 48, where ctc_loss at line 6 takes less than 37 for granted (size -1 of `scores` [50, 4, 37])"
+    assert (said in summary(report)) == named, summary(report)
+
+
+def test_item_of_what_the_caller_passes_is_followed(run: Path) -> None:
+    """Its numbers are said, though the classes are not known."""
+    script = run.parent / "ocr.py"
+    script.write_text(STEP_TEXT.replace(".clone()", ""), encoding="utf-8")
+    os.utime(script, (0, 0))
+    targets = held(TARGETS, 4, 7, numbers=(48, 90))
+    holder = Holder("local", "text['ids']", TARGETS, PythonFrame("train", str(script), 11), True, elements=28)
+    report = died(
+        run, box=Box(pid=101).alloc(TARGETS, 224), python=[("train", str(script), 11)], holders=(holder,),
+        arguments=(targets,), mappings=[PROGRAM], images=(), **ABORT,
+    )  # fmt: skip
+    assert "does not check that `text['ids'].max() < scores.size(-1)` (90 here)" in advice(report)
