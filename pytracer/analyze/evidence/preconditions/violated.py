@@ -285,7 +285,7 @@ def _held(side: Side, given: Mapping[str, Given]) -> str:
     item = given[side.arguments[0]]
     name = item.name if item.value is not None else _named(item)
     if side.function == "size":
-        return f"size {side.dimension} of {name} is {side.value}"
+        return f"{_size_name(side)} of {name} is {side.value}"
     if side.function in ("min", "max"):
         made = f", made of {item.origin}," if item.origin is not None else ""
         return f"{name}{made} holds {side.value}"
@@ -301,13 +301,17 @@ def _held(side: Side, given: Mapping[str, Given]) -> str:
     return f"{list_words([_named(given[one]) for one in side.arguments], _MOST)} {made} {side.value}"
 
 
+def _size_name(side: Side) -> str:
+    return "the last size" if side.dimension == -1 else f"size {side.dimension}"
+
+
 def _source(side: Side, given: Mapping[str, Given]) -> str:
     """Where the expected number comes from."""
     if not side.arguments:
         return ""
     first = _named(given[side.arguments[0]])
     if side.function == "size":
-        return f" (size {side.dimension} of {first})"
+        return f" ({_size_name(side)} of {first})"
     if side.function == "dim":
         return f" (dimensions of {first})"
     return f" (elements of {first})" if side.function == "numel" else f" (by {first})"

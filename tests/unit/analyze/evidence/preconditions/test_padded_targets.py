@@ -155,7 +155,8 @@ def test_targets_that_only_the_node_keeps_are_known(
         run, box=box, python=[("train", str(script), 11)], node="CtcLossBackward0", holders=holders, images=(),
         arguments=arguments, mappings=[PROGRAM], stack_of=IN_BACKWARD, addr=0, code=128,
     )  # fmt: skip
-    said = "[4, 7] holds 48, where ctc_loss at line 6 takes less than 37 for granted (size -1 of `scores` [50, 4, 37])"
+    size = "the last size of `scores` [50, 4, 37]"
+    said = f"[4, 7] holds 48, where ctc_loss at line 6 takes less than 37 for granted ({size})"
     assert (said in summary(report)) == named, summary(report)
 
 
