@@ -37,7 +37,10 @@ def code_behind(judgement: AnyJudgement, words: Description) -> list[CodeLine]:
         return []
     find = _call if judgement.verdict_class == "collective-mismatch" else _stack
     stacks = [find(view) for view in judgement.views]
-    if judgement.verdict_class in _ELSEWHERE or not all(stacks) or any(item[0] != stacks[0][0] for item in stacks):
+    elsewhere = judgement.verdict_class in _ELSEWHERE
+    if judgement.verdict_class == "heap-corruption" and words.behind is not None:
+        elsewhere = False  # the call that did the damage is known
+    if elsewhere or not all(stacks) or any(item[0] != stacks[0][0] for item in stacks):
         return []
     made = [] if view.raised else [*dict.fromkeys(_made(view, about))]
     return _behind(view, stacks[0], made[:_MOST_MADE], about)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 
-from pytracer.analyze.behind import Behind
+from pytracer.analyze.behind import Behind, places_in
 from pytracer.analyze.evidence.indices.reached_row import ReachedRow
 from pytracer.analyze.evidence.indices.segments import Segments
 from pytracer.analyze.evidence.indices.sparse_source import SparseSource, sparse_source
@@ -43,8 +43,14 @@ def of_unfit(view: ProcessView, unfit: Unfit) -> Behind:
     if isinstance(unfit, Violated):
         culprit = unfit.culprit
         made = line_that_made(view, culprit.base, quote=False) if culprit.base else None
-        names = [] if unfit.before else [plain_expression(culprit.name.strip("`"))]
-        return Behind.of(names, made, makers=READERS, sizes=not unfit.is_of_values)
+        name, call = plain_expression(culprit.name.strip("`")), unfit.call
+        if unfit.before and call.place is None:
+            place = (call.file, call.line)
+            return Behind(
+                lines=(*places_in([made]), place), makers=frozenset(READERS), sizes=not unfit.is_of_values,
+                elsewhere=((place, (name,)),),
+            )  # fmt: skip
+        return Behind.of([] if unfit.before else [name], made, makers=READERS, sizes=not unfit.is_of_values)
     if isinstance(unfit, Segments):
         return of_values(view, unfit.lengths)
     if isinstance(unfit, CutWeight):

@@ -14,15 +14,19 @@ class Precondition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Of all operators in `names`: the names of their arguments by position, and what must hold.
 
     `modules`: classes of torch.nn that are called with the same arguments. `why` and `fix`: for one of `must`, what
-    follows where it does not hold, and what to pass; `{input}` is the argument as the program writes it. `at_once`: the
-    call itself dies of it, so that no later damage is laid to it. `no_memory`: the result may have none then. `needs`:
-    arguments that may be None by the schema, and that are read where a flag is set (`train`), or is not (`not train`),
-    or always (nothing).
+    follows where it does not hold, and what to pass; `{input}` is the argument as the program writes it. `implied`:
+    what breaks one of these breaks one of `must`, where that cannot be decided. `hint`: a sentence more, where values
+    do not fit. `saved`: what the node of its backward keeps. `at_once`: the call itself dies of it, so that no later
+    damage is laid to it. `no_memory`: the result may have none then. `needs`: arguments that may be None by the schema,
+    and that are read where a flag is set (`train`), or is not (`not train`), or always (nothing).
     """
 
     names: tuple[str, ...]
     arguments: str
     must: tuple[str, ...]
+    implied: tuple[str, ...] = ()
+    hint: str = ""
+    saved: str = ""
     modules: tuple[str, ...] = ()
     why: dict[str, str] = {}
     fix: dict[str, str] = {}

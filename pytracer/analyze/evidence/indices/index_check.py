@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from pytracer._text import list_words
 from pytracer.analyze.collectives.quiet_handlers import goes_on
+from pytracer.analyze.evidence.indices.indexing_lines import IndexingLine, indexing_lines, lines_words
 from pytracer.analyze.evidence.indices.kernel_source import CheckedIndex, checked_index
 from pytracer.analyze.evidence.lifetime.variables import line_words, plain_expression, program_frames
 from pytracer.analyze.evidence.lifetime.where_made import line_that_made
@@ -72,10 +73,30 @@ def failed_check(view: ProcessView) -> FailedCheck | None:
     if parts.computed:
         named = "an index that the compiled function computes"
     must = f"must be {_bound(index, limit)}" if limit is not None else "must be less than the size of what it indexes"
+    tables = [table] if table is not None else _of_size(tensors, limit)
+    lines = indexing_lines(view, dict.fromkeys(item.name for item in tables if item.name))
     what = f"torch.compile's own check of an index failed: {named} {must}{_size_words(table)}"
+    what += f", in {lines_words(lines)}" if lines else ""
     if _is_in_region(view):
         what += "; the exception left a parallel region, where no `except` can catch it"
-    return FailedCheck(what, f"{_values_advice(view, limit, parts, tensors)} {_catch_advice(view)}")
+    advice = _line_advice(lines, limit, parts) or _values_advice(view, limit, parts, tensors)
+    return FailedCheck(what, f"{advice} {_catch_advice(view)}")
+
+
+def _line_advice(lines: list[IndexingLine], limit: int | None, parts: _Parts) -> str | None:
+    """Where one line alone computes the index of that tensor."""
+    line = lines[0] if len(lines) == 1 else None
+    if line is None or line.index is None or line.made is None or limit is None or not parts.computed:
+        return None
+    made = f": {line.made} makes it"
+    made += ", and sets no largest value" if line.only_below else ""
+    return f"Keep `{line.index}` in 0..{limit - 1} before {line.words} uses it{made}."
+
+
+def _of_size(tensors: tuple[OperatorTensor, ...], limit: int | None) -> list[OperatorTensor]:
+    """All that the index may be for; nothing where one of them is not known by a name that the lines may have."""
+    found = [item for item in tensors if limit in item.item.sizes and not item.item.is_integer]
+    return found if all(item.name and item.name.removeprefix("self.").isidentifier() for item in found) else []
 
 
 def _bound(index: OperatorTensor | None, limit: int) -> str:
@@ -108,6 +129,8 @@ def _by_source(
     """As the kernel's source has it. A tensor whose values are all inside is one that the index is computed from."""
     indices = [_held(view, checked.frame, name, tensors) for name in checked.indices]
     index = indices[0] if len(indices) == 1 else None
+    if index is not None and not index.item.is_integer:
+        index = None  # the index is computed from it
     if index is not None and limit is not None and index.item.maximum is not None and not _outside(limit, (index,)):
         index = None
     return _Parts(index if index is not None and index.name else None, table, computed=index is None)

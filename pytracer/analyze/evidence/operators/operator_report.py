@@ -6,6 +6,7 @@ from pytracer._text import hex_addr
 from pytracer.analyze.evidence.operators.in_backward import in_engine
 from pytracer.analyze.evidence.operators.line_tensors import line_tensors, operands_of_line
 from pytracer.analyze.evidence.operators.operator import Operator, OperatorTensor, find_operator, tensor_words
+from pytracer.analyze.evidence.operators.overwritten_operands import may_be_overwritten
 from pytracer.analyze.evidence.preconditions.missing import missing_arguments
 from pytracer.analyze.view import ProcessView
 from pytracer.report import job as r
@@ -63,9 +64,16 @@ def _words(view: ProcessView, operator: Operator) -> str:
         if given:
             passed = [item for item in passed if item.name or item.item.how != "captured"]
         shown = [*passed, *(item for item in given if item.name)]
-    words = [tensor_words(item) for item in shown[:_MOST_TENSORS]]
+    words = [f"{tensor_words(item)}{_written(view, item)}" for item in shown[:_MOST_TENSORS]]
     missing = missing_arguments(view)
     words += [f"{text} None" if text != "None" else text for text in (missing.texts if missing is not None else ())]
     if len(shown) > _MOST_TENSORS:
         words.append(f"{len(shown) - _MOST_TENSORS} more")
     return f"{operator.name} with {'; '.join(words)}" if words else operator.name
+
+
+def _written(view: ProcessView, found: OperatorTensor) -> str:
+    """Where the numbers are perhaps not those that the operator was given."""
+    item = found.item
+    known = not item.undefined and item.minimum is not None
+    return " (perhaps written by this access)" if known and may_be_overwritten(view, item) else ""

@@ -67,7 +67,8 @@ def native_bounds(view: ProcessView) -> NativeBounds | None:
     loops = [words for text in texts for match in LOOP.finditer(text) if (words := _loop(texts, match, names))]
     if not loops and not reads:
         return None
-    return NativeBounds(f"{file}:{number}", _body(running).strip(), tuple(loops[-_MOST_LOOPS:]), tuple(reads))
+    loops = [*dict.fromkeys(reversed(loops))][:_MOST_LOOPS][::-1]  # each once
+    return NativeBounds(f"{file}:{number}", _body(running).strip(), tuple(loops), tuple(reads))
 
 
 def running_frame(view: ProcessView) -> NativeFrame | None:

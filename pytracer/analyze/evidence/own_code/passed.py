@@ -23,7 +23,8 @@ from pytracer.analyze.evidence.operators.state_sizes import small_state
 from pytracer.analyze.evidence.operators.unfit_operands import unfit_operands
 from pytracer.analyze.evidence.own_code.arrays import array_words, held_array
 from pytracer.analyze.evidence.own_code.native_bounds import native_bounds
-from pytracer.analyze.evidence.preconditions.violated import unchecked_here
+from pytracer.analyze.evidence.own_code.small_numbers import are_too_small
+from pytracer.analyze.evidence.preconditions.violated import unchecked_clause, unchecked_here
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, passed_values
 from pytracer.analyze.evidence.syntax.lines import names_of_line
 from pytracer.analyze.evidence.syntax.names import variable
@@ -291,6 +292,9 @@ def unfit_clause(view: ProcessView) -> str:
     state = small_state(view)
     if state is not None:
         return f": {state}"
+    unchecked = unchecked_clause(view)
+    if unchecked is not None:
+        return f"; {unchecked}"
     unequal = unequal_tensors(view)
     return f": {unequal}, which it takes together, do not fit" if unequal is not None else ""
 
@@ -355,6 +359,14 @@ def length_advice(view: ProcessView, general: str, of: str = "", *, data: str = 
         return shapes_advice(unequal, f"line {found.line}")
     if sample is not None and found.lengths is not True:
         data = f"what is in {sample}, the data"
+    if found.numbers and are_too_small(view, found.values, found.bases):
+        listed = list_words(found.tensors, _MOST) or "the data"
+        small = "is" if len(found.numbers) == 1 else "are"
+        return (
+            f"Check the numbers in {listed}, which line {found.line} passes, by which the function may count or index: "
+            f"{found.words} {small} too small to lead there. `pytracer run --guard` stops at the first byte outside of "
+            "a tensor."
+        )
     if found.numbers:
         one = "it" if len(found.numbers) == 1 else "one of them"
         sized = f" ({', '.join(found.tensors)})" if found.tensors and not of else ""

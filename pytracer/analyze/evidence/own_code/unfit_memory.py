@@ -1,26 +1,31 @@
-"""An array or tensor whose elements have another size than the program's own function takes them to have.
+"""An array or tensor whose elements have another type than the program's own function takes them to have.
 
 ctypes hands on addresses, and data_ptr() without a type is one: the function counts elements of its own type, and
-leaves an array of smaller ones.
+leaves an array of smaller ones. Floats that it reads as whole numbers are huge as lengths and indices.
 """
 
 from __future__ import annotations
 
 import ast
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pytracer._library_files import is_library_file
+from pytracer._text import shortened
 from pytracer.analyze.evidence.lifetime.variables import program_frames, python_frames
+from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.native.fault_function import own_function
 from pytracer.analyze.evidence.operators.operator import shape_words
 from pytracer.analyze.evidence.own_code.arrays import array_words, held_array
+from pytracer.analyze.evidence.own_code.element_uses import leads_to_memory
 from pytracer.analyze.evidence.own_code.made_type import made_element
 from pytracer.analyze.evidence.own_code.own_libraries import own_libraries, passed_by
-from pytracer.analyze.evidence.own_code.own_signature import Parameter, signature
+from pytracer.analyze.evidence.own_code.own_signature import Parameter, own_definition, signature
 from pytracer.analyze.evidence.preconditions.call import given_of
 from pytracer.analyze.evidence.slicing.bindings import last_binding
 from pytracer.analyze.evidence.slicing.files import program_files
+from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.syntax.bindings import binding
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
@@ -30,14 +35,18 @@ from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import PythonFrame
 from pytracer.report.job import PythonFrame as Place
 
+_QUOTED = 70
 _TORCH_TYPES = {"double": "float64", "float": "float32", "int": "int32", "long": "int64", "short": "int16"}
+_FLOATS = {"float32": "<f", "float64": "<d"}
+_CONVERTS = {"int32": "int()", "int64": "long()", "int16": "short()"}
 
 
 @dataclass(frozen=True)
 class UnfitMemory:
     """`words`: `` `returns` [70] float32 ``, of elements of `nbytes` bytes, passed by `line` for `parameter`.
 
-    `made`: the line that bound the variable, with its text.
+    `made`: the line that bound the variable, with its text. `misread`: the type of floats that the function reads as
+    whole numbers, by which it counts or indexes.
     """
 
     function: str
@@ -47,10 +56,18 @@ class UnfitMemory:
     nbytes: int
     line: int
     made: str | None
+    misread: str | None = None
+    of_numpy: bool = False
 
     @property
     def summary(self) -> str:
         """What the headline ends with."""
+        if self.misread is not None:
+            of = f", for `{self.parameter.name}`" if self.parameter.name != self.name else ""
+            return (
+                f"{self.words}, which line {self.line} passes, is read as {self.parameter.element} by "
+                f"{self.function}() ({self.parameter.place}){of}, where 1.0 is {self._one}"
+            )
         return (
             f"{self.words}, which line {self.line} passes, has elements of {self.nbytes} bytes, and {self.function}() "
             f"({self.parameter.place}) takes {self.parameter.element}, of {self.parameter.nbytes}, for "
@@ -62,10 +79,32 @@ class UnfitMemory:
         wanted = _TORCH_TYPES.get(self.parameter.element or "", (self.parameter.element or "").removesuffix("_t"))
         made = f" at {self.made}" if self.made is not None else f" before line {self.line}"
         refuse = "np.ctypeslib.ndpointer(dtype) in argtypes, or data_ptr<T>() in C++, refuses another type"
+        if self.misread is not None:
+            dtype = self._dtype
+            how = f"astype(np.{dtype})" if self.of_numpy else _CONVERTS.get(dtype, f"to(torch.{dtype})")
+            return (
+                f"Make `{self.name}` {dtype} (`.{how}`){made}: {self.function}() ({self.parameter.place}) takes its "
+                f"bits for whole numbers, by which it counts or indexes. Nothing checks that: {refuse}."
+            )
         return (
             f"Make `{self.name}` {wanted}{made}, or let {self.function}() ({self.parameter.place}) take elements of "
             f"{self.nbytes} bytes. Nothing checks that: {refuse}."
         )
+
+    @property
+    def _dtype(self) -> str:
+        """Of NumPy and torch, for the type in C."""
+        element = self.parameter.element or ""
+        found = _TORCH_TYPES.get(element, element.removesuffix("_t"))
+        return found if found in ("int16", "int32", "int64") else f"int{8 * self.parameter.nbytes}"
+
+    @property
+    def _one(self) -> int:
+        """What the first whole number of 1.0 that is not 0 is."""
+        packed = struct.pack(_FLOATS[self.misread or "float32"], 1.0)
+        step = min(self.parameter.nbytes, len(packed))
+        parts = (int.from_bytes(packed[at : at + step], "little") for at in range(0, len(packed), step))
+        return next(part for part in parts if part)
 
 
 def unfit_memory(view: ProcessView, *, before: bool = False) -> UnfitMemory | None:
@@ -140,10 +179,20 @@ def _unfit(view: ProcessView, frame: PythonFrame, tree: ast.Module, call: ast.Ca
         if parameter.element is None or len(held) != 1:
             continue
         item = _held(view, frame, held[0])
-        if item is not None and item[1] < parameter.nbytes:
+        misread = item.dtype if item is not None and _is_misread(view, name, parameter, item.dtype) else None
+        if item is not None and (item.nbytes < parameter.nbytes or misread is not None):
             made = _made(view, frame, tree, held[0])
-            return UnfitMemory(name, parameter, held[0], item[0], item[1], call.lineno, made)
+            words, of_numpy = item.words, item.of_numpy
+            return UnfitMemory(name, parameter, held[0], words, item.nbytes, call.lineno, made, misread, of_numpy)
     return None
+
+
+def _is_misread(view: ProcessView, function: str, parameter: Parameter, dtype: str | None) -> bool:
+    """Whether floats are taken for whole numbers that bound a loop or are indices."""
+    if dtype not in _FLOATS or parameter.element in ("float", "double", None):
+        return False
+    definition = own_definition(view, function)
+    return definition is not None and leads_to_memory(definition.body, parameter.name)
 
 
 def _may_damage(parameter: Parameter) -> bool:
@@ -151,23 +200,47 @@ def _may_damage(parameter: Parameter) -> bool:
     return not parameter.constant or parameter.element not in ("float", "double")
 
 
-def _held(view: ProcessView, frame: PythonFrame, name: str) -> tuple[str, int] | None:
-    """In words, and the bytes of an element."""
+@dataclass(frozen=True)
+class _Held:
+    """What a variable holds, in words, and the bytes of an element."""
+
+    words: str
+    nbytes: int
+    dtype: str | None
+    of_numpy: bool
+
+
+def _held(view: ProcessView, frame: PythonFrame, name: str) -> _Held | None:
     array = held_array(view, name)
     if array is not None and (array.frame.file, array.frame.line) == (frame.file, frame.line):
-        return (array_words(array), array.element_bytes) if array.element_bytes is not None else None
+        nbytes = array.element_bytes
+        return _Held(array_words(array), nbytes, array.dtype, True) if nbytes is not None else None
     given = given_of(view, frame, ast.parse(name, mode="eval").body)
     tensor = given.tensor if given is not None else None
     if tensor is None or tensor.element_bytes is None:
         return None
-    return f"`{name}` {shape_words(tensor)} {tensor.dtype}", tensor.element_bytes
+    return _Held(f"`{name}` {shape_words(tensor)} {tensor.dtype}", tensor.element_bytes, tensor.dtype, False)
 
 
 def _made(view: ProcessView, frame: PythonFrame, tree: ast.Module, name: str) -> str | None:
+    """In the function itself, or further out on the stack."""
     if frame.line is None:
         return None
     bound = binding(tree, scope_of(tree, frame.line), name, frame.line)
     if bound is None:
-        return None
+        return _made_outside(view, frame, name)
     text = line_text(view.process.snapshot, Place(function=None, file=frame.file, line=bound[0]))
     return f"line {bound[0]} (`{text.strip()}`)" if text else f"line {bound[0]}"
+
+
+def _made_outside(view: ProcessView, frame: PythonFrame, name: str) -> str | None:
+    own = program_frames(view)
+    depth = next((at for at, item in enumerate(own) if item == python_frame(frame)), None)
+    back = Slice(view.process.snapshot, own)
+    spot = back.spot(depth) if depth is not None else None
+    made = back.made(ast.parse(name, mode="eval").body, spot, calls=False) if spot is not None else None
+    if made is None or not made.through:
+        return None
+    at = Place(function=None, file=made.spot.file, line=made.line)
+    text = " ".join((line_text(view.process.snapshot, at) or "").split())
+    return f"{place_of(view, at.file, at.line)} (`{shortened(text, _QUOTED)}`)"

@@ -38,7 +38,7 @@ _SAME = frozenset({"contiguous", "detach", "clone", "cpu", "requires_grad_", "pi
 class BoundCall:
     """`operator`: without namespace and overload; `given`: what is known of its arguments, by their names.
 
-    `texts`: its arguments as the program writes them. `place`: of a call in a library's file.
+    `texts`: its arguments as the program writes them. `place`: of a call in a library's file. `file`: of the line.
     """
 
     operator: str
@@ -47,6 +47,7 @@ class BoundCall:
     line: int
     texts: Mapping[str, str] = field(default_factory=dict)
     place: str | None = None
+    file: str | None = None
 
 
 def bound_call(view: ProcessView, known: Mapping[str, Precondition]) -> BoundCall | None:
@@ -124,17 +125,23 @@ def _in_function(
     for name, inner in operator_calls(function, tree, known):
         given = {}
         for argument, node in passed_arguments(inner, known[name]):
-            outer: ast.expr | None = (
-                node if isinstance(node, ast.Constant) else None
-            )  # an attribute may be of another object
-            if isinstance(node, ast.Name) and not lines_that_bind(function, node.id):
-                outer = passed.get(node.id)
+            outer = node if isinstance(node, ast.Constant) else _as_passed(node, function, passed)
             item = given_of(view, frame, outer) if outer is not None else None
             if item is not None:
                 given[argument] = item
         if known[name].at_once:
             continue
-        yield BoundCall(name, given, known[name], inner.lineno, _texts(inner, known[name]))
+        yield BoundCall(name, given, known[name], inner.lineno, _texts(inner, known[name]), file=frame.file)
+
+
+def _as_passed(node: ast.expr, function: ast.AST, passed: Mapping[str, ast.expr]) -> ast.expr | None:
+    """A parameter, or an item of one, as the caller writes it; an attribute may be of another object."""
+    if isinstance(node, ast.Name):
+        return passed.get(node.id) if not lines_that_bind(function, node.id) else None
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        whole = _as_passed(node.value, function, passed)
+        return ast.Subscript(whole, node.slice, ast.Load()) if whole is not None else None
+    return None
 
 
 def _bound(
@@ -155,7 +162,7 @@ def _bound(
         names = {argument: item.name.strip("`") for argument, item in found.items()}
         whole = {name: names.get(f"{name}0", name).removesuffix("[0]") for name in texts}
         texts = {name: names.get(name, whole[name]) for name in texts}
-    return BoundCall(name.rpartition(".")[2], found, known[name], call.lineno, texts)
+    return BoundCall(name.rpartition(".")[2], found, known[name], call.lineno, texts, file=frame.file)
 
 
 def _row(whole: Given, at: int) -> Given | None:

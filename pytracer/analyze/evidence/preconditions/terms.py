@@ -37,7 +37,8 @@ class Given:
     """An argument as it was passed. `name`: as the program calls it, `` `idx` ``.
 
     A whole number has a `value`; a tensor `elements` and the `base` of its storage, and is a `tensor` where its sizes
-    are known, too.
+    are known, too. `overwritten`: the numbers that are recorded of it are not those that were passed. `origin`: what
+    it was made of, in words, and `holds`: what that holds.
     """
 
     name: str
@@ -45,6 +46,9 @@ class Given:
     value: int | None = None
     elements: int | None = None
     base: int | None = None
+    overwritten: bool = False
+    origin: str | None = None
+    holds: str | None = None
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,24 @@ def broken(text: str, given: Mapping[str, Given]) -> Broken | None:
 def is_decided(text: str, given: Mapping[str, Given]) -> bool:
     """Whether all that the comparison needs is known."""
     return _sides(text, given) is not None
+
+
+def unfit_numbers(text: str, given: Mapping[str, Given]) -> tuple[int, int] | None:
+    """Of a comparison that would not hold if its condition were known to apply: both values."""
+    found = broken(text.partition(_IF)[0], given)
+    return (found.left.value, found.right.value) if found is not None else None
+
+
+def left_number(text: str, given: Mapping[str, Given]) -> int | None:
+    """What stands before the comparison, where that is known."""
+    side = _side(_parsed(text.partition(_IF)[0]).left, given)
+    return side.value if side is not None else None
+
+
+def holds(text: str, given: Mapping[str, Given]) -> bool:
+    """Whether a comparison holds, whether or not its condition applies."""
+    comparison = text.partition(_IF)[0]
+    return is_decided(comparison, given) and broken(comparison, given) is None
 
 
 def _sides(text: str, given: Mapping[str, Given]) -> tuple[ast.Compare, Side, Side] | None:

@@ -18,7 +18,19 @@ from pytracer.analyze.evidence.operators.operator import find_operator, shape_wo
 from pytracer.analyze.evidence.preconditions.call import BoundCall, bound_call, bound_calls, earlier_calls
 from pytracer.analyze.evidence.preconditions.kept import kept_words
 from pytracer.analyze.evidence.preconditions.library_calls import library_calls
-from pytracer.analyze.evidence.preconditions.terms import Broken, Given, Side, as_code, broken, is_decided
+from pytracer.analyze.evidence.preconditions.origin import with_numbers_of_origin
+from pytracer.analyze.evidence.preconditions.saved import with_saved
+from pytracer.analyze.evidence.preconditions.terms import (
+    Broken,
+    Given,
+    Side,
+    as_code,
+    broken,
+    holds,
+    is_decided,
+    left_number,
+    unfit_numbers,
+)
 from pytracer.analyze.known.operators import preconditions
 from pytracer.analyze.view import ProcessView
 
@@ -91,9 +103,10 @@ class Violated:
             )
         if left.function in _OF_VALUES:
             what = "sum to" if left.function == "least_sum" else "be"
+            hint = f" {self.call.entry.hint.format_map(_Texts(self.call.texts))}" if self.call.entry.hint else ""
             return (
                 f"Check the values of {culprit.name}{_range(culprit)}{since} before {line} passes it: they must {what} "
-                f"{limit}. {self.call.operator} does not check them."
+                f"{limit}. {self.call.operator} does not check them.{_lost_words(self.call)}{hint}"
             )
         if culprit.value is not None:
             return f"Pass {limit} for {culprit.name} at {line}: {self.call.operator} does not check it."
@@ -112,6 +125,7 @@ def violated(view: ProcessView) -> Violated | None:
     for call in reversed([item for item in calls if may_run(view, item.operator)]):  # the program's own first
         if damaged and call.entry.at_once:
             continue
+        call = with_numbers_of_origin(view, call)
         found = _first_broken(call)
         if found is not None:
             return Violated(call, found)
@@ -128,29 +142,75 @@ def _of_backward(view: ProcessView) -> Violated | None:
     """Of the call whose backward is running: `ctc_loss` of the node CtcLossBackward0."""
     saved = backward(view)
     node = _NODE.match(saved.node or "") if saved is not None else None
-    for call in earlier_calls(view, preconditions()) if node is not None else ():
-        if node is not None and call.operator.replace("_", "") == node[1].lower():
-            found = _first_broken(call)
-            return Violated(call, found, before=True) if found is not None else None
-    return None
+    if saved is None or node is None or saved.node is None:
+        return None
+    called = [
+        call for call in earlier_calls(view, preconditions()) if call.operator.replace("_", "") == node[1].lower()
+    ]
+    if not called:
+        return None
+    found = _first_broken(called[0])
+    if found is None and len({(call.file, call.line) for call in called}) == 1:
+        called = [with_saved(view, called[0], saved.node)]
+        found = _first_broken(called[0])
+    return Violated(called[0], found, before=True) if found is not None else None
 
 
 def unchecked_here(view: ProcessView) -> str | None:
     """What the running operator does not check, where what it was passed is not known well enough to say more."""
+    call = _running(view)
+    terms = _open_terms(call) if call is not None else []
+    if call is None or not terms:
+        return None
+    listed = list_words(terms[:_MOST_TERMS])
+    return f"Check that {listed} before {line_words(view)}: {call.operator} takes that for granted.{_lost_words(call)}"
+
+
+def unchecked_clause(view: ProcessView) -> str | None:
+    """`` _convert_indices_from_coo_to_csr does not check that `index.max() < size` ``: where numbers are not known.
+
+    Only where they are lost: the access has gone over the argument's memory.
+    """
+    call = _running(view)
+    terms = _open_terms(call) if call is not None and _lost_words(call) else []
+    if call is None or not terms:
+        return None
+    return f"{call.operator} does not check that {list_words(terms[:_MOST_TERMS])}"
+
+
+def _running(view: ProcessView) -> BoundCall | None:
     call = bound_call(view, preconditions())
-    if call is None or not may_run(view, call.operator):
-        return None
-    terms = _open_terms(call)
-    if not terms:
-        return None
-    listed = list_words([f"`{text}`" for text in terms[:_MOST_TERMS]])
-    return f"Check that {listed} before {line_words(view)}: {call.operator} takes that for granted."
+    return with_numbers_of_origin(view, call) if call is not None and may_run(view, call.operator) else None
+
+
+def _lost_words(call: BoundCall) -> str:
+    """Of arguments that were overwritten, and what they were made of."""
+    lost = [item for item in call.given.values() if item.overwritten]
+    made = [f"{item.name} is made of {item.origin}; {item.holds}" for item in lost if item.origin is not None]
+    if not lost:
+        return ""
+    names = list_words(list(dict.fromkeys(item.name for item in lost)))
+    words = f" What is recorded of {names} itself is not what was passed: the write went over it."
+    return f"{words} {list_words(list(dict.fromkeys(made)))}." if made else words
 
 
 def _open_terms(call: BoundCall) -> list[str]:
-    """Comparisons that nothing decides, as the program would write them."""
-    open_terms = (item for item in call.entry.must if not is_decided(item, call.given))
-    return [text for item in open_terms if (text := as_code(item, call.texts)) is not None]
+    """Comparisons that nothing decides, as the program would write them: first those whose numbers do not fit.
+
+    With the numbers that are known. Of `implied` ones they may not be used.
+    """
+    decided, unfit = set(), {}
+    for item in call.entry.implied:
+        text = as_code(item, call.texts)
+        if is_decided(item, call.given):
+            decided.add(text)
+        elif (numbers := unfit_numbers(item, call.given)) is not None:
+            unfit[text] = f" ({numbers[0]} and {numbers[1]} here, unless {numbers[0]} is padding)"
+    terms = [item for item in call.entry.must if not is_decided(item, call.given) and not holds(item, call.given)]
+    texts = {text: item for item in terms if (text := as_code(item, call.texts)) is not None and text not in decided}
+    known = {text: left_number(item, call.given) for text, item in texts.items()}
+    here = {text: f" ({value} here)" for text, value in known.items() if value is not None} | unfit
+    return [f"`{text}`{here.get(text, '')}" for text in sorted(texts, key=lambda text: text not in unfit)]
 
 
 def unchecked_words(view: ProcessView) -> str | None:
@@ -171,7 +231,7 @@ def unchecked_calls_before(view: ProcessView) -> list[str]:
     for call in earlier_calls(view, preconditions()):
         terms = _open_terms(call)
         if terms:
-            listed = list_words([f"`{text}`" for text in terms[:_MOST_TERMS]])
+            listed = list_words(terms[:_MOST_TERMS])
             found.setdefault(
                 (call.operator, call.line), f"{call.operator} at line {call.line}, which does not check that {listed}"
             )
@@ -180,7 +240,10 @@ def unchecked_calls_before(view: ProcessView) -> list[str]:
 
 def violated_before(view: ProcessView) -> Violated | None:
     """The same of a call that had returned, in a function that had not: what it wrote is found later."""
+    running = {(call.operator, call.file, call.line) for call in bound_calls(view, preconditions())}
     for call in (*library_calls(view, preconditions()), *earlier_calls(view, preconditions())):
+        if (call.operator, call.file, call.line) in running and may_run(view, call.operator):
+            continue
         found = _first_broken(call)
         if found is not None:
             return Violated(call, found, before=True)
@@ -198,7 +261,8 @@ def may_run(view: ProcessView, called: str) -> bool:
 
 def _first_broken(call: BoundCall) -> Broken | None:
     """Of the argument that fits with the fewest others: the odd one out."""
-    found = [item for text in call.entry.must if (item := broken(text, call.given)) is not None]
+    comparisons = (*call.entry.must, *call.entry.implied)
+    found = [item for text in comparisons if (item := broken(text, call.given)) is not None]
     times = Counter(name for item in found for name in {*item.left.arguments, *item.right.arguments})
     return max(found, key=lambda item: times[item.left.arguments[0]], default=None)
 
@@ -211,16 +275,20 @@ def _named(item: Given) -> str:
 
 def _range(item: Given) -> str:
     tensor = item.tensor
-    return f" ({tensor.minimum}..{tensor.maximum})" if tensor is not None and tensor.minimum is not None else ""
+    low, high = (tensor.minimum, tensor.maximum) if tensor is not None else (None, None)
+    if low is None:
+        return f" (up to {high})" if high is not None else ""
+    return f" ({low}..{high})" if high is not None else f" (from {low} on)"
 
 
 def _held(side: Side, given: Mapping[str, Given]) -> str:
     item = given[side.arguments[0]]
     name = item.name if item.value is not None else _named(item)
     if side.function == "size":
-        return f"size {side.dimension} of {name} is {side.value}"
+        return f"{_size_name(side)} of {name} is {side.value}"
     if side.function in ("min", "max"):
-        return f"{name} holds {side.value}"
+        made = f", made of {item.origin}," if item.origin is not None else ""
+        return f"{name}{made} holds {side.value}"
     if side.function == "least_sum":
         return f"{name} sums to {side.value} or more"
     if side.function == "dim":
@@ -233,13 +301,17 @@ def _held(side: Side, given: Mapping[str, Given]) -> str:
     return f"{list_words([_named(given[one]) for one in side.arguments], _MOST)} {made} {side.value}"
 
 
+def _size_name(side: Side) -> str:
+    return "the last size" if side.dimension == -1 else f"size {side.dimension}"
+
+
 def _source(side: Side, given: Mapping[str, Given]) -> str:
     """Where the expected number comes from."""
     if not side.arguments:
         return ""
     first = _named(given[side.arguments[0]])
     if side.function == "size":
-        return f" (size {side.dimension} of {first})"
+        return f" ({_size_name(side)} of {first})"
     if side.function == "dim":
         return f" (dimensions of {first})"
     return f" (elements of {first})" if side.function == "numel" else f" (by {first})"

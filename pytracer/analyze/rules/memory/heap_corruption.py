@@ -6,6 +6,9 @@ vs. prev_size" ...) and aborted, or a fault happened inside malloc() or free(). 
 A variable's tensor that needs more memory than its storage has is named as what reaches past the end of a block; so is
 a live tensor behind which no size of a block is left, as the handler found it (glibc's malloc() only).
 
+Where the recorded arguments of a call that had returned, or whose backward runs, break what its operator of torch takes
+for granted (targets of ctc_loss that are no class), they are named with their numbers.
+
 Why it happens: native code wrote past the end of a block, before its beginning or into one that was freed, freed a
 block twice, or freed memory of another allocator. An extension that was built against another torch, NumPy or C++ ABI
 does all of these.
@@ -30,6 +33,7 @@ who noticed, not who did it.
 from __future__ import annotations
 
 from pytracer._text import function_words
+from pytracer.analyze.evidence.at_fault import of_unfit
 from pytracer.analyze.evidence.heap.behind_storage import overwritten
 from pytracer.analyze.evidence.heap.beyond_storage import BeyondStorage, beyond_advice, beyond_storage, used_at
 from pytracer.analyze.evidence.heap.heap import HeapDamage, allocator_user, ends_in, heap_damage
@@ -55,7 +59,7 @@ from pytracer.analyze.evidence.own_code.pointer_content import numbers_followed
 from pytracer.analyze.evidence.own_code.unfit_memory import unfit_memory
 from pytracer.analyze.evidence.own_code.unheld_memory import unheld_memory
 from pytracer.analyze.evidence.phrases import collective_evidence, fault_evidence, printed_evidence, python_evidence
-from pytracer.analyze.evidence.preconditions.violated import violated_before
+from pytracer.analyze.evidence.preconditions.violated import Violated, violated_before
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
 from pytracer.analyze.view import JobView, ProcessView
@@ -148,6 +152,7 @@ class HeapCorruption:
                 else "what wrote there: only where it wrote is known",
             ],
             explained=any(item is not None for item in (*explained, behind)),
+            behind=of_unfit(view, unfit) if isinstance(unfit, Violated) else None,
         )
 
 

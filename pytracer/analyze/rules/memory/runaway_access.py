@@ -33,6 +33,7 @@ from pytracer.analyze.evidence.operators.operator import find_operator, is_spars
 from pytracer.analyze.evidence.own_code.arrays import array_words, left_array
 from pytracer.analyze.evidence.own_code.expanded import expanded_tensor
 from pytracer.analyze.evidence.own_code.passed import length_advice, unequal_tensors, unfit_clause
+from pytracer.analyze.evidence.own_code.unfit_memory import unfit_memory
 from pytracer.analyze.evidence.phrases import (
     access_verb,
     allocation_evidence,
@@ -65,7 +66,8 @@ class RunawayAccess(MemoryFaultRule[Overrun | Run]):
             run = ran_on(view)
             if run is None:
                 return None
-            return Judgement("out-of-bounds", "likely" if _memset(view, run) is not None else "possible", (view,), run)
+            known = _memset(view, run) is not None or unfit_memory(view) is not None
+            return Judgement("out-of-bounds", "likely" if known else "possible", (view,), run)
         if wild_jump(view) is not None:
             return None
         return Judgement("out-of-bounds", _confidence(view, found), (view,), found)
@@ -87,6 +89,8 @@ class RunawayAccess(MemoryFaultRule[Overrun | Run]):
         else:
             larger = f", as if it were as large as {shaped_name(way.larger)}" if way and way.larger else ""
             larger = f": {wide.words}" if wide is not None else larger
+            misfit = unfit_memory(view) if wide is None else None
+            larger = f": {misfit.summary}" if misfit is not None else larger
             words = f"{_side(found)} of {name}{where}, to the {_end(found)} of accessible memory{larger}"
         return Description(
             f"{introduction(judgement.views)} {access_verb(view)} {words}.",

@@ -12,8 +12,10 @@ tensor, and where that leads to is chance: freed memory, a library, another tens
 What to do: make the named argument fit at the line that is named.
 
 How it can be wrong: which variable is which argument is read from the program's source, so the file must be as it was.
-It is *likely* only where the native stack does not name the operator that the line calls. Where such a call had
-returned already, in a function that had not, the fault is taken for what it had written: heap-corruption, *likely*.
+It is *likely* only where the native stack does not name the operator that the line calls, and where a write that ran
+on has gone over the numbers of the argument: those of what it was made of are taken then, where they are known. Where
+such a call had returned already, in a function that had not, the fault is taken for what it had written:
+heap-corruption, *likely*.
 """
 
 from __future__ import annotations
@@ -58,7 +60,8 @@ class UnfitArguments(MemoryFaultRule[Violated]):
         if not found.leads_to(view):
             return None
         named = operator is not None and is_of_torch(operator) and not operator.from_records
-        return Judgement("out-of-bounds", "certain" if named else "likely", (view,), found)
+        recorded = not found.culprit.overwritten
+        return Judgement("out-of-bounds", "certain" if named and recorded else "likely", (view,), found)
 
     def describe(self, job: JobView, judgement: Judgement[Violated]) -> Description:
         """See MemoryFaultRule."""

@@ -61,6 +61,7 @@ from pytracer.analyze.evidence.operators.operator import (
 from pytracer.analyze.evidence.operators.state_sizes import small_state
 from pytracer.analyze.evidence.operators.unfit_operands import unfit_operands
 from pytracer.analyze.evidence.own_code.passed import computed_advice
+from pytracer.analyze.evidence.own_code.unfit_memory import UnfitMemory, unfit_memory
 from pytracer.analyze.evidence.phrases import (
     access_verb,
     allocation_evidence,
@@ -131,6 +132,7 @@ class WrongIndex(StorageFaultRule[_Index]):
         way, state = reached_row(view), small_state(view)
         behind = overwritten(view) if abs(found.index) >= _NO_INDEX else None
         unfit = unfit_operands(view) if found.index_storage is None and behind is None else None
+        misread = _misread(view, found)
         leads = unfit.summary if unfit is not None else state or (row_headline(view, way) if way is not None else None)
         of = f" of {_tensor(view, found.index_storage.base)}" if found.index_storage is not None else ""
         storage = view.storage
@@ -146,7 +148,8 @@ class WrongIndex(StorageFaultRule[_Index]):
                 else _no_index_words(view, found)
                 if _is_no_index(view, found)
                 else f"index {found.index}{of} leads out of {_tensor(view, found.storage.base)}, with "
-                f"{count_words(found.room, 'element')} of {count_words(found.scale, 'byte')}."
+                f"{count_words(found.room, 'element')} of {count_words(found.scale, 'byte')}"
+                f"{f': {misread.summary}' if misread is not None else ''}."
             ),
             [
                 fault_evidence(view),
@@ -163,6 +166,8 @@ class WrongIndex(StorageFaultRule[_Index]):
             if behind is not None
             else unfit.advice(view)
             if unfit is not None
+            else misread.advice(view)
+            if misread is not None
             else index_advice(operator, found.index) or row_advice(view, way) or _advice(view, found),
             [None if found.index_storage is not None or leads is not None else "the tensor that the index came from"],
             behind=of_unfit(view, unfit)
@@ -173,6 +178,14 @@ class WrongIndex(StorageFaultRule[_Index]):
             if found.index_storage is not None
             else None,
         )
+
+
+def _misread(view: ProcessView, found: Formation) -> UnfitMemory | None:
+    """Where the index was read from floats, which the program's function takes for whole numbers."""
+    base = found.index_storage.base if found.index_storage is not None else None
+    unfit = unfit_memory(view) if base is not None else None
+    known = unfit is not None and unfit.misread is not None and base is not None
+    return unfit if known and unfit is not None and variable_name(view, base or 0) == unfit.name else None
 
 
 def _led(outside: OutOfRange | None, found: Formation, operator: Operator | None) -> bool:

@@ -59,6 +59,23 @@ def test_array_of_smaller_elements_than_the_function_takes_is_named(run: Path, t
     assert "Make `out` float64" in advice(report)
 
 
+COUNTS = SOURCE.replace("const double *x", "const int *x")
+
+
+@pytest.mark.parametrize(
+    ("use", "named"),
+    [("for (long i = 0; i < x[0]; i++) out[i] = 0;", True), ("out[x[0] & 15] = x[1];", False)],
+    ids=["a length", "a mask"],
+)
+def test_floats_that_are_read_as_a_length_are_named(use: str, named: bool, run: Path, tmp_path: Path) -> None:
+    source = COUNTS.replace("out[n - 1] = x[0];", use)
+    report = summed(run, tmp_path, source=source, out="float64", x="float64")
+    said = "`x` [87] float64, which line 7 passes, is read as int by cumulative() (cum.c:1), where 1.0 is 1072693248"
+    assert (said in summary(report)) == named
+    assert ("Make `x` int32 (`.astype(np.int32)`)" in advice(report)) == named
+    assert "is read as" not in summary(summed(run, tmp_path, source=source, out="float64", x="int32"))
+
+
 @pytest.mark.parametrize(
     "how",
     [

@@ -60,7 +60,7 @@ PROGRAM_TEXT = """import torch
 
 @torch.compile
 def encode(words, places, large, table):
-    return {body}
+    {body}
 
 
 def run(words, places):
@@ -110,7 +110,8 @@ def report_of(
     stack_of: Any = KERNEL,
 ) -> Report:
     script, wrapper = run.parent / "lm.py", run.parent / "torchinductor_me" / f"c{'a' * 51}.py"
-    script.write_text(PROGRAM_TEXT.format(body=body, error=error, then=then), encoding="utf-8")
+    text = body if "return" in body else f"return {body}"
+    script.write_text(PROGRAM_TEXT.format(body=text, error=error, then=then), encoding="utf-8")
     os.utime(script, (0, 0))
     wrapper.parent.mkdir(exist_ok=True)
     wrapper.write_text(WRAPPER if cache else "", encoding="utf-8")
@@ -158,6 +159,28 @@ def test_tensor_whose_values_are_inside_is_not_blamed(run: Path) -> None:
     report = report_of(run, CHECKS["places"], most=(496, 200))
     assert "an index that the compiled function computes must be less than 256" in summary(report)
     assert "Check the values of `places`" not in advice(report)
+
+
+def test_line_that_indexes_the_table_is_named(run: Path) -> None:
+    """A function of the program is followed; one that is not known may index it as well."""
+    report = report_of(run, CHECKS["places"], most=(496, 200))
+    assert ", the size of `table` [256, 64], in `table[places]` at line 6 in encode;" in summary(report)
+    for body in ("large[words] + gathered(table, places)", "table[places] + other(table)"):
+        assert " at line 6 in encode" not in summary(report_of(run, CHECKS["places"], body=body, most=(496, 200)))
+
+
+def test_line_that_makes_the_index_is_named_with_what_it_leaves_open(run: Path) -> None:
+    body = "at = places.clamp(min=0)\n    return large[words] + table[at]"
+    said = advice(report_of(run, CHECKS["places"], body=body, most=(496, 200)))
+    assert "Keep `at` in 0..255 before `table[at]` at line 7 in encode uses it: line 6 (`at = places.clamp(" in said
+    assert "makes it, and sets no largest value." in said
+    bounded = report_of(run, CHECKS["places"], body=body.replace("min=0", "0, 300"), most=(496, 200))
+    assert "sets no largest value" not in advice(bounded)
+
+
+def test_both_lines_that_index_the_table_are_named(run: Path) -> None:
+    report = report_of(run, CHECKS["places"], body="table[places] + table[words]", most=(200, 200))
+    assert "in one of `table[places]` and `table[words]` at line 6 in encode" in summary(report)
 
 
 def test_without_the_kernels_source_an_index_of_a_larger_table_is_none(run: Path) -> None:

@@ -54,6 +54,7 @@ def _no_operator(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "sparse_operator_advice", lambda view: None)
     monkeypatch.setattr(module, "unfit_operands", lambda view: None)
     monkeypatch.setattr(module, "own_function", lambda view: SimpleNamespace(name="decode"))
+    monkeypatch.setattr(module, "are_too_small", lambda view, values, bases: False)
 
 
 def test_numbers_are_named_with_values_and_lists_as_such(tmp_path: Path) -> None:

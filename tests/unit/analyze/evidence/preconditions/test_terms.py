@@ -6,7 +6,15 @@ import ast
 
 import pytest
 
-from pytracer.analyze.evidence.preconditions.terms import Given, as_code, broken, is_decided
+from pytracer.analyze.evidence.preconditions.terms import (
+    Given,
+    as_code,
+    broken,
+    holds,
+    is_decided,
+    left_number,
+    unfit_numbers,
+)
 from pytracer.analyze.known.operators import preconditions
 from pytracer.decode.types.snapshot import Argument
 
@@ -145,3 +153,19 @@ def test_comparison_is_written_as_the_program_would(comparison: str, code: str |
 def test_comparison_is_decided_where_all_of_it_is_known() -> None:
     assert is_decided("numel(mean) == 16", GIVEN) and is_decided("numel(mean) == 4", GIVEN)
     assert not is_decided("max(mean) < 1", GIVEN) and not is_decided("numel(mean) == 16 if off", GIVEN)
+
+
+def test_comparison_is_judged_without_its_condition() -> None:
+    """What holds needs no condition, and of what does not hold the numbers are known."""
+    assert holds("max(lengths) < 9 if numel(unknown) == 1", GIVEN)
+    assert not holds("max(lengths) < 5 if numel(unknown) == 1", GIVEN)
+    assert unfit_numbers("max(lengths) < 5 if numel(unknown) == 1", GIVEN) == (5, 5)
+    assert unfit_numbers("max(lengths) < 9 if numel(unknown) == 1", GIVEN) is None
+    assert left_number("max(lengths) < size(unknown, 1)", GIVEN) == 5
+    assert left_number("max(unknown) < size(input, 1)", GIVEN) is None
+
+
+def test_what_is_implied_is_a_comparison() -> None:
+    for entry in preconditions().values():
+        for text in entry.implied:
+            assert broken(text, {}) is None

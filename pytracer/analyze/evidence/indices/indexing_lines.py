@@ -1,0 +1,225 @@
+"""Lines of a compiled function, and of what it calls, that index a variable of it: its kernels know no lines.
+
+By the source: from the function's own variable through the calls of functions, methods and modules of the program that
+are given it, to `table[index]` and to calls of torch that take an index.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from pytracer._text import list_words, shortened
+from pytracer.analyze.evidence.cuda.value_steps import unmoved
+from pytracer.analyze.evidence.operators.compiled import compiled_call
+from pytracer.analyze.evidence.preconditions.modules import construction
+from pytracer.analyze.evidence.slicing.bindings import last_binding
+from pytracer.analyze.evidence.slicing.calls import argument_of, method_of
+from pytracer.analyze.evidence.slicing.definitions import defined
+from pytracer.analyze.evidence.slicing.spots import Spot
+from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value, passed_values
+from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.scopes import (
+    class_around,
+    function_headed,
+    own_nodes,
+    parameters,
+    qualified_name,
+    statement_at,
+)
+from pytracer.analyze.naming import line_in
+from pytracer.analyze.tensors.source_lines import syntax_tree
+from pytracer.analyze.view import ProcessView
+from pytracer.decode.types.snapshot import Snapshot
+
+_TAKE_INDEX = frozenset({
+    "embedding", "embedding_bag", "gather", "index_add", "index_copy", "index_put", "index_select", "scatter",
+    "scatter_add", "take", "take_along_dim",
+})  # fmt: skip
+_SAME = frozenset({"contiguous", "clone", "detach", "to", "float", "half", "double"})
+_LIMITS = ("clamp", "clip", "clamp_", "clip_")
+_DEPTH, _MOST_LINES, _QUOTED = 4, 3, 60
+_MODULES, _PLAIN = ("torch", "nn", "F"), ("len", "isinstance", "print", "range", "zip", "enumerate", "int")
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True)
+class IndexingLine:
+    """`text` at `place` indexes the variable by `index`; `made`: the line that made that, with its text.
+
+    `only_below`: that line limits it at one end alone.
+    """
+
+    place: str
+    function: str
+    text: str
+    index: str | None
+    made: str | None
+    only_below: bool
+
+    @property
+    def words(self) -> str:
+        """`` `frames[idx]` at line 18 in TemporalContext.forward ``."""
+        return f"`{self.text}` at {self.place} in {self.function}"
+
+
+def indexing_lines(view: ProcessView, names: Iterable[str]) -> list[IndexingLine]:
+    """Of the compiled function that runs; empty where there are none, or too many to name.
+
+    Args:
+        view: The process that runs it.
+        names: Of its variables: those that may be the one that is indexed.
+    """
+    found = compiled_call(view)
+    frame = found.function if found is not None else None
+    tree = syntax_tree(view.process.snapshot, frame)
+    function = function_headed(tree, frame.line) if tree is not None and frame is not None and frame.line else None
+    if frame is None or tree is None or function is None:
+        return []
+    spot = Spot(frame.file, tree, function, function.lineno)
+    walk = _Walk(view.process.snapshot, frame.file)
+    lines = [*dict.fromkeys(line for name in names for line in walk.of(spot, function, {name}, _DEPTH))]
+    return lines if len(lines) <= _MOST_LINES and not walk.is_open else []
+
+
+def lines_words(lines: list[IndexingLine]) -> str:
+    """`` `frames[idx]` at line 18 in TemporalContext.forward ``, or one of several."""
+    places: dict[str, list[str]] = {}
+    for item in lines:
+        places.setdefault(f"{item.place} in {item.function}", []).append(f"`{item.text}`")
+    listed = list_words([f"{list_words(texts)} at {place}" for place, texts in places.items()])
+    return listed if len(lines) == 1 else f"one of {listed}"
+
+
+class _Walk:
+    """From function to function. `is_open`: one that is not known is given the variable, and may index it as well."""
+
+    def __init__(self, snapshot: Snapshot, file: str | None) -> None:
+        self.is_open = False
+        self._snapshot = snapshot
+        self._file = file
+
+    def of(self, spot: Spot, function: _Function, names: set[str], left: int) -> Iterator[IndexingLine]:
+        """Lines of a function in which `names` are the variable, or what is computed from it element by element."""
+        names = self._with_derived(spot, function, names)
+        for node in own_nodes(function):
+            index = _index_of(node, names)
+            if index is not None and isinstance(node, ast.expr):
+                yield _line(spot, function, node, index, self._file)
+            elif isinstance(node, ast.Call):
+                yield from self._of_call(spot, function, node, names, left)
+
+    def _of_call(
+        self, spot: Spot, function: _Function, call: ast.Call, names: set[str], left: int
+    ) -> Iterator[IndexingLine]:
+        called = _called(self._snapshot, spot, call)
+        if called is None or called[0] is function or not left:
+            handed_on = any(variable(_whole(item)) in names for item in passed_values(call))
+            self.is_open |= handed_on and not _is_of_torch(spot.tree, call)
+            return
+        inner, there = called
+        passed = {
+            item
+            for item in parameters(inner)
+            if (given := argument_of(call, inner, item)) is not None and variable(_whole(given)) in names
+        }
+        if passed:
+            yield from self.of(there, inner, passed, left - 1)
+
+    def _with_derived(self, spot: Spot, function: _Function, names: set[str]) -> set[str]:
+        """With variables of the same tensor, or of one that inductor may compute while it reads that."""
+        found = set(names)
+        assigned = [node for node in own_nodes(function) if isinstance(node, ast.Assign)]
+        for node in sorted(assigned, key=lambda item: item.lineno):
+            value = _whole(node.value)
+            if isinstance(value, ast.Subscript) or _index_of(value, found) is not None:
+                continue
+            calls = [item for item in ast.walk(value) if isinstance(item, ast.Call)]
+            if any(_called(self._snapshot, spot, item) is not None for item in calls):
+                continue
+            if any(variable(item) in found for item in ast.walk(value)):
+                found |= {name for target in node.targets if (name := variable(target)) is not None}
+        return found
+
+
+def _is_of_torch(tree: ast.Module, call: ast.Call) -> bool:
+    """`torch.relu(x)`, `F.relu(x)`, a method of a tensor, or a layer of torch.nn that the file makes."""
+    if not isinstance(call.func, ast.Attribute):
+        return isinstance(call.func, ast.Name) and call.func.id in _PLAIN
+    made = construction(tree, call.func)
+    if made is not None:
+        return ast.unparse(made.func).partition(".")[0] in _MODULES
+    return variable(call.func.value) != "self"
+
+
+def _whole(node: ast.expr) -> ast.expr:
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _SAME:
+        node = node.func.value
+    return node
+
+
+def _index_of(node: ast.AST, names: set[str]) -> ast.expr | None:
+    """What one of the variables is indexed by, if that may be a tensor."""
+    if isinstance(node, ast.Subscript) and variable(_whole(node.value)) in names:
+        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        tensors = [item for item in parts if not isinstance(item, (ast.Slice, ast.Constant, ast.UnaryOp))]
+        return tensors[0] if tensors else None
+    if isinstance(node, ast.Call) and f"{variable(node.func)}.weight" in names and node.args:
+        return node.args[0]  # of nn.Embedding
+    if not isinstance(node, ast.Call) or (called_name(node) or "").rstrip("_") not in _TAKE_INDEX:
+        return None
+    owner = node.func.value if isinstance(node.func, ast.Attribute) else None
+    given = [*([owner] if owner is not None else []), *passed_values(node)]
+    if not any(variable(_whole(item)) in names for item in given):
+        return None
+    named = keyword_value(node, "index", "input" if called_name(node) == "embedding" else "indices")
+    plain = [item for item in passed_values(node) if not isinstance(item, ast.Constant)]
+    others = [item for item in plain if variable(_whole(item)) not in names]
+    return named or (others[0] if others else ast.Constant(None))
+
+
+def _line(spot: Spot, function: _Function, node: ast.expr, index: ast.expr, file: str | None) -> IndexingLine:
+    name = variable(unmoved(index))
+    last = last_binding(function, name, node.lineno) if name is not None else None
+    statement = statement_at(spot.tree, last[0]) if last is not None else None
+    made = None
+    if last is not None and statement is not None:
+        made = f"{line_in(spot.file, last[0], file)} (`{shortened(ast.unparse(statement), _QUOTED)}`)"
+    return IndexingLine(
+        line_in(spot.file, node.lineno, file),
+        qualified_name(spot.tree, function),
+        shortened(ast.unparse(node), _QUOTED),
+        name,
+        made,
+        last is not None and _limits_below(last[1]),
+    )
+
+
+def _limits_below(value: ast.AST | None) -> bool:
+    """`idx.clamp(min=0)`, `idx.clamp_min(0)`: without a largest value."""
+    if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Attribute):
+        return False
+    if called_name(value) == "clamp_min":
+        return True
+    of_torch = variable(value.func.value) == "torch"
+    return called_name(value) in _LIMITS and not keyword_value(value, "max") and len(value.args) - of_torch <= 1
+
+
+def _called(snapshot: Snapshot, spot: Spot, call: ast.Call) -> tuple[_Function, Spot] | None:
+    """The function of the program that a call runs: a function, a method of `self`, or the forward() of a module."""
+    if isinstance(call.func, ast.Name):
+        found = defined(snapshot, call.func, spot)
+        if found is not None and isinstance(found[0], _Function):
+            return found[0], replace(found[1], scope=found[0])
+    owner = class_around(spot.tree, spot.scope)
+    if isinstance(call.func, ast.Attribute) and variable(call.func.value) == "self" and owner is not None:
+        method = method_of(owner, (call.func.attr,))
+        if method is not None:
+            return method, replace(spot, scope=method)
+    made = construction(spot.tree, call.func)
+    of_class = defined(snapshot, made.func, spot) if made is not None else None
+    if of_class is None or not isinstance(of_class[0], ast.ClassDef):
+        return None
+    forward = method_of(of_class[0], ("forward",))
+    return (forward, replace(of_class[1], scope=forward)) if forward is not None else None

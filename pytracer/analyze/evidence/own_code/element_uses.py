@@ -1,0 +1,63 @@
+"""What a native function does with the elements of an array that it is given, as its source says.
+
+Read as text: an element that bounds a loop or is an index leads out of memory when it is read as another number. One
+that is only computed with does not, nor one that is cut to a range by a mask, a remainder or a shift.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from pytracer.analyze.evidence.own_code.c_text import closing
+from pytracer.analyze.evidence.own_code.native_bounds import LOOP, NAME, assigned_value
+
+_CUT = re.compile(r"%|&|\^|>>")
+_HOPS = 4
+_WHILE = re.compile(r"\bwhile\s*\(")
+
+
+def leads_to_memory(body: str, parameter: str) -> bool:
+    """Whether an element of `parameter` bounds a loop or is an index, directly or by a variable that is set once.
+
+    Args:
+        body: Of the function, with its head.
+        parameter: A pointer.
+    """
+    element = _element(body, parameter)
+    texts, seen = body.splitlines(), set[str]()
+    waiting = [item for item in (*_bounds(body), *_indices(body)) if not _CUT.search(item)]
+    for _ in range(_HOPS):
+        if any(element.search(item) for item in waiting):
+            return True
+        names = {name for item in waiting for name in NAME.findall(item)} - seen
+        seen |= names
+        values = [value for name in sorted(names) if (value := assigned_value(texts, name)) is not None]
+        waiting = [value for value in values if not _CUT.search(value)]
+    return False
+
+
+def _element(body: str, parameter: str) -> re.Pattern[str]:
+    """`lengths[b]` or `*lengths`, by its own name or by that of another pointer to the same array."""
+    others = re.findall(rf"\b(\w+)\s*=\s*(?:\([^()]*\)\s*)?{re.escape(parameter)}\s*;", body)
+    names = "|".join(re.escape(name) for name in dict.fromkeys([parameter, *others]))
+    return re.compile(rf"(?<![\w.>])(?:(?:{names})\s*\[|(?<=\*)(?:{names})\b)")
+
+
+def _bounds(body: str) -> Iterator[str]:
+    """Of its loops."""
+    yield from (match["bound"] for match in LOOP.finditer(body))
+    for match in _WHILE.finditer(body):
+        end = closing(body, match.end() - 1)
+        if end is not None:
+            yield body[match.end() : end]
+
+
+def _indices(body: str) -> Iterator[str]:
+    """What stands in brackets, without what stands in brackets there."""
+    opened: list[int] = []
+    for at, letter in enumerate(body):
+        if letter == "[":
+            opened.append(at)
+        elif letter == "]" and opened:
+            yield body[opened.pop() + 1 : at]
