@@ -51,10 +51,10 @@ class SharedOffset:
         name, reads = self.handle.name, self.handle.reads
         how = f"open it again in each worker, in a worker_init_fn of the DataLoader (`global {name}`)"
         if name.startswith("self."):
-            method = f"`{getattr(reads.scope, 'name', '')}` ({self._at(reads.file, getattr(reads.scope, 'lineno', 0))})"
+            begins = self._at(reads.file, getattr(reads.scope, "lineno", 0))
             how = (
-                f"set `{name} = None` at {self._opened_at}, and open it in each worker, in {method} when it is None or in "
-                "a worker_init_fn"
+                f"set `{name} = None` at {self._opened_at}, and open it in each worker, in "
+                f"`{getattr(reads.scope, 'name', '')}` ({begins}) when it is None or in a worker_init_fn"
             )
         moved = "its position" if self.handle.plain else "where it reads"
         without = " os.pread() and np.memmap have no such position." if self.handle.plain else ""
