@@ -39,8 +39,8 @@ class UnreadQueue:
             return f"{later}take all of `{name}` before {call}: {ends}."
         return (
             f"Before {call}{at}, take from `{name}` until all children have ended (while "
-            f"multiprocessing.active_children(): `{name}.get(timeout=1)`, and go on at queue.Empty): {ends}. Or let the "
-            f"child call `{name}.cancel_join_thread()` before it ends, which drops the rest."
+            f"multiprocessing.active_children(): `{name}.get(timeout=1)`, and go on at queue.Empty): {ends}. Or let "
+            f"the child call `{name}.cancel_join_thread()` before it ends, which drops the rest."
         )
 
 
