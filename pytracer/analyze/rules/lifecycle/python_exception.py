@@ -48,7 +48,7 @@ from pytracer.analyze.evidence.ends.memory_holders import (
 )
 from pytracer.analyze.evidence.exceptions.loaders import loader_timeout
 from pytracer.analyze.evidence.exceptions.next_step import next_step
-from pytracer.analyze.evidence.exceptions.raisers import raiser, repeats
+from pytracer.analyze.evidence.exceptions.raisers import repeats
 from pytracer.analyze.evidence.exceptions.reraised import Reraised, library_reason, reason_within, reraised
 from pytracer.analyze.evidence.exceptions.shared_offsets import shared_offset
 from pytracer.analyze.evidence.exceptions.telling import telling_words
@@ -288,7 +288,8 @@ def _confidence(job: JobView, view: ProcessView, unreceived: UnreceivedSend | No
     """Of a lost peer, by whether it is known why it was gone; else by what is known of the values at fault."""
     if lost:
         return "possible" if unreceived is None else "certain" if unreceived.how == "dropped" else "likely"
-    if shared_offset(job, view, raiser(job, view, reraised(view.exception))) is not None:
+    told = told_of(job, view)
+    if told.chain is None and shared_offset(job, view, told.origin) is not None:
         return "likely"
     return "likely" if heap_damaged_later(view) is not None else "certain"
 
