@@ -38,7 +38,7 @@ class SharedOffset:
     @property
     def subject(self) -> str:
         """For a headline."""
-        what = "what it read is likely" if self.in_worker else "the batch likely has data"
+        what = "it likely read data" if self.in_worker else "the batch likely has data"
         one = " (one position)" if self.handle.plain else ""
         return (
             f"{what} of other places in the file, since {self.workers} forked DataLoader workers share the open "

@@ -31,6 +31,7 @@ def main():
     for step, (x, y) in enumerate(loader):
         loss = cross_entropy(net(x), y)
         if y.max() > 9: raise ValueError(y)
+        print(rates[step])
 """
 OPEN = 'self.file = open(path, "rb")'
 SEEKS = "self.file.seek(i * 9) and self.file.read(9)"
@@ -91,12 +92,13 @@ def test_file_of_the_module_is_opened_again_as_a_global(run: Path) -> None:
     [
         {"init": "with open(path) as file: self.all = file.read()", "read": "self.all[i]"},
         {"init": "self.file = np.memmap(path)", "read": "self.file[i]"},
+        {"init": "self.file = lmdb.open(path)", "read": "self.file.begin().get(i)"},
         {"read": "os.pread(self.file.fileno(), 9, i)"},
         {"init": f"{OPEN}; self.file.seek(0); self.all = self.file.read(); self.file.close()", "read": SEEKS},
         {"forked": False},
         {"error": ("RuntimeError", "mat1 and mat2 shapes cannot be multiplied (16x8 and 4x4)")},
     ],
-    ids=["read before", "memmap", "pread", "closed", "spawned", "shapes"],
+    ids=["read before", "memmap", "lmdb", "pread", "closed", "spawned", "shapes"],
 )
 def test_other_datasets_share_no_position(change: dict[str, object], run: Path) -> None:
     report = died(run, **change)  # type: ignore[arg-type]
@@ -114,3 +116,9 @@ def test_check_of_the_program_is_of_the_batch_too(line: int, run: Path) -> None:
     """`raise` behind a test of the labels; not what fails where the loop begins."""
     report = died(run, error=("ValueError", "52"), line=line, below=[])
     assert ("forked DataLoader workers" in summary(report)) == (line == 18)
+
+
+def test_number_of_the_batch_is_not_read_from_a_file(run: Path) -> None:
+    """The look-alike: what enumerate() counts."""
+    report = died(run, error=("IndexError", "list index out of range"), line=19, below=[])
+    assert "forked DataLoader workers" not in summary(report)

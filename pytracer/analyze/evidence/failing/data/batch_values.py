@@ -79,7 +79,8 @@ def _givers(at: FailingLine, name: str, spot: Spot) -> Iterator[tuple[ast.AST, S
     """What may have given a variable its value: `item`: one of what a loop runs over."""
     for item in own_nodes(spot.scope):
         if isinstance(item, (ast.For, ast.AsyncFor)) and spans(item, spot.line) and _names(item.target, name):
-            yield item.iter, replace(spot, line=item.lineno), True
+            if not _counts(item, name):
+                yield item.iter, replace(spot, line=item.lineno), True
         for part in getattr(item, "generators", ()) if isinstance(item, ast.expr) and spans(item, spot.line) else ():
             if _names(part.target, name):
                 yield part.iter, spot, True
@@ -99,6 +100,13 @@ def _givers(at: FailingLine, name: str, spot: Spot) -> Iterator[tuple[ast.AST, S
             for value in passed_values(call):
                 if outer is not None:
                     yield value, outer, False
+
+
+def _counts(loop: ast.For | ast.AsyncFor, name: str) -> bool:
+    """Whether it is the number of `for number, batch in enumerate(loader)`."""
+    first = loop.target.elts[0] if isinstance(loop.target, ast.Tuple) and loop.target.elts else None
+    calls = (item for item in ast.walk(loop.iter) if isinstance(item, ast.Call))
+    return first is not None and _names(first, name) and any(called_name(item) == "enumerate" for item in calls)
 
 
 def _names(target: ast.AST, name: str) -> bool:

@@ -20,9 +20,10 @@ from pytracer.analyze.evidence.syntax.scopes import class_around, class_named, o
 
 _PLAIN = re.compile(r"^(?:io\.|gzip\.|bz2\.|lzma\.|codecs\.)?open$|\.open$")
 _ARCHIVES = re.compile(
-    r"^(?:h5py\.File|(?:zipfile\.)?ZipFile|tarfile\.open|(?:tarfile\.)?TarFile|sqlite3\.connect|lmdb\.open"
-    r"|rasterio\.open|(?:netCDF4\.)?Dataset|cv2\.VideoCapture|pd\.HDFStore|pandas\.HDFStore|tables\.open_file)$"
+    r"^(?:h5py\.File|(?:zipfile\.)?ZipFile|tarfile\.open|(?:tarfile\.)?TarFile|rasterio\.open|netCDF4\.Dataset"
+    r"|cv2\.VideoCapture|pd\.HDFStore|pandas\.HDFStore|tables\.open_file)$"
 )
+_WITHOUT_POSITION = re.compile(r"^(?:lmdb|mmap|dbm|shelve|PIL\.Image|Image|os)\.")
 _READS = frozenset({"read", "readinto", "readline", "readlines", "read1"})
 _NO_USE = frozenset({"close", "fileno", "keys", "namelist", "infolist", "getnames", "getmembers", "isOpened"})
 _MODES = re.compile(r"[wax]")
@@ -204,7 +205,9 @@ def _opened(files: Mapping[str, ast.Module], back: Slice, name: str, spot: Spot,
     if not isinstance(call, ast.Call) or any(item.scope is made.spot.scope for item in reached.spots):
         return None
     text = ast.unparse(call.func)
-    if not (_PLAIN.search(text) or _ARCHIVES.match(text)) or any(item.arg == "driver" for item in call.keywords):
+    if not (_PLAIN.search(text) or _ARCHIVES.match(text)) or _WITHOUT_POSITION.match(text):
+        return None
+    if any(item.arg == "driver" for item in call.keywords):
         return None
     owner = class_around(spot.tree, spot.scope) if name.startswith("self.") else None
     attribute = name.removeprefix("self.")
