@@ -31,7 +31,6 @@ class SharedOffset:
 
     at: FailingLine
     handle: OpenHandle
-    dataset: str
     workers: int
     in_worker: bool
 
@@ -109,7 +108,7 @@ def _shared_offset(job: JobView, view: ProcessView, origin: Raiser | None) -> Sh
     for dataset in dict.fromkeys(workers):
         handle = shared_handle(at.files, at.slice, dataset.rpartition(".")[2])
         if handle is not None:
-            return SharedOffset(at, handle, dataset, workers.count(dataset), in_worker)
+            return SharedOffset(at, handle, workers.count(dataset), in_worker)
     return None
 
 

@@ -78,9 +78,8 @@ def of_loader(at: FailingLine) -> bool:
 def _givers(at: FailingLine, name: str, spot: Spot) -> Iterator[tuple[ast.AST, Spot, bool]]:
     """What may have given a variable its value: `item`: one of what a loop runs over."""
     for item in own_nodes(spot.scope):
-        if isinstance(item, (ast.For, ast.AsyncFor)) and spans(item, spot.line) and _names(item.target, name):
-            if not _counts(item, name):
-                yield item.iter, replace(spot, line=item.lineno), True
+        if isinstance(item, (ast.For, ast.AsyncFor)) and spans(item, spot.line) and _gives(item, name):
+            yield item.iter, replace(spot, line=item.lineno), True
         for part in getattr(item, "generators", ()) if isinstance(item, ast.expr) and spans(item, spot.line) else ():
             if _names(part.target, name):
                 yield part.iter, spot, True
@@ -102,11 +101,12 @@ def _givers(at: FailingLine, name: str, spot: Spot) -> Iterator[tuple[ast.AST, S
                     yield value, outer, False
 
 
-def _counts(loop: ast.For | ast.AsyncFor, name: str) -> bool:
-    """Whether it is the number of `for number, batch in enumerate(loader)`."""
+def _gives(loop: ast.For | ast.AsyncFor, name: str) -> bool:
+    """Whether it is a loop's variable; not the number of `for number, batch in enumerate(loader)`."""
     first = loop.target.elts[0] if isinstance(loop.target, ast.Tuple) and loop.target.elts else None
     calls = (item for item in ast.walk(loop.iter) if isinstance(item, ast.Call))
-    return first is not None and _names(first, name) and any(called_name(item) == "enumerate" for item in calls)
+    counted = first is not None and _names(first, name) and any(called_name(item) == "enumerate" for item in calls)
+    return _names(loop.target, name) and not counted
 
 
 def _names(target: ast.AST, name: str) -> bool:

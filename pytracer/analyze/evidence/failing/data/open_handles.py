@@ -39,9 +39,7 @@ class OpenHandle:
 
     name: str
     opened: Made
-    scope: str | None
     reads: Spot
-    getter: Spot
     plain: bool
 
 
@@ -93,8 +91,7 @@ def _handles(files: Mapping[str, ast.Module], back: Slice, kind: ast.ClassDef, g
             plain = _ARCHIVES.match(ast.unparse(call.func)) is None
             if plain and not (_is_moved(reached, name) and _is_read_from(call)):
                 continue
-            scope = getattr(opened.spot.scope, "name", None)
-            yield OpenHandle(name, opened, scope, replace(spot, line=uses[0].lineno), getter, plain)
+            yield OpenHandle(name, opened, replace(spot, line=uses[0].lineno), plain)
 
 
 def _called(
