@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.at_fault import names_on_line
+from pytracer.analyze.evidence.lifetime.half_registered import HALF_REGISTERED, half_registered
 from pytracer.analyze.evidence.lifetime.placeholders import Placeholder
 from pytracer.analyze.evidence.lifetime.saved_memory import SavedWithoutMemory
 from pytracer.analyze.evidence.lifetime.variables import line_words, plain_expression, program_frames
@@ -44,6 +45,9 @@ def null_source(view: ProcessView, *, with_forward: bool) -> NullSource | None:
     spatial = spatial_dimensions(view)
     if spatial is not None:
         return NullSource(spatial.summary, spatial.advice, Behind.of(names_on_line(view, spatial.tensor), sizes=True))
+    half = half_registered(view)
+    if half is not None:
+        return NullSource(half.summary, HALF_REGISTERED, Behind.of([], half.call))
     unset = null_global(view)
     if unset is not None:
         return NullSource(unset.summary, unset.advice(line_words(view)), Behind.of([], unset))

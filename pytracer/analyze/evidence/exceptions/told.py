@@ -14,6 +14,7 @@ from pytracer.analyze.evidence.exceptions.name_origins import meant_words, origi
 from pytracer.analyze.evidence.exceptions.raisers import Raiser, failed_sample, raiser
 from pytracer.analyze.evidence.exceptions.reraised import Reraised, reason_within, reraised
 from pytracer.analyze.evidence.exceptions.rpc_peers import rpc_peer
+from pytracer.analyze.evidence.exceptions.shared_offsets import shared_offset
 from pytracer.analyze.evidence.exceptions.spent_senders import spent_sender
 from pytracer.analyze.evidence.failing.explained import Explanation, explained, involved
 from pytracer.analyze.evidence.limits.words import limit_reason
@@ -139,13 +140,20 @@ def explanation_of(job: JobView, told: Told) -> Explanation:
         spent = spent_sender(job, view)
         if spent is not None:
             return Explanation(spent.advice, spent.subject, of_limit=True, line=spent.line, evidence=spent.evidence)
+        offset = shared_offset(job, view, origin)
+        if offset is not None:
+            return Explanation(offset.advice, offset.subject, together=True, behind=offset.behind)
         return explained(snapshot, reason_within(own), view.exception_stack)
     if origin is None:  # a pool's process: what its text has, and the source
         report = ExceptionReport(type=first.type, message=first.message)
         stack = [item for item in (first.innermost, first.frame) if item is not None]
         return explained(snapshot, report, stack[:1] if first.innermost == first.frame else stack)
     dataset = origin.snapshot.worker.dataset if origin.snapshot.worker is not None else None
-    return explained(origin.snapshot, origin.exception, [*origin.stack, *view.exception_stack], dataset)
+    found = explained(origin.snapshot, origin.exception, [*origin.stack, *view.exception_stack], dataset)
+    offset = shared_offset(job, view, origin) if not found.together else None
+    if offset is not None:
+        return Explanation(offset.advice, offset.subject, together=True, behind=offset.behind)
+    return found
 
 
 def _limit_or_line(snapshot: Snapshot, last: ExceptionReport, led: ExceptionReport) -> Explanation:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from pytracer._text import list_words, shortened, size_words
+from pytracer._text import list_words, shortened
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.imports import imported_as
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import scope_of
-from pytracer.analyze.evidence.waits.forked_team import largest_inherited
+from pytracer.analyze.evidence.waits.forked_team import computed_before
 from pytracer.analyze.evidence.waits.pipes import Starter, forked_at
 from pytracer.analyze.evidence.waits.waits import ProcessWait, main_stack
 from pytracer.analyze.naming import place_words
+from pytracer.analyze.parts import python_frame
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
@@ -27,11 +28,20 @@ _OF_CONTEXT = frozenset(
     | {"Barrier", "Value", "Array"}
 )
 _MODULES = ("multiprocessing", "torch.multiprocessing")
+_CONTEXT = 'multiprocessing.get_context("spawn")'
 _SPAWNED: dict[Starter, str] = {
     "Process": 'by `multiprocessing.get_context("spawn").Process(...)`',
     "Pool": 'by `multiprocessing.get_context("spawn").Pool(...)`',
     "ProcessPoolExecutor": 'with `mp_context=multiprocessing.get_context("spawn")`',
     "DataLoader": 'with `multiprocessing_context="spawn"`',
+}
+_INITIALIZER = "call torch.set_num_threads(1) in its `initializer`"
+# Workers of a DataLoader do so already: theirs is the OpenMP of another library.
+_ALONE: dict[Starter, str] = {
+    "Process": "call torch.set_num_threads(1) first in the child",
+    "Pool": _INITIALIZER,
+    "ProcessPoolExecutor": _INITIALIZER,
+    "DataLoader": "fork before the parent's first operator",
 }
 
 
@@ -43,30 +53,35 @@ class ForkLine:
     starter: Starter
     text: str | None
     made: int | None
-    large: tuple[int, PythonFrame] | None
-    """A tensor that the parent had then: its bytes, and the line that made it."""
+    used: PythonFrame | None = None
+    """A line at which its parent had computed with OpenMP threads."""
+    derived: tuple[str, int] | None = None
+    """The class of the program, derived from Process, of what was started, and its line."""
     shared: tuple[str, ...] = ()
     """`Queue() of line 53`: what else the program makes for its processes by the default context."""
 
     @property
     def words(self) -> str:
         """`its parent had used OpenMP threads before it forked at train.py:28 in start`."""
-        had = ""
-        if self.large is not None:
-            had = f" (a tensor of {size_words(self.large[0])} was made at {place_words(self.large[1])})"
-        return f"its parent had used OpenMP threads{had} before it forked at {place_words(self.at)}"
+        return f"its parent had used OpenMP threads before it forked at {place_words(self.at)}"
 
     @property
     def advice(self) -> str:
-        """The change to make there."""
+        """The change to make there, or in the child."""
         text = f" (`{self.text}`)" if self.text is not None else ""
-        made = f" at line {self.made}" if self.made is not None else ""
+        used = f" (used at {place_words(self.used)})" if self.used is not None else ""
         also = f", and {list_words(self.shared)} by the same context" if self.shared else ""
+        made = f" at line {self.made}" if self.made is not None else ""
+        spawned = f"make it {_SPAWNED[self.starter]}{made}"
+        alone = _ALONE[self.starter]
+        if self.derived is not None:
+            alone = f"call torch.set_num_threads(1) first in {self.derived[0]}.run()"
+            spawned = f"derive {self.derived[0]} (line {self.derived[1]}) from `{_CONTEXT}.Process`"
+            also = f", and make {list_words(self.shared)} by the same context" if self.shared else ""
         return (
-            f"Line {self.at.line}{text} forks it, and the OpenMP threads of the parent do not exist in a forked child: "
-            f"make it {_SPAWNED[self.starter]}{made}{also} (the program's main part below "
-            '`if __name__ == "__main__":`), or '
-            "fork before the parent's first operator of torch, or call torch.set_num_threads(1) before that one."
+            f"Line {self.at.line}{text} forks it, and the OpenMP threads of the parent{used} do not exist in a forked "
+            f"child: {alone}, or {spawned}{also} (the program's main part below "
+            '`if __name__ == "__main__":`).'
         )
 
 
@@ -81,15 +96,25 @@ def fork_line(view: ProcessView, wait: ProcessWait) -> ForkLine | None:
     call = next((item for item in calls if called_name(item) in (*_STARTS, starter)), None)
     text = shortened(ast.unparse(call), _LONGEST) if call is not None else None
     made = _made(tree, call, starter) if tree is not None and call is not None else None
-    inherited = largest_inherited(view)
-    place = inherited.allocated_by.place if inherited is not None else None
-    large = (
-        (inherited.nbytes, PythonFrame(place.function, place.file, place.line))
-        if inherited is not None and place is not None
-        else None
-    )
+    site = computed_before(view)
+    used = python_frame(site.place) if site is not None and site.place is not None else None
+    derived = _derived(tree, call) if tree is not None and starter == "Process" else None
     shared = _shared(tree) if tree is not None and starter in ("Process", "Pool") else ()
-    return ForkLine(at, starter, text, made, large, shared)
+    return ForkLine(at, starter, text, made, used, derived, shared)
+
+
+def _derived(tree: ast.Module, call: ast.Call | None) -> tuple[str, int] | None:
+    """Of `sampler.start()`: the class of `sampler`, where the file has it; the only one that can be meant."""
+    name = variable(call.func.value) if call is not None and isinstance(call.func, ast.Attribute) else None
+    bound = lines_that_bind(scope_of(tree, call.lineno), name) if call is not None and name is not None else []
+    made = {called_name(item) for _, item in bound if isinstance(item, ast.Call)}
+    if not made:
+        made = {called_name(item) for item in ast.walk(tree) if isinstance(item, ast.Call)}
+    if "Process" in made:
+        return None
+    classes = [item for item in ast.walk(tree) if isinstance(item, ast.ClassDef) and item.name in made]
+    found = [item for item in classes if any(ast.unparse(base).endswith("Process") for base in item.bases)]
+    return (found[0].name, found[0].lineno) if len(found) == 1 else None
 
 
 def _shared(tree: ast.Module) -> tuple[str, ...]:

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from pytracer._library_files import is_library_file
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.scopes import statement_at
 from pytracer.analyze.evidence.waits.quiet import FEW, storage_epochs, timed_records
+from pytracer.analyze.tensors.origins import is_borrowed
+from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
-from pytracer.decode.types.storages import Storage
+from pytracer.decode.types.storages import CallSite, Storage
+from pytracer.report.job import PythonFrame
 
 _SHORT_NS = 2_000_000_000
 _PARALLEL_BYTES = 4 << 15  # at::internal::GRAIN_SIZE (ATen/Parallel.h) elements of float32
+# Operators of torch that share the elements of a large tensor among threads (TensorIterator, at::parallel_for).
+_PARALLEL = frozenset(
+    {"backward", "add", "sub", "mul", "div", "pow", "exp", "log", "sqrt", "sin", "cos", "tanh", "sigmoid", "relu"}
+    | {"gelu", "silu", "abs", "clamp", "where", "softmax", "log_softmax", "matmul", "mm", "bmm", "addmm", "linear"}
+    | {"conv1d", "conv2d", "conv3d", "layer_norm", "batch_norm", "dropout", "clone", "float", "double", "half"}
+    | {"sum", "mean", "var", "std", "cumsum", "index_select", "gather", "interpolate", "max_pool2d", "avg_pool2d"}
+)
 
 
 def stands_without_team(view: ProcessView, until_ns: int) -> bool:
@@ -28,14 +41,33 @@ def stands_without_team(view: ProcessView, until_ns: int) -> bool:
     return untimed <= FEW or next(_inherited(view), None) is not None
 
 
-def largest_inherited(view: ProcessView) -> Storage | None:
-    """The largest tensor of its parent with a line of the program, of those for which an operator takes threads."""
-    placed = [
-        item
-        for item in _inherited(view)
-        if (place := item.allocated_by.place) is not None and not is_library_file(place.file)
-    ]
-    return max(placed, key=lambda item: item.nbytes, default=None)
+def computed_before(view: ProcessView) -> CallSite | None:
+    """Where its parent computed a tensor that is large enough for an operator to take threads; None if none is left.
+
+    The line must have an operator that does: to allocate a tensor, to fill it or to read it from elsewhere takes none.
+    """
+    own = [item for item in _inherited(view) if not is_borrowed(item) and _is_computed(view, item.allocated_by)]
+    found = max(own, key=lambda item: item.nbytes, default=None)
+    return found.allocated_by if found is not None else None
+
+
+def _is_computed(view: ProcessView, site: CallSite) -> bool:
+    place = site.place
+    if place is None or place.line is None or is_library_file(place.file):
+        return False
+    if site.node is not None:
+        return True  # a node of autograd ran: the line called backward()
+    tree = syntax_tree(view.process.snapshot, PythonFrame(place.function, place.file, place.line))
+    statement = statement_at(tree, place.line) if tree is not None else None
+    value = getattr(statement, "value", None)
+    return isinstance(value, ast.expr) and _computes(value)
+
+
+def _computes(value: ast.expr) -> bool:
+    """Whether the outermost part is such an operator: what it is given may be computed by another library."""
+    if isinstance(value, ast.BinOp):
+        return True
+    return isinstance(value, ast.Call) and called_name(value) in _PARALLEL
 
 
 def _inherited(view: ProcessView) -> Iterator[Storage]:

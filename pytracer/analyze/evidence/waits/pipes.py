@@ -49,3 +49,9 @@ def forked_at(stack: Sequence[PythonFrame]) -> tuple[PythonFrame, Starter] | Non
         if any((frame.file or "").endswith(end) for frame in outer[:line]):
             return outer[line], starter
     return outer[line], "Process"
+
+
+def has_copied_frames_only(stack: Sequence[PythonFrame]) -> bool:
+    """Whether a forked child runs no line of the program: those on its stack are its parent's, up to the fork."""
+    at = max((place for place, frame in enumerate(stack) if _FORK.search(frame.file or "")), default=0)
+    return at > 0 and all(is_library_file(frame.file) for frame in stack[:at])

@@ -25,6 +25,7 @@ from pytracer.analyze.evidence.waits.pool_results import EndedReceiver
 from pytracer.analyze.evidence.waits.starved_pool import StarvedPool
 from pytracer.analyze.evidence.waits.stood_loop import stood_loop
 from pytracer.analyze.evidence.waits.unasked_tasks import UnaskedTasks
+from pytracer.analyze.evidence.waits.unread_queues import unread_queue
 from pytracer.analyze.evidence.waits.unsent import Unsent, unsent_advice
 from pytracer.analyze.evidence.waits.wait_advice import ADVICE, read_later, wait_advice
 from pytracer.analyze.evidence.waits.wait_chain import (
@@ -108,9 +109,12 @@ class Stood:
         return self.wait.kind == "child" and bool(self.waiting) and self.waiting[-1][1].kind in UNREAD
 
 
-def unread_words(found: Stood) -> str:
+def unread_words(view: ProcessView, found: Stood) -> str:
     """Of a child whose queue or pipe nobody reads."""
-    what = UNREAD[found.waiting[-1][1].kind] if found.unread else None
+    kind = found.waiting[-1][1].kind if found.unread else None
+    what = UNREAD[kind] if kind is not None else None
+    queue = unread_queue(view, found.wait) if kind == "unread-queue" else None
+    what = f"all that it put into `{queue.name}` is read" if queue is not None else what
     return f", which cannot end before {what}" if what is not None else ""
 
 
@@ -214,7 +218,9 @@ def _own_advice(view: ProcessView, found: Stood) -> str:
         if work_words(found.working) and not found.handled:
             return f"{_WORKING} {wait_advice(view, found.wait)}"
         if found.unread:
-            return f"{handled}{read_later(view, found.wait)}{ADVICE[kind]}"
+            queue = unread_queue(view, found.wait) if kind == "unread-queue" else None
+            later = read_later(view, found.wait)
+            return handled + (queue.advice(later) if queue is not None else f"{later}{ADVICE[kind]}")
         if found.gone:
             return handled + (gone_advice(found.wait) or _NOT_PUT)
         forked = fork_line(view, found.wait)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pytracer.analyze.evidence.exceptions.loaders import waits_for_loader
 from pytracer.analyze.evidence.waits.executor_words import executor_wait
 from pytracer.analyze.evidence.waits.messages import asked_words
+from pytracer.analyze.evidence.waits.unread_queues import unread_queue
 from pytracer.analyze.evidence.waits.waited_object import waited_object
 from pytracer.analyze.evidence.waits.waits import WAITED, ProcessWait, called_by_program, called_of_driver
 from pytracer.analyze.view import ProcessView
@@ -30,6 +31,10 @@ def wait_words(view: ProcessView, wait: ProcessWait) -> str:
     if wait.kind == "nodes":
         nodes = option_of(view.process.snapshot.argv, "nnodes")
         return WAITED[wait.kind] + (f" (--nnodes={nodes})" if nodes is not None else "")
+    if wait.kind == "unread-queue":
+        queue = unread_queue(view, wait)
+        what = f"into `{queue.name}`" if queue is not None else "into a queue"
+        return f"waited {'at its end ' if wait.at is None else ''}until what it had put {what} is read"
     asked = asked_words(view, wait)
     if asked is not None:
         return f"waited for a message in {asked}"

@@ -15,7 +15,7 @@ from pytracer.analyze.evidence.native.native_stack import image_name
 from pytracer.analyze.evidence.waits.executor_threads import ends_executor, unfinished_task
 from pytracer.analyze.evidence.waits.forked_team import stands_without_team
 from pytracer.analyze.evidence.waits.interop_threads import lacks_interop_threads, waits_for_task
-from pytracer.analyze.evidence.waits.pipes import pipe_wait
+from pytracer.analyze.evidence.waits.pipes import has_copied_frames_only, pipe_wait
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.parts import innermost_of_program, python_frame
 from pytracer.analyze.view import ProcessView, is_handler_frame
@@ -138,6 +138,8 @@ def wait_of(view: ProcessView) -> ProcessWait | None:
     if kind == "thread-at-exit":
         name, at = _unfinished_thread(view)
         return ProcessWait(kind, at, name)
+    if kind == "unread-queue" and has_copied_frames_only(main_stack(view)):
+        return ProcessWait(kind, None)
     return ProcessWait(kind, waiting_frame(view)) if kind is not None else None
 
 
@@ -340,18 +342,6 @@ def _is_idle(stack: Sequence[PythonFrame]) -> bool:
         return True
     asked = next((frame for frame in stack if not _QUEUE_OR_LOCK.search(frame.file or "")), None)
     return asked is not None and _IDLE.search(asked.file or "") is not None
-
-
-def lacks_receiver(view: ProcessView) -> bool:
-    """Whether a pool's thread that receives results has ended, while its other threads run.
-
-    CPython 3.10 to 3.14, pool.py, Pool._handle_results: an OSError or EOFError ends it without a word, such as of a
-    tensor whose sender has ended.
-    """
-    ending = asked_to_end(view.process)
-    stacks = ending.python_threads if ending is not None else ()
-    run = {_last_word(frame) for _, frames in stacks for frame in frames if _POOL.search(frame.file)}
-    return "_handle_workers" in run and "_handle_tasks" in run and "_handle_results" not in run
 
 
 def kept_by_thread(view: ProcessView) -> ProcessWait | None:

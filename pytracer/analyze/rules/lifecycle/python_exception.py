@@ -11,6 +11,10 @@ status 0: the sender drops the Work, or never waits for it, and the message is l
 A process that asks for a tensor of another one gets an EOFError where that one has no file descriptor left to send it:
 its own limit, and the line that keeps files open there, are the reason.
 
+Forked workers of a DataLoader share the position of a file that their dataset opened before: one moves it while
+another one reads. Where a label, an index or a key of a batch cannot be, and the source shows such a file, that is
+*likely* why.
+
 What to do: read the exception and its innermost line outside torch. Where torch, Ray or a pool of processes raised an
 exception of another process again, a text with it has the traceback of the first one: that line counts. Where a check
 of torch's own data failed and the process then died of a memory error, look for what wrote over that data.
@@ -46,6 +50,7 @@ from pytracer.analyze.evidence.exceptions.loaders import loader_timeout
 from pytracer.analyze.evidence.exceptions.next_step import next_step
 from pytracer.analyze.evidence.exceptions.raisers import repeats
 from pytracer.analyze.evidence.exceptions.reraised import Reraised, library_reason, reason_within, reraised
+from pytracer.analyze.evidence.exceptions.shared_offsets import shared_offset
 from pytracer.analyze.evidence.exceptions.telling import telling_words
 from pytracer.analyze.evidence.exceptions.told import Told, explanation_of, told_of
 from pytracer.analyze.evidence.failing.explained import Explanation
@@ -271,7 +276,7 @@ def _judge(job: JobView, view: ProcessView) -> Judgement[_Raised] | None:
     explains = ((view, "raised the exception of another process again"),) if first is not view else ()
     return Judgement(
         "python-exception",
-        _confidence(view, unreceived, lost=lost),
+        _confidence(job, view, unreceived, lost=lost),
         (first,),
         _Raised(view, lost, unreceived),
         leads=bool(explains),
@@ -279,10 +284,13 @@ def _judge(job: JobView, view: ProcessView) -> Judgement[_Raised] | None:
     )
 
 
-def _confidence(view: ProcessView, unreceived: UnreceivedSend | None, *, lost: bool) -> Confidence:
-    """Of a lost peer, by whether it is known why it was gone."""
+def _confidence(job: JobView, view: ProcessView, unreceived: UnreceivedSend | None, *, lost: bool) -> Confidence:
+    """Of a lost peer, by whether it is known why it was gone; else by what is known of the values at fault."""
     if lost:
         return "possible" if unreceived is None else "certain" if unreceived.how == "dropped" else "likely"
+    told = told_of(job, view)
+    if told.chain is None and shared_offset(job, view, told.origin) is not None:
+        return "likely"
     return "likely" if heap_damaged_later(view) is not None else "certain"
 
 

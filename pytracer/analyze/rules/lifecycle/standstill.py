@@ -237,7 +237,7 @@ class Standstill:
             )
         why = why_words(view, found) or only_words(view, found)
         why += _ranks_meanwhile(job, view) if found.device is not None else ""
-        waited = f"{wait_words(view, found.wait)}{at_words(found.wait)}{unread_words(found)}{why}"
+        waited = f"{wait_words(view, found.wait)}{at_words(found.wait)}{unread_words(view, found)}{why}"
         return Description(
             f"{introduction(judgement.views)} {waited}; {_end_words(job, judgement, short=len(waited) > _LONG)}.",
             [

@@ -97,14 +97,49 @@ def test_queues_of_the_program_go_to_the_same_context(imported: str, named: bool
     assert (f"and the Queue() of line {line - 1} by the same context" in advice(report)) == named
 
 
-def test_large_tensor_of_the_parent_is_named_as_a_fact(run: Path) -> None:
-    """It does not show which operator took the threads. A small one shows nothing."""
+@pytest.mark.parametrize(
+    ("text", "used"),
+    [
+        ("x = a * b", True),
+        ("x = torch.relu(a)", True),
+        ("loss.backward()", True),
+        ("x = torch.empty(9)", False),
+        ("x = torch.from_numpy(a * 2)", False),
+        ("x = nn.Linear(512, 512)", False),
+    ],
+)
+def test_line_at_which_the_parent_used_openmp_computes_a_large_tensor(text: str, used: bool, run: Path) -> None:
+    """What is allocated, or read from elsewhere, takes no threads; nor does what is small."""
+    script = str(s.program_in(run, f"def small(a):\n    return a * 2\ndef mask(a, b, loss):\n    {text}\n"))
     box = Box(pid=102, ppid=101, created_ns=6_000_000_000).at(-500).versions(torch="2.13.0")
-    box.alloc(0x7F0000000000, 1 << 20, box.site(("mask", s.SCRIPT, 4)))
-    box.alloc(0x7F0001000000, 1 << 10, box.site(("small", s.SCRIPT, 5))).at(100).mark("begin")
+    box.alloc(0x7F0000000000, 1 << 20, box.site(("mask", script, 4)))
+    box.alloc(0x7F0001000000, 1 << 10, box.site(("small", script, 2))).at(100).mark("begin")
     report = ended(run, stopped(parent(), asks()), in_openmp(box))
-    words = "its parent had used OpenMP threads (a tensor of 1.0 MiB was made at train.py:4 in mask) before it forked"
-    assert words in summary(report)
+    assert "its parent had used OpenMP threads before it forked at train.py:20 in main" in summary(report)
+    assert ("the OpenMP threads of the parent (used at program.py:4 in mask) do not exist" in advice(report)) == used
+    assert "program.py:2" not in advice(report)
+
+
+DERIVED = """import multiprocessing as mp
+class Sampler(mp.Process):
+    def run(self):
+        torch.ones(1 << 20)
+def main():
+    jobs = mp.Queue()
+    sampler = Sampler()
+    sampler.start()
+    jobs.get()
+"""
+
+
+def test_class_derived_from_process_gets_another_base(run: Path) -> None:
+    """get_context("spawn").Process(...) makes none of it."""
+    script = str(s.program_in(run, DERIVED))
+    stuck = [("Sampler.run", script, 4), *FORKED, ("main", script, 8)]
+    report = ended(run, stopped(parent(), asks(line=9, file=script)), stopped(child(), stuck, IN_OPENMP))
+    assert "call torch.set_num_threads(1) first in Sampler.run()" in advice(report)
+    assert 'derive Sampler (line 2) from `multiprocessing.get_context("spawn").Process`' in advice(report)
+    assert "and make the Queue() of line 6 by the same context" in advice(report)
 
 
 @pytest.mark.parametrize(
