@@ -31,6 +31,9 @@ A `continue`, an `if` or a caught error left out one call in a loop that has as 
 with a DistributedSampler, numbers in the program): it is named, with what its condition asks. Where the loop may have
 fewer rounds, both are named as a choice.
 
+An earlier call of one rank met another one of the same operation, from another line, and all later ones are alike but
+for that one: then the ranks went apart there, and that pair is named, with what decided about it.
+
 What to do: compare the lines that are named for the two sides; what they depend on must be the same on all ranks.
 
 How it can be wrong: the majority may be the one that is wrong. Of two ranks it is undecidable which one is: both are
