@@ -19,6 +19,7 @@ from pytracer.analyze.collectives.description import group_words, place_of, span
 from pytracer.analyze.collectives.left_out_calls import left_out
 from pytracer.analyze.collectives.library_calls import library_call
 from pytracer.analyze.collectives.matching import GroupMatch
+from pytracer.analyze.collectives.parting import one_rank_reason
 from pytracer.analyze.collectives.rank_branches import RankBranch, rank_branch_of
 from pytracer.analyze.collectives.ways import Side, way_to
 from pytracer.analyze.evidence.slicing.files import program_files
@@ -214,7 +215,7 @@ def _explained(found: _Extra, match: GroupMatch) -> ExtraCall | None:
     subject += f": {what}" if found.count == 1 else f", from {what} on"
     at = line_in(met.file, met.line or 0, frame.file)
     pair = f"the {call.op} of {absent} at {at} (collective {call.sequence_nr} of {group_words(match)})"
-    reason = _branch(found, site, frame) or _left_out(found)
+    reason = _value(found) or _branch(found, site, frame) or _left_out(found)
     if reason is None:
         return ExtraCall(subject, pair, _unknown(found, frame), known=False)
     return ExtraCall(f"{subject}{reason.subject}", pair, reason.advice, known=True)
@@ -224,6 +225,12 @@ def _explained(found: _Extra, match: GroupMatch) -> ExtraCall | None:
 class _Reason:
     subject: str
     advice: str
+
+
+def _value(found: _Extra) -> _Reason | None:
+    """A condition on the way there that asks something which is not the same on all ranks."""
+    told = one_rank_reason(found.there.view, found.there.way)
+    return _Reason(f"; {told[0]}", told[1]) if told is not None else None
 
 
 def _branch(found: _Extra, site: Site, frame: PythonFrame) -> _Reason | None:

@@ -23,7 +23,7 @@ from pytracer.analyze.collectives.deciders import (
 from pytracer.analyze.collectives.deciding_tests import change_of_test
 from pytracer.analyze.collectives.filled_keys import filled_keys
 from pytracer.analyze.collectives.followed_tests import FollowedTest, followed_test
-from pytracer.analyze.collectives.one_rank_values import one_rank_value
+from pytracer.analyze.collectives.rank_objects import decided_by_rank
 from pytracer.analyze.collectives.rounds import leaver_words
 from pytracer.analyze.collectives.ways import Side, parted, quoted, way_to
 from pytracer.analyze.evidence.failing.expressions import source
@@ -166,7 +166,7 @@ def _words(found: _Call) -> LeftOut | None:
     if is_about_gradient(by):
         return _of_gradient(found, by, head)
     frames = found.there.way[::-1]
-    known = one_rank_value(
+    known = decided_by_rank(
         found.there.view.process.snapshot, frames, frames.index(by.frame), by.node.lineno, by.node.test
     )
     if known is not None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pytracer._library_files import is_library_file
 from pytracer.analyze.collectives.call_sites import stacks_of
 from pytracer.analyze.collectives.description import place_of
+from pytracer.analyze.collectives.rank_objects import held_values
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs
@@ -201,7 +202,8 @@ def asks_rank(tree: ast.Module, branch: ast.If) -> bool:
     for item in ast.walk(branch.test):
         if isinstance(item, ast.Name):
             bound = [value for line, value in lines_that_bind(scope, item.id) if line < branch.lineno]
-            texts = [ast.unparse(value) for value in bound if value is not None]
+            values = [part for value in bound if value is not None for part in _asked(tree, branch.test, item, value)]
+            texts = [ast.unparse(value) for value in values]
         elif isinstance(item, ast.Call):
             named = [
                 part for part in ast.walk(tree) if isinstance(part, ast.FunctionDef) and part.name == called_name(item)
@@ -213,6 +215,14 @@ def asks_rank(tree: ast.Module, branch: ast.If) -> bool:
         if len(texts) == 1 and _RANK_DECIDES.search(texts[0]):
             return True
     return False
+
+
+def _asked(tree: ast.Module, test: ast.expr, name: ast.Name, made: ast.AST) -> list[ast.AST]:
+    """What a variable is made of; of an attribute of an object what that was given for it, and nothing it counts."""
+    of_it = [item for item in ast.walk(test) if isinstance(item, ast.Attribute) and item.value is name]
+    if not of_it or not isinstance(made, ast.Call):
+        return [made]
+    return [*held_values(tree, of_it[0], made)]
 
 
 def _without_trivial(test: ast.expr) -> str:

@@ -9,6 +9,9 @@ ranks, a checkpoint or library version that is not the same everywhere.
 A condition decides about a call by a value that one rank alone has: reduce() and gather() leave their result there, or
 a line below `if rank == 0:` sets it. The condition and that line are named.
 
+Or it asks an object that was made with something which depends on the rank, and that counts, or sets something, on
+some ranks only: a progress bar that is disabled on the others. The line that makes it is named, and the one that counts.
+
 Gradients are packed into one tensor, and those that are None on a rank are left out: the line that packs them is
 named, and the parameters, where their sizes account for the difference.
 

@@ -37,6 +37,7 @@ from pytracer.analyze.collectives.description import at_place, span_words
 from pytracer.analyze.collectives.exchanges import exchange_with_any
 from pytracer.analyze.collectives.extra_calls import ExtraCall
 from pytracer.analyze.collectives.library_calls import library_call
+from pytracer.analyze.collectives.parting import one_rank_way
 from pytracer.analyze.collectives.rank_branches import branch_advice, branch_at_end, branch_head
 from pytracer.analyze.collectives.unreceived_sends import UnreceivedSend, lost_message
 from pytracer.analyze.deaths.attribution import symptom_evidence, views_of
@@ -196,6 +197,9 @@ def _only_here(job: JobView, item: Absence) -> tuple[str, str | None] | None:
     counts = [calls_by_site(view, group.name) for view in item.views if view.process.snapshot.collectives]
     if len(group.ranks) != waiter.process.world_size or any(count is None or count[site] for count in counts):
         return None
+    asked = one_rank_way(waiter, call)
+    if asked is not None:
+        return asked[1], asked[0]
     advice = branch_advice(waiter, call, library_call(waiter, call))
     head = branch_head(waiter, call, advice) if advice is not None else None
     said = f"the call of {span_words(item.wait.waiters)} is {head}"
