@@ -10,7 +10,8 @@ A condition decides about a call by a value that one rank alone has: reduce() an
 a line below `if rank == 0:` sets it. The condition and that line are named.
 
 Or it asks an object that was made with something which depends on the rank, and that counts, or sets something, on
-some ranks only: a progress bar that is disabled on the others. The line that makes it is named, and the one that counts.
+some ranks only: a progress bar that is disabled on the others. The line that makes it is named, and the one that
+counts. Or it asks for a number, a loss, that each rank takes out of a tensor of its own: that line is named.
 
 Gradients are packed into one tensor, and those that are None on a rank are left out: the line that packs them is
 named, and the parameters, where their sizes account for the difference.
