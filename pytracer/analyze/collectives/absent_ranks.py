@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from pytracer._text import time_words
 from pytracer.analyze.collectives.description import at_place, global_rank, group_words, place_of, span_words
+from pytracer.analyze.collectives.extra_calls import ExtraCall, extra_call
 from pytracer.analyze.collectives.matching import STOOD_NS, roused_ns, state_of
 from pytracer.analyze.collectives.pairing import pairing_evidence
 from pytracer.analyze.collectives.wait_graph import Wait
@@ -187,6 +188,13 @@ def paired_before(job: JobView, item: Absence) -> Evidence | None:
     """That the absent rank and one that waits had been out of step before."""
     ranks = [item.wait.waiters[0], item.ranks[0]] if item.wait.waiters and item.ranks else []
     return pairing_evidence(job, item.wait.group, ranks, item.wait.call.sequence_nr)
+
+
+def extra_before(job: JobView, item: Absence) -> ExtraCall | None:
+    """A call that one side had made more than the other, and which had met another one of the same operation."""
+    waiters = views_of(job, item.wait.waiters)
+    number, ended = item.wait.call.sequence_nr, item.fate == "left"
+    return extra_call(waiters, item.views, item.wait.group, number, ended=ended)
 
 
 def wait_evidence(wait: Wait) -> Evidence:

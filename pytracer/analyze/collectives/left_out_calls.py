@@ -20,10 +20,11 @@ from pytracer.analyze.collectives.deciders import (
     is_within_round,
     only_decider,
 )
-from pytracer.analyze.collectives.deciding_tests import change_of_test
+from pytracer.analyze.collectives.deciding_tests import DECIDE, change_of_test
 from pytracer.analyze.collectives.filled_keys import filled_keys
 from pytracer.analyze.collectives.followed_tests import FollowedTest, followed_test
-from pytracer.analyze.collectives.one_rank_values import one_rank_value
+from pytracer.analyze.collectives.local_numbers import local_number
+from pytracer.analyze.collectives.rank_objects import decided_by_rank
 from pytracer.analyze.collectives.rounds import leaver_words
 from pytracer.analyze.collectives.ways import Side, parted, quoted, way_to
 from pytracer.analyze.evidence.failing.expressions import source
@@ -166,21 +167,23 @@ def _words(found: _Call) -> LeftOut | None:
     if is_about_gradient(by):
         return _of_gradient(found, by, head)
     frames = found.there.way[::-1]
-    known = one_rank_value(
-        found.there.view.process.snapshot, frames, frames.index(by.frame), by.node.lineno, by.node.test
-    )
+    snapshot, depth = found.there.view.process.snapshot, frames.index(by.frame)
+    known = decided_by_rank(snapshot, frames, depth, by.node.lineno, by.node.test)
     if known is not None:
         return None  # said of it elsewhere
     where = _line(by, found, by.node.lineno)
-    test = followed_test(found.there.view.process.snapshot, frames, by.frame, by.node, around=by.around)
+    test = followed_test(snapshot, frames, by.frame, by.node, around=by.around)
     if test is not None:
         return _of_followed(found, by, head, test)
     frozen = asks_if_frozen(by.node.test)
     change = _frozen_words(found) if frozen else change_of_test(by.node, by.tree)
+    number = local_number(snapshot, frames, depth, by.node.lineno, by.node.test) if change == DECIDE else None
+    own = f", by a `{number.name}` of its own ({number.place})" if number is not None else ""
+    change = number.advice if number is not None else change
     state = ", where the parameter is frozen" if frozen and isinstance(by.node.test, ast.Attribute) else ""
     what = f"a call of line {found.there.way[-1].line}" if _may_be_earlier(found, by) else f"that {found.call.op}"
     return LeftOut(
-        f"{where} ({head}) skipped {what} on {found.absent.name}{state}",
+        f"{where} ({head}) skipped {what} on {found.absent.name}{state}{own}",
         f"{capital(where)} ({head}) decides about the call, and came out differently on {found.absent.name}: {change}",
     )
 

@@ -10,6 +10,7 @@ from pytracer.analyze.collectives.broadcast_buffers import buffers_words
 from pytracer.analyze.collectives.call_sites import site_of
 from pytracer.analyze.collectives.counted_calls import at_other_lines
 from pytracer.analyze.collectives.description import place_of, span_words, value_of
+from pytracer.analyze.collectives.extra_calls import extra_call
 from pytracer.analyze.collectives.left_out_calls import left_out_in_line
 from pytracer.analyze.collectives.library_calls import library_call
 from pytracer.analyze.collectives.matching import GroupMatch, Mismatch
@@ -108,6 +109,10 @@ def explained(job: JobView, match: GroupMatch, found: Mismatch) -> Explained:
     if units is not None:
         cause = units.subject if apart or found.field == "size" else None
         return Explained(units.advice, cause, names_who=cause is not None)
+    some, others = (views_of(job, side.ranks) for side in found.variants[:2])
+    extra = extra_call(some, others, match, found.sequence_nr) if len(found.variants) == 2 else None
+    if extra is not None and extra.known:
+        return Explained(extra.advice, extra.cause, names_who=True)
     if not apart:
         return _of_value(job, match, found)
     told = at_other_lines(job, match, found)

@@ -39,7 +39,7 @@ _TO_ALL = {
 _FILLED = {"reduce": ("tensor", 0), "gather": ("gather_list", 1), "gather_object": ("object_gather_list", 1)}
 _INSTEAD = {"reduce": "all_reduce", "gather": "all_gather", "gather_object": "all_gather_object"}
 _MODULES = ("dist", "torch.distributed", "distributed", "c10d")
-_SHARING = ("reduce", "gather", "cast", "sync", "agree", "share", "compute")  # parts of names of functions of libraries
+SHARING = ("reduce", "gather", "cast", "sync", "agree", "share", "compute")  # parts of names of functions of libraries
 _PLAIN = frozenset({"float", "int", "bool", "abs", "round", "min", "max", "sum", "len", "sorted", "list", "tuple"})
 _OF_VALUES = frozenset(
     {"item", "mean", "sum", "min", "max", "cpu", "cuda", "to", "detach", "clone", "float", "double", "numpy", "tolist"}
@@ -118,6 +118,11 @@ def one_rank_value(
         instead = _INSTEAD.get(found.call or "")
         return OneRankValue(name, place, source(found.node), found.rank, found.kind, instead)
     return None
+
+
+def is_shared(slice_: Slice, name: str, spot: Spot) -> bool:
+    """Whether what a variable is at a place came from a collective of all ranks, as far as that is known."""
+    return _Walk(slice_).of_name(name, spot) == "shared"
 
 
 class _Walk:
@@ -237,7 +242,7 @@ class _Walk:
 
 def _by_name(name: str) -> _Shared | None:
     """Of a function of a library."""
-    return "shared" if any(part in name for part in _SHARING) else None
+    return "shared" if any(part in name for part in SHARING) else None
 
 
 def _shared_by(call: ast.Call, name: str, tree: ast.Module) -> Literal["one", "all"] | None:

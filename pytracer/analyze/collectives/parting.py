@@ -18,9 +18,10 @@ from pytracer.analyze.collectives.description import place_of
 from pytracer.analyze.collectives.differing_bounds import differing_bound
 from pytracer.analyze.collectives.exchanges import exchange
 from pytracer.analyze.collectives.later_rounds import passed_by
-from pytracer.analyze.collectives.one_rank_values import OneRankValue, one_rank_value
+from pytracer.analyze.collectives.one_rank_values import OneRankValue
 from pytracer.analyze.collectives.quiet_handlers import quiet_handler
 from pytracer.analyze.collectives.rank_branches import branch_words
+from pytracer.analyze.collectives.rank_objects import RankObject, decided_by_rank
 from pytracer.analyze.collectives.stop_flags import stop_flag, way_out
 from pytracer.analyze.collectives.ways import Side, aligned, in_step, parted, quoted, way_to
 from pytracer.analyze.evidence.slicing.by_rank import SizeSource, rounds_source
@@ -182,7 +183,7 @@ def _behind(inside: Side, outside: Side, at: int, loop: Loop) -> Parting | None:
     words = f"{outside.name} was behind the loop of line {loop.lineno} ({text}), {inside.name} still in it"
     ways = dict.fromkeys([*((item.lineno, item.test) for item in _ends(loop)), *filter(None, [way_out(loop)])])
     for line, test in ways:
-        known = one_rank_value(snapshot, inside.way[::-1], len(inside.way) - 1 - at, line, test)
+        known = decided_by_rank(snapshot, inside.way[::-1], len(inside.way) - 1 - at, line, test)
         if known is not None:
             by = f"`{known.name}` of line {line} ({quoted(snapshot, here, line)}) {known.subject}"
             return Parting(f"{capital(words)}. {capital(known.advice)}", subject=by, one_rank=True)
@@ -311,7 +312,11 @@ def passed_by_words(view: ProcessView, call: Collective, other: str) -> str | No
 
 def one_rank_way(view: ProcessView, call: Collective) -> tuple[str, str] | None:
     """An `if` on the way to a call that asks a value which only one rank has: for the headline, and what to do."""
-    way = way_to(view, call)
+    return one_rank_reason(view, way_to(view, call))
+
+
+def one_rank_reason(view: ProcessView, way: Sequence[PythonFrame]) -> tuple[str, str] | None:
+    """As one_rank_way, of the lines that led to a call."""
     for position, frame in reversed(list(enumerate(way))):
         tree = syntax_tree(view.process.snapshot, frame)
         for item, _ in deciding_ifs(tree, frame.line) if tree is not None and frame.line is not None else ():
@@ -322,9 +327,11 @@ def one_rank_way(view: ProcessView, call: Collective) -> tuple[str, str] | None:
     return None
 
 
-def _of_one_rank(view: ProcessView, way: Sequence[PythonFrame], position: int, decides: ast.If) -> OneRankValue | None:
+def _of_one_rank(
+    view: ProcessView, way: Sequence[PythonFrame], position: int, decides: ast.If
+) -> OneRankValue | RankObject | None:
     depth = len(way) - 1 - position
-    return one_rank_value(view.process.snapshot, way[::-1], depth, decides.lineno, decides.test)
+    return decided_by_rank(view.process.snapshot, way[::-1], depth, decides.lineno, decides.test)
 
 
 def _ends(loop: Loop) -> Iterator[ast.If]:

@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from pytracer._library_files import is_library_file
 from pytracer.analyze.collectives.call_sites import stacks_of
 from pytracer.analyze.collectives.description import place_of
+from pytracer.analyze.collectives.rank_objects import held_values
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.ranks import comes_alone, is_for_one_rank, one_rank_words
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
 from pytracer.analyze.naming import place_words, short_file
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
@@ -32,6 +34,7 @@ _DECORATOR = re.compile(
     r"|only_on_(?:rank_?0|rank_zero|main|master)|run_on_(?:rank_?0|main|master)"
 )
 _UNWRAPPED = "call `model.module(...)`"
+_NUMBER = re.compile(r"(?<!local rank )\d+")  # which global rank has that local one is not known here
 _IMPORTS = (ast.Import, ast.ImportFrom)
 _BUILT_IN = frozenset(dir(builtins))
 _DDP_FORWARD = "DistributedDataParallel.forward"
@@ -46,7 +49,7 @@ _ON_DATA = (
 
 
 @dataclass(frozen=True)
-class _Branch:
+class RankBranch:
     """`train.py:22 in save is below `if rank == 0:` (line 21)`."""
 
     frame: PythonFrame
@@ -54,6 +57,12 @@ class _Branch:
     text: str
     around: bool
     on_rank: bool
+    test: ast.If | None = None
+
+    @property
+    def decorates(self) -> bool:
+        """Whether a decorator decides, for the whole function."""
+        return self.test is None
 
     @property
     def head(self) -> str:
@@ -64,7 +73,7 @@ class _Branch:
     @property
     def way_out(self) -> str:
         """What to do with the call."""
-        if self.text.startswith("@"):
+        if self.decorates:
             return "take it out of that function"
         return "take it out of that branch" if self.around else f"move it before line {self.line}"
 
@@ -96,6 +105,21 @@ def branch_advice(view: ProcessView, call: Collective, inside: str | None = None
         return f"{found.words}, and {_IN_FORWARD.format(_unwrapped(view, call))}"
     what = f"{inside}(), which is a collective of all ranks" if inside is not None else "what communicates there"
     return f"{found.words}, so that only some ranks call {what}: {found.way_out}, {_ON_RANK}"
+
+
+def rank_branch_of(view: ProcessView, frame: PythonFrame, pair: tuple[int, int]) -> RankBranch | None:
+    """A branch on the rank that decides about a line, and may lead the first of two ranks alone there."""
+    return next((item for item in _in_frames(view, [frame]) if item.on_rank and _leads(item, frame, *pair)), None)
+
+
+def _leads(branch: RankBranch, frame: PythonFrame, there: int, absent: int) -> bool:
+    """Whether the one rank may have come to the line without the other, by the number that the condition names."""
+    one = is_for_one_rank(branch.test.test) if branch.test is not None else None
+    if branch.test is None or one is None:
+        return True
+    number = _NUMBER.search(one_rank_words(branch.test.test))
+    comes = there if comes_alone(branch.test, frame.line or 0, around=branch.around) else absent
+    return number is None or comes == int(number[0])
 
 
 def below_forward(view: ProcessView, call: Collective, inside: str | None) -> bool:
@@ -137,7 +161,7 @@ def data_branch_advice(view: ProcessView, call: Collective, absent: str) -> str 
     return f"{found.words}, and {absent} never called it: {_ON_DATA}" if found is not None else None
 
 
-def _branches(view: ProcessView, call: Collective) -> Iterator[_Branch]:
+def _branches(view: ProcessView, call: Collective) -> Iterator[RankBranch]:
     """Of the program's lines, the innermost first."""
     at = place_of(call)
     stacks = stacks_of(view)
@@ -145,7 +169,7 @@ def _branches(view: ProcessView, call: Collective) -> Iterator[_Branch]:
     yield from _in_frames(view, found)
 
 
-def _in_frames(view: ProcessView, frames: Sequence[PythonFrame]) -> Iterator[_Branch]:
+def _in_frames(view: ProcessView, frames: Sequence[PythonFrame]) -> Iterator[RankBranch]:
     snapshot = view.process.snapshot
     for frame in frames:
         tree = syntax_tree(snapshot, frame) if not is_library_file(frame.file) else None
@@ -157,10 +181,10 @@ def _in_frames(view: ProcessView, frames: Sequence[PythonFrame]) -> Iterator[_Br
             head = PythonFrame(file=frame.file, line=item.lineno, function=frame.function)
             text = line_text(snapshot, head)
             if text is not None:
-                yield _Branch(frame, item.lineno, text, around, asks_rank(tree, item))
+                yield RankBranch(frame, item.lineno, text, around, asks_rank(tree, item), item)
         decorator = _decorator(tree, frame.line)
         if decorator is not None:
-            yield _Branch(frame, decorator.lineno, f"@{ast.unparse(decorator)}", around=True, on_rank=True)
+            yield RankBranch(frame, decorator.lineno, f"@{ast.unparse(decorator)}", around=True, on_rank=True)
 
 
 def _decorator(tree: ast.Module, line: int) -> ast.expr | None:
@@ -178,7 +202,8 @@ def asks_rank(tree: ast.Module, branch: ast.If) -> bool:
     for item in ast.walk(branch.test):
         if isinstance(item, ast.Name):
             bound = [value for line, value in lines_that_bind(scope, item.id) if line < branch.lineno]
-            texts = [ast.unparse(value) for value in bound if value is not None]
+            values = [part for value in bound if value is not None for part in _asked(tree, branch.test, item, value)]
+            texts = [ast.unparse(value) for value in values]
         elif isinstance(item, ast.Call):
             named = [
                 part for part in ast.walk(tree) if isinstance(part, ast.FunctionDef) and part.name == called_name(item)
@@ -190,6 +215,14 @@ def asks_rank(tree: ast.Module, branch: ast.If) -> bool:
         if len(texts) == 1 and _RANK_DECIDES.search(texts[0]):
             return True
     return False
+
+
+def _asked(tree: ast.Module, test: ast.expr, name: ast.Name, made: ast.AST) -> list[ast.AST]:
+    """What a variable is made of; of an attribute of an object what that was given for it, and nothing it counts."""
+    of_it = [item for item in ast.walk(test) if isinstance(item, ast.Attribute) and item.value is name]
+    if not of_it or not isinstance(made, ast.Call):
+        return [made]
+    return [*held_values(tree, of_it[0], made)]
 
 
 def _without_trivial(test: ast.expr) -> str:

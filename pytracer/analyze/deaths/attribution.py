@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pytracer.analyze.collectives.description import span_words
 from pytracer.analyze.evidence.cuda.cuda_errors import cuda_error
 from pytracer.analyze.evidence.ends.sent_signals import sent_signals
+from pytracer.analyze.platform.signals import signal_name
 from pytracer.analyze.view import Death, JobView, ProcessView
 from pytracer.decode.types.snapshot import Collective
 from pytracer.report.job import Evidence
@@ -56,18 +57,24 @@ def is_symptom(death: Death) -> bool:
 
 def symptom_evidence(job: JobView) -> list[Evidence]:
     """How the ranks noticed, once for each way; gloo's aborts have their own."""
-    ways: dict[str, list[int]] = {}
+    ways: dict[tuple[str, int | None], list[int]] = {}
     for death in job.deaths:
         rank = death.view.process.rank
         if rank is None or death.view.process.role != "rank" or not is_symptom(death):
             continue
         exception = death.view.exception
         if abort_words(death.view) is None:
-            ways.setdefault((exception.type if exception else None) or death.what, []).append(rank)
+            signal = death.view.process.signal if exception is not None and exception.type else None
+            ways.setdefault(((exception.type if exception else None) or death.what, signal), []).append(rank)
     return [
-        Evidence("rank-state", f"{span_words(ranks)} noticed: {what}", ranks=ranks, text=what)
-        for what, ranks in ways.items()
+        Evidence("rank-state", f"{span_words(ranks)} noticed: {what}{_ended_by(signal, ranks)}", ranks=ranks, text=what)
+        for (what, signal), ranks in ways.items()
     ]
+
+
+def _ended_by(signal: int | None, ranks: Sequence[int]) -> str:
+    """Of ranks that were on the way out by an exception when a signal ended them."""
+    return f", then {signal_name(signal)} ended {'it' if len(ranks) == 1 else 'them'}" if signal is not None else ""
 
 
 def views_of(job: JobView, ranks: Sequence[int]) -> list[ProcessView]:

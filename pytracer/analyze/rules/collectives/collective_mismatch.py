@@ -9,6 +9,10 @@ ranks, a checkpoint or library version that is not the same everywhere.
 A condition decides about a call by a value that one rank alone has: reduce() and gather() leave their result there, or
 a line below `if rank == 0:` sets it. The condition and that line are named.
 
+Or it asks an object that was made with something which depends on the rank, and that counts, or sets something, on
+some ranks only: a progress bar that is disabled on the others. The line that makes it is named, and the one that
+counts. Or it asks for a number, a loss, that each rank takes out of a tensor of its own: that line is named.
+
 Gradients are packed into one tensor, and those that are None on a rank are left out: the line that packs them is
 named, and the parameters, where their sizes account for the difference.
 
@@ -32,6 +36,9 @@ each rank draws for itself: rows that a random mask keeps, from a generator that
 A `continue`, an `if` or a caught error left out one call in a loop that has as many rounds on all ranks (DataLoaders
 with a DistributedSampler, numbers in the program): it is named, with what its condition asks. Where the loop may have
 fewer rounds, both are named as a choice.
+
+An earlier call of one rank met another one of the same operation, from another line, and all later ones are alike but
+for that one: then the ranks went apart there, and that pair is named, with what decided about it.
 
 What to do: compare the lines that are named for the two sides; what they depend on must be the same on all ranks.
 

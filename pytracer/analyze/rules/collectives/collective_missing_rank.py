@@ -10,8 +10,11 @@ It may also wait to receive a message whose Work its sender has dropped: then th
 
 What to do: look at what the named rank did after its last collective, and compare its branch with that of the others.
 
-How it can be wrong: a rank that skipped an earlier collective of the same kind is one behind from then on; the line
-that is named is where it became visible. Ranks without a readable record are unknown, not late. Of a job that still
+An earlier call may have met another one of the same operation, from another line: then one rank is behind from there
+on, and that pair is named, with the branch or loop that decided about it.
+
+How it can be wrong: where nothing shows which earlier collective a rank skipped, the line that is named is where it
+became visible. Ranks without a readable record are unknown, not late. Of a job that still
 runs, a rank may be on its way: that is possible, and likely after ten minutes.
 """
 
@@ -21,11 +24,20 @@ import re
 
 from pytracer._library_files import is_library_file
 from pytracer._text import capital
-from pytracer.analyze.collectives.absent_ranks import Absence, at_its_end, find_absences, last_seen, paired_before
+from pytracer.analyze.collectives.absent_ranks import (
+    Absence,
+    at_its_end,
+    extra_before,
+    find_absences,
+    last_seen,
+    paired_before,
+)
 from pytracer.analyze.collectives.call_sites import calls_by_site, site_of
 from pytracer.analyze.collectives.description import at_place, span_words
 from pytracer.analyze.collectives.exchanges import exchange_with_any
+from pytracer.analyze.collectives.extra_calls import ExtraCall
 from pytracer.analyze.collectives.library_calls import library_call
+from pytracer.analyze.collectives.parting import one_rank_way
 from pytracer.analyze.collectives.rank_branches import branch_advice, branch_at_end, branch_head
 from pytracer.analyze.collectives.unreceived_sends import UnreceivedSend, lost_message
 from pytracer.analyze.deaths.attribution import symptom_evidence, views_of
@@ -83,6 +95,9 @@ class CollectiveMissingRank:
         kept = blocked(job, worker) if worker is not None and inside is None else None
         why += f", and {kept.words}" if kept is not None else ""
         why += f": {thread.words}" if thread is not None else ""
+        extra = _extra(job, item) if worker is None and thread is None else None
+        if extra is not None:
+            return _of_extra(job, item, extra)
         if worker is None and thread is None:
             lost = _lost_message(job, item)
             why = f"; {lost.lost_words}" if lost is not None else _last_place(job, item, ranks)
@@ -113,6 +128,23 @@ class CollectiveMissingRank:
             else _loader_advice(worker),
             [f"the collectives of {span_words(unknown)}: no readable record" if unknown else None],
         )
+
+
+def _extra(job: JobView, item: Absence) -> ExtraCall | None:
+    """An earlier call that one side made and the other did not, where the source shows why."""
+    found = extra_before(job, item) if item.fate == "late" else None
+    return found if found is not None and found.known else None
+
+
+def _of_extra(job: JobView, item: Absence, extra: ExtraCall) -> Description:
+    unknown = _unknown(item)
+    return Description(
+        f"{capital(extra.subject)}. It met {extra.met}, so that {span_words(item.ranks)} did not enter {item.where}, "
+        f"in which {item.waiters}{at_place(item.wait.call)}.",
+        [*(last_seen(view) for view in item.views[:_LISTED]), paired_before(job, item), *symptom_evidence(job)],
+        extra.advice,
+        [f"the collectives of {span_words(unknown)}: no readable record" if unknown else None],
+    )
 
 
 def _last_place(job: JobView, item: Absence, ranks: str) -> str:
@@ -165,6 +197,9 @@ def _only_here(job: JobView, item: Absence) -> tuple[str, str | None] | None:
     counts = [calls_by_site(view, group.name) for view in item.views if view.process.snapshot.collectives]
     if len(group.ranks) != waiter.process.world_size or any(count is None or count[site] for count in counts):
         return None
+    asked = one_rank_way(waiter, call)
+    if asked is not None:
+        return asked[1], asked[0]
     advice = branch_advice(waiter, call, library_call(waiter, call))
     head = branch_head(waiter, call, advice) if advice is not None else None
     said = f"the call of {span_words(item.wait.waiters)} is {head}"

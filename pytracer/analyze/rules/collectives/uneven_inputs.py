@@ -8,6 +8,9 @@ DistributedDataParallel all-reduces in every backward, and so needs the same num
 The samples of each rank's DataLoader are recorded: where they differ, both numbers are told, with what each rank draws
 for itself of them, by a generator that is not seeded alike.
 
+A call that one rank made more may have met another call of the same operation, from another line, of the rank that
+left: then the ranks are out of step from there on, and that first pair is named, with what decided about it.
+
 A rank that skipped a call in its last round by an `if` leaves others waiting, too: that line is named, where the calls
 of the step show it.
 
@@ -21,10 +24,11 @@ How it can be wrong: the rank may have left for another reason, such as an early
 from __future__ import annotations
 
 from pytracer._text import capital, count_words
-from pytracer.analyze.collectives.absent_ranks import Absence, find_absences, last_seen, paired_before
+from pytracer.analyze.collectives.absent_ranks import Absence, extra_before, find_absences, last_seen, paired_before
 from pytracer.analyze.collectives.call_sites import calls_by_site, site_of
 from pytracer.analyze.collectives.conditional import is_conditional
 from pytracer.analyze.collectives.description import at_place, place_of, span_words
+from pytracer.analyze.collectives.extra_calls import ExtraCall
 from pytracer.analyze.collectives.left_loops import LeftLoop, left_loop
 from pytracer.analyze.collectives.left_out_calls import LeftOut, left_out_at_end
 from pytracer.analyze.collectives.parting import passed_by_words
@@ -72,6 +76,9 @@ class UnevenInputs:
         """See Rule."""
         item, steps = judgement.found, _steps(job, judgement.found)
         asked = _asked(job, item)
+        extra = extra_before(job, item) if asked is None else None
+        if extra is not None and (extra.known or _rounds(job, item) is None):
+            return _of_extra(job, item, extra)
         ranks, wait = item.ranks, item.wait
         last = wait.group.last.get(ranks[0]) if wait.group is not None else None
         early, rounds = last == 0, _rounds(job, item)
@@ -117,6 +124,18 @@ class UnevenInputs:
                 else None
             ],
         )
+
+
+def _of_extra(job: JobView, item: Absence, extra: ExtraCall) -> Description:
+    """Where an earlier pair of calls from different lines is the reason."""
+    absent, waiters = span_words(item.ranks), span_words(item.wait.waiters)
+    return Description(
+        f"{capital(extra.subject)}. It met {extra.met}, so that {absent} finished and left while {waiters} waited in "
+        f"{item.wait.call.op} #{item.wait.call.sequence_nr}{at_place(item.wait.call)}.",
+        [*(last_seen(view) for view in item.views[:2]), paired_before(job, item), *symptom_evidence(job)],
+        extra.advice,
+        [],
+    )
 
 
 def _loop(job: JobView, item: Absence) -> LeftLoop | None:
