@@ -8,6 +8,7 @@ import pytest
 
 from pytracer.analyze.engine import build_report
 from tests.support.collectives import Ranks, call
+from tests.support.deaths import finding
 
 
 @pytest.mark.parametrize("ended", [False, True])
@@ -19,7 +20,7 @@ def test_signal_that_ended_a_rank_which_had_noticed(ended: bool, run: Path) -> N
         job.raised(rank, at=7000 + rank)
     if ended:
         job.terminated(1, 2)
-    report = build_report(job.job(run))
-    said = [item for item in report.findings[0].evidence if "noticed" in item]
+    found = finding(build_report(job.job(run)), "collective-mismatch")
+    said = [item for item in (found.evidence or () if found is not None else ()) if "noticed" in item]
     both = ["rank 0 noticed: RuntimeError", "ranks 1 and 2 noticed: RuntimeError, then SIGTERM ended them"]
     assert said == (both if ended else ["ranks 0-2 noticed: RuntimeError"])
