@@ -25,11 +25,11 @@ from pytracer.analyze.collectives.filled_keys import filled_keys
 from pytracer.analyze.collectives.followed_tests import FollowedTest, followed_test
 from pytracer.analyze.collectives.local_numbers import local_number
 from pytracer.analyze.collectives.rank_objects import decided_by_rank
-from pytracer.analyze.collectives.rounds import leaver_words
+from pytracer.analyze.collectives.rounds import is_fixed, leaver_words
 from pytracer.analyze.collectives.ways import Side, parted, quoted, way_to
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.slicing.files import program_files
-from pytracer.analyze.evidence.syntax.gradients import asks_if_frozen, lines_that_freeze
+from pytracer.analyze.evidence.syntax.gradients import asks_if_frozen, is_over_parameters, lines_that_freeze
 from pytracer.analyze.evidence.syntax.layer_branches import LayerBranch, layer_branch
 from pytracer.analyze.evidence.syntax.loops import LOOPS, deciding_ifs, loops_around
 from pytracer.analyze.evidence.syntax.scopes import spans
@@ -153,7 +153,7 @@ def _follows(history: Sequence[tuple[int, ...]], one: tuple[int, ...], other: tu
 
 def _words(found: _Call) -> LeftOut | None:
     by = found.by
-    if by is not None and isinstance(by.node, ast.If) and loops_around(by.tree, by.node.lineno) and not _alike(found):
+    if by is not None and isinstance(by.node, ast.If) and _is_in_turn(by) and not _alike(found):
         return _of_models(found)
     if by is None:
         return LeftOut(None, _unknown(found))
@@ -310,6 +310,12 @@ def _of_models(found: _Call) -> LeftOut | None:
         f"Make the same model on all ranks: {has_none}, whose gradient {found.there.name} passes. Look at what decides "
         "about its layers there (the rank, options, data).",
     )
+
+
+def _is_in_turn(by: Decider) -> bool:
+    """Whether a loop around the condition may go through tensors, and not through numbers that the program gives."""
+    around = loops_around(by.tree, by.node.lineno)
+    return any(is_over_parameters(loop) or not is_fixed(loop) for loop in around)
 
 
 def _alike(found: _Call) -> bool:

@@ -249,3 +249,17 @@ def test_keys_that_one_rank_does_not_have(given: str, words: str | None, run: Pa
     assert ("has fewer keys on rank 1" in summary(report)) is (words is not None)
     if words is not None:
         assert words in summary(report) and "`recall` is set only below" in advice(report)
+
+
+def test_condition_in_a_loop_over_numbers_whose_call_is_the_first_one(run: Path) -> None:
+    """No rank had made it before; both had left the loop of fixed rounds inside, or are in it again."""
+    mine, theirs = [("fit", 6)], [("fit", 4)]
+    source = """def fit(x, y):
+    for epoch in range(30):
+        for _ in range(4):
+            dist.all_reduce(x)
+        if score(x) < 3:
+            dist.broadcast(y, 0)
+"""
+    report = reported(run, source, [], ("broadcast_", mine, [4]), ("allreduce_", theirs, [4]), NO_MODEL)
+    assert "; line 5 (`if score(x) < 3:`) skipped that broadcast on rank 1." in summary(report)
