@@ -257,6 +257,12 @@ class Argument:
         return _ELEMENT_BYTES.get(self.dtype or "")
 
     @property
+    def data(self) -> int | None:
+        """Where its first element is, as data_ptr() gives it; None without memory, or of unknown elements."""
+        nbytes = self.element_bytes
+        return self.base + self.offset * nbytes if self.base and nbytes is not None else None
+
+    @property
     def steps(self) -> tuple[int, ...]:
         """`strides`; where these are not known, those of a tensor without gaps."""
         return self.strides or tuple(

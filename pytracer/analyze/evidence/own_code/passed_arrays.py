@@ -139,9 +139,8 @@ class PassedArrays:
         """The least and the largest, where a tensor that is recorded has the same memory: `x` of `x.numpy()`."""
         elements = math.prod(item.shape)
         for tensor in self._view.crash.arguments if self._view.crash is not None else ():
-            nbytes = tensor.element_bytes
-            alike = nbytes is not None and tensor.base and tensor.base + tensor.offset * nbytes == item.data
-            if alike and (tensor.dtype, tensor.elements) == (item.dtype, elements) and tensor.minimum is not None:
+            alike = (tensor.data, tensor.dtype, tensor.elements) == (item.data, item.dtype, elements)
+            if alike and tensor.minimum is not None:
                 return tensor.minimum, tensor.maximum
         return None, None
 
@@ -149,16 +148,17 @@ class PassedArrays:
         frame = self._frames[spot.depth] if spot.depth is not None and spot.depth < len(self._frames) else None
         given = given_of(self._view, frame, node) if frame is not None else None
         item = given.tensor if given is not None else None
-        if item is None or item.dtype is None or item.element_bytes is None or not item.base or not _in_a_row(item):
+        data, nbytes = (item.data, item.element_bytes) if item is not None else (None, None)
+        if item is None or item.dtype is None or data is None or nbytes is None or not _in_a_row(item):
             return None
         return PassedArray(
             ast.unparse(node),
             node,
             spot,
-            item.base + item.offset * item.element_bytes,
+            data,
             item.sizes,
             item.dtype,
-            item.element_bytes,
+            nbytes,
             item.minimum,
             item.maximum,
             item.base,

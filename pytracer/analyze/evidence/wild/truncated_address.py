@@ -18,7 +18,7 @@ from pytracer.analyze.evidence.wild.explanation import Explanation
 from pytracer.analyze.platform.instruction import signed
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
-from pytracer.decode.types.snapshot import Argument, Storage
+from pytracer.decode.types.snapshot import Storage
 from pytracer.report.job import Confidence, Evidence
 
 HALF = 1 << 32
@@ -93,17 +93,11 @@ def truncated_address(view: ProcessView) -> TruncatedAddress | None:
         if storage.state == "live" and storage.base >= HALF and (found := near.get(storage.base % HALF)) is not None:
             return TruncatedAddress(*found, storage, storage.base)
     for tensor in crash.arguments:
-        addr = _address_of(tensor)
+        addr = tensor.data
         held = view.space.live_around(addr) if addr is not None and addr >= HALF else None
         if held is not None and addr is not None and (found := near.get(addr % HALF)) is not None:
             return TruncatedAddress(*found, held, addr, tensor.elements)
     return None
-
-
-def _address_of(tensor: Argument) -> int | None:
-    """Where its first element is: what data_ptr() gives."""
-    each = tensor.element_bytes
-    return tensor.base + tensor.offset * each if tensor.base and each is not None else None
 
 
 def _of_call(view: ProcessView) -> str | None:
