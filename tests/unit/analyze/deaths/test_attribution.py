@@ -8,7 +8,6 @@ import pytest
 
 from pytracer.analyze.engine import build_report
 from tests.support.collectives import Ranks, call
-from tests.support.deaths import finding
 
 
 @pytest.mark.parametrize("ended", [False, True])
