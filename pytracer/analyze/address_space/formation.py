@@ -17,6 +17,7 @@ from itertools import islice, product
 from pytracer.analyze.address_space.address_info import Formation
 from pytracer.analyze.address_space.lookup import AddressSpace
 from pytracer.analyze.address_space.referrers import data_registers, stack_words
+from pytracer.analyze.platform.addresses import exists
 from pytracer.analyze.platform.instruction import signed
 from pytracer.decode.types.snapshot import Argument, Crash, Storage
 
@@ -29,7 +30,7 @@ _LEAST_BYTES = 1 << 12
 _LEAST_ANYWHERE_BYTES = 1 << 20
 _LEAST_WITHIN_BYTES = 1 << 32
 _LEAST_UNSCALED_BYTES = 1 << 32
-_NO_DISTANCE_BYTES = 1 << 48  # of two addresses of a process: such a sum is one with a number, wherever the pointer was
+_NO_DISTANCE_BYTES = 1 << 48  # of two addresses of a process
 # Rows of a tensor of the operator: an element of its index tensor counts anywhere, another number above the first
 # limit, and an address within a row where rows are no larger than the second.
 _LEAST_ROWS_BYTES, _LARGEST_ROW_BYTES = 1 << 20, 1 << 16
@@ -153,9 +154,11 @@ def _within(
     space: AddressSpace, pointers: dict[int, tuple[str, Storage]], values: list[_Value], addr: int
 ) -> Iterator[Formation]:
     """The pointer had moved on, to a row or a worker's part: some place in a storage + scale * value. Or it was
-    overwritten by the sum, which began at the first byte of a storage; anywhere in it, where the number is that large.
+    overwritten by the sum, which began at the first byte of a storage; anywhere in it, where a register's number cannot
+    be the distance of two addresses. memmove() has that distance in a register, beside the pointer.
     """
     names = {storage: name for name, storage in reversed(list(pointers.values()))}
+    impossible = not exists(space.snapshot.arch, addr)
     for item in values:
         for scale in _SCALES:
             if abs(scale * item.number) < _LEAST_WITHIN_BYTES:
@@ -165,11 +168,17 @@ def _within(
             if storage is None:
                 continue
             scaled = scale != 1 or item.storage is not None
-            far = abs(scale * item.number) >= _NO_DISTANCE_BYTES and item.at is not None
-            if start == storage.base or far or (storage in names and scaled):
+            no_distance = impossible or abs(scale * item.number) >= _NO_DISTANCE_BYTES
+            alone = no_distance and _in_register(item.at) and not _in_register(pointers.get(start, (None,))[0])
+            if start == storage.base or alone or (storage in names and scaled):
                 yield Formation(
                     storage, names.get(storage), item.number, scale, start - storage.base, item.at, item.storage, False
                 )
+
+
+def _in_register(name: str | None) -> bool:
+    """Not on the stack, nor in memory."""
+    return name is not None and not name.startswith("stack")
 
 
 def _at_a_row(

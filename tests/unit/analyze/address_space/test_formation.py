@@ -80,6 +80,33 @@ def test_difference_of_two_pointers_is_no_index(tmp_path: Path) -> None:
     assert (found.kind, found.formation) == ("unmapped", None)
 
 
+NO_ADDRESS, STACK = 0x8483_9FF2_102B, 0x7FFD_0000_0100
+
+
+@needs_capstone
+@pytest.mark.parametrize(
+    ("base", "registers", "known"),
+    [
+        (BASE, {}, True),  # the sum overwrote the pointer
+        (BASE, {"rsi": BASE + 4096}, False),  # memmove() to a wild pointer: it has the distance of both
+        (BASE, {"rcx": 0, "memory": 1}, False),  # the number is on the stack alone
+    ],
+)
+def test_byte_index_that_no_distance_can_be_leads_back_to_the_storage_that_its_pointer_was_inside_of(
+    base: int, registers: dict[str, int], known: bool, tmp_path: Path
+) -> None:
+    """The sum is no possible address, so that the number is not the distance of two of them."""
+    box, number = Box(pid=101).alloc(base, 9216), NO_ADDRESS - (base + 4096)
+    on_stack = "memory" in registers
+    held = {"rdx": NO_ADDRESS, "rcx": number, "rsp": STACK, "trapno": 13, **registers}
+    held.pop("memory", None)
+    memory = [("rsp", STACK, STACK, int64(7, number if on_stack else 8))]
+    found = place(tmp_path, box, 0, code=128, registers=held, code_bytes=LOAD, memory=memory)
+    assert (found.formation is not None) == known
+    if found.formation is not None:
+        assert (found.formation.index, found.formation.within_bytes) == (number, 4096)
+
+
 @needs_capstone
 def test_two_storages_that_fit_decide_nothing(tmp_path: Path) -> None:
     """Both sums are the address: then no storage is named."""
