@@ -239,7 +239,7 @@ def _beside_another(pointers: dict[int, tuple[str, Storage]], values: list[_Valu
             item.number: item.at
             for item in values
             if item.at is not None
-            and not item.at.startswith("stack")
+            and _in_register(item.at)
             and item.number >= _LEAST_ROW_NUMBER
             and distance % item.number == 0
             and distance // item.number >= _LEAST_ROW_BYTES

@@ -11,7 +11,7 @@ from pytracer._text import shortened
 from pytracer.analyze.collectives.call_sites import calls_of_group, site_of, stacks_of
 from pytracer.analyze.collectives.description import place_of
 from pytracer.analyze.evidence.slicing.files import program_files
-from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, scope_of
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, qualified_name, scope_of
 from pytracer.analyze.tensors.source_lines import line_text
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Collective, Snapshot
@@ -103,9 +103,7 @@ def _only_caller(files: Mapping[str, ast.Module], name: str) -> PythonFrame | No
     calls = (item for item in own_nodes(scope) if isinstance(item, ast.Call) and item.func is node)
     if isinstance(scope, ast.Lambda) or next(calls, None) is None:
         return None
-    owner = class_around(tree, scope)
-    own = getattr(scope, "name", "<module>")
-    return PythonFrame(file=file, function=f"{owner.name}.{own}" if owner is not None else own, line=node.lineno)
+    return PythonFrame(file=file, function=qualified_name(tree, scope), line=node.lineno)
 
 
 def _beside(one: Side, other: Side) -> Side:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.at_fault import names_on_line
-from pytracer.analyze.evidence.lifetime.half_registered import HALF_REGISTERED, half_registered
+from pytracer.analyze.evidence.lifetime.half_registered import half_registered
 from pytracer.analyze.evidence.lifetime.placeholders import Placeholder
 from pytracer.analyze.evidence.lifetime.saved_memory import SavedWithoutMemory
 from pytracer.analyze.evidence.lifetime.variables import line_words, plain_expression, program_frames
@@ -24,10 +24,10 @@ from pytracer.decode.types.snapshot import Holder
 
 @dataclass(frozen=True)
 class NullSource:
-    """For the headline, what to do, and what it is about."""
+    """For the headline, what to do, and what it is about. `advice`: None where a known crash has it."""
 
     summary: str
-    advice: str
+    advice: str | None
     behind: Behind
 
 
@@ -47,7 +47,7 @@ def null_source(view: ProcessView, *, with_forward: bool) -> NullSource | None:
         return NullSource(spatial.summary, spatial.advice, Behind.of(names_on_line(view, spatial.tensor), sizes=True))
     half = half_registered(view)
     if half is not None:
-        return NullSource(half.summary, HALF_REGISTERED, Behind.of([], half.call))
+        return NullSource(half.summary, None, Behind.of([], half.call))
     unset = null_global(view)
     if unset is not None:
         return NullSource(unset.summary, unset.advice(line_words(view)), Behind.of([], unset))

@@ -201,13 +201,8 @@ def _room(path: str) -> dict[str, str]:
 
 def _alike(path: str) -> dict[str, str]:
     """How many files beside it, itself among them, have its name but for numbers, and their bytes."""
-    folder, name = os.path.split(path)
-    entries = _entries(folder or ".") or ()
-    sizes = [
-        entry.stat(follow_symlinks=False).st_size
-        for entry in entries
-        if _DIGITS.sub("#", entry.name) == _DIGITS.sub("#", name) and entry.is_file(follow_symlinks=False)
-    ]
+    files = [entry for entry in _entries_like(path) if entry.is_file(follow_symlinks=False)]
+    sizes = [entry.stat(follow_symlinks=False).st_size for entry in files]
     return {"files alike": str(len(sizes)), "files alike size": str(sum(sizes))} if len(sizes) > 1 else {}
 
 
@@ -237,16 +232,21 @@ def _kind(path: str, size: int) -> dict[str, str]:
 
 def _before(path: str, own: os.stat_result) -> dict[str, str]:
     """The newest file of the same kind of name that is older."""
-    folder, name = os.path.split(path)
     best: tuple[float, str, int] | None = None
-    entries = _entries(folder or ".")
-    for entry in entries or ():
-        if entry.name == name or _DIGITS.sub("#", entry.name) != _DIGITS.sub("#", name):
+    for entry in _entries_like(path):
+        if entry.name == os.path.basename(path):
             continue
         status = entry.stat(follow_symlinks=False)
         if stat.S_ISREG(status.st_mode) and status.st_mtime <= own.st_mtime and (best or (0.0,))[0] < status.st_mtime:
             best = (status.st_mtime, entry.name, status.st_size)
     return {} if best is None else {"file before": best[1], "file before size": str(best[2])}
+
+
+def _entries_like(path: str) -> list[os.DirEntry[str]]:
+    """What lies beside it with its name but for numbers, itself among them; nothing among very many."""
+    folder, name = os.path.split(path)
+    found = _entries(folder or ".") or []
+    return [entry for entry in found if _DIGITS.sub("#", entry.name) == _DIGITS.sub("#", name)]
 
 
 def _entries(folder: str) -> list[os.DirEntry[str]] | None:

@@ -18,6 +18,7 @@ from pytracer.analyze.evidence.failing.data.open_handles import OpenHandle, shar
 from pytracer.analyze.evidence.failing.expressions import as_written, short, whole
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.waits.wait_chain import children_of
 from pytracer.analyze.evidence.waits.waits import was_forked
 from pytracer.analyze.view import JobView, ProcessView
 
@@ -114,16 +115,12 @@ def _shared_offset(job: JobView, view: ProcessView, origin: Raiser | None) -> Sh
 
 def _workers(job: JobView, view: ProcessView) -> Sequence[str]:
     """The datasets of its forked workers, of loaders that have several."""
-    own = view.process.snapshot
-    found = []
-    for item in job.views:
-        snapshot = item.process.snapshot
-        worker = snapshot.worker
-        if (snapshot.ppid, snapshot.host, snapshot.boot_id) != (own.pid, own.host, own.boot_id) or worker is None:
-            continue
-        if (worker.num_workers or 0) >= _SEVERAL and worker.dataset and was_forked(item):
-            found.append(worker.dataset)
-    return found
+    return [
+        worker.dataset
+        for item in children_of(job, view)
+        if (worker := item.process.snapshot.worker) is not None
+        if (worker.num_workers or 0) >= _SEVERAL and worker.dataset and was_forked(item)
+    ]
 
 
 def _reads_sample(at: FailingLine) -> bool:

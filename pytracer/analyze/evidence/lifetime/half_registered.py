@@ -18,7 +18,6 @@ from pytracer.analyze.naming import LineWords, line_in
 from pytracer.analyze.view import ProcessView
 
 _READS = "PySavedVariableHooks::retrieve_unpack_hook_data"
-HALF_REGISTERED = "Do not read `.data` of a saved tensor whose register_hooks() raised: keep it out of the list."
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,7 @@ from pytracer.analyze.evidence.slicing.data_numbers import is_size
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value, passed_values
-from pytracer.analyze.evidence.syntax.draws import goes_by_rank, is_unseeded, seeded_by_rank
-from pytracer.analyze.evidence.syntax.imports import imported_as
+from pytracer.analyze.evidence.syntax.draws import goes_by_rank, is_unseeded, library_of, seeded_by_rank
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.ranks import reads_rank
@@ -32,7 +31,6 @@ _DRAWS = frozenset(
     | {"choice", "choices", "randrange", "sample", "normal", "multinomial", "randperm", "permutation", "gauss"}
     | {"standard_normal", "exponential", "geometric"}
 )
-_LIBRARIES = ("torch", "numpy", "random")
 _OF_ITS_OWN = frozenset({"default_rng", "RandomState", "Random"})  # which begin at random without a seed
 _MASKS = frozenset(
     {"isin", "in1d", "logical_and", "logical_or", "logical_not", "bool", "astype", "bernoulli", "eq", "lt"}
@@ -127,8 +125,8 @@ class _Walk:
         if item.role == "size" or (item.role == "selector" and called_name(call) not in ("bernoulli", "binomial")):
             return None
         given = keyword_value(call, "generator", "random_state")
-        library = (imported_as(spot.tree, call.func) or "").partition(".")[0]
-        if given is None and library in _LIBRARIES:
+        library = library_of(spot.tree, call)
+        if given is None and library is not None:
             return self._of_library(call, spot, library)
         owner = call.func.value if isinstance(call.func, ast.Attribute) and given is None else given
         return self._of_generator(call, spot, owner) if owner is not None else None

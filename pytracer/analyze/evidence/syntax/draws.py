@@ -42,7 +42,7 @@ def draw_in(tree: ast.Module, node: ast.AST) -> Draw | None:
         name = called_name(call)
         if name not in _DRAWS | _OF_LIBRARIES | _IN_PLACE:
             continue
-        library = "torch" if name in _IN_PLACE else _library(tree, call)
+        library = "torch" if name in _IN_PLACE else library_of(tree, call)
         if name in _OF_LIBRARIES and library is None:
             continue
         own = any(item.arg == "generator" for item in call.keywords)
@@ -57,7 +57,7 @@ def seeds(files: Mapping[str, ast.Module], library: str) -> list[Seed]:
         for file, tree in files.items()
         for call in ast.walk(tree)
         if isinstance(call, ast.Call) and "seed" in (called_name(call) or "").lower()
-        if call.args and _library(tree, call) in (library, None)
+        if call.args and library_of(tree, call) in (library, None)
         if library == "torch" or not (called_name(call) or "").startswith("manual_seed")
     ]
 
@@ -82,7 +82,8 @@ def is_unseeded(files: Mapping[str, ast.Module], library: str) -> bool:
     return bool(files) and library in ("random", "numpy") and not seeds(files, library)
 
 
-def _library(tree: ast.Module, call: ast.Call) -> str | None:
+def library_of(tree: ast.Module, call: ast.Call) -> str | None:
+    """Whose function is called: `torch`, `numpy` or `random`."""
     module = (imported_as(tree, call.func) or "").partition(".")[0]
     return module if module in _LIBRARIES else None
 

@@ -12,7 +12,7 @@ from pytracer.analyze.evidence.syntax.imports import imported_as
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import scope_of
 from pytracer.analyze.evidence.waits.forked_team import computed_before
-from pytracer.analyze.evidence.waits.pipes import Starter, forked_at
+from pytracer.analyze.evidence.waits.pipes import Starter, forked_at, is_process_class
 from pytracer.analyze.evidence.waits.waits import ProcessWait, main_stack
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.parts import python_frame
@@ -113,7 +113,7 @@ def _derived(tree: ast.Module, call: ast.Call | None) -> tuple[str, int] | None:
     if "Process" in made:
         return None
     classes = [item for item in ast.walk(tree) if isinstance(item, ast.ClassDef) and item.name in made]
-    found = [item for item in classes if any(ast.unparse(base).endswith("Process") for base in item.bases)]
+    found = [item for item in classes if is_process_class(item)]
     return (found[0].name, found[0].lineno) if len(found) == 1 else None
 
 

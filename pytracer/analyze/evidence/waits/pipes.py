@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Sequence
 from typing import Literal
@@ -49,6 +50,11 @@ def forked_at(stack: Sequence[PythonFrame]) -> tuple[PythonFrame, Starter] | Non
         if any((frame.file or "").endswith(end) for frame in outer[:line]):
             return outer[line], starter
     return outer[line], "Process"
+
+
+def is_process_class(node: ast.ClassDef) -> bool:
+    """Whether it is derived from multiprocessing's Process, by that name."""
+    return any(ast.unparse(base).endswith("Process") for base in node.bases)
 
 
 def has_copied_frames_only(stack: Sequence[PythonFrame]) -> bool:

@@ -10,7 +10,7 @@ from pytracer._text import shortened
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, keyword_value
 from pytracer.analyze.evidence.syntax.passing import names_of_object
 from pytracer.analyze.evidence.syntax.scopes import function_named
-from pytracer.analyze.evidence.waits.pipes import forked_at
+from pytracer.analyze.evidence.waits.pipes import forked_at, is_process_class
 from pytracer.analyze.evidence.waits.waited_object import last_name
 from pytracer.analyze.evidence.waits.waits import ProcessWait, main_stack
 from pytracer.analyze.tensors.source_lines import syntax_tree
@@ -95,9 +95,5 @@ def _entries(tree: ast.Module) -> Iterator[ast.AST]:
             function = function_named(tree, last_name(target) or "") if target is not None else None
             if function is not None:
                 yield function
-        elif (
-            isinstance(item, ast.ClassDef)
-            and item.name in calls
-            and any(ast.unparse(base).endswith("Process") for base in item.bases)
-        ):
+        elif isinstance(item, ast.ClassDef) and item.name in calls and is_process_class(item):
             yield from (part for part in item.body if isinstance(part, ast.FunctionDef) and part.name == "run")

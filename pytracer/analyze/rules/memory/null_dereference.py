@@ -201,7 +201,7 @@ class NullDereference(MemoryFaultRule[_Null]):
             else missing.advice
             if missing is not None
             else told.advice
-            if told is not None
+            if told is not None and told.advice is not None
             else _what_to_do(view, judgement.found),
             [missing_operands(view)],
             behind=Behind()
