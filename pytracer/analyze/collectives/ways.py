@@ -57,19 +57,20 @@ def _in_function(stack: Sequence[PythonFrame], at: PythonFrame) -> tuple[PythonF
     return (*own[: same[-1]], at) if same else (at,)
 
 
-def aligned(one: Side, other: Side) -> tuple[Side, Side]:
-    """Of a rank whose stack is not known, its one line beside the same function of the other rank."""
-    one, other = completed(one, other), completed(other, one)
-    if len(one.way) > 1 and len(other.way) > 1:
-        return one, other
-    return _beside(one, other), _beside(other, one)
-
-
-def completed(one: Side, other: Side) -> Side:
+def completed(one: Side, other: Side) -> tuple[Side, Side]:
     """Of a rank whose stack is not known, with the lines that alone can have led to its function from the other's way.
 
     `train_epoch(loader)` of main(), which the other one is in, too: no other line of the program names that function.
     """
+    return _led_from(one, other), _led_from(other, one)
+
+
+def aligned(one: Side, other: Side) -> tuple[Side, Side]:
+    """Of a rank whose stack is still not known, its one line beside the same function of the other rank."""
+    return _beside(one, other), _beside(other, one)
+
+
+def _led_from(one: Side, other: Side) -> Side:
     frame = one.way[0] if len(one.way) == 1 < len(other.way) else None
     files = program_files(one.view.process.snapshot, other.way[::-1]) if frame is not None else {}
     led: tuple[PythonFrame, ...] = one.way
