@@ -6,7 +6,10 @@ import ast
 
 import pytest
 
+from pytracer.analyze.evidence.slicing.by_rank import values_of
 from pytracer.analyze.evidence.slicing.callers import only_call, only_function
+from pytracer.analyze.evidence.slicing.spots import Spot
+from pytracer.analyze.evidence.syntax.scopes import scope_of
 
 TRAIN = "def train(model, rows):\n    step(model)\n"
 
@@ -62,3 +65,14 @@ def test_method_is_called_through_an_object() -> None:
     work = "class Loop:\n    def train(self, rows): ...\n"
     assert lines("train", work=work, main="loop.train(rows)") is not None
     assert lines("train", work=work, main="loop.train(rows)\nmodel.train()") is None
+
+
+def test_arguments_of_super_are_not_those_of_the_method_itself() -> None:
+    """`super().__init__(3)` calls the constructor of another class."""
+    source = (
+        "class Net(Base):\n    def __init__(self, n):\n        super().__init__(3)\n        step(n)\ndef step(n): ...\n"
+    )
+    tree = ast.parse(source)
+    assert [*values_of("n", Spot(None, tree, scope_of(tree, 4), 4))] == []
+    at = Spot(None, tree, tree.body[1], 5)  # type: ignore[arg-type]
+    assert [(ast.unparse(value), spot.line) for value, spot in values_of("n", at)] == [("n", 4)]
