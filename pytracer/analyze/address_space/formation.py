@@ -188,9 +188,8 @@ def _at_a_row(
     at_hand: dict[int, list[_Value]] = defaultdict(list)
     for item in values:
         at_hand[item.number].append(item)
-    for data, storage, element in _tensors_of_operator(space, crash):
-        start = data.base + data.offset * element
-        for row_bytes in _row_sizes(data, element):
+    for _, storage, start, row_sizes in _tensors_of_operator(space, crash):
+        for row_bytes in row_sizes:
             number, rest = divmod(signed(addr - start), row_bytes)
             if rest or row_bytes < _LEAST_ROW_BYTES or 0 <= addr - storage.base < storage.nbytes:
                 continue
@@ -207,10 +206,9 @@ def _at_a_row(
 def _by_rows(space: AddressSpace, crash: Crash, addr: int) -> Iterator[Formation]:
     """The first row of a tensor of the operator + row size * the smallest or largest element of an index tensor."""
     indices = [item for item in crash.arguments if item.is_integer and item.elements and item.base]
-    for data, storage, element in _tensors_of_operator(space, crash):
-        start = data.base + data.offset * element
+    for data, storage, start, row_sizes in _tensors_of_operator(space, crash):
         for index in indices:
-            for number, row_bytes in product({index.minimum, index.maximum}, _row_sizes(data, element)):
+            for number, row_bytes in product({index.minimum, index.maximum}, row_sizes):
                 if index.base == data.base or number is None or abs(number * row_bytes) < _LEAST_ROWS_BYTES:
                     continue
                 within = (addr - number * row_bytes - start) % _MODULUS
@@ -252,15 +250,14 @@ def _beside_another(pointers: dict[int, tuple[str, Storage]], values: list[_Valu
             yield Formation(storage, name, distance, 1, 0, None, None, True, twin)
 
 
-def _tensors_of_operator(space: AddressSpace, crash: Crash) -> Iterator[tuple[Argument, Storage, int]]:
-    """Each tensor with the live storage that it begins in, and the bytes of an element."""
+def _tensors_of_operator(space: AddressSpace, crash: Crash) -> Iterator[tuple[Argument, Storage, int, list[int]]]:
+    """Each tensor with the live storage that it begins in, and where its first element is.
+
+    Behind these the bytes from one row to the next, in each dimension but the last, which has elements.
+    """
     for data in crash.arguments:
-        element = data.element_bytes
-        storage = space.live_around(data.base) if data.base and element else None
-        if storage is not None and element is not None and data.dimensions <= len(data.sizes):
-            yield data, storage, element
-
-
-def _row_sizes(data: Argument, element: int) -> list[int]:
-    """Bytes from one row to the next, in each dimension but the last, which has elements."""
-    return sorted({step * element for step in data.steps if step > 1})
+        element, start = data.element_bytes, data.data
+        storage = space.live_around(data.base) if start is not None else None
+        if storage is None or start is None or element is None or data.dimensions > len(data.sizes):
+            continue
+        yield data, storage, start, sorted({step * element for step in data.steps if step > 1})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from pytracer.analyze.collectives.call_sites import Site, calls_by_site, site_of
 from pytracer.analyze.collectives.calls_behind import ended_loop, left_words, may_have_left_out
@@ -59,10 +60,10 @@ def at_other_lines(job: JobView, match: GroupMatch, found: Mismatch) -> LeftOut 
     parted = LeftOut(parting.subject, parting.advice) if parting is not None else None
     if parting is not None and not parting.inferred and not (parting.skipped and parting.subject is None):
         return parted
-    pair = [Side(view, way_to(view, side.call), side.call) for view, side in zip(sides, found.variants, strict=False)]
-    deciding = all_deciders(pair[0], pair[1])
-    at_line = site_of(pair[0].call) == site_of(pair[1].call)
-    without = left_out_in_line(pair[0], pair[1]) if at_line else left_out(deciding)
+    calls = (found.variants[0].call, found.variants[1].call)
+    pair = Side(sides[0], way_to(sides[0], calls[0]), calls[0]), Side(sides[1], way_to(sides[1], calls[1]), calls[1])
+    deciding = all_deciders(*pair)
+    without = left_out_in_line(*pair) if site_of(calls[0]) == site_of(calls[1]) else left_out(deciding)
     if without is not None:
         return without
     maybe = may_have_left_out(deciding)
@@ -74,54 +75,87 @@ def at_other_lines(job: JobView, match: GroupMatch, found: Mismatch) -> LeftOut 
     fresh = loss_without_parameters(job, match, found)
     if fresh is not None:
         return LeftOut(None, fresh.advice)
-    sites = [site for side in found.variants[:2] if (site := site_of(side.call)) is not None]
-    counts = [count for view in sides if (count := calls_by_site(view, match.name)) is not None]
-    if len(sites) < 2 or len(counts) < 2 or sites[0] == sites[1]:
+    counts = _counts(match, pair)
+    if counts is None:
         return parted
-    often, rare = (
-        (0, 1) if sum(count[sites[0]] for count in counts) > sum(count[sites[1]] for count in counts) else (1, 0)
-    )
-    if not all(count[sites[often]] for count in counts):
+    if not all(counts.of_often):
         return maybe or parted or _only_one(found, sides)  # each rank has a line of its own: a branch
-    counted = [[(side, count[site]) for side, count in zip(pair, counts, strict=True)] for site in sites]
-    said, other = (counted_words(sites[at], counted[at]) for at in (often, rare))
-    steps = calls_within_steps(sides[0], sides[1], match.name, sites[often])
+    steps = calls_within_steps(sides[0], sides[1], match.name, counts.often_site)
     if isinstance(steps, tuple):
-        return LeftOut(None, _uneven_step(sites[often], steps, sides))
+        return LeftOut(None, _uneven_step(counts.often_site, steps, sides))
     if maybe is not None:
         return maybe
     ended = ended_loop(deciding)
     if ended is not None and ended.advice:
         return ended
-    here = sites[rare][0]
-    fact = ended.subject if ended is not None else counted_words(sites[often], counted[often], here=here)
-    equal = equal_heads(pair[often], pair[1 - often])
-    rounds = said + rounds_words(sides[often].process.snapshot, pair[often].way, sites[often], steps, equal)
-    loops_alone = bool(deciding) and all(there.number == pair[often].number for there, _, _ in deciding)
-    if parting is not None or loops_alone:
-        return LeftOut(fact, rounds)
-    if all(count[sites[rare]] for count in counts):
-        behind = 0 if counts[0][sites[rare]] < counts[1][sites[rare]] else 1
-        known = skipped_words(sides[rare].process.snapshot, pair[rare].way, sites[rare])
-        fact = counted_words(sites[rare], counted[rare], here=here)
-        if known is not None and counts[0][sites[rare]] != counts[1][sites[rare]]:
+    loops_alone = bool(deciding) and all(there.number == counts.often.number for there, _, _ in deciding)
+    return counts.words(ended, steps, of_rounds=parting is not None or loops_alone)
+
+
+@dataclass(frozen=True)
+class _Counts:
+    """How often two ranks had called from the lines that they were at.
+
+    `often`: the rank at the line that was called from more often; `rare`: the other one.
+    """
+
+    pair: tuple[Side, Side]
+    often: Side
+    often_site: Site
+    of_often: tuple[int, int]
+    rare: Side
+    rare_site: Site
+    of_rare: tuple[int, int]
+
+    def words(self, ended: LeftOut | None, steps: bool | None, *, of_rounds: bool) -> LeftOut:
+        """What to look at: the rounds of the ranks, or what leaves out the rarer call.
+
+        Args:
+            ended: What is known of a loop that ended.
+            steps: Whether they called as often in each step, as far as that is recorded.
+            of_rounds: Whether it can only be the rounds.
+        """
+        here, (often, rare) = self.rare_site[0], (self.often, self.rare)
+        often_counted, rare_counted = ([*zip(self.pair, item, strict=True)] for item in (self.of_often, self.of_rare))
+        fact = ended.subject if ended is not None else counted_words(self.often_site, often_counted, here=here)
+        said, other = counted_words(self.often_site, often_counted), counted_words(self.rare_site, rare_counted)
+        snapshot, equal = often.view.process.snapshot, equal_heads(often, rare)
+        rounds = said + rounds_words(snapshot, often.way, self.often_site, steps, equal)
+        if of_rounds:
+            return LeftOut(fact, rounds)
+        if not all(self.of_rare):
             return LeftOut(
                 fact,
-                f"{other}: see whether {known} left it out on rank {sides[behind].process.rank} alone. "
-                "All ranks must take part in it in each round, with zeros or another neutral value, or all leave "
-                "out the same round (all_reduce() the flag).",
+                f"{rounds} If {rare.name} alone comes to {site_words(self.rare_site)} (a branch on the rank "
+                "or on its data), take it out of that branch, or call it on all ranks.",
+            )
+        behind = self.pair[0 if self.of_rare[0] < self.of_rare[1] else 1]
+        known = skipped_words(rare.view.process.snapshot, rare.way, self.rare_site)
+        fact = counted_words(self.rare_site, rare_counted, here=here)
+        if known is not None and self.of_rare[0] != self.of_rare[1]:
+            return LeftOut(
+                fact,
+                f"{other}: see whether {known} left it out on {behind.name} alone. All ranks must take part in it in "
+                "each round, with zeros or another neutral value, or all leave out the same round (all_reduce() the "
+                "flag).",
             )
         return LeftOut(
             fact,
-            f"{other}: see whether rank {sides[often].process.rank} "
-            "skips it (an early return, a `continue`, an error that is caught): all ranks must take part, with a "
-            f"neutral value. {rounds}",
+            f"{other}: see whether {often.name} skips it (an early return, a `continue`, an error that is caught): all "
+            f"ranks must take part, with a neutral value. {rounds}",
         )
-    return LeftOut(
-        fact,
-        f"{rounds} If rank {sides[rare].process.rank} alone comes to {site_words(sites[rare])} (a branch on the rank "
-        "or on its data), take it out of that branch, or call it on all ranks.",
-    )
+
+
+def _counts(match: GroupMatch, pair: tuple[Side, Side]) -> _Counts | None:
+    """None where the two are at one line, or where that or how often is not known."""
+    sites = [site_of(side.call) for side in pair]
+    counts = [calls_by_site(side.view, match.name) for side in pair]
+    if sites[0] is None or sites[1] is None or sites[0] == sites[1] or counts[0] is None or counts[1] is None:
+        return None
+    (first, one), (second, other) = ((site, (counts[0][site], counts[1][site])) for site in (sites[0], sites[1]))
+    if sum(one) > sum(other):
+        return _Counts(pair, pair[0], first, one, pair[1], second, other)
+    return _Counts(pair, pair[1], second, other, pair[0], first, one)
 
 
 def _ended_early(deciding: Sequence[Deciding]) -> LeftOut | None:

@@ -55,8 +55,8 @@ def only_decider(found: Sequence[Deciding]) -> Deciding | None:
 
 def all_deciders(one: Side, other: Side) -> list[Deciding]:
     """What can have decided that two ranks are at different calls; none where that is not known."""
-    one, other = completed(one, other), completed(other, one)
-    found = [(side, beside, deciders(side, beside)) for side, beside in ((one, other), (other, one))]
+    one, other = completed(one, other)
+    found = [(side, beside, _between(side, beside)) for side, beside in ((one, other), (other, one))]
     if any(items is None for _, _, items in found):
         return []
     return [(side, beside, item) for side, beside, items in found for item in items or ()]
@@ -67,6 +67,11 @@ def deciders(one: Side, other: Side) -> list[Decider] | None:
 
     None where something else may have decided, or where the ranks may be in different rounds.
     """
+    return _between(*completed(one, other))
+
+
+def _between(one: Side, other: Side) -> list[Decider] | None:
+    """See deciders(); of ways that are completed."""
     inside, outside = aligned(one, other)
     at = parted(inside.way, outside.way)
     if at is None or not _in_step(inside, outside) or _is_led_by_library(inside, at):

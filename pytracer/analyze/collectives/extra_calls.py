@@ -7,7 +7,6 @@ What decided about the first such pair is the reason, and not where the ranks st
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -22,10 +21,9 @@ from pytracer.analyze.collectives.matching import GroupMatch
 from pytracer.analyze.collectives.parting import one_rank_reason
 from pytracer.analyze.collectives.rank_branches import RankBranch, rank_branch_of
 from pytracer.analyze.collectives.ways import Side, way_to
+from pytracer.analyze.evidence.slicing.callers import calls_of, only_function
 from pytracer.analyze.evidence.slicing.files import program_files
-from pytracer.analyze.evidence.syntax.calls import called_name
-from pytracer.analyze.evidence.syntax.imports import imported_as
-from pytracer.analyze.evidence.syntax.scopes import function_named, is_method, qualified_name, scope_of
+from pytracer.analyze.evidence.syntax.scopes import qualified_name, scope_of
 from pytracer.analyze.naming import line_in, place_words
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Collective
@@ -179,28 +177,11 @@ def _callers(view: ProcessView, frame: PythonFrame) -> Iterator[PythonFrame]:
     stack = [item for item in view.exception_stack if item.file] if view.raised else view.python_stack or []
     files = program_files(view.process.snapshot, [frame, *stack])
     name = (frame.function or "").rpartition(".")[2]
-    defined = [(tree, item) for tree in files.values() if (item := function_named(tree, name)) is not None]
-    if len(defined) != 1:
-        return
-    method = is_method(*defined[0])
-    for file, tree in files.items():
-        calls = [item for item in ast.walk(tree) if isinstance(item, ast.Call) and called_name(item) == name]
-        for call in calls:
-            imported = imported_as(tree, call.func)
-            own = imported is None or any(path.endswith(f"/{_module(imported)}.py") for path in files)
-            if own and (not method or isinstance(call.func, ast.Attribute)) and (method or _is_plain(call, imported)):
-                function = qualified_name(tree, scope_of(tree, call.lineno))
-                yield PythonFrame(file=file, function=function, line=call.lineno)
-
-
-def _module(imported: str) -> str:
-    """`tools/saving` of `tools.saving.save`."""
-    return imported.rpartition(".")[0].replace(".", "/")
-
-
-def _is_plain(call: ast.Call, imported: str | None) -> bool:
-    """Whether it calls a function and not a method of something."""
-    return isinstance(call.func, ast.Name) or imported is not None
+    defined = only_function(files, name)
+    for item in calls_of(files, *defined) if defined is not None else ():
+        line = item.call.lineno
+        if item.passed is None:
+            yield PythonFrame(file=item.file, function=qualified_name(item.tree, scope_of(item.tree, line)), line=line)
 
 
 def _explained(found: _Extra, match: GroupMatch) -> ExtraCall | None:

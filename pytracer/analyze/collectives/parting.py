@@ -23,7 +23,7 @@ from pytracer.analyze.collectives.quiet_handlers import quiet_handler
 from pytracer.analyze.collectives.rank_branches import branch_words
 from pytracer.analyze.collectives.rank_objects import RankObject, decided_by_rank
 from pytracer.analyze.collectives.stop_flags import stop_flag, way_out
-from pytracer.analyze.collectives.ways import Side, aligned, in_step, parted, quoted, way_to
+from pytracer.analyze.collectives.ways import Side, aligned, completed, in_step, parted, quoted, way_to
 from pytracer.analyze.evidence.slicing.by_rank import SizeSource, rounds_source
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.slice import Slice
@@ -68,7 +68,8 @@ def find_parting(first: ProcessView, mine: Collective, second: ProcessView, thei
         second: another one.
         theirs: its call.
     """
-    sides = aligned(Side(first, way_to(first, mine), mine), Side(second, way_to(second, theirs), theirs))
+    one, other = Side(first, way_to(first, mine), mine), Side(second, way_to(second, theirs), theirs)
+    sides = aligned(*completed(one, other))
     at = parted(sides[0].way, sides[1].way)
     if at is None:
         return None

@@ -10,6 +10,7 @@ from pytracer._library_files import is_library_file
 from pytracer._text import shortened
 from pytracer.analyze.collectives.call_sites import calls_of_group, site_of, stacks_of
 from pytracer.analyze.collectives.description import place_of
+from pytracer.analyze.evidence.slicing.callers import mentions, only_function
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, qualified_name, scope_of
 from pytracer.analyze.tensors.source_lines import line_text
@@ -57,19 +58,20 @@ def _in_function(stack: Sequence[PythonFrame], at: PythonFrame) -> tuple[PythonF
     return (*own[: same[-1]], at) if same else (at,)
 
 
-def aligned(one: Side, other: Side) -> tuple[Side, Side]:
-    """Of a rank whose stack is not known, its one line beside the same function of the other rank."""
-    one, other = completed(one, other), completed(other, one)
-    if len(one.way) > 1 and len(other.way) > 1:
-        return one, other
-    return _beside(one, other), _beside(other, one)
-
-
-def completed(one: Side, other: Side) -> Side:
+def completed(one: Side, other: Side) -> tuple[Side, Side]:
     """Of a rank whose stack is not known, with the lines that alone can have led to its function from the other's way.
 
     `train_epoch(loader)` of main(), which the other one is in, too: no other line of the program names that function.
     """
+    return _led_from(one, other), _led_from(other, one)
+
+
+def aligned(one: Side, other: Side) -> tuple[Side, Side]:
+    """Of a rank whose stack is still not known, its one line beside the same function of the other rank."""
+    return _beside(one, other), _beside(other, one)
+
+
+def _led_from(one: Side, other: Side) -> Side:
     frame = one.way[0] if len(one.way) == 1 < len(other.way) else None
     files = program_files(one.view.process.snapshot, other.way[::-1]) if frame is not None else {}
     led: tuple[PythonFrame, ...] = one.way
@@ -89,14 +91,8 @@ def completed(one: Side, other: Side) -> Side:
 
 def _only_caller(files: Mapping[str, ast.Module], name: str) -> PythonFrame | None:
     """The line that calls the only function of a name, where no other line names it."""
-    nodes = [(file, tree, item) for file, tree in files.items() for item in ast.walk(tree)]
-    named = [
-        (file, tree, item)
-        for file, tree, item in nodes
-        if isinstance(item, (ast.Name, ast.Attribute))
-        and name == (item.id if isinstance(item, ast.Name) else item.attr)
-    ]
-    if len(named) != 1 or sum(getattr(item, "name", None) == name for _, _, item in nodes) != 1:
+    named = [*mentions(files, name)]
+    if len(named) != 1 or only_function(files, name) is None:
         return None
     file, tree, node = named[0]
     scope = scope_of(tree, node.lineno)

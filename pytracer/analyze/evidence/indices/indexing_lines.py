@@ -12,16 +12,16 @@ from dataclasses import dataclass, replace
 
 from pytracer._text import list_words, shortened
 from pytracer.analyze.evidence.cuda.value_steps import unmoved
+from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.operators.compiled import compiled_call
 from pytracer.analyze.evidence.preconditions.modules import construction
 from pytracer.analyze.evidence.slicing.bindings import last_binding
-from pytracer.analyze.evidence.slicing.calls import argument_of, method_of
-from pytracer.analyze.evidence.slicing.definitions import defined
+from pytracer.analyze.evidence.slicing.calls import argument_of
+from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value, passed_values
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import (
-    class_around,
     function_headed,
     own_nodes,
     parameters,
@@ -31,7 +31,6 @@ from pytracer.analyze.evidence.syntax.scopes import (
 from pytracer.analyze.naming import line_in
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
-from pytracer.decode.types.snapshot import Snapshot
 
 _TAKE_INDEX = frozenset({
     "embedding", "embedding_bag", "gather", "index_add", "index_copy", "index_put", "index_select", "scatter",
@@ -78,7 +77,7 @@ def indexing_lines(view: ProcessView, names: Iterable[str]) -> list[IndexingLine
     if frame is None or tree is None or function is None:
         return []
     spot = Spot(frame.file, tree, function, function.lineno)
-    walk = _Walk(view.process.snapshot, frame.file)
+    walk = _Walk(Slice(view.process.snapshot, program_frames(view) or [frame]), frame.file)
     lines = [*dict.fromkeys(line for name in names for line in walk.of(spot, function, {name}, _DEPTH))]
     return lines if len(lines) <= _MOST_LINES and not walk.is_open else []
 
@@ -95,9 +94,9 @@ def lines_words(lines: list[IndexingLine]) -> str:
 class _Walk:
     """From function to function. `is_open`: one that is not known is given the variable, and may index it as well."""
 
-    def __init__(self, snapshot: Snapshot, file: str | None) -> None:
+    def __init__(self, back: Slice, file: str | None) -> None:
         self.is_open = False
-        self._snapshot = snapshot
+        self._back = back
         self._file = file
 
     def of(self, spot: Spot, function: _Function, names: set[str], left: int) -> Iterator[IndexingLine]:
@@ -113,7 +112,7 @@ class _Walk:
     def _of_call(
         self, spot: Spot, function: _Function, call: ast.Call, names: set[str], left: int
     ) -> Iterator[IndexingLine]:
-        called = _called(self._snapshot, spot, call)
+        called = self._back.function(call, replace(spot, line=call.lineno))
         if called is None or called[0] is function or not left:
             handed_on = any(variable(_whole(item)) in names for item in passed_values(call))
             self.is_open |= handed_on and not _is_of_torch(spot.tree, call)
@@ -125,7 +124,8 @@ class _Walk:
             if (given := argument_of(call, inner, item)) is not None and variable(_whole(given)) in names
         }
         if passed:
-            yield from self.of(there, inner, passed, left - 1)
+            at = replace(there, scope=inner, line=inner.lineno, depth=None, call=(call, spot))
+            yield from self.of(at, inner, passed, left - 1)
 
     def _with_derived(self, spot: Spot, function: _Function, names: set[str]) -> set[str]:
         """With variables of the same tensor, or of one that inductor may compute while it reads that."""
@@ -136,7 +136,8 @@ class _Walk:
             if isinstance(value, ast.Subscript) or _index_of(value, found) is not None:
                 continue
             calls = [item for item in ast.walk(value) if isinstance(item, ast.Call)]
-            if any(_called(self._snapshot, spot, item) is not None for item in calls):
+            at = replace(spot, line=node.lineno)
+            if any(self._back.function(item, at) is not None for item in calls):
                 continue
             if any(variable(item) in found for item in ast.walk(value)):
                 found |= {name for target in node.targets if (name := variable(target)) is not None}
@@ -204,22 +205,3 @@ def _limits_below(value: ast.AST | None) -> bool:
         return True
     of_torch = variable(value.func.value) == "torch"
     return called_name(value) in _LIMITS and not keyword_value(value, "max") and len(value.args) - of_torch <= 1
-
-
-def _called(snapshot: Snapshot, spot: Spot, call: ast.Call) -> tuple[_Function, Spot] | None:
-    """The function of the program that a call runs: a function, a method of `self`, or the forward() of a module."""
-    if isinstance(call.func, ast.Name):
-        found = defined(snapshot, call.func, spot)
-        if found is not None and isinstance(found[0], _Function):
-            return found[0], replace(found[1], scope=found[0])
-    owner = class_around(spot.tree, spot.scope)
-    if isinstance(call.func, ast.Attribute) and variable(call.func.value) == "self" and owner is not None:
-        method = method_of(owner, (call.func.attr,))
-        if method is not None:
-            return method, replace(spot, scope=method)
-    made = construction(spot.tree, call.func)
-    of_class = defined(snapshot, made.func, spot) if made is not None else None
-    if of_class is None or not isinstance(of_class[0], ast.ClassDef):
-        return None
-    forward = method_of(of_class[0], ("forward",))
-    return (forward, replace(of_class[1], scope=forward)) if forward is not None else None

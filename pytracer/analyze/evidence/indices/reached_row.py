@@ -139,8 +139,10 @@ def is_close(way: ReachedRow) -> bool:
 
 def _rows(data: OperatorTensor, addr: int) -> Iterator[ReachedRow]:
     """Rows of the first dimension that has more than one, then elements; only where the address is in none of them."""
-    item = data.item
-    distance = signed(addr - item.base - item.offset * (item.element_bytes or 0))
+    begins = data.item.data
+    if begins is None:
+        return
+    distance = signed(addr - begins)
     for nbytes, rows in _units(data).items():
         row, rest = divmod(distance, nbytes)
         if not 0 <= row < rows:

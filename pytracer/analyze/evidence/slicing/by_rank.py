@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.slicing.bindings import bindings_of
-from pytracer.analyze.evidence.slicing.calls import argument_of, method_of
+from pytracer.analyze.evidence.slicing.callers import only_call
+from pytracer.analyze.evidence.slicing.calls import method_of
 from pytracer.analyze.evidence.slicing.data_numbers import is_agreed, is_size, number_of_data
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
@@ -287,10 +288,11 @@ def values_of(name: str, spot: Spot) -> Iterator[tuple[ast.AST, Spot]]:
             yield value, replace(spot, line=line)
     function = spot.scope
     if isinstance(function, ast.FunctionDef) and name in parameters(function) and spot.call is None:
-        calls = [i for i in ast.walk(spot.tree) if isinstance(i, ast.Call) and called_name(i) == function.name]
-        value = argument_of(calls[0], function, name) if len(calls) == 1 else None
-        if value is not None:
-            yield value, Spot(spot.file, spot.tree, scope_of(spot.tree, calls[0].lineno), calls[0].lineno)
+        found = only_call({spot.file or "": spot.tree}, function)
+        value = found.argument(function, name) if found is not None else None
+        if found is not None and value is not None:
+            line = found.call.lineno
+            yield value, Spot(spot.file, spot.tree, scope_of(spot.tree, line), line)
 
 
 def _loops_around(line: int, spot: Spot) -> Iterator[tuple[ast.AST, Spot]]:

@@ -1,21 +1,23 @@
-"""The only call of a function in a program's files, also by a thread, a process or a pool that it is handed to."""
+"""Who calls a function in a program's files: also a thread, a process or a pool that it is handed to."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from pytracer.analyze.evidence.slicing.calls import MADE_ON_CALL, argument_of
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.syntax.imports import imported_as
 from pytracer.analyze.evidence.syntax.names import variable
-from pytracer.analyze.evidence.syntax.scopes import parameters
+from pytracer.analyze.evidence.syntax.scopes import is_method, parameters
 
 _HANDS_ON = ("submit", "apply", "apply_async", "run_in_executor", "call_soon", "to_thread", "spawn", "start_processes")
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @dataclass(frozen=True)
-class OnlyCall:
+class ProgramCall:
     """`call` is in `file`; it calls the function itself, or hands it to what does: then `passed` are its arguments."""
 
     file: str
@@ -23,7 +25,7 @@ class OnlyCall:
     call: ast.Call
     passed: tuple[ast.expr, ...] | None = None
 
-    def argument(self, function: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> ast.expr | None:
+    def argument(self, function: _Function, name: str) -> ast.expr | None:
         """What it passes for a parameter."""
         if self.passed is None:
             return argument_of(self.call, function, name)
@@ -32,36 +34,87 @@ class OnlyCall:
         return self.passed[place] if place < len(self.passed) else None
 
 
-def only_call(files: Mapping[str, ast.Module], function: ast.FunctionDef | ast.AsyncFunctionDef) -> OnlyCall | None:
+def only_function(files: Mapping[str, ast.Module], name: str) -> tuple[str, _Function] | None:
+    """The only function or method of a name, with its file; None also where a class has that name."""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    found = [
+        (file, item)
+        for file, tree in files.items()
+        for item in ast.walk(tree)
+        if isinstance(item, kinds) and item.name == name
+    ]
+    file, function = found[0] if len(found) == 1 else ("", None)
+    return None if function is None or isinstance(function, ast.ClassDef) else (file, function)
+
+
+def mentions(files: Mapping[str, ast.Module], name: str) -> Iterator[tuple[str, ast.Module, ast.Name | ast.Attribute]]:
+    """Wherever a function of a name may be meant: where it is called, passed on, or bound anew."""
+    for file, tree in files.items():
+        for item in ast.walk(tree):
+            own = item.id if isinstance(item, ast.Name) else item.attr if isinstance(item, ast.Attribute) else None
+            if own == name and isinstance(item, (ast.Name, ast.Attribute)):
+                yield file, tree, item
+
+
+def calls_of(files: Mapping[str, ast.Module], home: str, function: _Function) -> Iterator[ProgramCall]:
+    """The calls that may be of the only function of its name, which is in the file `home`.
+
+    None of a library, such as `torch.save()`; `model.train()` only where train() is a method, or is kept somewhere.
+    """
+    held = is_method(files[home], function) or _is_kept(files, function.name)
+    for file, tree in files.items():
+        for call in (item for item in ast.walk(tree) if isinstance(item, ast.Call)):
+            found = _call_of(file, tree, call, function.name)
+            if found is None:
+                continue
+            imported = imported_as(tree, call.func)
+            if imported is not None:
+                own = not _is_of_library(files, imported, home)
+            else:
+                own = held or not isinstance(call.func, ast.Attribute)
+            if own or found.passed is not None:
+                yield found
+
+
+def only_call(files: Mapping[str, ast.Module], function: _Function) -> ProgramCall | None:
     """None where there are several, or none; and for what every object may be called by, such as forward()."""
     if function.name in MADE_ON_CALL or function.name.startswith("__"):
         return None
-    defined = [
-        item
-        for tree in files.values()
-        for item in ast.walk(tree)
-        if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef)) and item.name == function.name
-    ]
-    found = [call for file, tree in files.items() for call in _calls(file, tree, function.name)]
-    return found[0] if len(found) == 1 and len(defined) == 1 else None
+    defined = only_function(files, function.name)
+    found = [*calls_of(files, *defined)] if defined is not None else []
+    return found[0] if len(found) == 1 else None
 
 
-def _calls(file: str, tree: ast.Module, name: str) -> Iterator[OnlyCall]:
-    for call in (item for item in ast.walk(tree) if isinstance(item, ast.Call)):
-        if called_name(call) == name:
-            yield OnlyCall(file, tree, call)
-            continue
-        target = keyword_value(call, "target")
-        if target is not None and _means(target, name):
-            given = keyword_value(call, "args")
-            yield OnlyCall(file, tree, call, tuple(given.elts) if isinstance(given, (ast.Tuple, ast.List)) else ())
-        elif called_name(call) in _HANDS_ON and any(_means(item, name) for item in call.args):
-            place = next(n for n, item in enumerate(call.args) if _means(item, name))
-            rest = call.args[place + 1 :]
-            whole = rest[0].elts if len(rest) == 1 and isinstance(rest[0], ast.Tuple) else rest
-            yield OnlyCall(file, tree, call, tuple(whole))
+def _call_of(file: str, tree: ast.Module, call: ast.Call, name: str) -> ProgramCall | None:
+    if called_name(call) == name:
+        return ProgramCall(file, tree, call)
+    target = keyword_value(call, "target")
+    if target is not None and _means(target, name):
+        given = keyword_value(call, "args")
+        return ProgramCall(file, tree, call, tuple(given.elts) if isinstance(given, (ast.Tuple, ast.List)) else ())
+    if called_name(call) in _HANDS_ON and any(_means(item, name) for item in call.args):
+        place = next(n for n, item in enumerate(call.args) if _means(item, name))
+        rest = call.args[place + 1 :]
+        whole = rest[0].elts if len(rest) == 1 and isinstance(rest[0], ast.Tuple) else rest
+        return ProgramCall(file, tree, call, tuple(whole))
+    return None
+
+
+def _is_kept(files: Mapping[str, ast.Module], name: str) -> bool:
+    """Whether a function is named otherwise than to call it: an object may have it as an attribute."""
+    nodes = (item for tree in files.values() for item in ast.walk(tree))
+    called = {id(item.func) for item in nodes if isinstance(item, ast.Call)}
+    return any(isinstance(item, ast.Name) and id(item) not in called for _, _, item in mentions(files, name))
 
 
 def _means(node: ast.expr, name: str) -> bool:
     held = variable(node)
     return held == name or (isinstance(node, ast.Attribute) and node.attr == name)
+
+
+def _is_of_library(files: Iterable[str], imported: str, home: str) -> bool:
+    """Whether it is imported from elsewhere than the program's files, and the packages of `home`."""
+    parts = imported.split(".")[:-1]
+    modules = ["/".join(parts[:length]) for length in range(1, len(parts) + 1)]
+    ends = tuple(f"/{module}{end}" for module in modules for end in (".py", "/__init__.py"))
+    return bool(modules) and f"/{modules[0]}/" not in home and not any(file.endswith(ends) for file in files)

@@ -18,7 +18,7 @@ from pytracer.analyze.evidence.slicing.data_numbers import is_size
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value, passed_values
-from pytracer.analyze.evidence.syntax.draws import goes_by_rank, is_unseeded, library_of, seeded_by_rank
+from pytracer.analyze.evidence.syntax.draws import DRAWS, goes_by_rank, is_unseeded, library_drawn_from, seeded_by_rank
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.ranks import reads_rank
@@ -26,11 +26,7 @@ from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes
 from pytracer.analyze.naming import line_in
 
 _MOST = 120
-_DRAWS = frozenset(
-    {"rand", "randn", "randint", "random", "random_sample", "uniform", "bernoulli", "binomial", "poisson", "integers"}
-    | {"choice", "choices", "randrange", "sample", "normal", "multinomial", "randperm", "permutation", "gauss"}
-    | {"standard_normal", "exponential", "geometric"}
-)
+_DRAW_MASKS = ("bernoulli", "bernoulli_", "binomial")
 _OF_ITS_OWN = frozenset({"default_rng", "RandomState", "Random"})  # which begin at random without a seed
 _MASKS = frozenset(
     {"isin", "in1d", "logical_and", "logical_or", "logical_not", "bool", "astype", "bernoulli", "eq", "lt"}
@@ -120,12 +116,12 @@ class _Walk:
     def drawn(self, item: _Item) -> DrawnSize | None:
         """Where an expression is itself a call that draws, and what it is decides."""
         call, spot = item.node, item.spot
-        if not isinstance(call, ast.Call) or called_name(call) not in _DRAWS:
+        if not isinstance(call, ast.Call) or called_name(call) not in DRAWS:
             return None
-        if item.role == "size" or (item.role == "selector" and called_name(call) not in ("bernoulli", "binomial")):
+        if item.role == "size" or (item.role == "selector" and called_name(call) not in _DRAW_MASKS):
             return None
         given = keyword_value(call, "generator", "random_state")
-        library = library_of(spot.tree, call)
+        library = library_drawn_from(spot.tree, call)
         if given is None and library is not None:
             return self._of_library(call, spot, library)
         owner = call.func.value if isinstance(call.func, ast.Attribute) and given is None else given

@@ -332,8 +332,11 @@ class Slice:
                 owner, names = self._class_of(func.value, spot), (func.attr,)
         elif isinstance(func, (ast.Name, ast.Call)):  # `Net()(x)`
             owner = self._class_of(func, spot)
-        method = method_of(owner[0], names) if owner is not None and isinstance(owner[0], ast.ClassDef) else None
-        return (method, owner[1]) if method is not None and owner is not None else None
+        if owner is None or not isinstance(owner[0], ast.ClassDef):
+            return None
+        kind, at = self._with_method(owner[0], names, owner[1])
+        method = method_of(kind, names)
+        return (method, at) if method is not None else None
 
     def _base(self, owner: ast.ClassDef, spot: Spot) -> tuple[ast.ClassDef, Spot] | None:
         """The class of the program that a class is derived from, if it is the only one."""

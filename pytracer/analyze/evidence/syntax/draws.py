@@ -14,9 +14,18 @@ from pytracer.analyze.evidence.syntax.ranks import reads_rank
 from pytracer.analyze.evidence.syntax.scopes import scope_of
 
 _LIBRARIES = ("torch", "numpy", "random")
-_DRAWS = frozenset({"rand", "randn", "randint", "rand_like", "random", "uniform", "bernoulli", "binomial"})
-_OF_LIBRARIES = frozenset({"choice", "choices", "randrange", "sample", "normal", "multinomial", "randperm", "gauss"})
-_IN_PLACE = frozenset({"uniform_", "bernoulli_", "random_", "normal_"})
+# Whoever has a function of that name, it draws.
+_OF_ALL = frozenset(
+    {"rand", "randn", "randint", "rand_like", "randn_like", "randint_like", "random", "random_sample", "uniform"}
+    | {"bernoulli", "binomial", "integers", "standard_normal"}
+)
+# In torch, NumPy, `random` and their generators; elsewhere it may be anything.
+_OF_LIBRARIES = frozenset(
+    {"choice", "choices", "randrange", "sample", "normal", "multinomial", "randperm", "permutation", "gauss"}
+    | {"poisson", "exponential", "geometric"}
+)
+_IN_PLACE = frozenset({"uniform_", "bernoulli_", "random_", "normal_", "exponential_", "geometric_"})  # of a tensor
+DRAWS = _OF_ALL | _OF_LIBRARIES | _IN_PLACE
 
 
 @dataclass(frozen=True)
@@ -40,9 +49,9 @@ def draw_in(tree: ast.Module, node: ast.AST) -> Draw | None:
     """The first call inside that draws; `tree`: of its file."""
     for call in (item for item in ast.walk(node) if isinstance(item, ast.Call)):
         name = called_name(call)
-        if name not in _DRAWS | _OF_LIBRARIES | _IN_PLACE:
+        if name not in DRAWS:
             continue
-        library = "torch" if name in _IN_PLACE else library_of(tree, call)
+        library = library_drawn_from(tree, call)
         if name in _OF_LIBRARIES and library is None:
             continue
         own = any(item.arg == "generator" for item in call.keywords)
@@ -86,6 +95,11 @@ def library_of(tree: ast.Module, call: ast.Call) -> str | None:
     """Whose function is called: `torch`, `numpy` or `random`."""
     module = (imported_as(tree, call.func) or "").partition(".")[0]
     return module if module in _LIBRARIES else None
+
+
+def library_drawn_from(tree: ast.Module, call: ast.Call) -> str | None:
+    """Of a call that draws: also `torch` of a tensor's method."""
+    return "torch" if called_name(call) in _IN_PLACE else library_of(tree, call)
 
 
 def goes_by_rank(tree: ast.Module, call: ast.Call) -> bool:

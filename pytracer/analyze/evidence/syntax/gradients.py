@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from pytracer.analyze.evidence.syntax.bindings import bound_value
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.constants import is_none
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import Scope
@@ -57,11 +57,17 @@ def asks_if_frozen(test: ast.expr) -> bool:
 
 
 def lines_that_freeze(tree: ast.Module) -> list[int]:
-    """`p.requires_grad_(False)`, `p.requires_grad = False`, in order."""
+    """`p.requires_grad_(False)`, `p.requires_grad = False`, in order; not those that can only thaw."""
     found = set[int]()
     for item in ast.walk(tree):
-        targets = item.targets if isinstance(item, ast.Assign) else []
         if isinstance(item, ast.Call) and called_name(item) == f"{_FROZEN}_":
-            found.add(item.lineno)
-        found |= {part.lineno for part in targets if isinstance(part, ast.Attribute) and part.attr == _FROZEN}
+            given = passed_values(item)  # requires_grad_() without any thaws
+            found |= {item.lineno} if given and not _is_true(given[0]) else set()
+        elif isinstance(item, ast.Assign) and not _is_true(item.value):
+            set_ = (part for part in item.targets if isinstance(part, ast.Attribute) and part.attr == _FROZEN)
+            found |= {part.lineno for part in set_}
     return sorted(found)
+
+
+def _is_true(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and bool(node.value)

@@ -40,37 +40,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytracer.analyze.collectives.description import at_place, span_words
-from pytracer.analyze.deaths.ending import asked_to_end
 from pytracer.analyze.deaths.order import is_interrupt
 from pytracer.analyze.evidence.ends.sent_signals import deadly_signal
 from pytracer.analyze.evidence.ends.signal_senders import from_time_limit, sender_words
-from pytracer.analyze.evidence.exceptions.handled import handled_at_end
-from pytracer.analyze.evidence.exceptions.loaders import loading_workers, waits_for_loader
 from pytracer.analyze.evidence.waits.ended_threads import (
     ended_thread_evidence,
-    no_other_could,
-    thread_behind,
 )
 from pytracer.analyze.evidence.waits.executor_threads import unfinished_task
-from pytracer.analyze.evidence.waits.failed_task import failed_task
-from pytracer.analyze.evidence.waits.forked_locks import forked_lock
-from pytracer.analyze.evidence.waits.lock_order import crossed_locks, lock_holder
+from pytracer.analyze.evidence.waits.last_wait import last_wait
 from pytracer.analyze.evidence.waits.lost_lock import LostLock, lost_lock
-from pytracer.analyze.evidence.waits.lost_tasks import lost_task, lost_tasks
-from pytracer.analyze.evidence.waits.messages import both_wait, serves_a_working_parent
-from pytracer.analyze.evidence.waits.pool_results import ended_receiver
-from pytracer.analyze.evidence.waits.starved_pool import starved_pool
-from pytracer.analyze.evidence.waits.stood import UNREAD, Stood, advice_of, only_words, unread_words, why_words
+from pytracer.analyze.evidence.waits.lost_tasks import lost_tasks
+from pytracer.analyze.evidence.waits.stood import Stood, advice_of, only_words, unread_words, why_words
 from pytracer.analyze.evidence.waits.stood_loop import stood_loop
-from pytracer.analyze.evidence.waits.unasked_tasks import UnaskedTasks, unasked_tasks
-from pytracer.analyze.evidence.waits.unsent import unsent_of
 from pytracer.analyze.evidence.waits.wait_chain import (
     at_words,
-    children_at_work,
-    children_of,
-    parent_of,
-    wait_chain,
-    wait_for_device,
     waiters_there,
 )
 from pytracer.analyze.evidence.waits.wait_words import wait_words
@@ -119,10 +102,7 @@ _CONFIDENCE: dict[WaitKind, Confidence] = {
     "device": "possible",
     "driver": "possible",
 }
-_OF_CHILDREN: tuple[WaitKind, ...] = ("child", "queue", "message", "full-pipe", "pool")
-_IN_MEMORY: tuple[WaitKind, ...] = ("queue", "notice", "undone")
 _LONG = 200  # characters of a headline before its end
-_BEFORE_NS = 1_000_000_000
 _HOW_LONG = "how long it had waited: the stacks are of the moment of the signal"
 _KERNEL = "whether a kernel never ends or was only slow: the device is not asked for that"
 
@@ -153,71 +133,16 @@ class Standstill:
             return not_found("no process was ended from outside")
         ended_so = [*suspects, *_parents_ended_with(job, suspects)]
         for death in sorted(ended_so, key=lambda item: _has_asking_parent(item, ended_so)):
-            chain = list(wait_chain(job, death.view))
-            if not chain:
+            stood = last_wait(job, death.view)
+            if stood is None:
                 continue
-            device = wait_for_device(job, *chain[-1])
-            if chain[-1][1].kind in OF_DEVICE and device is None:
-                chain = chain[:-1]  # it works, as far as is known
-            if not chain:
-                continue
-            if _reader_is_to_blame(chain):
-                chain = [*chain[:-2], chain[-1], chain[-2]]
-            (view, wait), ended = chain[-1], death.view
-            if wait.kind != "forked-openmp" and not from_time_limit(job, ended):
-                continue
-            if wait.kind == "open":
-                continue  # it may have been opening one file of many
-            if serves_a_working_parent(job, view, wait):
-                continue
-            receiver = ended_receiver(job, view, wait)
-            thread = thread_behind(view, wait)
-            asks = wait.kind == "message" or (wait.kind == "queue" and is_between_processes(view))
-            gone = _children_gone(job, view) if asks else ()
-            locks = crossed_locks(view) if wait.kind == "lock" else None
-            handled = handled_at_end(view)
-            loading = next(iter(_loading(job, view)), None) if wait.kind == "queue" else None
-            found = Stood(
-                wait,
-                tuple(chain[:-1]),
-                ended,
-                thread,
-                handled,
-                receiver,
-                gone,
-                locks,
-                loading,
-                unsent_of(job, view) if wait.kind == "queue" and is_between_processes(view) else None,
-                starved_pool(view) if wait.kind == "notice" else None,
-                tuple(children_at_work(job, view)) if wait.kind in _OF_CHILDREN else (),
-                together=waiters_there(job, wait) if wait.kind == "barrier" else 0,
-                task=failed_task(view, wait) if wait.kind in _IN_MEMORY and not is_between_processes(view) else None,
-                holder=lock_holder(view) if wait.kind == "lock" and locks is None else None,
-                alone=wait.kind in _IN_MEMORY and no_other_could(view),
-                device=device,
-                both=both_wait(job, view, wait),
-                forked=forked_lock(view, wait, parent_of(job, view)) if wait.kind == "forked-lock" else None,
-                unasked=_unasked(view, wait, gone),
-                without=lost_task(job, view, wait),
-            )
+            view, found = stood
             explains = (
                 *((item.view, "was ended while it stood still") for item in suspects),
                 *((item, "ended inside of a task of the pool") for item in left.values()),
             )
-            is_sure = (
-                found.unread or receiver is not None or bool(gone) or (found.thread is not None and found.thread.sure)
-            )
-            is_sure = is_sure or any(item is not None for item in (found.unsent, found.starved, found.task))
-            is_sure |= found.without is not None and (found.without.first or not found.working)
-            is_sure = is_sure or (found.unasked is not None and found.unasked.refused is not None)
-            stood = stood_loop(loading) if loading is not None else None
-            is_sure = is_sure or (stood is not None and stood.confidence == "likely")
-            task = unfinished_task(end_of(view)) if wait.kind == "executor" else None
-            is_sure = is_sure or (task is not None and task.blocked)
-            is_sure = is_sure or (wait.kind == "lock-file" and _nobody_has_it(suspects))
-            sure: Confidence = "likely" if is_sure else _CONFIDENCE[wait.kind]
-            sure = device.confidence if device is not None else sure
-            return (Judgement("hang", sure, (view,), found, leads=True, explains=explains),)
+            confidence = _confidence(view, found, suspects)
+            return (Judgement("hang", confidence, (view,), found, leads=True, explains=explains),)
         return not_found("no process that was ended from outside waited for a lock, a child, a thread or a queue")
 
     def describe(self, job: JobView, judgement: Judgement[Stood]) -> Description:
@@ -255,6 +180,22 @@ class Standstill:
         )
 
 
+def _confidence(view: ProcessView, found: Stood, suspects: Sequence[Death]) -> Confidence:
+    """More than that of its kind of wait, where it is known why the wait cannot end."""
+    if found.device is not None:
+        return found.device.confidence
+    is_sure = found.unread or bool(found.gone) or (found.thread is not None and found.thread.sure)
+    is_sure |= any(item is not None for item in (found.receiver, found.unsent, found.starved, found.task))
+    is_sure |= found.without is not None and (found.without.first or not found.working)
+    is_sure |= found.unasked is not None and found.unasked.refused is not None
+    loop = stood_loop(found.loading) if found.loading is not None else None
+    is_sure |= loop is not None and loop.confidence == "likely"
+    task = unfinished_task(end_of(view)) if found.wait.kind == "executor" else None
+    is_sure |= task is not None and task.blocked
+    is_sure |= found.wait.kind == "lock-file" and _nobody_has_it(suspects)
+    return "likely" if is_sure else _CONFIDENCE[found.wait.kind]
+
+
 def _ranks_meanwhile(job: JobView, view: ProcessView) -> str:
     """`; meanwhile rank 0 was in all_reduce at train.py:53 in main`: ranks that do not stand in their devices."""
     found = []
@@ -270,17 +211,6 @@ def _ranks_meanwhile(job: JobView, view: ProcessView) -> str:
     call = found[0][0]
     ranks = span_words([rank for item, rank in found if (item.op, item.sequence_nr) == (call.op, call.sequence_nr)])
     return f"; meanwhile {ranks} {'was' if len(ranks.split()) == 2 else 'were'} in {call.op}{at_place(call)}"
-
-
-def _reader_is_to_blame(chain: Sequence[tuple[ProcessView, ProcessWait]]) -> bool:
-    """Whether its child waits until it reads, or for its next task: it waits for something else meanwhile."""
-    if len(chain) < 2:
-        return False
-    (reader, wait), (child, last) = chain[-2:]
-    if last.kind == "message" or wait.kind == "message":
-        return last.kind == wait.kind
-    idle = last.kind == wait.kind == "queue" and is_between_processes(reader) and is_between_processes(child)
-    return last.kind in UNREAD or idle
 
 
 def _judge_lost(job: JobView, lost: LostLock) -> Judgement[Stood]:
@@ -317,28 +247,6 @@ def _nobody_has_it(suspects: Sequence[Death]) -> bool:
     """Whether all that ran Python waited for a lock file: none of them is the one that holds it."""
     waits = [wait_of(death.view) for death in suspects if death.view.python_stack]
     return bool(waits) and all(wait is not None and wait.kind == "lock-file" for wait in waits)
-
-
-def _children_gone(job: JobView, view: ProcessView) -> tuple[ProcessView, ...]:
-    """Its children, if all had ended a while before it, and none by a signal: that is a death of its own."""
-    children = children_of(job, view)
-    ended = view.ended_ns
-    if ended is None or any(item.ended_ns is None or item.ended_ns > ended - _BEFORE_NS for item in children):
-        return ()
-    return tuple(children) if all(item.process.status_kind == "exited" for item in children) else ()
-
-
-def _unasked(view: ProcessView, wait: ProcessWait, gone: Sequence[ProcessView]) -> UnaskedTasks | None:
-    """Where an argument cannot be passed, or where all workers ended as those of a pool do."""
-    found = unasked_tasks(view, wait) if wait.kind == "queue" and is_between_processes(view) else None
-    well = bool(gone) and all(item.process.exit_code == 0 for item in gone)
-    return found if found is not None and (found.refused is not None or well) else None
-
-
-def _loading(job: JobView, view: ProcessView) -> list[ProcessView]:
-    """Its DataLoader workers that were inside a batch when the signal came."""
-    end = asked_to_end(view.process)
-    return loading_workers(job, view, end.mono_ns) if end is not None and waits_for_loader(view) else []
 
 
 def _end_words(job: JobView, judgement: Judgement[Stood], *, short: bool = False) -> str:

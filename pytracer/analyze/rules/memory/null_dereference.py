@@ -142,35 +142,9 @@ class NullDereference(MemoryFaultRule[_Null]):
         addr = view.place.addr if view.place else 0
         crash = view.crash
         where = below_function(view) if crash is not None and crash.pc == addr else in_function(view)
-        target = _target(addr)
-        found = judgement.found
-        empty, sibling = found.empty, found.sibling
-        named = [item for item in empty if item.frame is not None and not is_library_file(item.frame.file)] or empty
-        reason = f": {without_memory_words(named[0])}" if len(named) == 1 else _reason(judgement.found)
-        if len(named) > 1:
-            reason = f": {_several(named)} have no memory" + ("" if any(i.elements for i in named) else " (0 elements)")
-        holds = placeholder(view, named)
-        reason += holds.summary if holds is not None else ""
-        gathered = gathered_weight(view, named)
-        reason = f": {gathered.summary}" if gathered is not None else reason
-        if judgement.found.without_gil:
-            reason = ": Python was called on a thread that does not hold the GIL"
-            if found.by_ctypes:
-                reason = ": Python's C API was called by ctypes.CDLL, which releases the GIL"
-        table = unfetched_table(view)
-        if table is not None:
-            reason = f": {table.summary}"
-        dropped = dropped_handle(view) if not reason else None
-        if dropped is not None:
-            reason = f": {dropped.summary}"
-        told = null_source(view, with_forward=bool(found.arguments)) if not reason else None
-        if told is not None:
-            reason = f": {told.summary}"
-        missing = missing_arguments(view) if not reason or (_is_undefined(found) and dropped is None) else None
-        if missing is not None and (found.arguments or not missing.is_own):
-            reason = f": {missing.summary}"
+        found, why = judgement.found, _why(view, judgement.found)
         return Description(
-            f"{introduction(judgement.views)} {_verb(view)} through {target}{where}{reason}.",
+            f"{introduction(judgement.views)} {_verb(view)} through {_target(addr)}{where}{why.reason}.",
             [
                 fault_evidence(view),
                 Evidence(
@@ -179,7 +153,7 @@ class NullDereference(MemoryFaultRule[_Null]):
                     tid=crash.tid if crash is not None else None,
                     function=view.function,
                 )
-                if judgement.found.without_gil
+                if found.without_gil
                 else None,
                 Evidence(
                     "instruction",
@@ -188,34 +162,66 @@ class NullDereference(MemoryFaultRule[_Null]):
                 )
                 if has_constant_address(view)
                 else None,
-                *(_empty_tensor(item) for item in empty),
-                *(_without_memory(item) for item in judgement.found.arguments),
-                _sibling(sibling) if sibling is not None else None,
+                *(_empty_tensor(item) for item in found.empty),
+                *(_without_memory(item) for item in found.arguments),
+                _sibling(found.sibling) if found.sibling is not None else None,
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],
-            table.advice
-            if table is not None
-            else dropped.advice
-            if dropped is not None
-            else missing.advice
-            if missing is not None
-            else told.advice
-            if told is not None and told.advice is not None
-            else _what_to_do(view, judgement.found),
+            why.advice,
             [missing_operands(view)],
-            behind=Behind()
-            if table is not None or found.without_gil
-            else Behind.of([], gathered)
-            if gathered is not None and gathered.lines
-            else Behind.of([], dropped)
-            if dropped is not None
-            else of_null(view, found.saved, named, holds, missing, told),
+            behind=why.behind,
         )
 
     def otherwise(self, faults: Sequence[ProcessView]) -> NoFinding:
         """See MemoryFaultRule."""
         return not_found("no address was null or a small offset from a null register")
+
+
+@dataclass(frozen=True)
+class _Why:
+    """Why the pointer was null, behind the place; what to do about that, and the values that it is about."""
+
+    reason: str
+    advice: str
+    behind: Behind | None
+
+
+def _why(view: ProcessView, found: _Null) -> _Why:
+    named = [item for item in found.empty if item.frame is not None and not is_library_file(item.frame.file)]
+    named = named or list(found.empty)
+    reason = f": {without_memory_words(named[0])}" if len(named) == 1 else _reason(found)
+    if len(named) > 1:
+        reason = f": {_several(named)} have no memory" + ("" if any(i.elements for i in named) else " (0 elements)")
+    holds, gathered, table = placeholder(view, named), gathered_weight(view, named), unfetched_table(view)
+    reason += holds.summary if holds is not None else ""
+    if table is not None:
+        reason = f": {table.summary}"
+    elif found.by_ctypes:
+        reason = ": Python's C API was called by ctypes.CDLL, which releases the GIL"
+    elif found.without_gil:
+        reason = ": Python was called on a thread that does not hold the GIL"
+    elif gathered is not None:
+        reason = f": {gathered.summary}"
+    dropped = dropped_handle(view) if not reason else None
+    if dropped is not None:
+        reason = f": {dropped.summary}"
+    told = null_source(view, with_forward=bool(found.arguments)) if not reason else None
+    if told is not None:
+        reason = f": {told.summary}"
+    missing = missing_arguments(view) if not reason or (_is_undefined(found) and dropped is None) else None
+    if missing is not None and (found.arguments or not missing.is_own):
+        reason = f": {missing.summary}"
+    advised = table or dropped or missing
+    advice = told.advice if told is not None else None
+    behind = of_null(view, found.saved, named, holds, missing, told)
+    if table is not None or found.without_gil:
+        behind = Behind()
+    elif gathered is not None and gathered.lines:
+        behind = Behind.of([], gathered)
+    elif dropped is not None:
+        behind = Behind.of([], dropped)
+    return _Why(reason, advised.advice if advised is not None else advice or _what_to_do(view, found), behind)
 
 
 def _is_undefined(found: _Null) -> bool:

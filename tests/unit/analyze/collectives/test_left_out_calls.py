@@ -129,6 +129,12 @@ def test_frozen_parameter(run: Path) -> None:
     assert "freeze the same parameters on all ranks, in the same step (line 15)" in advice(report)
 
 
+@pytest.mark.parametrize("thaws", ["p.requires_grad_()", "p.requires_grad_(True)", "p.requires_grad = True"])
+def test_line_that_thaws_a_parameter(thaws: str, run: Path) -> None:
+    """The look-alike: it is none of those that freeze."""
+    assert "in the same step," in advice(averaged(run, "if p.requires_grad:", thaws))
+
+
 @pytest.mark.parametrize(
     "options",
     [

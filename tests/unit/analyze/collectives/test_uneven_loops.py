@@ -106,7 +106,7 @@ def led(folder: Path, source: str) -> list[tuple[str | None, int | None]]:
     other = [("<module>", 9), ("main", 8), ("check", 5)]
     call: Any = None
     there = Side(view, tuple(PythonFrame(file=file, function=name, line=line) for name, line in other), call)
-    return [(item.function, item.line) for item in completed(Side(view, (frame,), call), there).way]
+    return [(item.function, item.line) for item in completed(Side(view, (frame,), call), there)[0].way]
 
 
 def test_way_of_an_unknown_stack_is_completed(tmp_path: Path) -> None:

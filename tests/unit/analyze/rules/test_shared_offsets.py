@@ -92,13 +92,14 @@ def test_file_of_the_module_is_opened_again_as_a_global(run: Path) -> None:
     [
         {"init": "with open(path) as file: self.all = file.read()", "read": "self.all[i]"},
         {"init": "self.file = np.memmap(path)", "read": "self.file[i]"},
+        {"init": "self.file = np.load(path)", "read": "self.file[i]"},
         {"init": "self.file = lmdb.open(path)", "read": "self.file.begin().get(i)"},
         {"read": "os.pread(self.file.fileno(), 9, i)"},
         {"init": f"{OPEN}; self.file.seek(0); self.all = self.file.read(); self.file.close()", "read": SEEKS},
         {"forked": False},
         {"error": ("RuntimeError", "mat1 and mat2 shapes cannot be multiplied (16x8 and 4x4)")},
     ],
-    ids=["read before", "memmap", "lmdb", "pread", "closed", "spawned", "shapes"],
+    ids=["read before", "memmap", "array", "lmdb", "pread", "closed", "spawned", "shapes"],
 )
 def test_other_datasets_share_no_position(change: dict[str, object], run: Path) -> None:
     report = died(run, **change)  # type: ignore[arg-type]

@@ -10,20 +10,13 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from pytracer.analyze.evidence.slicing.bindings import bindings_of
+from pytracer.analyze.evidence.failing.data.opened_files import Opened, lineage, opened_file
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
-from pytracer.analyze.evidence.syntax.bindings import set_from_outside
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value, passed_values
 from pytracer.analyze.evidence.syntax.names import variable
-from pytracer.analyze.evidence.syntax.scopes import class_around, class_named, own_nodes
+from pytracer.analyze.evidence.syntax.scopes import class_named, own_nodes
 
-_PLAIN = re.compile(r"^(?:io\.|gzip\.|bz2\.|lzma\.|codecs\.)?open$|\.open$")
-_ARCHIVES = re.compile(
-    r"^(?:h5py\.File|(?:zipfile\.)?ZipFile|tarfile\.open|(?:tarfile\.)?TarFile|rasterio\.open|netCDF4\.Dataset"
-    r"|cv2\.VideoCapture|pd\.HDFStore|pandas\.HDFStore|tables\.open_file)$"
-)
-_WITHOUT_POSITION = re.compile(r"^(?:lmdb|mmap|dbm|shelve|PIL\.Image|Image|os)\.")
 _READS = frozenset({"read", "readinto", "readline", "readlines", "read1"})
 _NO_USE = frozenset({"close", "fileno", "keys", "namelist", "infolist", "getnames", "getmembers", "isOpened"})
 _MODES = re.compile(r"[wax]")
@@ -86,34 +79,27 @@ def _handles(files: Mapping[str, ast.Module], back: Slice, kind: ast.ClassDef, g
             opened = _opened(files, back, name, spot, reached) if uses else None
             if opened is None:
                 continue
-            call = opened.node
-            assert isinstance(call, ast.Call)
-            plain = _ARCHIVES.match(ast.unparse(call.func)) is None
-            if plain and not (_is_moved(reached, name) and _is_read_from(call)):
+            plain = opened.kind != "archive"
+            if plain and not (_is_moved(reached, name) and _is_read_from(opened.call)):
                 continue
-            yield OpenHandle(name, opened, replace(spot, line=uses[0].lineno), plain)
+            yield OpenHandle(name, opened.made, replace(spot, line=uses[0].lineno), plain)
 
 
 def _called(
     files: Mapping[str, ast.Module], back: Slice, kind: ast.ClassDef, call: ast.Call, spot: Spot
 ) -> Iterator[Spot]:
-    """The functions of the program that a call may mean: `self.read()`, `read(path)`, `self.store.read()`."""
-    name, spot = called_name(call), replace(spot, line=call.lineno)
-    if isinstance(call.func, ast.Name):
-        function = back.defined(call.func, spot)
-        if function is not None and isinstance(function[0], ast.FunctionDef):
-            yield replace(function[1], scope=function[0], line=function[0].lineno)
-        return
-    base = call.func.value if isinstance(call.func, ast.Attribute) else None
-    if base is None or name is None:
-        return
-    owner = class_around(spot.tree, spot.scope) if isinstance(base, ast.Name) and base.id == "self" else None
-    if owner is None and variable(base) is not None:
-        owner = _class_of(files, back, base, spot)
-    found = [*_methods(files, owner, name)]
-    if not found and isinstance(base, ast.Name) and base.id == "self":
-        found = [*_methods(files, kind, name)]  # of the class that is derived from it
-    yield from found
+    """The functions of the program that a call may mean: `self.read()`, `read(path)`, `self.store.read()`.
+
+    Of a method that other classes have, too, that of `kind`, whose object it is.
+    """
+    spot = replace(spot, line=call.lineno)
+    function = back.function(call, spot)
+    if function is not None:
+        yield replace(function[1], scope=function[0], line=function[0].lineno)
+    elif isinstance(call.func, ast.Attribute):
+        base = call.func.value
+        of_self = isinstance(base, ast.Name) and base.id == "self"
+        yield from _methods(files, kind if of_self else _class_of(files, back, base, spot), call.func.attr)
 
 
 def _methods(files: Mapping[str, ast.Module], owner: ast.ClassDef | None, name: str) -> Iterator[Spot]:
@@ -131,25 +117,11 @@ def _class_of(files: Mapping[str, ast.Module], back: Slice, node: ast.expr, spot
 
 def _method(files: Mapping[str, ast.Module], owner: ast.ClassDef, name: str) -> tuple[str, ast.FunctionDef] | None:
     """Its own, or that of a class of the program that it is derived from."""
-    for file, kind in _lineage(files, owner):
+    for file, kind in lineage(files, owner):
         own = next((item for item in kind.body if isinstance(item, ast.FunctionDef) and item.name == name), None)
         if own is not None:
             return file, own
     return None
-
-
-def _lineage(files: Mapping[str, ast.Module], owner: ast.ClassDef) -> Iterator[tuple[str, ast.ClassDef]]:
-    """A class, and those of the program that it is derived from, each with its file."""
-    waiting, seen = [owner], list[ast.ClassDef]()
-    while waiting:
-        kind = waiting.pop(0)
-        file = next((file for file, tree in files.items() if any(item is kind for item in ast.walk(tree))), None)
-        if file is None or kind in seen:
-            continue
-        yield file, kind
-        seen.append(kind)
-        names = [base.id for base in kind.bases if isinstance(base, ast.Name)]
-        waiting += [item for name in names for tree in files.values() if (item := class_named(tree, name)) is not None]
 
 
 def _names(spot: Spot) -> list[str]:
@@ -189,50 +161,9 @@ def _is_read_from(call: ast.Call) -> bool:
     return not (isinstance(told, str) and _MODES.search(told) and "+" not in told)
 
 
-def _opened(files: Mapping[str, ast.Module], back: Slice, name: str, spot: Spot, reached: _Reached) -> Made | None:
-    """The call that opened it, in a function that does not run with the reader; None where another may have."""
-    node = ast.parse(name, mode="eval").body
-    made = back.made(node, replace(spot, depth=None), calls=False)
-    if made.node is node or not isinstance(made.node, ast.Call):
-        found = _by_helper(files, name, spot)
-        if found is None:
-            return None
-        made = found
-    call = made.node
-    if not isinstance(call, ast.Call) or any(item.scope is made.spot.scope for item in reached.spots):
+def _opened(files: Mapping[str, ast.Module], back: Slice, name: str, spot: Spot, reached: _Reached) -> Opened | None:
+    """What it has open, by a function that does not run with the reader; None of what checks what it reads."""
+    found = opened_file(files, back, name, replace(spot, depth=None))
+    if found is None or found.kind == "store" or any(item.scope is found.made.spot.scope for item in reached.spots):
         return None
-    text = ast.unparse(call.func)
-    if not (_PLAIN.search(text) or _ARCHIVES.match(text)) or _WITHOUT_POSITION.match(text):
-        return None
-    if any(item.arg == "driver" for item in call.keywords):
-        return None
-    owner = class_around(spot.tree, spot.scope) if name.startswith("self.") else None
-    attribute = name.removeprefix("self.")
-    if owner is not None and any(set_from_outside(tree, owner, attribute) for tree in files.values()):
-        return None
-    return None if _closes(made.spot, name) else made
-
-
-def _by_helper(files: Mapping[str, ast.Module], name: str, spot: Spot) -> Made | None:
-    """`self.file = open(path)` in a method that `__init__` alone calls, perhaps of a class that it is derived from."""
-    owner = class_around(spot.tree, spot.scope)
-    if owner is None or not name.startswith("self."):
-        return None
-    classes = [*_lineage(files, owner)]
-    methods = [(file, item) for file, kind in classes for item in kind.body if isinstance(item, ast.FunctionDef)]
-    sets = [(file, item, line, value) for file, item in methods for line, value, _ in bindings_of(item, name)]
-    opening = [item for item in sets if isinstance(item[3], ast.Call)]
-    if len(opening) != 1 or any(item[1].name != "__init__" for item in sets if item is not opening[0]):
-        return None
-    file, method, line, value = opening[0]
-    calls = [item for item in ast.walk(files[file]) if isinstance(item, ast.Call) and called_name(item) == method.name]
-    begins = [item for _, part in methods if part.name == "__init__" for item in ast.walk(part) if item in calls]
-    if value is None or (method.name != "__init__" and not (len(calls) == 1 and begins)):
-        return None
-    return Made(value, Spot(file, files[file], method, line))
-
-
-def _closes(spot: Spot, name: str) -> bool:
-    """Whether the function that opens it closes it, too."""
-    calls = (item for item in own_nodes(spot.scope) if isinstance(item, ast.Call) and called_name(item) == "close")
-    return any(isinstance(item.func, ast.Attribute) and variable(item.func.value) == name for item in calls)
+    return found

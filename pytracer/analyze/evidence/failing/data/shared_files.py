@@ -8,12 +8,11 @@ from __future__ import annotations
 import ast
 import re
 
+from pytracer.analyze.evidence.failing.data.opened_files import Opened, opened_file
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
-from pytracer.analyze.evidence.slicing.bindings import bindings_of
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.names import variable
-from pytracer.analyze.evidence.syntax.scopes import class_around, class_named
 
 _DAMAGED_TYPE = re.compile(
     r"BadZipFile|BadGzipFile|UnpicklingError|ReadError|HeaderError|LZMAError|DatabaseError|EOFError"
@@ -22,10 +21,6 @@ _DAMAGED = re.compile(
     r"Bad CRC|Error -\d+ while decompressing|incorrect header check|invalid (?:block|stored|distance|code)|Bad magic"
     r"|[Uu]nexpected end|[Tt]runcated|unpack requires a buffer|malformed|cannot reshape array of size"
     r"|Can't (?:\w+ )?read data|filter returned failure|wrong B-tree|bad object header|addr overflow|MDB_\w+"
-)
-_OPENS = re.compile(
-    r"^(?:(?:np|numpy)\.load|(?:io\.|gzip\.|bz2\.|lzma\.|codecs\.)?open|h5py\.File|(?:zipfile\.)?ZipFile|tarfile\.open"
-    r"|(?:tarfile\.)?TarFile|sqlite3\.connect|lmdb\.open|rasterio\.open|netCDF4\.Dataset|cv2\.VideoCapture)$"
 )
 _SPAWNED = re.compile(r"['\"](?:spawn|forkserver)['\"]")
 
@@ -37,28 +32,28 @@ def shared_file(at: FailingLine) -> str | None:
     found = _opened(at)
     if found is None or not _several_workers(at):
         return None
-    name, line, text = found
+    name, opened = found
+    made, opener = opened.made, getattr(opened.made.spot.scope, "name", None)
+    opens = f"{at.place(made.spot, made.line)}: `{source(opened.call)}`"
+    by = f"{opener}() opened" if opener is not None else "was opened"
     return (
-        f"The workers share the open file of `{name}` ({at.here(line)}: `{text}`), which __init__() opened before they "
-        "were forked: one may have moved its place while another read, so that the file itself may be whole "
-        "(num_workers=0 shows it). Open it in each worker, at the first __getitem__(), or read all of it in __init__()."
+        f"The workers share the open file of `{name}` ({opens}), which {by} before they were forked: one "
+        "may have moved its place while another read, so that the file itself may be whole (num_workers=0 shows it). "
+        "Open it in each worker, at the first __getitem__(), or read all of it in __init__()."
     )
 
 
-def _opened(at: FailingLine) -> tuple[str, int, str] | None:
-    """The one attribute that the line reads and that __init__() alone has opened."""
-    owner = class_around(at.tree, at.scope) or class_named(at.tree, at.dataset or "")
-    methods = [item for item in owner.body if isinstance(item, ast.FunctionDef)] if owner is not None else []
+def _opened(at: FailingLine) -> tuple[str, Opened] | None:
+    """The one attribute that the line reads and that `__init__()` has opened, or what that calls or is given."""
+    spot = at.slice.spot(0)
     read = {variable(item) for item in ast.walk(at.statement or ast.Pass()) if isinstance(item, ast.Attribute)}
-    found = []
-    for name in sorted(name for name in read if name is not None and name.startswith("self.")):
-        made = [(method.name, line, value) for method in methods for line, value, _ in bindings_of(method, name)]
-        if len(made) != 1 or made[0][0] != "__init__" or at.shape(name) is not None:
-            continue
-        _, line, value = made[0]
-        if isinstance(value, ast.Call) and _OPENS.match(ast.unparse(value.func)):
-            mapped = any(item.arg in ("mmap_mode", "driver") for item in value.keywords)
-            found += [] if mapped else [(name, line, source(value))]
+    names = sorted(name for name in read if name is not None and name.startswith("self.") and at.shape(name) is None)
+    opened = [(name, opened_file(at.files, at.slice, name, spot)) for name in names] if spot is not None else []
+    found = [
+        (name, item)
+        for name, item in opened
+        if item is not None and item.kind != "perhaps a file" and item.made.spot.scope is not at.scope
+    ]
     return found[0] if len(found) == 1 else None
 
 

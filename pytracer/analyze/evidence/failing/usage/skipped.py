@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pytracer._text import list_words
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.slicing.callers import mentions
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.leaving import Obstacle, obstacles
 from pytracer.analyze.evidence.syntax.loops import loops_around
@@ -139,13 +140,8 @@ def _comes_later(at: FailingLine, file: str, tree: ast.Module, call: ast.Call) -
 def _callers(at: FailingLine, found: _Skipped) -> list[tuple[str, ast.Module, int]]:
     """Lines that name the function that has the call, other than its own: it may be passed on to spawn()."""
     name = found.around.name if found.around is not None else ""
-    return [
-        (file, tree, item.lineno)
-        for file, tree in at.files.items()
-        for item in ast.walk(tree)
-        if isinstance(item, (ast.Name, ast.Attribute)) and isinstance(item.ctx, ast.Load)
-        and (item.id if isinstance(item, ast.Name) else item.attr) == name
-    ]  # fmt: skip
+    named = mentions(at.files, name)
+    return [(file, tree, item.lineno) for file, tree, item in named if isinstance(item.ctx, ast.Load)]
 
 
 def _is_running(at: FailingLine, found: _Skipped) -> bool:

@@ -29,11 +29,16 @@ CRC = ("zipfile.BadZipFile", "Bad CRC-32 for file 'a.npy'")
 
 
 def found(
-    folder: Path, opened: str, workers: int = 2, dataset: str | None = "Scans", error: tuple[str, str] = CRC
+    folder: Path,
+    opened: str,
+    workers: int = 2,
+    dataset: str | None = "Scans",
+    error: tuple[str, str] = CRC,
+    program: str = PROGRAM,
 ) -> Explanation:
     """What is said of an exception at line 9 of such a program."""
     file = folder / "train.py"
-    file.write_text(PROGRAM.format(opened=opened, workers=workers), encoding="utf-8")
+    file.write_text(program.format(opened=opened, workers=workers), encoding="utf-8")
     snapshot: Any = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9, argv=("train.py",), environment={})
     stack = [PythonFrame(function="__getitem__", file=str(file), line=9)]
     return explained(snapshot, ExceptionReport(type=error[0], message=error[1]), stack, dataset)
@@ -49,12 +54,28 @@ def test_open_file_that_several_workers_share_is_named(opened: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
+    ("opened", "more", "opener"),
+    [
+        ("self.begin(path)", "def begin(self, path):\n        self.data = h5py.File(path)", "begin"),
+        ("pandas.HDFStore(path)", "def begin(self, path): ...", "__init__"),
+    ],
+)
+def test_file_that_a_method_of_init_opened(opened: str, more: str, opener: str, tmp_path: Path) -> None:
+    """And a table of another library."""
+    program = PROGRAM.replace("self.data = {opened}", opened if opener == "begin" else "self.data = {opened}")
+    said = found(tmp_path, opened, program=program.replace("loader =", f"    {more}\nloader ="))
+    assert f"which {opener}() opened before they were forked" in (said.words or "")
+
+
+@pytest.mark.parametrize(
     ("opened", "workers", "dataset"),
     [
         ("np.load(path, mmap_mode='r')", 2, "Scans"),  # has no place that moves
         ("np.load(path)", 1, "Scans"),
         ("np.load(path)", 2, None),  # of no worker
         ("read(path)", 2, "Scans"),
+        ("zarr.open(path)", 2, "Scans"),  # opens a file for each chunk
+        ("h5py.File(path, driver='core')", 2, "Scans"),
     ],
 )
 def test_other_data_is_no_shared_file(opened: str, workers: int, dataset: str | None, tmp_path: Path) -> None:

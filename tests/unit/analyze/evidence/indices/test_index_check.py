@@ -86,6 +86,17 @@ CALLED = next(at for at, line in enumerate(WRAPPER.splitlines(), 1) if "(arg0_1,
 BODY = "large[words] + table[places]"
 
 
+METHODS = """\
+class Rows:
+    def of(self, a, i):
+        return a[i]
+    def forward(self, a, i):
+        return self.of(a, i)
+class Wide(Rows):
+    size = 2
+"""
+
+
 def integers(base: int, most: int) -> Argument:
     return replace(tensor(base, 40), dtype="int64", minimum=0, maximum=most)
 
@@ -167,6 +178,17 @@ def test_line_that_indexes_the_table_is_named(run: Path) -> None:
     assert ", the size of `table` [256, 64], in `table[places]` at line 6 in encode;" in summary(report)
     for body in ("large[words] + gathered(table, places)", "table[places] + other(table)"):
         assert " at line 6 in encode" not in summary(report_of(run, CHECKS["places"], body=body, most=(496, 200)))
+
+
+@pytest.mark.parametrize("called", ["Rows().of(table, places)", "Wide()(table, places)"])
+def test_line_of_a_method_is_named(called: str, run: Path) -> None:
+    """Of an object that the function makes, and of a class that its own is derived from; not of one that may be."""
+    body = f"rows = large[words]\n    return rows + {called}\n" + METHODS
+    report = report_of(run, CHECKS["places"], body=body, most=(496, 200))
+    assert ", the size of `table` [256, 64], in `a[i]` at line 10 in Rows.of;" in summary(report)
+    more = "class Narrow(Rows):\n    def of(self, a, i):\n        return a[i // 2]\n"
+    report = report_of(run, CHECKS["places"], body=body + more, most=(496, 200))
+    assert ("in Rows.of" in summary(report)) == called.startswith("Rows")
 
 
 def test_line_that_makes_the_index_is_named_with_what_it_leaves_open(run: Path) -> None:

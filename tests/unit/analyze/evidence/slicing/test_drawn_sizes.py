@@ -106,12 +106,31 @@ def test_draw_that_nothing_seeds_is_of_each_rank(made: str, call: str, tmp_path:
 
 
 @pytest.mark.parametrize(
+    "made",
+    [
+        "kept = rows[torch.rand_like(rows) < p]",
+        "kept = rows[torch.empty(n).uniform_() < p]",
+        "kept = rows[torch.empty(n, dtype=torch.bool).bernoulli_(p)]",
+        "kept = rows[:int(torch.poisson(p))]",
+    ],
+)
+def test_draw_of_torch_that_a_line_seeds_by_the_rank(made: str, tmp_path: Path) -> None:
+    """Of the size of another tensor, and into a tensor; torch begins with one seed on all ranks."""
+    said = drawn(tmp_path, f"torch.manual_seed(7 + rank)\n{TRAIN.format(made)}")
+    assert said is not None
+    assert said.endswith("draws on each rank for itself: line 3 seeds by the rank")
+    assert drawn(tmp_path, TRAIN.format(made)) is None
+
+
+@pytest.mark.parametrize(
     ("before", "made"),
     [
         ("", "kept = rows[np.random.permutation(n)[:40]]"),
         ("", "kept = random.sample(rows, 40)"),
         ("", "kept = np.random.choice(rows, 40)"),
         ("", "kept = np.random.rand(40)"),
+        ("torch.manual_seed(rank)\n", "kept = torch.rand_like(rows)"),
+        ("torch.manual_seed(rank)\n", "kept = torch.empty(n).uniform_()"),
         ("", "kept = rows[torch.rand(n) < p]"),
         ("np.random.seed(3)\n", "kept = rows[np.random.rand(n) < p]"),
         ("seed_everything(3)\n", "kept = rows[np.random.rand(n) < p]"),

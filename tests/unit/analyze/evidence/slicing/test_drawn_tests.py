@@ -48,6 +48,8 @@ def draw(folder: Path, source: str) -> Draw | None:
             "def f(p):\n    u = torch.empty(3).uniform_()\n    if u[0] < p:\n        g()\n",
             ("uniform_()` of line 4", "torch"),
         ),
+        ("def f(p):\n    if np.random.permutation(8)[0] < p:\n        g()\n", ("of line 4", "numpy")),
+        ("def f(p, rng):\n    if rng.integers(8) < p:\n        g()\n", ("`rng.integers(8)` of line 4", None)),
     ],
 )
 def test_call_that_draws_is_found(source: str, drawn: tuple[str, str | None], tmp_path: Path) -> None:
@@ -59,7 +61,8 @@ def test_call_that_draws_is_found(source: str, drawn: tuple[str, str | None], tm
 
 
 @pytest.mark.parametrize(
-    "test", ["x.mean() > 0", "self.random_order", "len(batch) < sample", "self.training and step % 2"]
+    "test",
+    ["x.mean() > 0", "self.random_order", "len(batch) < sample", "self.training and step % 2", "x.exponential() > 1"],
 )
 def test_other_conditions_draw_nothing(test: str, tmp_path: Path) -> None:
     """The look-alikes."""

@@ -1,0 +1,112 @@
+"""How a process stood still that a signal ended: the wait at the end of its chain, with all that is known of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytracer.analyze.deaths.ending import asked_to_end
+from pytracer.analyze.evidence.ends.signal_senders import from_time_limit
+from pytracer.analyze.evidence.exceptions.handled import handled_at_end
+from pytracer.analyze.evidence.exceptions.loaders import loading_workers, waits_for_loader
+from pytracer.analyze.evidence.waits.ended_threads import no_other_could, thread_behind
+from pytracer.analyze.evidence.waits.failed_task import failed_task
+from pytracer.analyze.evidence.waits.forked_locks import forked_lock
+from pytracer.analyze.evidence.waits.lock_order import crossed_locks, lock_holder
+from pytracer.analyze.evidence.waits.lost_tasks import lost_task
+from pytracer.analyze.evidence.waits.messages import both_wait, serves_a_working_parent
+from pytracer.analyze.evidence.waits.pool_results import ended_receiver
+from pytracer.analyze.evidence.waits.starved_pool import starved_pool
+from pytracer.analyze.evidence.waits.stood import UNREAD, Stood
+from pytracer.analyze.evidence.waits.unasked_tasks import UnaskedTasks, unasked_tasks
+from pytracer.analyze.evidence.waits.unsent import unsent_of
+from pytracer.analyze.evidence.waits.wait_chain import (
+    children_at_work,
+    children_of,
+    parent_of,
+    wait_chain,
+    wait_for_device,
+    waiters_there,
+)
+from pytracer.analyze.evidence.waits.waits import OF_DEVICE, ProcessWait, WaitKind, is_between_processes
+from pytracer.analyze.view import JobView, ProcessView
+
+_OF_CHILDREN: tuple[WaitKind, ...] = ("child", "queue", "message", "full-pipe", "pool")
+_IN_MEMORY: tuple[WaitKind, ...] = ("queue", "notice", "undone")
+_BEFORE_NS = 1_000_000_000
+
+
+def last_wait(job: JobView, ended: ProcessView) -> tuple[ProcessView, Stood] | None:
+    """Who waits at the end, and for what; None where that may be chance, or work. `ended`: by a signal from outside."""
+    chain = list(wait_chain(job, ended))
+    device = wait_for_device(job, *chain[-1]) if chain else None
+    if chain and chain[-1][1].kind in OF_DEVICE and device is None:
+        chain = chain[:-1]  # it works, as far as is known
+    if not chain:
+        return None
+    if _reader_is_to_blame(chain):
+        chain = [*chain[:-2], chain[-1], chain[-2]]
+    view, wait = chain[-1]
+    if wait.kind != "forked-openmp" and not from_time_limit(job, ended):
+        return None
+    if wait.kind == "open" or serves_a_working_parent(job, view, wait):
+        return None  # it may have been opening one file of many
+    between = is_between_processes(view)
+    asks = wait.kind == "message" or (wait.kind == "queue" and between)
+    gone = _children_gone(job, view) if asks else ()
+    locks = crossed_locks(view) if wait.kind == "lock" else None
+    return view, Stood(
+        wait,
+        tuple(chain[:-1]),
+        ended,
+        thread_behind(view, wait),
+        handled_at_end(view),
+        ended_receiver(job, view, wait),
+        gone,
+        locks,
+        next(iter(_loading(job, view)), None) if wait.kind == "queue" else None,
+        unsent_of(job, view) if wait.kind == "queue" and between else None,
+        starved_pool(view) if wait.kind == "notice" else None,
+        tuple(children_at_work(job, view)) if wait.kind in _OF_CHILDREN else (),
+        together=waiters_there(job, wait) if wait.kind == "barrier" else 0,
+        task=failed_task(view, wait) if wait.kind in _IN_MEMORY and not between else None,
+        holder=lock_holder(view) if wait.kind == "lock" and locks is None else None,
+        alone=wait.kind in _IN_MEMORY and no_other_could(view),
+        device=device,
+        both=both_wait(job, view, wait),
+        forked=forked_lock(view, wait, parent_of(job, view)) if wait.kind == "forked-lock" else None,
+        unasked=_unasked(view, wait, gone),
+        without=lost_task(job, view, wait),
+    )
+
+
+def _reader_is_to_blame(chain: Sequence[tuple[ProcessView, ProcessWait]]) -> bool:
+    """Whether its child waits until it reads, or for its next task: it waits for something else meanwhile."""
+    if len(chain) < 2:
+        return False
+    (reader, wait), (child, last) = chain[-2:]
+    if last.kind == "message" or wait.kind == "message":
+        return last.kind == wait.kind
+    idle = last.kind == wait.kind == "queue" and is_between_processes(reader) and is_between_processes(child)
+    return last.kind in UNREAD or idle
+
+
+def _children_gone(job: JobView, view: ProcessView) -> tuple[ProcessView, ...]:
+    """Its children, if all had ended a while before it, and none by a signal: that is a death of its own."""
+    children = children_of(job, view)
+    ended = view.ended_ns
+    if ended is None or any(item.ended_ns is None or item.ended_ns > ended - _BEFORE_NS for item in children):
+        return ()
+    return tuple(children) if all(item.process.status_kind == "exited" for item in children) else ()
+
+
+def _unasked(view: ProcessView, wait: ProcessWait, gone: Sequence[ProcessView]) -> UnaskedTasks | None:
+    """Where an argument cannot be passed, or where all workers ended as those of a pool do."""
+    found = unasked_tasks(view, wait) if wait.kind == "queue" and is_between_processes(view) else None
+    well = bool(gone) and all(item.process.exit_code == 0 for item in gone)
+    return found if found is not None and (found.refused is not None or well) else None
+
+
+def _loading(job: JobView, view: ProcessView) -> list[ProcessView]:
+    """Its DataLoader workers that were inside a batch when the signal came."""
+    end = asked_to_end(view.process)
+    return loading_workers(job, view, end.mono_ns) if end is not None and waits_for_loader(view) else []
