@@ -8,6 +8,7 @@ from pytracer.analyze.evidence.at_fault import of_looked_up
 from pytracer.analyze.evidence.heap.beyond_storage import beyond_advice, beyond_storage
 from pytracer.analyze.evidence.indices.reached_row import reached_row
 from pytracer.analyze.evidence.known_crashes import known_crash
+from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.native.loading import loading, ran_past_end
 from pytracer.analyze.evidence.operators.operator import find_operator, out_of_range
 from pytracer.analyze.evidence.operators.state_sizes import state_advice, state_size
@@ -16,6 +17,7 @@ from pytracer.analyze.evidence.own_code.native_line import with_native_line
 from pytracer.analyze.evidence.own_code.sort_order import sort_order
 from pytracer.analyze.evidence.own_code.two_threads import at_once
 from pytracer.analyze.evidence.phrases import access_verb, in_function
+from pytracer.analyze.evidence.slicing.stores import store_of
 from pytracer.analyze.headline import with_line
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.rules.base import AnyJudgement, AnyRule, Description
@@ -54,7 +56,24 @@ def described(job: JobView, rule: AnyRule, judgement: AnyJudgement, *, is_cause:
         about_arguments = words.advice.startswith(_ABOUT_ARGUMENTS) and not words.names_source
         if rule.id in _OF_ARGUMENTS and about_arguments:
             words = replace(words, advice=with_native_line(judgement.views[0], words.advice))
+        words = _with_store(judgement.views[0], words)
     return words
+
+
+def _with_store(view: ProcessView, words: Description) -> Description:
+    """With the line that put the value at fault where the failing line takes it from, where that is one line."""
+    about = words.behind
+    if about is None or not about.names or about.sizes or about.nearest or view.raised:
+        return words
+    stores = (store_of(view.process.snapshot, program_frames(view), name) for name in about.names)
+    found = [item for item in stores if item is not None]
+    if len(found) != 1:
+        return words
+    store = found[0]
+    more = store.change_words if store.places[0] in about.lines else store.words
+    if not more:
+        return words
+    return replace(words, advice=f"{words.advice} {more}", behind=replace(about, lines=(*about.lines, *store.places)))
 
 
 def _while_loading(rule: str, judgement: AnyJudgement, words: Description) -> Description:

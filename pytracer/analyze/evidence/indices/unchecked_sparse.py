@@ -15,7 +15,6 @@ from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, statement_at
 from pytracer.analyze.view import ProcessView
 
-
 _SHORT = 44
 
 
