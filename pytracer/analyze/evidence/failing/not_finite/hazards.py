@@ -14,7 +14,9 @@ from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import class_around, is_parameter, statement_at
 
-_GUARD = re.compile(r"eps|EPS|1e-\d|clamp|clip\(|nan_to_num|maximum|tiny|\+ 1(?:\.0)?\b|\bmax\(.*\b1\b", re.ASCII)
+_GUARD = re.compile(
+    r"eps|EPS|1e-\d|clamp|clip\(|nan_to_num|maximum|tiny|\+ 1(?:\.0)?\b|(?<![.\w])max\(.*\b1\b", re.ASCII
+)
 _MAY_BE_ZERO = re.compile(r"\.(?:sum|std|norm|count_nonzero|var|mean|max|min|amax|amin|abs|numel)\(|\b(?:norm|std)\(")
 _SELECTION = re.compile(r"mask|pos|neg|valid|keep|same|\bsel|inside|\bis_|\bfg|\bbg")
 _COMPARED = re.compile(r"[=!]=|[<>]|_nonzero|numel")
@@ -117,7 +119,7 @@ def _divided(node: ast.expr, spot: Spot) -> Hazard | None:
     if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Div) or isinstance(node.right, ast.Constant):
         return None
     text = _with_origin(node.right, spot)
-    if _GUARD.search(text) or not _MAY_BE_ZERO.search(text):
+    if _GUARD.search(text) or not (_MAY_BE_ZERO.search(text) or _is_range(node.right)):
         return None
     by = source(node.right)
     bound = _bound(node.right, spot)
@@ -127,6 +129,12 @@ def _divided(node: ast.expr, spot: Spot) -> Hazard | None:
     if counts and isinstance(node.right, ast.BinOp):
         make = f"divide by `({by}).clamp(min=1)`"
     return Hazard(node, spot, f"divides by `{by}`{of}, which may be 0", make, only="zero", operand=node.right)
+
+
+def _is_range(node: ast.expr) -> bool:
+    """`high - low`, which are equal where all values are."""
+    parts = (node.left, node.right) if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub) else ()
+    return bool(parts) and not any(isinstance(item, ast.Constant) for item in parts)
 
 
 def _called(node: ast.Call, spot: Spot) -> Hazard | None:
