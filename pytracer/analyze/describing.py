@@ -7,6 +7,7 @@ from dataclasses import replace
 from pytracer.analyze.evidence.at_fault import of_looked_up
 from pytracer.analyze.evidence.heap.beyond_storage import beyond_advice, beyond_storage
 from pytracer.analyze.evidence.indices.reached_row import reached_row
+from pytracer.analyze.evidence.indices.smallest import smallest_index
 from pytracer.analyze.evidence.known_crashes import known_crash
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.native.loading import loading, ran_past_end
@@ -46,6 +47,7 @@ def described(job: JobView, rule: AnyRule, judgement: AnyJudgement, *, is_cause:
         state = state_size(judgement.views[0]) if rule.id in _OF_ARGUMENTS else None
         if state is not None:
             words = replace(words, advice=state_advice(judgement.views[0], state), explained=True)
+        words = _of_smallest(judgement, words)
         words = _of_larger_tensor(rule.id, judgement.views[0], words) if state is None else words
         may_race = not words.explained and rule.id in (*_OF_ARGUMENTS, "heap-corruption")
         others = at_once(judgement.views[0]) if may_race else None
@@ -58,6 +60,17 @@ def described(job: JobView, rule: AnyRule, judgement: AnyJudgement, *, is_cause:
             words = replace(words, advice=with_native_line(judgement.views[0], words.advice))
         words = _with_store(judgement.views[0], words)
     return words
+
+
+def _of_smallest(judgement: AnyJudgement, words: Description) -> Description:
+    """With the conversion that made an index the smallest integer, or the line that writes that down."""
+    found = smallest_index(judgement.views[0]) if judgement.verdict_class == "out-of-bounds" else None
+    if found is None:
+        return words
+    summary = f"{words.summary.removesuffix('.')}; {found.summary}."
+    about = words.behind or found.behind
+    behind = replace(about, lines=(*about.lines, *found.behind.lines))
+    return replace(words, summary=summary, advice=found.advice, behind=behind, explained=True, names_source=True)
 
 
 def _with_store(view: ProcessView, words: Description) -> Description:

@@ -97,6 +97,8 @@ def store_of(snapshot: Snapshot, frames: Sequence[PythonFrame], name: str) -> St
         there = Spot(file, tree, scope_of(tree, statement.lineno), statement.lineno)
         there = replace(there, depth=spot.depth if there.scope is spot.scope and file == spot.file else None)
         change = _change(snapshot, there, value, parts)
+        if not fills and change is None and ast.unparse(found.container) == name:
+            return None  # an attribute of the failing line itself, which is followed elsewhere
         if fills or change is not None or variable(value) is None:
             text = shortened(code_line(snapshot, there, statement).text or "", _QUOTED)
             return Store(ast.unparse(found.container), statement.lineno, there, here, fills, text, change)

@@ -56,14 +56,19 @@ class Origin:
     conversion: Conversion | None = None
     marker: Part | None = None
 
-    def subject(self, at: FailingLine) -> str:
-        """Behind a number: `` , what line 9 (`(x / y).long()`) makes of NaN or inf ``."""
+    @property
+    def is_unknown(self) -> bool:
+        """Whether no line is known that gave it."""
+        return self.conversion is None and self.marker is None
+
+    def words(self, at: FailingLine) -> str:
+        """What the number is: ``what line 9 (`(x / y).long()`) makes of NaN or inf``."""
         if self.marker is not None:
-            return f", which {_place(at, self.marker)} writes down (`{source(self.marker.node)}`)"
+            return f"what {_place(at, self.marker)} writes down (`{source(self.marker.node)}`)"
         if self.conversion is None:
-            return f", what NaN, inf or a float beyond {self._type} becomes as an integer"
+            return f"what NaN, inf or a float beyond {self._type} becomes as an integer"
         place = _place(at, Part(self.conversion.node, self.conversion.spot))
-        return f", what {place} (`{source(self.conversion.node)}`) makes of NaN or inf"
+        return f"what {place} (`{source(self.conversion.node)}`) makes of NaN or inf"
 
     def hazards(self, at: FailingLine) -> str:
         """`` ; line 8 divides by ... ``, or nothing."""
@@ -147,7 +152,7 @@ def _cause(at: FailingLine) -> tuple[str | None, Origin] | None:
 
 def _subject(at: FailingLine, name: str | None, origin: Origin) -> str:
     what = f"`{name}` has {origin.number}" if name is not None else f"the index is {origin.number}"
-    return f"{what}{origin.subject(at)}"
+    return f"{what}, {origin.words(at)}"
 
 
 def _least(value: str) -> int | None:
