@@ -17,6 +17,7 @@ from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.not_finite.hazards import Hazard
 from pytracer.analyze.evidence.failing.not_finite.reach import Part, parts_of
+from pytracer.analyze.evidence.failing.not_finite.reason import NOT_FINITE
 from pytracer.analyze.evidence.failing.not_finite.weights import (
     MOST_LINES,
     hazard_advice,
@@ -26,11 +27,11 @@ from pytracer.analyze.evidence.failing.not_finite.weights import (
 from pytracer.analyze.evidence.indices.written_value import constant
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
-from pytracer.analyze.evidence.syntax.names import variable
 
 SMALLEST = (-(1 << 31), -(1 << 63))
 _NEAR = 1 << 31  # what a program adds to it, such as the first row of a part
 _TOLD = re.compile(r"(?<![\w.])(-9223372036854775\d{3}|-9223372036\d{9}|-2147483648)(?!\w|\.\d)")
+_MAY_MEAN = re.compile(r"out of (?:bounds|range)|negative|must be (?:>=|at least|positive)|< 0|tried to access index")
 _RANGE = re.compile(r", (-?\d+)\.\.-?\d+$|(?:^| )(-\d+)$")
 _INTEGERS = re.compile(r"""^(?:(?:torch|np|numpy)\.)?(?:u?int(?:p|c|_|8|16|32|64)?|long)$|^['"]u?i(?:nt)?\d*['"]$""")
 _WHOLE = re.compile(r"^(?:arg\w+|arange|randint\w*|randperm|nonzero|searchsorted|bucketize|bincount|size|len|numel)$")
@@ -94,13 +95,13 @@ class Origin:
 def converted(at: FailingLine) -> str | None:
     """What made the number, and what to write there."""
     found = _cause(at)
-    return f"{capital(_subject(at, *found))}. {found[1].advice(at)}" if found is not None else None
+    return f"{capital(found[0])}. {found[1].advice(at)}" if found is not None else None
 
 
 def converted_subject(at: FailingLine) -> str | None:
     """For the headline."""
     found = _cause(at)
-    return f"{_subject(at, *found)}{found[1].hazards(at)}" if found is not None else None
+    return f"{found[0]}{found[1].hazards(at)}" if found is not None else None
 
 
 def is_smallest(number: int | None) -> bool:
@@ -127,32 +128,50 @@ def origin_of(at: FailingLine, node: ast.AST, spot: Spot, number: int) -> Origin
     return Origin(number, chosen[0] if len(chosen) == 1 else None)
 
 
-def _cause(at: FailingLine) -> tuple[str | None, Origin] | None:
-    """The variable that holds it, and where that came from."""
-    spot = at.slice.spot(0)
-    if at.node is None or spot is None:
+def _cause(at: FailingLine) -> tuple[str, Origin] | None:
+    """The number and what holds it, in words, and where that came from."""
+    spot, told = at.slice.spot(0), _TOLD.search(at.message)
+    if at.node is None or spot is None or (told is None and _MAY_MEAN.search(at.message) is None):
         return None
-    told = _TOLD.search(at.message)
     held = {name: number for name in names_in(at.node) if (number := _least(at.values.get(name, ""))) is not None}
     held = {name: number for name, number in held.items() if is_smallest(number)}
-    layer = at.layer
+    layer, call = at.layer, at.only(ast.Call)
     given = _least(at.values.get(f"input of {layer.name}", "")) if layer is not None else None
-    call = at.only(ast.Call)
     if len(held) == 1:
         name, number = next(iter(held.items()))
-        return name, origin_of(at, ast.parse(name, mode="eval").body, spot, number)
+        return _told(at, f"`{name}` has", origin_of(at, ast.parse(name, mode="eval").body, spot, number))
     if given is not None and is_smallest(given) and call is not None and call.args and not held:
-        name = variable(call.args[0]) or ""
-        return name or None, origin_of(at, call.args[0], spot, given)
-    if told is None or held or not is_smallest(int(told[1])):
+        return _told(at, f"`{source(call.args[0])}` has", origin_of(at, call.args[0], spot, given))
+    if told is None:
+        return _inline(at, at.node, spot) if not held and given is None else None
+    if held or not is_smallest(int(told[1])):
         return None
     index = at.only(ast.Subscript)
-    return None, origin_of(at, index.slice if index is not None else at.node, spot, int(told[1]))
+    return _told(at, "the index is", origin_of(at, index.slice if index is not None else at.node, spot, int(told[1])))
 
 
-def _subject(at: FailingLine, name: str | None, origin: Origin) -> str:
-    what = f"`{name}` has {origin.number}" if name is not None else f"the index is {origin.number}"
-    return f"{what}, {origin.words(at)}"
+def _told(at: FailingLine, begins: str, origin: Origin) -> tuple[str, Origin]:
+    return f"{begins} {origin.number}, {origin.words(at)}", origin
+
+
+def _inline(at: FailingLine, node: ast.AST, spot: Spot) -> tuple[str, Origin] | None:
+    """The only conversion of the failing expression, of what is recorded as NaN or infinite."""
+    if getattr(at.snapshot, "arch", "") == "aarch64":
+        return None  # where NaN becomes 0
+    found = []
+    for item in ast.walk(node):
+        operand = _operand(item) if isinstance(item, ast.Call) else None
+        if isinstance(item, ast.Call) and operand is not None:
+            bad = [name for name in names_in(operand) if NOT_FINITE.search(at.values.get(name, ""))]
+            found += [(bad[0], _with_hazards(at, Conversion(item, operand, spot)))] if bad else []
+    if len(found) != 1:
+        return None
+    name, conversion = found[0]
+    text, kind = ast.unparse(conversion.node), "inf" if at.values[name].endswith("inf") else "NaN"
+    number = SMALLEST[0] if "32" in text or text.endswith(".int()") else SMALLEST[1]
+    place = _place(at, Part(conversion.node, spot))
+    words = f"`{name}` has {kind}, of which {place} (`{source(conversion.node)}`) makes {number}"
+    return words, Origin(number, conversion)
 
 
 def _least(value: str) -> int | None:
