@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.at_fault import of_looked_up
 from pytracer.analyze.evidence.heap.beyond_storage import beyond_advice, beyond_storage
 from pytracer.analyze.evidence.indices.reached_row import reached_row
@@ -13,6 +14,7 @@ from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.native.loading import loading, ran_past_end
 from pytracer.analyze.evidence.operators.operator import find_operator, out_of_range
 from pytracer.analyze.evidence.operators.state_sizes import state_advice, state_size
+from pytracer.analyze.evidence.own_code.differing_layout import differing_layout
 from pytracer.analyze.evidence.own_code.looked_up import looked_up
 from pytracer.analyze.evidence.own_code.native_line import with_native_line
 from pytracer.analyze.evidence.own_code.sort_order import sort_order
@@ -39,6 +41,7 @@ def described(job: JobView, rule: AnyRule, judgement: AnyJudgement, *, is_cause:
     words = rule.describe(job, judgement)
     if is_cause:
         words = _of_looked_up(rule.id, judgement, words)
+        words = _of_layout(rule.id, judgement, words)
         words = _while_loading(rule.id, judgement, words)
         # where somebody else ended it, the line is where the process was, not what went wrong
         if judgement.verdict_class != "external-kill" and not words.has_place:
@@ -124,6 +127,23 @@ def _of_looked_up(rule: str, judgement: AnyJudgement, words: Description) -> Des
         names_source=True,
         explained=True,
         behind=of_looked_up(found),
+    )
+
+
+def _of_layout(rule: str, judgement: AnyJudgement, words: Description) -> Description:
+    """With the structure that Python and the failing function lay out differently."""
+    view = judgement.views[0]
+    found = differing_layout(view) if rule in _OF_ARGUMENTS and view.is_fault and not words.explained else None
+    if found is None:
+        return words
+    access = f"{access_verb(view)} memory at a wrong address{in_function(view)}"
+    return replace(
+        words,
+        summary=f"{introduction(judgement.views)} {access}: {found.summary(view)}.",
+        advice=found.advice(view),
+        names_source=True,
+        explained=True,
+        behind=Behind.of([], found),
     )
 
 
