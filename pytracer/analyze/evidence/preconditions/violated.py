@@ -168,13 +168,15 @@ def unchecked_here(view: ProcessView) -> str | None:
 
 
 def unchecked_name(view: ProcessView) -> str | None:
-    """The only argument with a recorded number that nothing compares with its limit, which is not known."""
+    """The only argument with a number that nothing compares with its limit, which is not known; it may be lost, too."""
     call = _running(view)
     terms = [item for item in call.entry.must if not is_decided(item, call.given)] if call is not None else []
     if call is None:
         return None
-    names = {left_argument(item) for item in terms if left_number(item, call.given) is not None}
-    found = [call.given[name].name.strip("`") for name in names if name is not None and name in call.given]
+    left = {name: item for item in terms if (name := left_argument(item)) is not None and name in call.given}
+    known = [name for name, item in left.items() if left_number(item, call.given) is not None]
+    known += [name for name in left if call.given[name].overwritten and name not in known]
+    found = [call.given[name].name.strip("`") for name in known]
     return found[0] if len(found) == 1 else None
 
 

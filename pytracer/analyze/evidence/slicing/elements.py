@@ -24,6 +24,7 @@ SORTS = frozenset({"sort", "unique", "unique_consecutive"})  # all values, in th
 _KEEP = (
     KEEP_ALL | SORTS | {"astype", "cuda", "numpy", "pin_memory", "tensor", "array", "asarray", "LongTensor", "tolist"}
 )
+_VIEWS = frozenset({"T", "mT"})
 _ITERATES = frozenset({"sorted", "list", "tuple", "reversed", "iter", "tqdm", "trange"})
 _JOINS = frozenset({"stack", "cat", "concatenate", "vstack", "hstack"})
 _READS = frozenset({"get", "pop", "popleft"})
@@ -84,6 +85,8 @@ def _unwrapped(node: ast.expr, parts: tuple[Part, ...]) -> tuple[ast.expr, tuple
         inner: ast.expr | None = None
         if isinstance(node, ast.Subscript):
             inner, parts = node.value, (_key(node.slice), *parts)
+        elif isinstance(node, ast.Attribute) and (node.attr in _VIEWS or _is_sorted(node)):
+            inner = node.value
         elif isinstance(node, ast.Call):
             owner = node.func.value if isinstance(node.func, ast.Attribute) else None
             name = called_name(node)
@@ -99,6 +102,11 @@ def _unwrapped(node: ast.expr, parts: tuple[Part, ...]) -> tuple[ast.expr, tuple
         if inner is None:
             return node, parts
         node = inner
+
+
+def _is_sorted(node: ast.Attribute) -> bool:
+    """`x.sort().values`."""
+    return node.attr == "values" and isinstance(node.value, ast.Call) and called_name(node.value) in SORTS
 
 
 def _key(node: ast.expr) -> Part:

@@ -54,8 +54,8 @@ def structure(name: str, **fields: str) -> str:
             'EDGE = np.dtype([("dst", np.int64), ("weight", "f4")])\n',
             EDGES,
             (
-                "an element of `EDGE` (line 1) has 12 bytes, and the C struct edge (ops.c:1) has 16. Add `align=True` to "
-                "the dtype at line 1"
+                "an element of `EDGE` (line 1) has 12 bytes, and the C struct edge (ops.c:1) has 16. Add `align=True` "
+                "to the dtype at line 1"
             ),
         ),
         (
@@ -71,8 +71,8 @@ def structure(name: str, **fields: str) -> str:
             structure("Job", index="c_void_p", data="c_void_p", rows="c_int"),
             JOB,
             (
-                "`data` of Job (line 2) is at byte 8, and at byte 0 of the C struct Job (ops.c:1). Declare `_fields_` of "
-                "Job (line 2) in the order and with the types of the C struct Job (ops.c:1): `data, index, rows`."
+                "`data` of Job (line 2) is at byte 8, and at byte 0 of the C struct Job (ops.c:1). Declare `_fields_` "
+                "of Job (line 2) in the order and with the types of the C struct Job (ops.c:1): `data, index, rows`."
             ),
         ),
         (

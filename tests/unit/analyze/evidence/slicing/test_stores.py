@@ -95,6 +95,28 @@ data = Data()
 load(data)
 use(data)
 """
+HETERO = """\
+class Store(dict):
+    __getattr__ = dict.__getitem__
+    __setattr__ = dict.__setitem__
+
+class Data:
+    def __init__(self):
+        self.stores = {}
+    def __getitem__(self, key):
+        return self.stores.setdefault(key, Store())
+
+def build():
+    data = Data()
+    data["user", "item"].edges = ([0, 1], [8, 9])
+    return data
+
+def use(data, kind):
+    index = sorted(data[kind].edges[1])
+    "abc"[index[0]]
+
+use(build(), ("user", "item"))
+"""
 KEY = "ids = {}\nids[9] = 1\nfor index, value in ids.items():\n    'abc'[index]\n"
 
 
@@ -148,10 +170,23 @@ def test_a_change_that_some_values_do_not_go_through_is_told(offset: str, change
         ),
         (KEYS, "index", '`ids` is filled at line 3 (`ids["b"] = 9`).'),
         (SET, "index", "`data.target` is set at line 5 in load (`data.target = [7, 8]`)."),
+        (
+            HETERO,
+            "index",
+            """`data[kind].edges` is set at line 13 in build (`data["user", "item"].edges = ([0, 1], [8, 9])`).""",
+        ),
         (TWO, "index", None),
         (KEY, "index", None),
     ],
-    ids=["samples of a dataset", "list of dicts", "one key of two", "set from outside", "two lines", "the key itself"],
+    ids=[
+        "samples of a dataset",
+        "list of dicts",
+        "one key of two",
+        "set from outside",
+        "of a part",
+        "two lines",
+        "the key itself",
+    ],
 )
 def test_the_only_line_that_fills_a_container_is_told(
     source: str, name: str, words: str | None, tmp_path: Path
