@@ -12,6 +12,7 @@ from pytracer.analyze.evidence.indices.smallest import smallest_index
 from pytracer.analyze.evidence.known_crashes import known_crash
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.native.loading import loading, ran_past_end
+from pytracer.analyze.evidence.operators.not_finite_lines import not_finite_lines
 from pytracer.analyze.evidence.operators.operator import find_operator, out_of_range
 from pytracer.analyze.evidence.operators.state_sizes import state_advice, state_size
 from pytracer.analyze.evidence.own_code.differing_layout import differing_layout
@@ -187,4 +188,17 @@ def _recognized(judgement: AnyJudgement, words: Description) -> Description:
     named = named and not words.names_cause
     summary = f"{words.summary.removesuffix('.')}: {known.what}." if named else words.summary
     advice = words.advice if words.explained else known.advice
-    return replace(words, summary=summary, evidence=evidence, advice=advice)
+    lines = (
+        not_finite_lines(judgement.views[0]) if known.not_finite_advice is not None and not words.explained else None
+    )
+    if lines is None:
+        return replace(words, summary=summary, evidence=evidence, advice=advice)
+    about = words.behind or Behind()
+    return replace(
+        words,
+        summary=f"{summary.removesuffix('.')}{lines.subject}.",
+        evidence=evidence,
+        advice=f"{lines.advice} {known.not_finite_advice}",
+        behind=replace(about, lines=(*about.lines, *lines.behind.lines)),
+        names_source=True,
+    )

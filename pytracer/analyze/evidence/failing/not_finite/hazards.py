@@ -26,6 +26,7 @@ _INFINITE = re.compile(
 )
 _NAN = re.compile(r"""^(?:float\(['"]nan['"]\)|(?:np|numpy|math|torch)\.nan)$""", re.IGNORECASE)
 _CAUSAL = re.compile(r"triu|tril|topk|top_k|top_p|cumsum|causal|subsequent")  # masks that leave one of each row
+_VIEWS = frozenset({"unsqueeze", "view", "reshape", "float", "to", "item"})
 _MASKS = frozenset({"key_padding_mask", "src_key_padding_mask", "attn_mask", "tgt_key_padding_mask"})
 
 WRITTEN, USUAL, WEAK = 3, 2, 1
@@ -295,5 +296,7 @@ def _with_origin(node: ast.expr, spot: Spot) -> str:
     bound = _bound(node, spot)
     if bound is not None:
         return ast.unparse(bound)
-    inner = [_bound(item, spot) for item in ast.walk(node)] if isinstance(node, ast.BinOp) else []
+    views = isinstance(node, ast.Call) and called_name(node) in _VIEWS
+    several = isinstance(node, (ast.BinOp, ast.Subscript)) or views
+    inner = [_bound(item, spot) for item in ast.walk(node)] if several else []
     return " ".join([ast.unparse(node), *(ast.unparse(item) for item in inner if item is not None)])
