@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.at_fault import of_looked_up
 from pytracer.analyze.evidence.heap.beyond_storage import beyond_advice, beyond_storage
 from pytracer.analyze.evidence.indices.reached_row import reached_row
+from pytracer.analyze.evidence.indices.smallest import smallest_index
 from pytracer.analyze.evidence.known_crashes import known_crash
+from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.native.loading import loading, ran_past_end
+from pytracer.analyze.evidence.operators.not_finite_lines import not_finite_lines
 from pytracer.analyze.evidence.operators.operator import find_operator, out_of_range
 from pytracer.analyze.evidence.operators.state_sizes import state_advice, state_size
+from pytracer.analyze.evidence.own_code.differing_layout import differing_layout
 from pytracer.analyze.evidence.own_code.looked_up import looked_up
 from pytracer.analyze.evidence.own_code.native_line import with_native_line
 from pytracer.analyze.evidence.own_code.sort_order import sort_order
 from pytracer.analyze.evidence.own_code.two_threads import at_once
 from pytracer.analyze.evidence.phrases import access_verb, in_function
+from pytracer.analyze.evidence.slicing.stores import store_of
 from pytracer.analyze.headline import with_line
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.rules.base import AnyJudgement, AnyRule, Description
@@ -36,6 +42,7 @@ def described(job: JobView, rule: AnyRule, judgement: AnyJudgement, *, is_cause:
     words = rule.describe(job, judgement)
     if is_cause:
         words = _of_looked_up(rule.id, judgement, words)
+        words = _of_layout(rule.id, judgement, words)
         words = _while_loading(rule.id, judgement, words)
         # where somebody else ended it, the line is where the process was, not what went wrong
         if judgement.verdict_class != "external-kill" and not words.has_place:
@@ -44,6 +51,7 @@ def described(job: JobView, rule: AnyRule, judgement: AnyJudgement, *, is_cause:
         state = state_size(judgement.views[0]) if rule.id in _OF_ARGUMENTS else None
         if state is not None:
             words = replace(words, advice=state_advice(judgement.views[0], state), explained=True)
+        words = _of_smallest(judgement, words)
         words = _of_larger_tensor(rule.id, judgement.views[0], words) if state is None else words
         may_race = not words.explained and rule.id in (*_OF_ARGUMENTS, "heap-corruption")
         others = at_once(judgement.views[0]) if may_race else None
@@ -54,7 +62,35 @@ def described(job: JobView, rule: AnyRule, judgement: AnyJudgement, *, is_cause:
         about_arguments = words.advice.startswith(_ABOUT_ARGUMENTS) and not words.names_source
         if rule.id in _OF_ARGUMENTS and about_arguments:
             words = replace(words, advice=with_native_line(judgement.views[0], words.advice))
+        words = _with_store(judgement.views[0], words)
     return words
+
+
+def _of_smallest(judgement: AnyJudgement, words: Description) -> Description:
+    """With the conversion that made an index the smallest integer, or the line that writes that down."""
+    found = smallest_index(judgement.views[0]) if judgement.verdict_class == "out-of-bounds" else None
+    if found is None:
+        return words
+    summary = f"{words.summary.removesuffix('.')}; {found.summary}."
+    about = words.behind or found.behind
+    behind = replace(about, lines=(*about.lines, *found.behind.lines))
+    return replace(words, summary=summary, advice=found.advice, behind=behind, explained=True, names_source=True)
+
+
+def _with_store(view: ProcessView, words: Description) -> Description:
+    """With the line that put the value at fault where the failing line takes it from, where that is one line."""
+    about = words.behind
+    if about is None or not about.names or about.sizes or about.nearest or view.raised:
+        return words
+    stores = (store_of(view.process.snapshot, program_frames(view), name) for name in about.names)
+    found = [item for item in stores if item is not None]
+    if len(found) != 1:
+        return words
+    store = found[0]
+    more = store.change_words if store.places[0] in about.lines else store.words
+    if not more:
+        return words
+    return replace(words, advice=f"{words.advice} {more}", behind=replace(about, lines=(*about.lines, *store.places)))
 
 
 def _while_loading(rule: str, judgement: AnyJudgement, words: Description) -> Description:
@@ -92,6 +128,23 @@ def _of_looked_up(rule: str, judgement: AnyJudgement, words: Description) -> Des
         names_source=True,
         explained=True,
         behind=of_looked_up(found),
+    )
+
+
+def _of_layout(rule: str, judgement: AnyJudgement, words: Description) -> Description:
+    """With the structure that Python and the failing function lay out differently."""
+    view = judgement.views[0]
+    found = differing_layout(view) if rule in _OF_ARGUMENTS and view.is_fault and not words.explained else None
+    if found is None:
+        return words
+    access = f"{access_verb(view)} memory at a wrong address{in_function(view)}"
+    return replace(
+        words,
+        summary=f"{introduction(judgement.views)} {access}: {found.summary(view)}.",
+        advice=found.advice(view),
+        names_source=True,
+        explained=True,
+        behind=Behind.of([], found),
     )
 
 
@@ -135,4 +188,17 @@ def _recognized(judgement: AnyJudgement, words: Description) -> Description:
     named = named and not words.names_cause
     summary = f"{words.summary.removesuffix('.')}: {known.what}." if named else words.summary
     advice = words.advice if words.explained else known.advice
-    return replace(words, summary=summary, evidence=evidence, advice=advice)
+    lines = (
+        not_finite_lines(judgement.views[0]) if known.not_finite_advice is not None and not words.explained else None
+    )
+    if lines is None:
+        return replace(words, summary=summary, evidence=evidence, advice=advice)
+    about = words.behind or Behind()
+    return replace(
+        words,
+        summary=f"{summary.removesuffix('.')}{lines.subject}.",
+        evidence=evidence,
+        advice=f"{lines.advice} {known.not_finite_advice}",
+        behind=replace(about, lines=(*about.lines, *lines.behind.lines)),
+        names_source=True,
+    )

@@ -28,7 +28,10 @@ _FINALIZERS = ("Py_FinalizeEx", "PyThread_exit_thread")
 
 @dataclass(frozen=True)
 class KnownCrash:
-    """What is known about a death. `what` is for the headline, `says` for the evidence, which cites an issue."""
+    """What is known about a death. `what` is for the headline, `says` for the evidence, which cites an issue.
+
+    `not_finite_advice`: behind the lines that can make NaN or infinity, of a crash that these numbers lead to.
+    """
 
     id: str
     classes: tuple[VerdictClass, ...]
@@ -36,6 +39,7 @@ class KnownCrash:
     what: str
     says: str
     advice: str
+    not_finite_advice: str | None = None
 
     @property
     def evidence(self) -> Evidence:
@@ -53,7 +57,8 @@ def known_crash(view: ProcessView, verdict_class: VerdictClass | None = None) ->
     if not found:
         return None
     confidence, entry = max(found, key=lambda item: (_STRENGTH.index(item[0]), len(_needs(item[1].facts)), item[1].id))
-    return KnownCrash(entry.id, entry.classes, confidence, entry.what, _cited(entry, confidence), entry.advice)
+    says = _cited(entry, confidence)
+    return KnownCrash(entry.id, entry.classes, confidence, entry.what, says, entry.advice, entry.not_finite_advice)
 
 
 def _needs(facts: Facts) -> list[object]:

@@ -65,7 +65,8 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     `classes`: the verdicts that it may explain. `what`: half a sentence for the headline of an abort. `says`: the
     evidence. `sources`: public issues as `owner/repo#1`, or how the crash was made here. `confidence`: "certain" only
-    where the facts admit nothing else.
+    where the facts admit nothing else. `not_finite_advice`: in place of `advice`, where lines that can make NaN or
+    infinity are known, of a crash that these numbers lead to.
     """
 
     id: str
@@ -78,6 +79,7 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sources: tuple[str, ...]
     facts: Facts
     example: Example = Example()
+    not_finite_advice: str | None = None
 
 
 @functools.cache

@@ -26,6 +26,7 @@ from pytracer.analyze.evidence.failing.data.none_samples import none_sample, non
 from pytracer.analyze.evidence.failing.data.samples import empty_sequence, not_json, unequal_samples, unequal_subject
 from pytracer.analyze.evidence.failing.data.shared_files import shared_file
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
+from pytracer.analyze.evidence.failing.not_finite.converted import converted, converted_subject
 from pytracer.analyze.evidence.failing.not_finite.made import first_not_finite, not_finite_subject
 from pytracer.analyze.evidence.failing.operands import involved as involved_operands
 from pytracer.analyze.evidence.failing.operands import refused_value
@@ -234,6 +235,7 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     empty_sequence,
     not_json,
     out_of_constraint,
+    converted,
     first_not_finite,
     nothing_there,
     index_of_list,
@@ -262,6 +264,7 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
 
 _SUBJECTS = (
     dropped_library_subject,
+    converted_subject,
     itself_subject,
     bypass_subject,
     unreturned_subject,

@@ -24,5 +24,8 @@ def _lies_on_the_way(view: ProcessView, item: Argument) -> bool:
     overrun = place.overrun
     if overrun is not None:
         return not overrun.downwards and overrun.start <= item.base < place.addr
+    storage = place.storage if place.kind == "past-storage" else None
+    if storage is not None and storage.base + storage.nbytes <= item.base < place.addr:
+        return True  # element by element, from what the storage holds on
     run = ran_on(view)
     return run is not None and not run.downwards and run.low <= item.base < place.addr

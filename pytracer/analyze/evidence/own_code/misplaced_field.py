@@ -27,6 +27,8 @@ from pytracer.analyze.evidence.own_code.struct_fields import (
     Structure,
     c_structures,
     ctypes_structures,
+    differences,
+    same_structure,
 )
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.slice import Slice
@@ -37,7 +39,6 @@ from pytracer.analyze.naming import short_file
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import NativeFrame, PythonFrame
 
-_LEAST_SHARED = 2  # names of fields that both declarations have
 _MOST_VALUES = 8  # of a field
 _LEAST_TELLING = 4096  # less may be null plus the offset of a member
 
@@ -84,30 +85,11 @@ class MisplacedField:
                 f"{self._names} (byte {self.fields[0].offset})."
             )
         order = ", ".join(item.name for item in self.declared.fields)
+        other = "".join(f" {item}" for item in differences(self.python, self.declared))
         return (
             f"Declare `_fields_` of {self.python.name} ({at}) in the order of the C struct {self.declared.name} "
-            f"({self.declared.place}): `{order}`.{self._other()} ctypes does not compare them with C."
+            f"({self.declared.place}): `{order}`.{other} ctypes does not compare them with C."
         )
-
-    def _other(self) -> str:
-        """Fields that one side lacks, or that have another size."""
-        if self.declared is None:
-            return ""
-        python = {item.name: item for item in self.python.fields}
-        declared = {item.name: item for item in self.declared.fields}
-        lacks = [f"`{name}` (`{item.type}`)" for name, item in declared.items() if name not in python]
-        more = [f"`{name}`" for name in python if name not in declared]
-        sizes = [
-            f"`{name}` is `{item.type}` in C, and `{python[name].type}` in {self.python.name}"
-            for name, item in declared.items()
-            if name in python and python[name].nbytes != item.nbytes
-        ]
-        words = [
-            f"{self.python.name} lacks {list_words(lacks)}" if lacks else "",
-            f"C has no {list_words(more)}" if more else "",
-            *sizes,
-        ]
-        return "".join(f" {item[:1].upper() + item[1:] if item[0] != '`' else item}." for item in words if item)
 
 
 @dataclass(frozen=True)
@@ -126,10 +108,10 @@ def misplaced_field(view: ProcessView, value: int, *, called: bool) -> Misplaced
     if not structures:
         return None
     given = [one for _, node, item in structures for one in _values(view, trees, node, item)]
-    declared = list(_declared(view, list(trees.values())))
+    declared = list(declared_structures(view, list(trees.values())))
     found = []
     for file, _, item in structures:
-        other = _same(item, declared)
+        other = same_structure(item, declared)
         for field, pointer in _pairs(view, item, other, called=called) if other is not None else ():
             fields = _with_value(item, field, pointer.offset, [one for one in given if one.owner is item], value)
             if fields:
@@ -138,7 +120,7 @@ def misplaced_field(view: ProcessView, value: int, *, called: bool) -> Misplaced
         return found[0] if len(found) == 1 else None
     valued = {(one.owner.name, one.field.name): one for one in given if one.value == value}
     one = next(iter(valued.values())) if len(valued) == 1 else None
-    if one is None or _same(one.owner, declared) is not None:
+    if one is None or same_structure(one.owner, declared) is not None:
         return None  # both declarations agree there
     file = next(file for file, _, item in structures if item is one.owner)
     return MisplacedField(one.owner, file, (one.field,), None, None)
@@ -172,10 +154,10 @@ def agreeing_structures(view: ProcessView) -> set[str]:
     """Classes whose fields all lie where the C struct has those of the same names."""
     trees = program_files(view.process.snapshot, program_frames(view))
     structures = [item for tree in trees.values() for _, item in ctypes_structures(tree)]
-    declared = list(_declared(view, list(trees.values()))) if structures else []
+    declared = list(declared_structures(view, list(trees.values()))) if structures else []
     found = set()
     for item in structures:
-        other = _same(item, declared)
+        other = same_structure(item, declared)
         places = {(field.name, field.offset, field.nbytes) for field in other.fields} if other is not None else set()
         if other is not None and places == {(field.name, field.offset, field.nbytes) for field in item.fields}:
             found.add(item.name)
@@ -204,18 +186,7 @@ def _running(view: ProcessView) -> str:
     return source[1][source[0].line - 1]
 
 
-def _same(python: Structure, declared: list[Structure]) -> Structure | None:
-    """The declaration in C that most of the names are in."""
-    names = {item.name for item in python.fields}
-    shared = [(len(names & {field.name for field in item.fields}), item) for item in declared]
-    best = max(shared, key=lambda pair: pair[0], default=None)
-    if best is None or best[0] < max(_LEAST_SHARED, (min(len(names), len(best[1].fields)) + 1) // 2):
-        return None
-    alike = {item.fields for count, item in shared if count == best[0]}
-    return best[1] if len(alike) == 1 else None
-
-
-def _declared(view: ProcessView, trees: list[ast.Module]) -> Iterator[Structure]:
+def declared_structures(view: ProcessView, trees: list[ast.Module]) -> Iterator[Structure]:
     """Of the sources beside the program's libraries and its files; else of C in the program's own text."""
     crash = view.crash
     own = {item.path for item in (crash.images if crash is not None else ()) if item.path and is_own_path(item.path)}

@@ -8,7 +8,10 @@ from __future__ import annotations
 import math
 import struct
 
+from pytracer._text import size_words
+from pytracer.analyze.evidence.lifetime.where_made import made_briefly
 from pytracer.analyze.view import ProcessView
+from pytracer.decode.types.snapshot import Storage
 
 _SMALLEST, _LARGEST = 1e-6, 1e6  # what data are, mostly
 _MAPPED = ((0x5500, 0x5700), (0x7000, 0x8000))  # upper halves of addresses in use
@@ -18,6 +21,8 @@ _PLAIN_STEP = 1 << 16  # of the bits of a float32: 7 are left for the number
 _NEGATIVE = 1 << 63
 _FIRST, _LAST = 0x20, 0x7E  # characters of ASCII that are printed
 _SHOWN = 4  # significant digits
+_HALF = 1 << 32
+_BLOCK_BYTES = 16  # malloc() and torch's allocators begin no block elsewhere
 
 
 def numbers_in_pointer(view: ProcessView) -> str | None:
@@ -26,7 +31,27 @@ def numbers_in_pointer(view: ProcessView) -> str | None:
     if index is not None:
         held = numbers_in_word(index)
         return f"{held}, in its index" if held is not None else None
+    kept = half_of_storage(view)
+    if kept is not None and value is not None:
+        (high,) = struct.unpack("<f", (value >> 32).to_bytes(4, "little"))
+        tensor = f"a tensor of {size_words(kept.nbytes)}{made_briefly(view, kept.base)}"
+        return f"the float32 number {high:.{_SHOWN}g} in the upper half of the address of {tensor}"
     return numbers_in_word(value) if value is not None else None
+
+
+def half_of_storage(view: ProcessView) -> Storage | None:
+    """The live storage whose address the lower half is still that of: a number was written over the upper half alone.
+
+    That number has 4 bytes; one of 8 bytes would have changed both halves.
+    """
+    value = _pointer(view)
+    if value is None or value < _LEAST or value % _BLOCK_BYTES or text_in_word(value) is not None:
+        return None
+    (high,) = struct.unpack("<f", (value >> 32).to_bytes(4, "little"))
+    if not _is_number(high) or value % _HALF == 0:
+        return None
+    live = (item for item in view.process.snapshot.storages.by_size() if item.state == "live")
+    return next((item for item in live if item.base >= _HALF and item.base % _HALF == value % _HALF), None)
 
 
 def numbers_followed(view: ProcessView) -> str | None:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from pytracer._text import capital, list_words
 from pytracer.analyze.evidence.own_code.c_text import closing
 from pytracer.analyze.evidence.syntax.calls import called_name
 
 POINTER_BYTES = 8
+_LEAST_SHARED = 2  # names of fields that both declarations have
 _C_BYTES = {
     "char": 1, "signed char": 1, "unsigned char": 1, "bool": 1, "_Bool": 1, "int8_t": 1, "uint8_t": 1, "short": 2,
     "unsigned short": 2, "int16_t": 2, "uint16_t": 2, "int": 4, "unsigned": 4, "unsigned int": 4, "int32_t": 4,
@@ -75,7 +77,9 @@ class Structure:
 
 
 @dataclass(frozen=True)
-class _Type:
+class FieldType:
+    """Of a field: its size and how it is aligned, in bytes."""
+
     nbytes: int
     align: int
     pointer: bool = False
@@ -86,7 +90,8 @@ def _aligned(offset: int, align: int) -> int:
     return -(-offset // align) * align
 
 
-def _structure(name: str, line: int, place: str, parts: list[tuple[str, _Type, str]]) -> Structure:
+def laid_out(name: str, line: int, place: str, parts: Sequence[tuple[str, FieldType, str]]) -> Structure:
+    """A structure of these fields, each aligned to its type."""
     fields: list[Field] = []
     end = 0
     for field, kind, text in parts:
@@ -94,6 +99,36 @@ def _structure(name: str, line: int, place: str, parts: list[tuple[str, _Type, s
         fields.append(Field(field, start, kind.nbytes, kind.pointer, kind.function, text))
         end = start + kind.nbytes
     return Structure(name, line, tuple(fields), place, max((kind.align for _, kind, _ in parts), default=1))
+
+
+def same_structure(python: Structure, declared: Sequence[Structure]) -> Structure | None:
+    """The declaration in C that most of the names are in."""
+    names = {item.name for item in python.fields}
+    shared = [(len(names & {field.name for field in item.fields}), item) for item in declared]
+    best = max(shared, key=lambda pair: pair[0], default=None)
+    if best is None or best[0] < max(_LEAST_SHARED, (min(len(names), len(best[1].fields)) + 1) // 2):
+        return None
+    alike = {item.fields for count, item in shared if count == best[0]}
+    return best[1] if len(alike) == 1 else None
+
+
+def differences(python: Structure, declared: Structure) -> list[str]:
+    """Sentences: fields that one side lacks, or that have another size."""
+    own = {item.name: item for item in python.fields}
+    other = {item.name: item for item in declared.fields}
+    lacks = [f"`{name}` (`{item.type}`)" for name, item in other.items() if name not in own]
+    more = [f"`{name}`" for name in own if name not in other]
+    sizes = [
+        f"`{name}` is `{item.type}` in C, and `{own[name].type}` in {python.name}"
+        for name, item in other.items()
+        if name in own and own[name].nbytes != item.nbytes
+    ]
+    words = [
+        f"{python.name} lacks {list_words(lacks)}" if lacks else "",
+        f"C has no {list_words(more)}" if more else "",
+        *sizes,
+    ]
+    return [f"{capital(item)}." for item in words if item]
 
 
 # ---- C
@@ -104,7 +139,7 @@ def c_structures(text: str, file: str, first: int = 1) -> Iterator[Structure]:
     plain = _COMMENT.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
     if "#pragma pack" in plain:
         return
-    known = {name: _Type(size, size) for name, size in _C_BYTES.items()}
+    known = {name: FieldType(size, size) for name, size in _C_BYTES.items()}
     known |= {match["name"]: _pointer(function=True) for match in _FUNCTION_TYPE.finditer(plain)}
     for match in _ALIAS.finditer(plain):
         kind = _c_type(match["type"], known)
@@ -118,16 +153,16 @@ def c_structures(text: str, file: str, first: int = 1) -> Iterator[Structure]:
         parts = _c_fields(plain[match.end() : end], known) if is_plain and name else None
         if parts:
             line = first + plain.count("\n", 0, match.start())
-            found = _structure(name, line, f"{file}:{line}" if file else f"line {line}", parts)
-            known |= dict.fromkeys(filter(None, (name, match["tag"])), _Type(found.nbytes, found.align))
+            found = laid_out(name, line, f"{file}:{line}" if file else f"line {line}", parts)
+            known |= dict.fromkeys(filter(None, (name, match["tag"])), FieldType(found.nbytes, found.align))
             yield found
 
 
-def _pointer(*, function: bool = False) -> _Type:
-    return _Type(POINTER_BYTES, POINTER_BYTES, pointer=True, function=function)
+def _pointer(*, function: bool = False) -> FieldType:
+    return FieldType(POINTER_BYTES, POINTER_BYTES, pointer=True, function=function)
 
 
-def _c_type(text: str, known: Mapping[str, _Type]) -> _Type | None:
+def _c_type(text: str, known: Mapping[str, FieldType]) -> FieldType | None:
     if "*" in text:
         return _pointer()
     if re.search(r"\benum\b", text):
@@ -135,7 +170,7 @@ def _c_type(text: str, known: Mapping[str, _Type]) -> _Type | None:
     return known.get(" ".join(_QUALIFIERS.sub(" ", text).split()))
 
 
-def _c_fields(body: str, known: Mapping[str, _Type]) -> list[tuple[str, _Type, str]] | None:
+def _c_fields(body: str, known: Mapping[str, FieldType]) -> list[tuple[str, FieldType, str]] | None:
     found = []
     for statement in filter(None, (item.strip() for item in body.split(";"))):
         if _NOT_PLAIN.search(statement):
@@ -159,8 +194,8 @@ def _c_fields(body: str, known: Mapping[str, _Type]) -> list[tuple[str, _Type, s
     return found
 
 
-def _times(kind: _Type, count: int) -> _Type:
-    return kind if count == 1 else _Type(kind.nbytes * count, kind.align)
+def _times(kind: FieldType, count: int) -> FieldType:
+    return kind if count == 1 else FieldType(kind.nbytes * count, kind.align)
 
 
 # ---- ctypes
@@ -168,7 +203,7 @@ def _times(kind: _Type, count: int) -> _Type:
 
 def ctypes_structures(tree: ast.Module) -> Iterator[tuple[ast.ClassDef, Structure]]:
     """The classes of a file whose fields and their types it shows."""
-    known: dict[str, _Type] = {}
+    known: dict[str, FieldType] = {}
     for node in tree.body:
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
             kind = _ctypes_type(node.value, known)
@@ -178,12 +213,12 @@ def ctypes_structures(tree: ast.Module) -> Iterator[tuple[ast.ClassDef, Structur
             continue
         parts = _ctypes_fields(node, known)
         if parts:
-            found = _structure(node.name, node.lineno, "", parts)
-            known[node.name] = _Type(found.nbytes, found.align)
+            found = laid_out(node.name, node.lineno, "", parts)
+            known[node.name] = FieldType(found.nbytes, found.align)
             yield node, found
 
 
-def _ctypes_fields(owner: ast.ClassDef, known: Mapping[str, _Type]) -> list[tuple[str, _Type, str]] | None:
+def _ctypes_fields(owner: ast.ClassDef, known: Mapping[str, FieldType]) -> list[tuple[str, FieldType, str]] | None:
     sets = {
         target.id: item.value
         for item in owner.body
@@ -205,14 +240,14 @@ def _ctypes_fields(owner: ast.ClassDef, known: Mapping[str, _Type]) -> list[tupl
     return found
 
 
-def _ctypes_type(node: ast.expr, known: Mapping[str, _Type]) -> _Type | None:
+def _ctypes_type(node: ast.expr, known: Mapping[str, FieldType]) -> FieldType | None:
     name = _last_name(node)
     if name in known:
         return known[name]
     if name in _CTYPES_POINTERS:
         return _pointer()
     if name in _CTYPES_BYTES:
-        return _Type(_CTYPES_BYTES[name], _CTYPES_BYTES[name])
+        return FieldType(_CTYPES_BYTES[name], _CTYPES_BYTES[name])
     if isinstance(node, ast.Call) and called_name(node) in _FUNCTIONS:
         return _pointer(function=True)
     if isinstance(node, ast.Call) and called_name(node) == "POINTER":

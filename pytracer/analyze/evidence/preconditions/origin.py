@@ -15,6 +15,7 @@ from pytracer.analyze.evidence.operators.overwritten_operands import may_be_over
 from pytracer.analyze.evidence.preconditions.call import BoundCall, given_of
 from pytracer.analyze.evidence.preconditions.terms import Given
 from pytracer.analyze.evidence.slicing.bindings import last_binding
+from pytracer.analyze.evidence.slicing.elements import KEEP_ALL, SORTS
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -26,11 +27,6 @@ from pytracer.decode.types.snapshot import Argument
 
 _HOPS = 12
 _MODULES = ("torch", "np", "numpy")
-_KEEP_ALL = frozenset({
-    "clone", "contiguous", "cpu", "detach", "flatten", "flip", "long", "ravel", "reshape", "squeeze", "t", "to", "type",
-    "unsqueeze", "view", "as_tensor", "from_numpy", "int",
-})  # fmt: skip
-_SORTS = frozenset({"sort", "unique", "unique_consecutive"})  # all values, in the first item where it returns several
 
 
 @dataclass(frozen=True)
@@ -111,7 +107,7 @@ def _step(back: Slice, name: str, spot: Spot) -> tuple[ast.expr, Spot, int | Non
     if isinstance(value, (ast.Tuple, ast.List)):
         return value.elts[place], there, None
     if isinstance(value, ast.Call):
-        return (value, there, None) if called_name(value) in _SORTS and place == 0 else None
+        return (value, there, None) if called_name(value) in SORTS and place == 0 else None
     return value, there, place  # a tensor is a tuple of its rows
 
 
@@ -119,12 +115,12 @@ def _unwrapped(node: ast.expr) -> tuple[ast.expr, int | None]:
     """`edge_index` and 1 of `edge_index[1].contiguous()`; of what keeps not all numbers, the expression itself."""
     row: int | None = None
     while True:
-        if isinstance(node, ast.Call) and called_name(node) in (_KEEP_ALL | _SORTS):
+        if isinstance(node, ast.Call) and called_name(node) in (KEEP_ALL | SORTS):
             func = node.func
             owner = func.value if isinstance(func, ast.Attribute) and variable(func.value) not in _MODULES else None
             inner = owner if owner is not None else (node.args[0] if node.args else None)
         elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and row is None:
-            of_sort = isinstance(node.value, ast.Call) and called_name(node.value) in _SORTS
+            of_sort = isinstance(node.value, ast.Call) and called_name(node.value) in SORTS
             at = node.slice.value if isinstance(node.slice.value, int) else None
             inner = node.value if at is not None and (not of_sort or at == 0) else None
             row = at if inner is not None and not of_sort else row

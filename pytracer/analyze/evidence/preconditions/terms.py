@@ -99,6 +99,13 @@ def left_number(text: str, given: Mapping[str, Given]) -> int | None:
     return side.value if side is not None else None
 
 
+def left_argument(text: str) -> str | None:
+    """`index` of `max(index) < size`."""
+    node = _parsed(text.partition(_IF)[0]).left
+    first = node.args[0] if isinstance(node, ast.Call) and node.args else node
+    return first.id if isinstance(first, ast.Name) else None
+
+
 def holds(text: str, given: Mapping[str, Given]) -> bool:
     """Whether a comparison holds, whether or not its condition applies."""
     comparison = text.partition(_IF)[0]

@@ -28,6 +28,7 @@ from pytracer.analyze.evidence.preconditions.terms import (
     broken,
     holds,
     is_decided,
+    left_argument,
     left_number,
     unfit_numbers,
 )
@@ -164,6 +165,19 @@ def unchecked_here(view: ProcessView) -> str | None:
         return None
     listed = list_words(terms[:_MOST_TERMS])
     return f"Check that {listed} before {line_words(view)}: {call.operator} takes that for granted.{_lost_words(call)}"
+
+
+def unchecked_name(view: ProcessView) -> str | None:
+    """The only argument with a number that nothing compares with its limit, which is not known; it may be lost, too."""
+    call = _running(view)
+    terms = [item for item in call.entry.must if not is_decided(item, call.given)] if call is not None else []
+    if call is None:
+        return None
+    left = {name: item for item in terms if (name := left_argument(item)) is not None and name in call.given}
+    known = [name for name, item in left.items() if left_number(item, call.given) is not None]
+    known += [name for name in left if call.given[name].overwritten and name not in known]
+    found = [call.given[name].name.strip("`") for name in known]
+    return found[0] if len(found) == 1 else None
 
 
 def unchecked_clause(view: ProcessView) -> str | None:

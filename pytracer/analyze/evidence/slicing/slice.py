@@ -327,11 +327,11 @@ class Slice:
                 if any(method_of(part, names) for tree in self._trees(spot) for part in derived_of(tree, inside)):
                     return None  # which of them is meant is not known
                 if method_of(owner[0], names) is None:  # a layer of its own
-                    owner, names = self._class_of(func, spot), MADE_ON_CALL
+                    owner, names = self.class_of(func, spot), MADE_ON_CALL
             else:
-                owner, names = self._class_of(func.value, spot), (func.attr,)
+                owner, names = self.class_of(func.value, spot), (func.attr,)
         elif isinstance(func, (ast.Name, ast.Call)):  # `Net()(x)`
-            owner = self._class_of(func, spot)
+            owner = self.class_of(func, spot)
         if owner is None or not isinstance(owner[0], ast.ClassDef):
             return None
         kind, at = self._with_method(owner[0], names, owner[1])
@@ -359,10 +359,11 @@ class Slice:
             return False
         if re.match(r"(?:torch\.)?nn\.[A-Z]", ast.unparse(base.func)):
             return True
-        found = self._class_of(node, spot)
+        found = self.class_of(node, spot)
         return found is not None and method_of(found[0], ("forward",)) is not None
 
-    def _class_of(self, node: ast.AST, spot: Spot) -> tuple[ast.AST, Spot] | None:
+    def class_of(self, node: ast.AST, spot: Spot) -> tuple[ast.AST, Spot] | None:
+        """The class of the program, or what it calls, that the object of an expression was made by."""
         base = self.made(node, spot, calls=True)
         for _ in range(_HOPS):
             inner = same_object(base.node)

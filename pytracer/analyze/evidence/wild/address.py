@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pytracer._text import hex_addr
 from pytracer.analyze.address_space.referrers import STATE_REGISTERS, is_stored, stack_words
-from pytracer.analyze.evidence.own_code.pointer_content import numbers_in_pointer
+from pytracer.analyze.evidence.own_code.pointer_content import half_of_storage, numbers_in_pointer
 from pytracer.analyze.evidence.phrases import access_verb, in_function
 from pytracer.analyze.platform.addresses import why_none
 from pytracer.analyze.view import ProcessView
@@ -39,6 +39,8 @@ def address_words(view: ProcessView) -> str:
 
 def address_confidence(view: ProcessView) -> Confidence:
     """How sure it is that the pointer was wild, by nothing but the address."""
+    if half_of_storage(view) is not None:
+        return "likely"
     if may_be_indexed(view) or was_large_block(view):
         return "possible"
     if view.place is not None and view.place.kind == "non-canonical":

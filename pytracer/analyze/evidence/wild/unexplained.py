@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pytracer.analyze.evidence.heap.heap_suspects import ONLY_NOTICED, only_suspect, suspect_words
 from pytracer.analyze.evidence.heap.text_buffers import text_buffer
 from pytracer.analyze.evidence.indices.sparse_source import sparse_operator_advice
-from pytracer.analyze.evidence.indices.unchecked_sparse import unchecked_sparse
+from pytracer.analyze.evidence.indices.unchecked_sparse import UncheckedSparse, unchecked_sparse
 from pytracer.analyze.evidence.lifetime.never_made import never_made
 from pytracer.analyze.evidence.lifetime.variables import line_words, program_frames
 from pytracer.analyze.evidence.native.fault_function import own_function
@@ -22,7 +22,7 @@ from pytracer.analyze.evidence.own_code.own_arguments import kept_address
 from pytracer.analyze.evidence.own_code.own_libraries import own_libraries
 from pytracer.analyze.evidence.own_code.passed import passed, shapes_advice, unequal_tensors, unfit_clause
 from pytracer.analyze.evidence.own_code.passed_memory import called_by_ctypes
-from pytracer.analyze.evidence.own_code.pointer_content import numbers_in_pointer, text_in_pointer
+from pytracer.analyze.evidence.own_code.pointer_content import half_of_storage, numbers_in_pointer, text_in_pointer
 from pytracer.analyze.evidence.own_code.unheld_memory import UnheldMemories, unheld_memory
 from pytracer.analyze.evidence.wild.address import is_block_size, was_large_block
 from pytracer.analyze.evidence.wild.explanation import Explanation
@@ -77,6 +77,9 @@ def arguments_clause(view: ProcessView) -> str:
     suspect = only_suspect(view) if not program_frames(view) and number_as_pointer(view) is None else None
     if suspect is not None:
         return f": memory may have been overwritten before; the first suspect is {suspect}"
+    sparse = _sparse(view) if half_of_storage(view) is not None else None
+    if sparse is not None:
+        return f": memory was overwritten; the first suspect is {sparse.summary}"
     unfit = "" if suspect_argument(view) is not None else unfit_clause(view)
     number = number_as_pointer(view) if not unfit and not is_block_size(view) else None
     return f": {number.summary(view)}" if number is not None else unfit
@@ -124,6 +127,19 @@ def _by_arguments(view: ProcessView) -> str | None:
     return declaration_advice(view, number) if number is not None else None
 
 
+def _sparse(view: ProcessView) -> UncheckedSparse | None:
+    """Of a pointer that holds numbers, in a program that brought no native code."""
+    if own_function(view) is not None or numbers_in_pointer(view) is None or own_libraries(view) is not None:
+        return None
+    return unchecked_sparse(view)
+
+
+def _when(view: ProcessView) -> str:
+    """Since when somebody may have written there; as well at the same time, where the program runs several threads."""
+    threads = view.crash.python_threads if view.crash is not None else ()
+    return "in this call, in one before or in another thread" if len(threads) > 1 else "in this call or one before"
+
+
 def _by_content(view: ProcessView) -> str | None:
     """Of what the pointer holds: numbers that were written over it, or where a large block of malloc() began."""
     numbers, text = numbers_in_pointer(view), text_in_pointer(view)
@@ -131,11 +147,13 @@ def _by_content(view: ProcessView) -> str | None:
         buffer = text_buffer(view)
         return buffer.advice if buffer is not None else None
     if numbers is not None:
-        suspects = (suspect_words(view) or unchecked_sparse(view)) if own_function(view) is None else None
+        sparse = _sparse(view)
+        suspects = suspect_words(view) if own_function(view) is None else None
+        suspects = sparse.advice if sparse is not None and suspects is None else suspects
         wrote = "may have written" if "may be" in numbers else "wrote"
         return (
             f"The pointer holds {numbers}: native code {wrote} an array over the object that {line_words(view)} uses, "
-            f"in this call or one before. {suspects or _GUARD}"
+            f"{_when(view)}. {suspects or _GUARD}"
         )
     if was_large_block(view):
         libraries = own_libraries(view)

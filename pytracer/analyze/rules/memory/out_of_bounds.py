@@ -58,6 +58,7 @@ from pytracer.analyze.evidence.phrases import (
     python_evidence,
     storage_evidence,
 )
+from pytracer.analyze.evidence.preconditions.violated import unchecked_name
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.platform.instruction import signed
 from pytracer.analyze.rules.base import Description, Judgement
@@ -133,7 +134,10 @@ def _about(view: ProcessView, wide: Expanded | None, way: ReachedRow | None) -> 
     unfit = unfit_operands(view)
     if unfit is not None:
         return of_unfit(view, unfit)
-    return of_row(view, way) if way is not None else None
+    if way is not None:
+        return of_row(view, way)
+    name = unchecked_name(view)
+    return Behind.of([name]) if name is not None else None
 
 
 def _leads(view: ProcessView) -> str | None:

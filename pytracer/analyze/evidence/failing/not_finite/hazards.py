@@ -14,7 +14,9 @@ from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import class_around, is_parameter, statement_at
 
-_GUARD = re.compile(r"eps|EPS|1e-\d|clamp|clip\(|nan_to_num|maximum|tiny|\+ 1(?:\.0)?\b|\bmax\(.*\b1\b", re.ASCII)
+_GUARD = re.compile(
+    r"eps|EPS|1e-\d|clamp|clip\(|nan_to_num|maximum|tiny|\+ 1(?:\.0)?\b|(?<![.\w])max\(.*\b1\b", re.ASCII
+)
 _MAY_BE_ZERO = re.compile(r"\.(?:sum|std|norm|count_nonzero|var|mean|max|min|amax|amin|abs|numel)\(|\b(?:norm|std)\(")
 _SELECTION = re.compile(r"mask|pos|neg|valid|keep|same|\bsel|inside|\bis_|\bfg|\bbg")
 _COMPARED = re.compile(r"[=!]=|[<>]|_nonzero|numel")
@@ -24,6 +26,7 @@ _INFINITE = re.compile(
 )
 _NAN = re.compile(r"""^(?:float\(['"]nan['"]\)|(?:np|numpy|math|torch)\.nan)$""", re.IGNORECASE)
 _CAUSAL = re.compile(r"triu|tril|topk|top_k|top_p|cumsum|causal|subsequent")  # masks that leave one of each row
+_VIEWS = frozenset({"unsqueeze", "view", "reshape", "float", "to", "item"})
 _MASKS = frozenset({"key_padding_mask", "src_key_padding_mask", "attn_mask", "tgt_key_padding_mask"})
 
 WRITTEN, USUAL, WEAK = 3, 2, 1
@@ -117,7 +120,7 @@ def _divided(node: ast.expr, spot: Spot) -> Hazard | None:
     if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Div) or isinstance(node.right, ast.Constant):
         return None
     text = _with_origin(node.right, spot)
-    if _GUARD.search(text) or not _MAY_BE_ZERO.search(text):
+    if _GUARD.search(text) or not (_MAY_BE_ZERO.search(text) or _is_range(node.right)):
         return None
     by = source(node.right)
     bound = _bound(node.right, spot)
@@ -127,6 +130,12 @@ def _divided(node: ast.expr, spot: Spot) -> Hazard | None:
     if counts and isinstance(node.right, ast.BinOp):
         make = f"divide by `({by}).clamp(min=1)`"
     return Hazard(node, spot, f"divides by `{by}`{of}, which may be 0", make, only="zero", operand=node.right)
+
+
+def _is_range(node: ast.expr) -> bool:
+    """`high - low`, which are equal where all values are."""
+    parts = (node.left, node.right) if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub) else ()
+    return bool(parts) and not any(isinstance(item, ast.Constant) for item in parts)
 
 
 def _called(node: ast.Call, spot: Spot) -> Hazard | None:
@@ -287,5 +296,7 @@ def _with_origin(node: ast.expr, spot: Spot) -> str:
     bound = _bound(node, spot)
     if bound is not None:
         return ast.unparse(bound)
-    inner = [_bound(item, spot) for item in ast.walk(node)] if isinstance(node, ast.BinOp) else []
+    views = isinstance(node, ast.Call) and called_name(node) in _VIEWS
+    several = isinstance(node, (ast.BinOp, ast.Subscript)) or views
+    inner = [_bound(item, spot) for item in ast.walk(node)] if several else []
     return " ".join([ast.unparse(node), *(ast.unparse(item) for item in inner if item is not None)])

@@ -294,7 +294,12 @@ def _given(at: FailingLine, what: str, kind: str, origin: _Origin) -> tuple[str,
 
 def _of_samples(at: FailingLine) -> list[Hazard]:
     """Of what the program's datasets return."""
-    roots = [
+    return hazards_of(at, samples(at), lambda item: not item.backward)
+
+
+def samples(at: FailingLine) -> list[Part]:
+    """What the program's datasets and collating functions return."""
+    return [
         Part(item.value, Spot(file, tree, function, item.lineno + 1))
         for file, tree in at.files.items()
         for function in ast.walk(tree)
@@ -302,7 +307,6 @@ def _of_samples(at: FailingLine) -> list[Hazard]:
         for item in own_nodes(function)
         if isinstance(item, ast.Return) and item.value is not None
     ]
-    return hazards_of(at, roots, lambda item: not item.backward)
 
 
 def _data(at: FailingLine) -> tuple[str, str] | None:

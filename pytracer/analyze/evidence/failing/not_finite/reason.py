@@ -21,7 +21,8 @@ TELLS_NOT_FINITE = re.compile(
 _SAYS = re.compile(rf"invalid values|{_NUMBER}|contains either|not finite|non-?finite|NaN|infinit", re.IGNORECASE)
 _MAY_MEAN = re.compile(
     r"all elements of std >= 0|should be between 0 and 1|positive[- ]definite|did(?:n't| not) converge|ill-conditioned"
-    r"|failed to converge|[Ss]ingular matrix|is singular|sum of probabilities|<= p && p <=|elements of (?:rate|p) "
+    r"|failed to converge|[Ss]ingular matrix|is singular|sum of probabilities|<= p && p <=|\bp_in >= 0 && p_in <= 1"
+    r"|rate to be non-negative|elements of (?:rate|p) "
 )
 _ASKS = re.compile(r"isfinite|isnan|isinf|nan_to_num")
 NOT_FINITE = re.compile(r"\bwith (?:nan|inf)$|(?:^|\s)-?(?:nan|inf)$")

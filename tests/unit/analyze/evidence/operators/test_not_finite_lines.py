@@ -1,0 +1,68 @@
+"""Lines that can make NaN of what a failing line passes, by the source alone."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pytracer.analyze.evidence.operators import not_finite_lines as lines
+from pytracer.report.job import PythonFrame
+
+SAMPLES = """\
+class Clips(Dataset):
+    def __getitem__(self, n):
+        x = self.clips[n]
+        return (x - x.mean()) / {divisor}
+
+def radius(a):
+    return torch.linalg.eigvals(a)
+
+def train():
+    loader = DataLoader(Clips())
+    for x in loader:
+        radius(x.T @ x)
+
+train()
+"""
+WALK = """\
+def radius(adj):
+    degree = adj.sum(1)
+    p = adj / degree[:, None]
+    return torch.linalg.eigvals(p)
+
+radius(torch.zeros(2, 2))
+"""
+
+
+def found(monkeypatch: pytest.MonkeyPatch, folder: Path, source: str, *places: tuple[str, int]) -> str | None:
+    """What is said of a crash there, innermost place first."""
+    file = folder / "train.py"
+    file.write_text(source, encoding="utf-8")
+    stack = [PythonFrame(function=function, file=str(file), line=line) for function, line in places]
+    monkeypatch.setattr(lines, "program_frames", lambda view: stack)
+    snapshot = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9)
+    view: Any = SimpleNamespace(process=SimpleNamespace(snapshot=snapshot))
+    told = lines.not_finite_lines(view)
+    return told.subject if told is not None else None
+
+
+@pytest.mark.parametrize(
+    ("divisor", "words"),
+    [("x.std()", "; line 4 divides by `x.std()`, which may be 0"), ("(x.std() + 1e-6)", None), ("255.0", None)],
+    ids=["may be 0", "guarded", "a number"],
+)
+def test_samples_of_a_dataset_are_looked_at(
+    divisor: str, words: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    source = SAMPLES.format(divisor=divisor)
+    places = [("radius", 7), ("train", 12), ("<module>", 14)]
+    assert found(monkeypatch, tmp_path, source, *places) == words
+
+
+def test_a_divisor_that_only_has_another_shape_is_followed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    told = found(monkeypatch, tmp_path, WALK, ("radius", 4), ("<module>", 6))
+    assert told == "; line 3 divides by `degree[:, None]`, which may be 0"

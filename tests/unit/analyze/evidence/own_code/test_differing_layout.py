@@ -1,0 +1,113 @@
+"""A structure of Python and the C struct that the failing function reads, by their sources."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+import pytest
+
+from pytracer.analyze.evidence.own_code import differing_layout as layouts
+from pytracer.analyze.evidence.own_code.struct_fields import c_structures
+
+EDGES = """\
+struct edge { int64_t dst; float weight; };
+void spread(const struct edge *edges, int64_t n, const float *x, float *out) {
+    for (int64_t i = 0; i < n; i++) out[i] = edges[i].weight * x[edges[i].dst];
+}
+"""
+ONE_EDGE = EDGES.replace("edges[i].weight * x[edges[i].dst]", "x[edges->dst]")
+JOB = """\
+typedef struct { const float *data; const int64_t *index; int rows; } Job;
+void gather(const Job *job, float *out) { for (int i = 0; i < job->rows; i++) out[i] = job->data[job->index[i]]; }
+"""
+ROWS = JOB.replace("job->data[job->index[i]]", "i")
+BOXES = """\
+typedef struct { float corner[3]; int32_t label; double score; } Box;
+int worst(Box *boxes, int n) { return counts[boxes[n].label]; }
+"""
+
+
+def found(monkeypatch: pytest.MonkeyPatch, source: str, native: str) -> str | None:
+    """What is said of a fault in the function of the C source."""
+    declared = list(c_structures(native, "ops.c"))
+    monkeypatch.setattr(layouts, "_function", lambda view: native.partition("\n")[2])
+    monkeypatch.setattr(layouts, "program_frames", lambda view: [])
+    monkeypatch.setattr(layouts, "program_files", lambda snapshot, frames: {"/t/train.py": ast.parse(source)})
+    monkeypatch.setattr(layouts, "declared_structures", lambda view, trees: iter(declared))
+    monkeypatch.setattr(layouts, "place_of", lambda view, file, line: f"line {line}")
+    view: Any = type("View", (), {"process": type("Process", (), {"snapshot": None})})
+    told = layouts.differing_layout(view)
+    return f"{told.summary(view)}. {told.advice(view)}" if told is not None else None
+
+
+def structure(name: str, **fields: str) -> str:
+    """A ctypes.Structure."""
+    pairs = ", ".join(f'("{field}", ctypes.{kind})' for field, kind in fields.items())
+    return f"import ctypes\nclass {name}(ctypes.Structure):\n    _fields_ = [{pairs}]\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "native", "words"),
+    [
+        (
+            'EDGE = np.dtype([("dst", np.int64), ("weight", "f4")])\n',
+            EDGES,
+            (
+                "an element of `EDGE` (line 1) has 12 bytes, and the C struct edge (ops.c:1) has 16. Add `align=True` "
+                "to the dtype at line 1"
+            ),
+        ),
+        (
+            'rows = np.zeros(4, dtype=[("weight", np.float32), ("dst", "<i8")])\n',
+            EDGES,
+            (
+                "`dst` of the dtype (line 1) is at byte 4, and at byte 0 of the C struct edge (ops.c:1). Declare the "
+                "fields of the dtype (line 1) in the order and with the types of the C struct edge (ops.c:1): "
+                "`dst, weight`."
+            ),
+        ),
+        (
+            structure("Job", index="c_void_p", data="c_void_p", rows="c_int"),
+            JOB,
+            (
+                "`data` of Job (line 2) is at byte 8, and at byte 0 of the C struct Job (ops.c:1). Declare `_fields_` "
+                "of Job (line 2) in the order and with the types of the C struct Job (ops.c:1): `data, index, rows`."
+            ),
+        ),
+        (
+            structure("Job", data="c_void_p", index="c_void_p", rows="c_int64"),
+            JOB,
+            "`rows` of Job (line 2) has 8 bytes, and 4 in the C struct Job (ops.c:1)",
+        ),
+        (
+            'BOX = np.dtype([("corner", "f8", 3), ("label", "i4"), ("score", "f8")])\n',
+            BOXES,
+            "`label` of `BOX` (line 1) is at byte 24, and at byte 12 of the C struct Box (ops.c:1)",
+        ),
+    ],
+    ids=["no padding", "other order", "pointers swapped", "other type", "fields of several numbers"],
+)
+def test_a_field_that_c_reads_from_other_bytes_is_told(
+    source: str, native: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert (found(monkeypatch, source, native) or "").startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("source", "native"),
+    [
+        ('EDGE = np.dtype([("dst", np.int64), ("weight", "f4")], align=True)\n', EDGES),
+        ('EDGE = np.dtype([("dst", np.int64), ("weight", "f4")])\n', ONE_EDGE),
+        ('BOX = np.dtype([("corner", "f4", (3,)), ("label", "i4"), ("score", "f8")])\n', BOXES),
+        (structure("Job", data="c_void_p", index="c_void_p", rows="c_int"), JOB),
+        (structure("Job", index="c_void_p", data="c_void_p", rows="c_int"), ROWS),
+        (structure("Other", width="c_int", height="c_int"), JOB),
+        (structure("Job", index="c_void_p", data="c_void_p", rows="c_int"), JOB.replace("const Job *", "const Task *")),
+    ],
+    ids=["aligned", "one element", "no room", "alike", "not read", "other names", "another struct is read"],
+)
+def test_structures_that_agree_or_are_not_read_are_not_told(
+    source: str, native: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert found(monkeypatch, source, native) is None
