@@ -64,6 +64,7 @@ from pytracer.analyze.evidence.waits.stood import UNREAD, Stood, advice_of, only
 from pytracer.analyze.evidence.waits.stood_loop import stood_loop
 from pytracer.analyze.evidence.waits.unasked_tasks import UnaskedTasks, unasked_tasks
 from pytracer.analyze.evidence.waits.unsent import unsent_of
+from pytracer.analyze.evidence.waits.untaken_queues import untaken_queue
 from pytracer.analyze.evidence.waits.wait_chain import (
     at_words,
     children_at_work,
@@ -74,6 +75,7 @@ from pytracer.analyze.evidence.waits.wait_chain import (
     waiters_there,
 )
 from pytracer.analyze.evidence.waits.wait_words import wait_words
+from pytracer.analyze.evidence.waits.waiting_alike import waits_evidence
 from pytracer.analyze.evidence.waits.waits import (
     OF_DEVICE,
     ProcessWait,
@@ -199,6 +201,7 @@ class Standstill:
                 forked=forked_lock(view, wait, parent_of(job, view)) if wait.kind == "forked-lock" else None,
                 unasked=_unasked(view, wait, gone),
                 without=lost_task(job, view, wait),
+                untaken=untaken_queue(view, wait, tuple(chain[:-1])),
             )
             explains = (
                 *((item.view, "was ended while it stood still") for item in suspects),
@@ -207,7 +210,7 @@ class Standstill:
             is_sure = (
                 found.unread or receiver is not None or bool(gone) or (found.thread is not None and found.thread.sure)
             )
-            is_sure = is_sure or any(item is not None for item in (found.unsent, found.starved, found.task))
+            is_sure = is_sure or any(item is not None for item in (found.unsent, found.starved, found.task, found.untaken))
             is_sure |= found.without is not None and (found.without.first or not found.working)
             is_sure = is_sure or (found.unasked is not None and found.unasked.refused is not None)
             stood = stood_loop(loading) if loading is not None else None
@@ -230,7 +233,7 @@ class Standstill:
             who = f"{subject_words(judgement.views)}{f' and {more} more' if more > 0 else ''}"
             return Description(
                 f"{who} {found.forked.words}; {_end_words(job, judgement)}.",
-                [*(_evidence(item, wait) for item, wait in found.waiting), found.forked.evidence],
+                [*waits_evidence(job, found.waiting), found.forked.evidence],
                 advice_of(view, found),
                 [_HOW_LONG],
                 line=found.forked.taken,
@@ -241,7 +244,7 @@ class Standstill:
         return Description(
             f"{introduction(judgement.views)} {waited}; {_end_words(job, judgement, short=len(waited) > _LONG)}.",
             [
-                *(_evidence(item, wait) for item, wait in found.waiting),
+                *waits_evidence(job, found.waiting, (view, found.wait)),
                 *ended_thread_evidence(view),
                 found.locks.evidence if found.locks is not None else None,
                 found.handled.evidence if found.handled is not None else None,
@@ -361,17 +364,6 @@ def _end_words(job: JobView, judgement: Judgement[Stood], *, short: bool = False
     is_parent = own.ppid == ended.snapshot.pid
     who = f"its parent (pid {own.ppid})" if ended.role != "rank" else f"its parent, {name_words([found.ended])},"
     return f"{who if is_parent else name_words([found.ended])} waited{at} until {end}it{limit}"
-
-
-def _evidence(view: ProcessView, wait: ProcessWait) -> Evidence:
-    return Evidence(
-        "rank-state",
-        f"{name_words([view])} {wait_words(view, wait)}{at_words(wait)}",
-        pid=view.process.snapshot.pid,
-        rank=view.process.rank,
-        state=wait.kind,
-        python=wait.at,
-    )
 
 
 def _from_outside(view: ProcessView) -> bool:
