@@ -255,7 +255,9 @@ def _reason(branch: RankBranch, at: PythonFrame, calls: str, what: str, frame: P
     head = f"{branch.head_before} ({line_in(at.file, branch.line, frame.file)})"
     subject = f", as {where} calls {calls} {head}" if at != frame else f", {head}"
     op = calls if at == frame else ""
-    return _Reason(subject, f"{branch.words}, so that only some ranks call {what}: {branch.way_out(op, _NOT_COMMUNICATING)}")
+    return _Reason(
+        subject, f"{branch.words}, so that only some ranks call {what}: {branch.way_out(op, _NOT_COMMUNICATING)}"
+    )
 
 
 def _branches_above(

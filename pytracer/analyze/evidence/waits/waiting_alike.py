@@ -62,11 +62,8 @@ def _alike(job: JobView, view: ProcessView, wait: ProcessWait, told: set[int]) -
     beside = (
         item
         for item in job.views
-        if item.index not in told
-        and (item.process.snapshot.ppid, item.process.snapshot.host) == (own.ppid, own.host)
+        if item.index not in told and (item.process.snapshot.ppid, item.process.snapshot.host) == (own.ppid, own.host)
     )
     return [
-        item
-        for item in beside
-        if (its := wait_of(item)) is not None and (its.kind, its.at) == (wait.kind, wait.at)
+        item for item in beside if (its := wait_of(item)) is not None and (its.kind, its.at) == (wait.kind, wait.at)
     ]

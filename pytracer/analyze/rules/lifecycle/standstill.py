@@ -88,7 +88,7 @@ from pytracer.analyze.naming import introduction, name_words, subject_words
 from pytracer.analyze.platform.signals import SIGHUP, SIGINT, SIGQUIT, SIGTERM, signal_name
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.view import Death, JobView, ProcessView
-from pytracer.report.job import Confidence, Evidence
+from pytracer.report.job import Confidence
 
 _OPEN = ("scheduled", "started")
 _OUTSIDE = (SIGTERM, SIGHUP, SIGQUIT, SIGINT)
@@ -210,7 +210,9 @@ class Standstill:
             is_sure = (
                 found.unread or receiver is not None or bool(gone) or (found.thread is not None and found.thread.sure)
             )
-            is_sure = is_sure or any(item is not None for item in (found.unsent, found.starved, found.task, found.untaken))
+            is_sure = is_sure or any(
+                item is not None for item in (found.unsent, found.starved, found.task, found.untaken)
+            )
             is_sure |= found.without is not None and (found.without.first or not found.working)
             is_sure = is_sure or (found.unasked is not None and found.unasked.refused is not None)
             stood = stood_loop(loading) if loading is not None else None

@@ -411,7 +411,8 @@ def test_report_of_a_job_that_went_on_says_which_child_another_process_ended(sen
     python = {} if sender == "kill of its parent" else {"python": "3.11.7"}
     child = Box(pid=HELPER, ppid=PID, argv=["python", "k.py"]).versions(python="3.11.7").at(100)
     child.crash(signal=15, code=0, sender_pid=pid, python=LOAD, native=())
-    other = Box(pid=160, ppid=HELPER if sender == "its child" else PID, argv=["watch"]).versions(**python).at(120).exit(0)
+    other = Box(pid=160, ppid=HELPER if sender == "its child" else PID, argv=["watch"]).versions(**python)
+    other.at(120).exit(0)
     root = Box(pid=PID, ppid=99, argv=["python", "main.py"]).at(110).wait(HELPER, signal=15).at(500).exit(0)
     report = build_report(s.load(run, root, child, other))
     assert report.verdict is not None and report.verdict.class_ == "clean"
