@@ -21,7 +21,7 @@ from pytracer.analyze.evidence.syntax.frozen_layers import (
 from pytracer.analyze.evidence.syntax.layer_branches import modules_of, reads_of
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs
 from pytracer.analyze.evidence.syntax.scopes import class_around, scope_of
-from pytracer.analyze.naming import short_file
+from pytracer.analyze.naming import line_in, short_file
 from pytracer.analyze.view import ProcessView
 
 _WRAPPERS = ("DistributedDataParallel", "DDP")
@@ -40,15 +40,22 @@ class ChangedLayer:
     test: tuple[int, str] | None
     wrapped: int
 
-    @property
-    def words(self) -> str:
-        """`train.py:22 (`freeze(model.module.body)`) freezes `body` after line 19 has wrapped the model`."""
+    def words_in(self, here: str | None) -> str:
+        """`train.py:22 (`freeze(model.module.body)`) freezes `body` after line 19 has wrapped the model`.
+
+        `here`: the file that is spoken of.
+        """
         done, text = self.done, self.done.call or self.done.text
         by = f", by line {done.line}," if done.call is not None else ""
         only = f", below `if {self.test[1]}` (line {self.test[0]})," if self.test is not None else ""
         does = "freezes" if self.frozen else "replaces"
-        at = f"{short_file(self.file)}:{done.at} (`{shortened(text, _TEXT)}`)"
+        at = f"{line_in(self.file, done.at, here)} (`{shortened(text, _TEXT)}`)"
         return f"{at}{only or by} {does} `{self.layer}` after line {self.wrapped} has wrapped the model"
+
+    @property
+    def words(self) -> str:
+        """Where no file is spoken of."""
+        return self.words_in(None)
 
     @property
     def advice(self) -> str:
@@ -76,7 +83,24 @@ def changed_layer(view: ProcessView, names: Sequence[str]) -> ChangedLayer | Non
     """
     layers = modules_of(names)
     files = program_files(view.process.snapshot, view.exception_stack_of_program) if layers else {}
-    if not layers or any(_runs_conditionally(files, layer) for layer in layers):
+    return _changed(files, names, layers) if layers else None
+
+
+def frozen_in_model(files: Mapping[str, ast.Module], names: Sequence[str]) -> ChangedLayer | None:
+    """The only layer of a model with these parameters that a line freezes below an `if` after the wrapping."""
+    found = {}
+    for layer in dict.fromkeys(part for name in names for part in name.split(".")[:-1] if not part.isdecimal()):
+        own = [name for name in names if layer in name.split(".")]
+        changed = _changed(files, own, [layer])
+        if changed is not None and changed.frozen:
+            found[changed.done.at] = changed
+    only = next(iter(found.values()), None) if len(found) == 1 else None
+    return only if only is not None and only.test is not None else None
+
+
+def _changed(files: Mapping[str, ast.Module], names: Sequence[str], layers: Sequence[str]) -> ChangedLayer | None:
+    """`layers`: attributes that have all of the parameters, the innermost first."""
+    if any(_runs_conditionally(files, layer) for layer in layers):
         return None
     wraps = [
         (file, tree, item.lineno)

@@ -23,6 +23,9 @@ condition below which forward() runs its layer.
 An exception on one rank, whose `except` or `finally` then calls a collective, while the others go on: it is named,
 where that call failed.
 
+A layer that a line below an `if` freezes after DDP has wrapped the model: a rank on which it ran does not reduce that
+bucket. The line is named where no loop on the way can have more rounds on one rank.
+
 Each rank calls its part of an exchange in a loop of its own, one sends and the other receives: both loops are named.
 
 Ranks ran different units of FSDP in one forward: the first is named, and the `if` that decides, with the random number

@@ -14,7 +14,8 @@ Why it happens: fork() copies one thread only. The threads of an OpenMP pool tha
 the child, whose next parallel region waits for them for ever; nor do threads that held a lock at that moment, or those
 that run the tasks of torch.jit.fork(). asyncio.run() and a `with ThreadPoolExecutor()` end when the threads of the
 executor do, and cancel() of a task does not end the thread that runs it already. A process
-that has put something into a multiprocessing queue ends when that is read, so join() before get() never returns. Two
+that has put something into a multiprocessing queue ends when that is read, so join() before get() never returns; nor
+does join() of one that waits for room in a bounded queue, from which the parent takes only before. Two
 threads that take two locks in different orders wait for each other: where the `with` statements of both show that, the
 locks and lines are named. A worker that died or stands still leaves its parent waiting. What a queue's own thread
 cannot pickle is dropped; a Future keeps the exception of its task; a worker that is killed in Queue.get() takes the
