@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pytracer._text import shortened
+from pytracer.analyze.evidence.failing.line import failing_line
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.frozen_layers import (
@@ -26,6 +27,8 @@ from pytracer.analyze.view import ProcessView
 
 _WRAPPERS = ("DistributedDataParallel", "DDP")
 _TEXT = 50
+_UNSET: tuple[str, ...] = ("False", "None", "0")
+_SET: tuple[str, ...] = ("True", "1")
 _DEEPEST = 3  # functions between the two lines
 
 
@@ -37,7 +40,7 @@ class ChangedLayer:
     file: str
     done: LayerLine
     frozen: bool
-    test: tuple[int, str] | None
+    test: ast.If | None
     wrapped: int
 
     def words_in(self, here: str | None) -> str:
@@ -47,7 +50,8 @@ class ChangedLayer:
         """
         done, text = self.done, self.done.call or self.done.text
         by = f", by line {done.line}," if done.call is not None else ""
-        only = f", below `if {self.test[1]}` (line {self.test[0]})," if self.test is not None else ""
+        head = shortened(ast.unparse(self.test.test), _TEXT) if self.test is not None else ""
+        only = f", below `if {head}` (line {self.test.lineno})," if self.test is not None else ""
         does = "freezes" if self.frozen else "replaces"
         at = f"{line_in(self.file, done.at, here)} (`{shortened(text, _TEXT)}`)"
         return f"{at}{only or by} {does} `{self.layer}` after line {self.wrapped} has wrapped the model"
@@ -83,7 +87,8 @@ def changed_layer(view: ProcessView, names: Sequence[str]) -> ChangedLayer | Non
     """
     layers = modules_of(names)
     files = program_files(view.process.snapshot, view.exception_stack_of_program) if layers else {}
-    return _changed(files, names, layers) if layers else None
+    found = _changed(files, names, layers) if layers else None
+    return found if found is None or not _is_off(view, found) else None
 
 
 def frozen_in_model(files: Mapping[str, ast.Module], names: Sequence[str]) -> ChangedLayer | None:
@@ -119,8 +124,27 @@ def _changed(files: Mapping[str, ast.Module], names: Sequence[str], layers: Sequ
     done = found[0]
     around = (item for item, around in deciding_ifs(tree, done.at) if around)
     test = next((item for item in around if not _asks_name(item.test, names)), None)
-    said = (test.lineno, shortened(ast.unparse(test.test), _TEXT)) if test is not None else None
-    return ChangedLayer(layers[0], file, done, done in frozen, said, wrapped)
+    return ChangedLayer(layers[0], file, done, done in frozen, test, wrapped)
+
+
+def _is_off(view: ProcessView, found: ChangedLayer) -> bool:
+    """Whether the flag that the `if` asks was recorded as not set: the line did not run, then."""
+    if found.test is None:
+        return False
+    test: ast.expr = found.test.test
+    off = _UNSET
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        test, off = test.operand, _SET
+    if not isinstance(test, (ast.Name, ast.Attribute)):
+        return False
+    line = failing_line(view.process.snapshot, view.exception, view.exception_stack)
+    if line is None or line.frames[0].file != found.file:
+        return False
+    scope = scope_of(line.tree, found.test.lineno)
+    for depth, frame in enumerate(line.frames):
+        if frame.file == found.file and frame.line is not None and scope_of(line.tree, frame.line) is scope:
+            return line.values_at(depth).get(ast.unparse(test)) in off
+    return False
 
 
 def _asks_name(test: ast.expr, names: Sequence[str]) -> bool:

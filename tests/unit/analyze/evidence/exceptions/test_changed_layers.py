@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pytracer.analyze.evidence.exceptions.changed_layers import changed_layer
-from pytracer.report.job import PythonFrame
+from pytracer.report.job import ExceptionReport, PythonFrame, VariableReport
 
 PROGRAM = """class Net(nn.Module):
     def __init__(self, freeze):
@@ -47,13 +47,20 @@ NAMES = ["body.weight", "body.bias"]
 FREEZES = "freeze(model.module.body)"
 
 
-def said(folder: Path, **parts: str) -> str | None:
+def said(folder: Path, flag: str | None = None, **parts: str) -> str | None:
+    """`flag`: what the variable `late` of main() was when DDP raised."""
     places = ("early", "built", "before", "after", "inside", "method")
     file = folder / "train.py"
     file.write_text(PROGRAM.format(**{**dict.fromkeys(places, "pass"), "run": RUN, **parts}), encoding="utf-8")
     snapshot = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9)
     frames = [PythonFrame(function="main", file=str(file), line=21)]
-    view: Any = SimpleNamespace(process=SimpleNamespace(snapshot=snapshot), exception_stack_of_program=frames)
+    values = [VariableReport(name="late", value=flag)] if flag is not None else []
+    view: Any = SimpleNamespace(
+        process=SimpleNamespace(snapshot=snapshot),
+        exception_stack_of_program=frames,
+        exception_stack=frames,
+        exception=ExceptionReport(type="RuntimeError", message="", variables=values),
+    )
     found = changed_layer(view, NAMES)
     return f"{found.words} | {found.advice}" if found is not None else None
 
@@ -104,3 +111,12 @@ def test_layer_that_is_changed_after_the_wrapping_is_named(place: str, text: str
 def test_other_lines_explain_nothing(parts: dict[str, str], tmp_path: Path) -> None:
     """The look-alikes: before the wrapping, of another object or layer, the other way, or not the only reason."""
     assert said(tmp_path, **parts) is None
+
+
+@pytest.mark.parametrize(
+    ("test", "flag", "ran"), [("late", "True", True), ("late", "False", False), ("not late", "True", False)]
+)
+def test_flag_that_was_not_set_is_known_to_have_frozen_nothing(test: str, flag: str, ran: bool, tmp_path: Path) -> None:
+    """By the recorded value of the variable that the `if` asks."""
+    told = said(tmp_path, flag, after=f"if {test}:\n            freeze(net.body)")
+    assert (told is not None) == ran, told
