@@ -167,13 +167,10 @@ def _passed(tree: ast.Module, line: int) -> Iterator[tuple[ast.expr, int]]:
     for call in calls_on(tree, line):
         for value in passed_values(call):
             yield value, line
-            above = [item for item in lines_that_bind(scope, value.id) if item[0] < line] if _is_name(value) else []
+            bound = lines_that_bind(scope, value.id) if isinstance(value, ast.Name) else []
+            above = [item for item in bound if item[0] < line]
             if len(above) == 1 and isinstance(above[0][1], ast.expr):
                 yield above[0][1], above[0][0]
-
-
-def _is_name(value: ast.expr) -> bool:
-    return isinstance(value, ast.Name)
 
 
 def _losing(files: dict[str, ast.Module], name: str | None) -> Iterator[tuple[str, LostOwner]]:
