@@ -31,7 +31,10 @@ from pytracer.report.job import PythonFrame
 
 _GUARD = "`pytracer run --guard` stops at the first byte that is written behind a tensor, in the call that writes it."
 _TOOLS = "`pytracer run --guard` finds writes beside tensors, AddressSanitizer or valgrind beside every block."
-_SHORT = "AddressSanitizer or valgrind stops at that write."
+_SHORT = (
+    "To see that write, run with the library built by -fsanitize=address and "
+    '`LD_PRELOAD="$(gcc -print-file-name=libasan.so)"`, or below valgrind.'
+)
 ONLY_NOTICED = f"The stack shows only who noticed the damage. {_TOOLS}"
 _BEFORE = (
     "Something wrote outside of a block of memory, or into a freed one, in this call or long before: the stack shows "

@@ -9,13 +9,14 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pytracer._library_files import is_library_file
 from pytracer._text import shortened
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.loops import loops_around
+from pytracer.analyze.evidence.syntax.passing import names_of_object
 from pytracer.analyze.evidence.syntax.scopes import Scope, class_around, own_nodes, scope_of, spans, spans_body
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.decode.types.snapshot import Snapshot
@@ -46,6 +47,8 @@ class _Uses:
     name: str
     owner: str | None
     functions: frozenset[int] = frozenset()
+    owners: frozenset[str | None] = frozenset()
+    """Names of the owner: also those of the parameters that it is passed as."""
 
     def leads_there(self, node: ast.AST) -> bool:
         """Whether a call, or `data[0]`, does."""
@@ -54,7 +57,7 @@ class _Uses:
         if not isinstance(node, ast.Call):
             return False
         name, owner = called_name(node), _owner(node)
-        if (name, owner) == (self.name, self.owner):
+        if name == self.name and (owner == self.owner or (owner is not None and owner in self.owners)):
             return True
         return any(self._is_call_of(node, tree, item) for tree, item in self._users()) or self._is_method(
             node.func, "__call__"
@@ -115,7 +118,9 @@ def used_before_fork(snapshot: Snapshot, stack: Sequence[PythonFrame], native: S
     if call is None or not outer or first is None:
         return None
     files = program_files(snapshot, [*own, *outer])
-    uses = _leading(_Uses(files, called_name(call) or "", _owner(call)))
+    owner = _owner(call)
+    owners = {name for tree in files.values() for name in (names_of_object(tree, owner) if owner is not None else ())}
+    uses = _leading(_Uses(files, called_name(call) or "", owner, owners=frozenset(owners)))
     for frame in reversed(outer):
         found = _before(files.get(frame.file or ""), frame, uses)
         if found is not None:
@@ -141,7 +146,7 @@ def _leading(uses: _Uses) -> _Uses:
         )
         if found == uses.functions:
             break
-        uses = _Uses(uses.files, uses.name, uses.owner, found)
+        uses = replace(uses, functions=found)
     return uses
 
 

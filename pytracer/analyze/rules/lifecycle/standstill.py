@@ -42,6 +42,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pytracer.analyze.behind import Behind
 from pytracer.analyze.collectives.description import at_place, span_words
 from pytracer.analyze.deaths.order import is_interrupt
 from pytracer.analyze.evidence.ends.sent_signals import deadly_signal
@@ -50,6 +51,7 @@ from pytracer.analyze.evidence.waits.ended_threads import (
     ended_thread_evidence,
 )
 from pytracer.analyze.evidence.waits.executor_threads import unfinished_task
+from pytracer.analyze.evidence.waits.forked_pool_words import pool_of
 from pytracer.analyze.evidence.waits.last_wait import last_wait
 from pytracer.analyze.evidence.waits.lost_lock import LostLock, lost_lock
 from pytracer.analyze.evidence.waits.lost_tasks import lost_tasks
@@ -165,6 +167,7 @@ class Standstill:
                 [_HOW_LONG],
                 line=found.forked.taken,
             )
+        pool = pool_of(view) if found.wait.kind == "forked-native" else None
         why = why_words(view, found) or only_words(view, found)
         why += _ranks_meanwhile(job, view) if found.device is not None else ""
         waited = f"{wait_words(view, found.wait)}{at_words(found.wait)}{unread_words(view, found)}{why}"
@@ -182,6 +185,8 @@ class Standstill:
             ],
             advice_of(view, found),
             _missing(found),
+            line=pool.earlier.at if pool is not None else None,
+            behind=Behind.of([], pool) if pool is not None else None,
         )
 
 

@@ -218,7 +218,7 @@ def _written(view: ProcessView, damage: HeapDamage) -> str | None:
 def _what(view: ProcessView, damage: HeapDamage, user: str | None, below: str) -> str:
     written = _written(view, damage)
     if written is not None:
-        over = f"an array had been written over a block: {written}, stood where a pointer was"
+        over = f"a block of the heap was overwritten before: the place of a pointer held {written}"
         return f"{_found(view, damage)}{below}: {over}"
     if damage.function is not None and not _only_noticed(view, user):
         return f"{_found(view, damage)}: its heap was damaged, or it was given a bad pointer{below}"

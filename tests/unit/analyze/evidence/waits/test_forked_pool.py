@@ -46,6 +46,17 @@ def main():
         step(batch)
 main()
 """
+PACKAGE = """class Texts(Dataset):
+    def __init__(self, tok, texts):
+        self.tok = tok
+    def __getitem__(self, index):
+        return self.tok.encode(self.texts[index])
+tokenizer = Tokenizer.from_file("a.json")
+print(len(tokenizer.encode(corpus[0])))
+data = Texts(tokenizer, corpus)
+for batch in DataLoader(data, num_workers=2):
+    step(batch)
+"""
 WAITS = [(s.LIBC, "__futex_abstimed_wait_common"), (s.LIBC, "pthread_cond_wait"), (OWN, "encode_text")]
 CALLED = [("/usr/lib/libffi.so.8", "ffi_call"), (s.PYTHON, "_PyEval_EvalFrameDefault")]
 
@@ -83,6 +94,18 @@ def used(run: Path, line: str) -> tuple[int | None, str] | None:
 def test_call_that_leads_to_the_same_native_code_before_the_fork_is_found(line: str, run: Path) -> None:
     found = used(run, line)
     assert found is not None and found[0] == 15 and found[1] in line
+
+
+def test_object_of_a_package_is_known_by_the_names_that_it_is_passed_as(run: Path) -> None:
+    """No function of the program is around its native method."""
+    file = run / "train.py"
+    file.write_text(PACKAGE, encoding="utf-8")
+    os.utime(file, (0, 0))
+    snapshot: Any = SimpleNamespace(created_wall_ns=1 << 62)
+    own: list[Frame] = [("Texts.__getitem__", str(file), 5), *frames(str(file))[2:4], ("<module>", str(file), 9)]
+    stack = [PythonFrame(*item) for item in own]
+    found = used_before_fork(snapshot, stack, ["rayon_core::latch::wait"])
+    assert found is not None and (found.at.line, found.text) == (7, "tokenizer.encode(corpus[0])")
 
 
 @pytest.mark.parametrize(
