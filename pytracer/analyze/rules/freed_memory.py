@@ -15,6 +15,7 @@ from pytracer.analyze.evidence.operators.operator import find_operator, out_of_c
 from pytracer.analyze.evidence.own_code.address_of_temporary import TemporaryAddress, address_of_temporary
 from pytracer.analyze.evidence.own_code.given_address import GivenAddress, given_address
 from pytracer.analyze.evidence.own_code.kept_pointer import KeptPointer, kept_pointer
+from pytracer.analyze.evidence.own_code.returned_address import ReturnedAddress, returned_address
 from pytracer.analyze.evidence.own_code.temporary_pointer import ReturnedPointer, TemporaryPointer, temporary_pointer
 from pytracer.analyze.evidence.own_code.unheld_address import unheld_address
 from pytracer.analyze.evidence.phrases import (
@@ -198,9 +199,15 @@ def _by_other_thread(view: ProcessView) -> bool:
 
 def _kept_address(
     view: ProcessView,
-) -> TemporaryPointer | ReturnedPointer | KeptPointer | TemporaryAddress | GivenAddress | None:
+) -> TemporaryPointer | ReturnedPointer | KeptPointer | ReturnedAddress | TemporaryAddress | GivenAddress | None:
     """What has kept the address, and not the tensor."""
-    return _temporary(view) or kept_pointer(view) or address_of_temporary(view) or given_address(view)
+    return (
+        _temporary(view)
+        or kept_pointer(view)
+        or returned_address(view)
+        or address_of_temporary(view)
+        or given_address(view)
+    )
 
 
 def _temporary(view: ProcessView) -> TemporaryPointer | ReturnedPointer | None:

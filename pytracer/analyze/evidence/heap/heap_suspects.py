@@ -16,6 +16,7 @@ from pytracer.analyze.evidence.indices.written_value import constant
 from pytracer.analyze.evidence.lifetime.variables import line_words, program_frames
 from pytracer.analyze.evidence.native.native_stack import image_name, own_frames
 from pytracer.analyze.evidence.operators.operator import find_operator, is_of_torch, is_sparse, shape_words
+from pytracer.analyze.evidence.own_code.own_allocations import own_allocation
 from pytracer.analyze.evidence.own_code.own_arguments import passed_tensor
 from pytracer.analyze.evidence.own_code.own_libraries import OwnCall, OwnLibraries, allocating_frames, own_libraries
 from pytracer.analyze.evidence.own_code.unheld_memory import unheld_memory
@@ -30,6 +31,10 @@ from pytracer.report.job import PythonFrame
 
 _GUARD = "`pytracer run --guard` stops at the first byte that is written behind a tensor, in the call that writes it."
 _TOOLS = "`pytracer run --guard` finds writes beside tensors, AddressSanitizer or valgrind beside every block."
+_SHORT = (
+    "To see that write, run with the library built by -fsanitize=address and "
+    '`LD_PRELOAD="$(gcc -print-file-name=libasan.so)"`, or below valgrind.'
+)
 ONLY_NOTICED = f"The stack shows only who noticed the damage. {_TOOLS}"
 _BEFORE = (
     "Something wrote outside of a block of memory, or into a freed one, in this call or long before: the stack shows "
@@ -111,6 +116,9 @@ def unchecked_advice(view: ProcessView) -> str | None:
 
 def beside_advice(view: ProcessView, beside: Overwritten) -> str:
     """Where the memory beside a tensor is overwritten: what may have led there, else where to look."""
+    short = own_allocation(view)
+    if short is not None:
+        return f"{short.advice} {_SHORT}"
     negative = negative_words(view)
     if negative is not None:
         return f"{negative} {_GUARD}"
@@ -128,6 +136,9 @@ def suspect_words(view: ProcessView) -> str | None:
     libraries = own_libraries(view)
     if libraries is None:
         return None
+    short = own_allocation(view)
+    if short is not None:
+        return f"{short.advice} {_SHORT}"
     negative = negative_words(view)
     if negative is not None:
         return f"{negative} {_TOOLS}"
@@ -135,7 +146,13 @@ def suspect_words(view: ProcessView) -> str | None:
 
 
 def only_suspect(view: ProcessView) -> str | None:
-    """`confusion() of ops.so (train.py:43)`: the one call that gives the program's own native code memory."""
+    """`confusion() of ops.so (train.py:43)`: the one call that gives the program's own native code memory.
+
+    Where its source allocates too little, with the line that does.
+    """
+    short = own_allocation(view)
+    if short is not None:
+        return short.summary
     libraries = own_libraries(view)
     call = libraries.only_call if libraries is not None else None
     if libraries is None or call is None or len(libraries.names) > 1:

@@ -29,7 +29,7 @@ from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import NativeFrame, PythonFrame
 
-_OF_SYSTEM = re.compile(r"^/(usr/(lib|lib64|libexec|bin|local/cuda[^/]*)|lib|lib64|opt|nix|snap|gnu)/|^[^/]")
+_OF_SYSTEM = re.compile(r"^/(usr/(lib|lib64|libexec|bin|local/cuda[^/]*)|lib|lib64|opt|nix|snap|gnu)/|^[^/]+$")
 _OF_OTHERS = re.compile(r"/(site|dist)-packages/|/lib-dynload/|torchinductor_|/\.?triton/|\.egg/")
 _PYTHON = re.compile(r"^(.+)/(?:bin/python[\d.]*|lib/libpython[\w.]*|lib/python[\d.]+/lib-dynload/.+)$")
 _ADDRESSES = ("data_ptr", "byref", "addressof", "c_void_p", "from_buffer", "pointer", "data_as", "untyped_storage")
@@ -55,11 +55,12 @@ class OwnCall:
 
 @dataclass(frozen=True)
 class OwnLibraries:
-    """`names`: `libecho.so`; `calls`: those of one of them, or that pass it an address."""
+    """`names`: `libecho.so`, of `paths`; `calls`: those of one of them, or that pass it an address."""
 
     names: tuple[str, ...]
     calls: tuple[OwnCall, ...]
     file: str | None = None
+    paths: tuple[str, ...] = ()
 
     @cached_property
     def words(self) -> str:
@@ -102,7 +103,7 @@ def own_libraries(view: ProcessView) -> OwnLibraries | None:
     names = tuple(dict.fromkeys(image_name(path) for path in own))
     frames = program_frames(view)
     calls = tuple(_calls(view, frames or allocating_frames(view), {name.split(".")[0] for name in names}))
-    return OwnLibraries(names, calls, frames[0].file if frames else None)
+    return OwnLibraries(names, calls, frames[0].file if frames else None, own)
 
 
 def allocating_frames(view: ProcessView) -> list[PythonFrame]:

@@ -29,7 +29,7 @@ _OF_CONTEXT = frozenset(
 )
 _MODULES = ("multiprocessing", "torch.multiprocessing")
 _CONTEXT = 'multiprocessing.get_context("spawn")'
-_SPAWNED: dict[Starter, str] = {
+SPAWNED: dict[Starter, str] = {
     "Process": 'by `multiprocessing.get_context("spawn").Process(...)`',
     "Pool": 'by `multiprocessing.get_context("spawn").Pool(...)`',
     "ProcessPoolExecutor": 'with `mp_context=multiprocessing.get_context("spawn")`',
@@ -72,7 +72,7 @@ class ForkLine:
         used = f" (used at {place_words(self.used)})" if self.used is not None else ""
         also = f", and {list_words(self.shared)} by the same context" if self.shared else ""
         made = f" at line {self.made}" if self.made is not None else ""
-        spawned = f"make it {_SPAWNED[self.starter]}{made}"
+        spawned = f"make it {SPAWNED[self.starter]}{made}"
         alone = _ALONE[self.starter]
         if self.derived is not None:
             alone = f"call torch.set_num_threads(1) first in {self.derived[0]}.run()"

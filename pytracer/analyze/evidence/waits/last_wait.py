@@ -68,7 +68,7 @@ def last_wait(job: JobView, ended: ProcessView) -> tuple[ProcessView, Stood] | N
         unsent_of(job, view) if wait.kind == "queue" and between else None,
         starved_pool(view) if wait.kind == "notice" else None,
         tuple(children_at_work(job, view)) if wait.kind in _OF_CHILDREN else (),
-        together=waiters_there(job, wait) if wait.kind == "barrier" else 0,
+        together=waiters_there(job, wait) if wait.kind in ("barrier", "forked-native") else 0,
         task=failed_task(view, wait) if wait.kind in _IN_MEMORY and not between else None,
         holder=lock_holder(view) if wait.kind == "lock" and locks is None else None,
         alone=wait.kind in _IN_MEMORY and no_other_could(view),

@@ -16,6 +16,7 @@ from pytracer.analyze.evidence.waits.executor_words import executor_words
 from pytracer.analyze.evidence.waits.failed_task import FailedTask
 from pytracer.analyze.evidence.waits.fork_line import fork_line
 from pytracer.analyze.evidence.waits.forked_locks import ForkedLock
+from pytracer.analyze.evidence.waits.forked_pool_words import pool_words
 from pytracer.analyze.evidence.waits.interop_threads import started_words
 from pytracer.analyze.evidence.waits.lock_order import CrossedLocks, LockHolder
 from pytracer.analyze.evidence.waits.lost_lock import LostLock
@@ -90,7 +91,7 @@ class Stood:
     holder: LockHolder | None = None
     task: FailedTask | None = None
     together: int = 0
-    """How many processes waited at its line of a Barrier."""
+    """How many processes waited at its line of a Barrier, or for threads of a library there."""
     alone: bool = False
     """Whether no other thread could have ended the wait in its own memory."""
 
@@ -148,6 +149,8 @@ def why_words(view: ProcessView, found: Stood) -> str:
         return executor_words(view)
     if found.wait.kind == "forked-tasks":
         return started_words(view, found.wait.at)
+    if found.wait.kind == "forked-native":
+        return pool_words(view, found.together)
     if found.locks is not None:
         return f"; {found.locks.words}"
     if found.unsent is not None:

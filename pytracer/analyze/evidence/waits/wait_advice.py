@@ -10,6 +10,7 @@ from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
 from pytracer.analyze.evidence.waits.executor_words import executor_advice
 from pytracer.analyze.evidence.waits.forked_locks import forked_lock
+from pytracer.analyze.evidence.waits.forked_pool_words import pool_advice
 from pytracer.analyze.evidence.waits.interop_threads import interop_advice
 from pytracer.analyze.evidence.waits.queue_fillers import filler_of
 from pytracer.analyze.evidence.waits.waited_object import waited_object
@@ -35,6 +36,8 @@ ADVICE: dict[WaitKind, str] = {
     "not run in the child, whose tasks wait for ever. Make it in the child (lazily, or in worker_init_fn), or start "
     "children by spawn (DataLoader: multiprocessing_context).",
     "forked-tasks": "torch.jit.fork() hands its tasks to threads that a forked child does not have: start it by spawn.",
+    "forked-native": "fork() copies one thread: threads that a native library had started in the parent do not run in "
+    "the child. Use the library first in the child, or start it by spawn.",
     "executor": "Let the function that the thread runs return when the program ends.",
     "lock": "Find the thread that holds this lock: locks that are taken in different orders, or a thread that died "
     "with it. `pytracer attach` shows all threads while the program stands.",
@@ -92,6 +95,8 @@ def wait_advice(view: ProcessView, wait: ProcessWait) -> str:
         return executor_advice(view)
     if wait.kind == "forked-tasks":
         return interop_advice(view, wait.at)
+    if wait.kind == "forked-native":
+        return pool_advice(view) or ADVICE[wait.kind]
     if wait.kind == "forked-lock":
         lock = forked_lock(view, wait, None)
         return lock.advice if lock is not None else ADVICE[wait.kind]

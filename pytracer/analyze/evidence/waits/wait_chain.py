@@ -10,6 +10,7 @@ from pytracer._library_files import is_library_file
 from pytracer._text import shortened
 from pytracer.analyze.deaths.ending import asked_to_end
 from pytracer.analyze.evidence.cuda.device_waits import DeviceWait, device_wait
+from pytracer.analyze.evidence.waits.forked_pool import is_at_work
 from pytracer.analyze.evidence.waits.wait_advice import ADVICE, wait_advice
 from pytracer.analyze.evidence.waits.waits import (
     OF_DEVICE,
@@ -30,6 +31,7 @@ _LAST = (
     "forked-lock",
     "forked-notice",
     "forked-tasks",
+    "forked-native",
     "lock",
     "lock-file",
     "unread-queue",
@@ -199,7 +201,7 @@ def wait_chain(job: JobView, view: ProcessView) -> Iterator[tuple[ProcessView, P
     while current is not None and current.index not in seen:
         seen.add(current.index)
         wait = wait_of(current)
-        if wait is None:
+        if wait is None or (wait.kind == "forked-native" and is_at_work(job, current)):
             return
         yield current, wait
         current = _waiting_child(job, current, wait) if wait.kind in _OF_CHILDREN else None

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from pytracer.analyze.evidence.exceptions.loaders import waits_for_loader
 from pytracer.analyze.evidence.waits.executor_words import executor_wait
+from pytracer.analyze.evidence.waits.forked_pool_words import pool_wait
 from pytracer.analyze.evidence.waits.messages import asked_words
 from pytracer.analyze.evidence.waits.unread_queues import unread_queue
 from pytracer.analyze.evidence.waits.waited_object import waited_object
@@ -26,6 +27,8 @@ def wait_words(view: ProcessView, wait: ProcessWait) -> str:
         return "waited for a batch of its DataLoader"
     if wait.kind == "executor":
         return executor_wait(view)
+    if wait.kind == "forked-native":
+        return pool_wait(view) or WAITED[wait.kind]
     if wait.kind == "driver":
         return f"was in {called_of_driver(view)} of the CUDA driver"
     if wait.kind == "nodes":

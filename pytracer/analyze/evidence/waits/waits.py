@@ -13,6 +13,7 @@ from pytracer.analyze.evidence.cuda.device_calls import device_call, driver_call
 from pytracer.analyze.evidence.cuda.device_waits import stands_in_driver
 from pytracer.analyze.evidence.native.native_stack import image_name
 from pytracer.analyze.evidence.waits.executor_threads import ends_executor, unfinished_task
+from pytracer.analyze.evidence.waits.forked_pool import forked_pool
 from pytracer.analyze.evidence.waits.forked_team import stands_without_team
 from pytracer.analyze.evidence.waits.interop_threads import lacks_interop_threads, waits_for_task
 from pytracer.analyze.evidence.waits.pipes import has_copied_frames_only, pipe_wait
@@ -28,6 +29,7 @@ WaitKind = Literal[
     "forked-lock",
     "forked-notice",
     "forked-tasks",
+    "forked-native",
     "lock",
     "lock-file",
     "flock",
@@ -58,6 +60,7 @@ WAITED: dict[WaitKind, str] = {
     "forked-lock": "waited in a forked child for a lock that nobody there holds",
     "forked-notice": "waited in a forked child for a thread that exists in its parent only",
     "forked-tasks": "waited in a forked child for inter-op threads of torch, which its parent alone has,",
+    "forked-native": "waited in native code of a forked child for threads that its parent alone has,",
     "lock": "waited for a lock",
     "lock-file": "waited for a lock file",
     "flock": "waited for a file lock",
@@ -201,16 +204,16 @@ def _main_python(view: ProcessView) -> list[PythonFrame] | None:
     return [python_frame(frame) for frame in frames] if frames else None
 
 
-def _main_native(view: ProcessView) -> Sequence[NativeFrame]:
+def _taken_native(view: ProcessView) -> Sequence[NativeFrame]:
     """As _main_python: where its stack was taken."""
     end, pid = end_of(view), view.process.snapshot.pid
     own = next((item.native_stack for item in (end.threads if end is not None else ()) if item.tid == pid), ())
     return [NativeFrame(function=frame.function, image=frame.image) for frame in own]
 
 
-def _native(view: ProcessView) -> Sequence[NativeFrame]:
+def main_native(view: ProcessView) -> Sequence[NativeFrame]:
     """Of the main thread."""
-    return before_signal(view) if _main_python(view) is None else _main_native(view)
+    return before_signal(view) if _main_python(view) is None else _taken_native(view)
 
 
 def end_of(view: ProcessView) -> Crash | None:
@@ -220,7 +223,7 @@ def end_of(view: ProcessView) -> Crash | None:
 
 def called_of_driver(view: ProcessView) -> str | None:
     """`cuStreamCreateWithPriority`, in which its main thread was."""
-    return driver_call(_native(view))
+    return driver_call(main_native(view))
 
 
 def was_asleep(view: ProcessView) -> bool:
@@ -230,7 +233,7 @@ def was_asleep(view: ProcessView) -> bool:
 
 def _kind(view: ProcessView) -> WaitKind | None:
     main = _main_python(view)
-    stack, native = (view.python_stack or []) if main is None else main, _native(view)
+    stack, native = (view.python_stack or []) if main is None else main, main_native(view)
     outside = next((frame for frame in native if not _LIBC.match(image_name(frame.image))), None)
     if outside is not None and _OPENMP.match(image_name(outside.image)):
         end = end_of(view)
@@ -240,6 +243,8 @@ def _kind(view: ProcessView) -> WaitKind | None:
         return None
     if waits_for_task(native) and was_forked(view) and lacks_interop_threads(end_of(view)):
         return "forked-tasks"
+    if _lacks_threads(view) and forked_pool(view, end_of(view), stack, native) is not None:
+        return "forked-native"
     inner, near = stack[0], stack[:_NEAR]
     if any(_last_word(frame) == "next_rendezvous" and _ELASTIC in (frame.file or "") for frame in stack):
         return "nodes"

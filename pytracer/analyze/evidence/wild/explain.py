@@ -13,6 +13,7 @@ from pytracer.analyze.evidence.wild.cut_handle import cut_handle
 from pytracer.analyze.evidence.wild.deregistered_operator import deregistered_operator
 from pytracer.analyze.evidence.wild.explanation import Explanation
 from pytracer.analyze.evidence.wild.far_index import far_index
+from pytracer.analyze.evidence.wild.freed_argument import freed_argument
 from pytracer.analyze.evidence.wild.freed_callback import freed_callback
 from pytracer.analyze.evidence.wild.int_overflow import int_overflow
 from pytracer.analyze.evidence.wild.looked_up_index import looked_up_index
@@ -72,6 +73,7 @@ _FINDERS: tuple[Callable[[ProcessView], Explanation | None], ...] = (
     truncated_address,
     missing_memory,
     second_owner,
+    freed_argument,
     looked_up_index,
     far_index,
     _overflow,

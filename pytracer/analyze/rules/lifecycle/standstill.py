@@ -12,34 +12,38 @@ had put into a queue, and the exception that the program was handling: a `with` 
 
 Why it happens: fork() copies one thread only. The threads of an OpenMP pool that the parent had used do not exist in
 the child, whose next parallel region waits for them for ever; nor do threads that held a lock at that moment, or those
-that run the tasks of torch.jit.fork(). asyncio.run() and a `with ThreadPoolExecutor()` end when the threads of the
-executor do, and cancel() of a task does not end the thread that runs it already. A process
-that has put something into a multiprocessing queue ends when that is read, so join() before get() never returns; nor
-does join() of one that waits for room in a bounded queue, from which the parent takes only before. Two
-threads that take two locks in different orders wait for each other: where the `with` statements of both show that, the
-locks and lines are named. A worker that died or stands still leaves its parent waiting. What a queue's own thread
+that run the tasks of torch.jit.fork(), or those that another native library had started: of a worker that waits in such
+a library, the line is named that had used it in the parent before the fork. asyncio.run() and a `with
+ThreadPoolExecutor()` end when the threads of the executor do, and cancel() of a task does not end the thread that runs
+it already. A process that has put something into a multiprocessing queue ends when that is read, so join() before get()
+never returns; nor does join() of one that waits for room in a bounded queue, from which the parent takes only before.
+Two threads that take two locks in different orders wait for each other: where the `with` statements of both show that,
+the locks and lines are named. A worker that died or stands still leaves its parent waiting. What a queue's own thread
 cannot pickle is dropped; a Future keeps the exception of its task; a worker that is killed in Queue.get() takes the
 lock of the queue along. Of a lock that a forked child waits for, the thread of the parent is named that was inside of
 its `with` at the end, or alone takes it by the source; so is a `with` of the forking thread around the fork. What ends
-a wait (set(), put(), release()) may lie behind a branch that leaves. recv() of a
-pipe gets no EOFError while its own process keeps the sender's end open, and two ends that both call recv() wait for
-each other. An OSError ends a pool's thread that receives results, such as of a tensor whose worker has ended. A task
-of a multiprocessing pool is lost when its worker ends by sys.exit(), os._exit() or a signal.
+a wait (set(), put(), release()) may lie behind a branch that leaves. recv() of a pipe gets no EOFError while its own
+process keeps the sender's end open, and two ends that both call recv() wait for each other. An OSError ends a pool's
+thread that receives results, such as of a tensor whose worker has ended. A task of a multiprocessing pool is lost when
+its worker ends by sys.exit(), os._exit() or a signal.
 
 What to do: OpenMP: start children by spawn or forkserver, or call torch.set_num_threads(1) before the first operator
 of the parent. Locks: take them in one order. Queues: pass a timeout to get(), and look at who should have filled it.
 Devices: see what ends the loop of the kernel; what is behind it on its stream does not begin before.
 
 How it can be wrong: the stacks are of one moment. A program that waits briefly and often may be met in a wait by
-chance; a service is idle by design. So all but OpenMP counts only where a time limit ended the process. A device may
-only be slow: its wait counts only where the process had recorded next to nothing for 5 s, and is *possible* until a
-stream was busy and 30 s have passed, or a kernel waits by its text.
+chance; a service is idle by design. So all but OpenMP counts only where a time limit ended the process. Threads of a
+native library are not recorded at such an end: one that starts them anew in a child may only be slow. Where the child's
+threads computed, or the library asks for its process, nothing is said of them. A device may only be slow: its wait
+counts only where the process had recorded next to nothing for 5 s, and is *possible* until a stream was busy and 30 s
+have passed, or a kernel waits by its text.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pytracer.analyze.behind import Behind
 from pytracer.analyze.collectives.description import at_place, span_words
 from pytracer.analyze.deaths.order import is_interrupt
 from pytracer.analyze.evidence.ends.sent_signals import deadly_signal
@@ -48,6 +52,7 @@ from pytracer.analyze.evidence.waits.ended_threads import (
     ended_thread_evidence,
 )
 from pytracer.analyze.evidence.waits.executor_threads import unfinished_task
+from pytracer.analyze.evidence.waits.forked_pool_words import pool_of
 from pytracer.analyze.evidence.waits.last_wait import last_wait
 from pytracer.analyze.evidence.waits.lost_lock import LostLock, lost_lock
 from pytracer.analyze.evidence.waits.lost_tasks import lost_tasks
@@ -79,6 +84,7 @@ _CONFIDENCE: dict[WaitKind, Confidence] = {
     "forked-lock": "likely",
     "forked-notice": "likely",
     "forked-tasks": "likely",
+    "forked-native": "likely",
     "lock": "likely",
     "lock-file": "possible",
     "flock": "possible",
@@ -105,6 +111,7 @@ _CONFIDENCE: dict[WaitKind, Confidence] = {
 }
 _LONG = 200  # characters of a headline before its end
 _HOW_LONG = "how long it had waited: the stacks are of the moment of the signal"
+_THREADS = "which threads the library had in the parent and in the child"
 _KERNEL = "whether a kernel never ends or was only slow: the device is not asked for that"
 
 
@@ -161,6 +168,7 @@ class Standstill:
                 [_HOW_LONG],
                 line=found.forked.taken,
             )
+        pool = pool_of(view) if found.wait.kind == "forked-native" else None
         why = why_words(view, found) or only_words(view, found)
         why += _ranks_meanwhile(job, view) if found.device is not None else ""
         waited = f"{wait_words(view, found.wait)}{at_words(found.wait)}{unread_words(view, found)}{why}"
@@ -177,8 +185,18 @@ class Standstill:
                 *(found.device.evidence if found.device is not None else ()),
             ],
             advice_of(view, found),
-            [] if found.wait.kind == "forked-openmp" else [_KERNEL if found.device is not None else _HOW_LONG],
+            _missing(found),
+            line=pool.earlier.at if pool is not None else None,
+            behind=Behind.of([], pool) if pool is not None else None,
         )
+
+
+def _missing(found: Stood) -> list[str | None]:
+    """What was not recorded."""
+    if found.wait.kind == "forked-openmp":
+        return []
+    of_library = _THREADS if found.wait.kind == "forked-native" else None
+    return [_KERNEL if found.device is not None else _HOW_LONG, of_library]
 
 
 def _confidence(view: ProcessView, found: Stood, suspects: Sequence[Death]) -> Confidence:

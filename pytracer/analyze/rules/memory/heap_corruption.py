@@ -18,7 +18,9 @@ allocator, a container, a tensor, or an object with a second owner.
 
 Where a line gives a native struct the address of memory that nothing holds (`io.data = ffi.new(...)`), it is named as a
 suspect; so is an object of Python that freed its native one while another keeps the address. Where only the end of the
-program noticed the damage, in its exit handlers, the headline says so.
+program noticed the damage, in its exit handlers, the headline says so. Where the source of the program's own native
+code is a string of the program, or lies beside it, the first suspect is an allocation that is too small for what the
+same function does with it.
 
 What to do: the damage was done before, in this call or long ago. The program's own libraries that are loaded are
 named, with the lines that call them and the tensors and arrays that these pass; so is a line that frees one object
@@ -216,7 +218,7 @@ def _written(view: ProcessView, damage: HeapDamage) -> str | None:
 def _what(view: ProcessView, damage: HeapDamage, user: str | None, below: str) -> str:
     written = _written(view, damage)
     if written is not None:
-        over = f"an array had been written over a block: {written}, stood where a pointer was"
+        over = f"a block of the heap was overwritten before: the place of a pointer held {written}"
         return f"{_found(view, damage)}{below}: {over}"
     if damage.function is not None and not _only_noticed(view, user):
         return f"{_found(view, damage)}: its heap was damaged, or it was given a bad pointer{below}"

@@ -6,8 +6,9 @@ system, so that the access faulted.
 Why it happens: native code, or a NumPy or ctypes view, kept an address without keeping the tensor. DDP's gradient
 buckets are a trap of this kind: DDP rebuilds them once, at the start of the second forward, and releases the first
 ones. FSDP releases the full parameters of a unit by resizing their storage to zero when it reshards. And a collective
-with `async_op=True` works on its tensors until `wait()` returns, whatever happens to their memory. So does a
-thread that saves a checkpoint, such as that of torch.distributed.checkpoint.async_save() if its stager copies nothing.
+with `async_op=True` works on its tensors until `wait()` returns, whatever happens to their memory. So does a thread
+that saves a checkpoint, such as that of torch.distributed.checkpoint.async_save() if its stager copies nothing. A
+function that returns only the address of a tensor of its own leaves its caller with that of freed memory.
 
 What to do: keep a reference to the tensor for as long as its memory is used, or take the address again each time.
 

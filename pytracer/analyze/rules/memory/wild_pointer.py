@@ -32,6 +32,10 @@ a destructor deletes what the source shows to have a second owner, the class is 
 A small negative number, -4096 to -1, that no register and no empty tensor explains is *possible* only: index -1 of an
 empty buffer, or an error code that was used as a pointer.
 
+Where the address is the start of such a large block of malloc() as an array of NumPy has, and the line passes by ctypes
+the address of one array that had ended, a temporary or a variable of the function that returned it, the class is
+use-after-free, *likely*.
+
 A register that held the lower 32 bits of a live storage's address shows that the address was passed as an int. A small
 number that a function called by ctypes used as a pointer shows that its declaration in Python does not fit; where a
 field of a ctypes.Structure lies where the C struct has that pointer, both are named. A small number that was called is

@@ -338,7 +338,7 @@ def test_numbers_in_the_lists_of_the_allocator_are_an_array_written_over_a_block
     written = 0x4040_0000_4040_0000
     report = died(run, addr=written, code=128, stack_of=stack, registers={"rdi": written})
     assert verdict(report) == ("heap-corruption", confidence)
-    words = "an array had been written over a block: two float32 numbers, 3 and 3, stood where a pointer was"
+    words = "overwritten before: the place of a pointer held two float32 numbers, 3 and 3"
     assert (words in summary(report)) == (confidence == "certain"), summary(report)
 
 

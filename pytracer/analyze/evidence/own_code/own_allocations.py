@@ -1,0 +1,130 @@
+"""Allocations that are too small in the source of the program's own native code: suspects where a heap is damaged.
+
+The source is a string of the program that it compiles, as for load_inline(), or a file beside the program or the
+library. It counts where it has the function that the program calls.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from pytracer._text import shortened
+from pytracer.analyze.evidence.lifetime.variables import program_frames
+from pytracer.analyze.evidence.lifetime.where_made import place_of
+from pytracer.analyze.evidence.own_code.native_source import sources_beside
+from pytracer.analyze.evidence.own_code.own_libraries import (
+    OwnCall,
+    OwnLibraries,
+    allocating_frames,
+    own_libraries,
+)
+from pytracer.analyze.evidence.own_code.short_allocations import ShortAllocation, short_allocations
+from pytracer.analyze.evidence.slicing.files import program_files
+from pytracer.analyze.naming import LineWords, short_file
+from pytracer.analyze.tensors.source_lines import line_text
+from pytracer.analyze.view import ProcessView
+from pytracer.report.job import PythonFrame
+
+_QUOTED = 60
+_Place = Callable[[int], LineWords | None]
+
+
+@dataclass(frozen=True)
+class OwnAllocation:
+    """`short` at `place`, used at `use`, in the source of what `call` calls, of `library`, at `called`."""
+
+    short: ShortAllocation
+    place: LineWords
+    use: LineWords
+    call: OwnCall
+    called: str
+    library: str
+
+    @property
+    def _function(self) -> str:
+        inner = f" in {self.short.function}()" if self.short.function != self.call.function else ""
+        return f"{self.place}{inner} (`{shortened(self.short.text, _QUOTED)}`)"
+
+    @property
+    def summary(self) -> str:
+        """Behind `the first suspect is`."""
+        return (
+            f"{self.call.function}() of {self.library} ({self.called}), whose {self._function} {self.short.makes}, "
+            f"while {self.use} {self.short.used}"
+        )
+
+    @property
+    def advice(self) -> str:
+        """The change to make."""
+        return (
+            f"First suspect is {self._function} in the source of {self.call.function}() of {self.library}, which "
+            f"{self.called} calls: it {self.short.makes}, but {self.use} {self.short.used}, and so writes over what "
+            f"lies behind it. Write {self.short.instead}."
+        )
+
+
+def own_allocation(view: ProcessView) -> OwnAllocation | None:
+    """The first one of a source with a function that the program calls; None where the source is not known."""
+    libraries = own_libraries(view)
+    if libraries is None:
+        return None
+    for text, place in _sources(view, libraries):
+        call = _called(libraries, text)
+        found = next(short_allocations(text), None) if call is not None else None
+        if found is None or call is None:
+            continue
+        at, use = place(found.line), place(found.use)
+        if at is None or use is None:
+            continue
+        library = libraries.names[0] if len(libraries.names) == 1 else "the program's own library"
+        return OwnAllocation(found, at, use, call, libraries.line(call.at), library)
+    return None
+
+
+def _called(libraries: OwnLibraries, text: str) -> OwnCall | None:
+    """A call whose function a source has, or gives to Python by that name."""
+    named = (call for call in libraries.calls if call.function)
+    return next((call for call in named if re.search(rf"\b{re.escape(call.function)}\b\s*[(\",]", text)), None)
+
+
+def _sources(view: ProcessView, libraries: OwnLibraries) -> Iterator[tuple[str, _Place]]:
+    """Strings of the program that look like C, then files beside it and its libraries; each with words for a line."""
+    files = program_files(view.process.snapshot, program_frames(view) or allocating_frames(view))
+    for file, tree in files.items():
+        for node in ast.walk(tree):
+            if (
+                isinstance(node, ast.Constant)
+                and isinstance(node.value, str)
+                and "{" in node.value
+                and ";" in node.value
+            ):
+                yield node.value, _of_string(view, file, node, node.value)
+    folders = sorted({os.path.dirname(file) for file in files})
+    for library in libraries.paths:
+        beside = [path for folder in folders if os.path.isfile(path := os.path.join(folder, library))]
+        for path, lines in sources_beside(next(iter(beside), library), folders):
+            yield "\n".join(lines), _of_file(path)
+
+
+def _of_string(view: ProcessView, file: str, node: ast.Constant, text: str) -> _Place:
+    """By the file's own lines: escapes and strings in several parts may move them."""
+    lines = text.splitlines()
+    last = node.end_lineno or node.lineno
+
+    def place(number: int) -> LineWords | None:
+        wanted = lines[number - 1].strip()
+        expected = node.lineno + number - 1
+        near = [expected, *(line for line in range(node.lineno, last + 1) if line != expected)]
+        texts = ((line, line_text(view.process.snapshot, PythonFrame(file=file, line=line))) for line in near)
+        found = next((line for line, own in texts if line <= last and wanted and wanted in (own or "")), None)
+        return place_of(view, file, found) if found is not None else None
+
+    return place
+
+
+def _of_file(path: str) -> _Place:
+    return lambda number: LineWords(f"{short_file(path)}:{number}", path, number)
