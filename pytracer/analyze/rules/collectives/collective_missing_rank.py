@@ -38,6 +38,7 @@ from pytracer.analyze.collectives.exchanges import exchange_with_any
 from pytracer.analyze.collectives.extra_calls import ExtraCall
 from pytracer.analyze.collectives.library_calls import library_call
 from pytracer.analyze.collectives.parting import one_rank_way
+from pytracer.analyze.collectives.polled_works import polling
 from pytracer.analyze.collectives.rank_branches import branch_advice, branch_at_end, branch_head
 from pytracer.analyze.collectives.unreceived_sends import UnreceivedSend, lost_message
 from pytracer.analyze.deaths.attribution import symptom_evidence, views_of
@@ -68,7 +69,12 @@ class CollectiveMissingRank:
 
     def check(self, job: JobView) -> tuple[Judgement[Absence], ...] | NoFinding:
         """One judgement per collective and fate of the absent ranks."""
-        absences = [item for item in find_absences(job) if item.fate != "left"]
+        polls = polling(job)  # why they did not come: polled-work
+        absences = [
+            item
+            for item in find_absences(job)
+            if item.fate != "left" and not polls.issuperset(view.index for view in item.views)
+        ]
         if absences:
             return tuple(_judge(job, item) for item in absences)
         groups = job.matches.groups
