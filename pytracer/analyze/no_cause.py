@@ -8,6 +8,13 @@ from collections.abc import Sequence
 from pytracer._text import count_words
 from pytracer.analyze.deaths.ending import orderly_end
 from pytracer.analyze.deaths.order import ended_well
+from pytracer.analyze.evidence.ends.ended_by_others import (
+    EndedByOther,
+    advice_of,
+    ended_by_others,
+    evidence_of,
+    words_of,
+)
 from pytracer.analyze.evidence.phrases import error_at_words
 from pytracer.analyze.naming import subject_words
 from pytracer.analyze.platform.signals import SIGKILL
@@ -31,8 +38,23 @@ def no_cause(job: JobView) -> r.Verdict:
         return r.Verdict(
             class_="unknown", confidence="unknown", summary="No process was recorded.", advice="See `pytracer doctor`."
         )
+    others = ended_by_others(job)
+    if others:
+        return _ended_by_others(job, others)
     summary = _killed(job.views) or _raised(job.views) or _nothing(job.views)
     return r.Verdict(class_="clean", confidence="certain", summary=summary, evidence=[])
+
+
+def _ended_by_others(job: JobView, others: Sequence[EndedByOther]) -> r.Verdict:
+    evidence = evidence_of(others)
+    return r.Verdict(
+        class_="clean",
+        confidence="certain",
+        summary=f"{words_of(job, others)}; its parent went on, and {_NOTHING_ELSE}",
+        advice=advice_of(others),
+        evidence=[item.sentence for item in evidence],
+        facts=[item.fact for item in evidence],
+    )
 
 
 def _nothing(views: Sequence[ProcessView]) -> str:

@@ -11,6 +11,7 @@ from pytracer.analyze.collectives.deciders import Deciding, all_deciders, calls_
 from pytracer.analyze.collectives.description import place_of
 from pytracer.analyze.collectives.differing_bounds import equal_heads
 from pytracer.analyze.collectives.fresh_losses import FreshLoss, fresh_loss
+from pytracer.analyze.collectives.frozen_buckets import frozen_bucket
 from pytracer.analyze.collectives.left_out_calls import LeftOut, left_out, left_out_in_line
 from pytracer.analyze.collectives.library_calls import library_call
 from pytracer.analyze.collectives.matching import GroupMatch, Mismatch
@@ -75,6 +76,11 @@ def at_other_lines(job: JobView, match: GroupMatch, found: Mismatch) -> LeftOut 
     fresh = loss_without_parameters(job, match, found)
     if fresh is not None:
         return LeftOut(None, fresh.advice)
+    frozen = frozen_bucket(pair[0], pair[1])
+    if frozen is not None:
+        at = place_of(found.variants[0].call)
+        words = frozen.words_in(at.file if at is not None else None)
+        return LeftOut(f"{words}: a rank on which it ran does not reduce that bucket", frozen.advice)
     counts = _counts(match, pair)
     if counts is None:
         return parted

@@ -31,7 +31,7 @@ from pytracer.report.job import PythonFrame
 
 _MOST = 8  # calls that one rank made more
 _CALLERS = 4
-_ALL_RANKS = "call it on all ranks, and keep only what does not communicate for one rank."
+_NOT_COMMUNICATING = "what does not communicate"
 
 
 @dataclass(frozen=True)
@@ -233,9 +233,12 @@ def _branch(found: _Extra, site: Site, frame: PythonFrame) -> _Reason | None:
 def _reason(branch: RankBranch, at: PythonFrame, calls: str, what: str, frame: PythonFrame) -> _Reason:
     """`at`: the line that the branch decides about; `calls`: what that calls."""
     where = line_in(at.file, at.line or 0, frame.file)
-    head = f"{'below' if branch.around else 'behind'} `{branch.text}` ({line_in(at.file, branch.line, frame.file)})"
+    head = f"{branch.head_before} ({line_in(at.file, branch.line, frame.file)})"
     subject = f", as {where} calls {calls} {head}" if at != frame else f", {head}"
-    return _Reason(subject, f"{branch.words}, so that only some ranks call {what}: {branch.way_out}, {_ALL_RANKS}")
+    op = calls if at == frame else ""
+    return _Reason(
+        subject, f"{branch.words}, so that only some ranks call {what}: {branch.way_out(op, _NOT_COMMUNICATING)}"
+    )
 
 
 def _branches_above(

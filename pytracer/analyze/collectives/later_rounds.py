@@ -60,7 +60,9 @@ def passed_by(one: Side, other: Side, at: int) -> PassedBy | None:
             return None
         words = branch_words(frame, text, item.lineno, around)
         return PassedBy(
-            f"{other.name} passed that call by, at line {item.lineno} ({text}): {rounds}" if len(found) == 1 else None,
+            f"{other.name} passed the {one.call.op} by, at line {item.lineno} ({text}): {rounds}"
+            if len(found) == 1
+            else None,
             f"{words}, and {other.name} passed it by ({rounds}): {advice_of_test(item, tree)}",
         )
     return None

@@ -181,7 +181,7 @@ def _words(found: _Call) -> LeftOut | None:
     own = f", by a `{number.name}` of its own ({number.place})" if number is not None else ""
     change = number.advice if number is not None else change
     state = ", where the parameter is frozen" if frozen and isinstance(by.node.test, ast.Attribute) else ""
-    what = f"a call of line {found.there.way[-1].line}" if _may_be_earlier(found, by) else f"that {found.call.op}"
+    what = f"a call of line {found.there.way[-1].line}" if _may_be_earlier(found, by) else f"the {found.call.op}"
     return LeftOut(
         f"{where} ({head}) skipped {what} on {found.absent.name}{state}{own}",
         f"{capital(where)} ({head}) decides about the call, and came out differently on {found.absent.name}: {change}",
@@ -250,7 +250,7 @@ def _of_gradient(found: _Call, by: Decider, head: str) -> LeftOut:
     others = f" (there of {list_words(also)}{' among others' if len(stale) > _MOST else ''})" if len(also) > 1 else ""
     layer = f", or run `{branch.layer}` in each step, with its result times 0" if branch is not None else ""
     return LeftOut(
-        f"{where} ({head}) skipped that {found.call.op} on {absent.name}, where the gradient {whose} was None{runs}",
+        f"{where} ({head}) skipped the {found.call.op} on {absent.name}, where the gradient {whose} was None{runs}",
         "Make the same calls on all ranks: set gradients that are None to zeros first (`p.grad = "
         f"torch.zeros_like(p)`), so that {where} ({head}) leaves out none; or let DistributedDataParallel with "
         f"find_unused_parameters=True average them{layer}. A gradient is None where the loss of that step does not "

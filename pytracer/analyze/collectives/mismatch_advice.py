@@ -89,13 +89,16 @@ class Explained:
 
     `cause`: the loop that one rank left, a value that only one has, a call that it left out. `packing`: the line that
     packs only gradients which are not None. `names_who`: whether it is known which rank left out a call, or called one
-    more.
+    more. `opens`: whether the cause can begin the headline, after the file of its lines. `brief`: the cause with its
+    files, and without the text of lines.
     """
 
     advice: str
     cause: str | None = None
     packing: Packing | None = None
     names_who: bool = False
+    brief: str | None = None
+    opens: bool = False
 
 
 def explained(job: JobView, match: GroupMatch, found: Mismatch) -> Explained:
@@ -108,7 +111,7 @@ def explained(job: JobView, match: GroupMatch, found: Mismatch) -> Explained:
     units = units_apart(*_with_ways(sides)) if sides is not None else None
     if units is not None:
         cause = units.subject if apart or found.field == "size" else None
-        return Explained(units.advice, cause, names_who=cause is not None)
+        return Explained(units.advice, cause, names_who=cause is not None, brief=units.brief if cause else None)
     some, others = (views_of(job, side.ranks) for side in found.variants[:2])
     extra = extra_call(some, others, match, found.sequence_nr) if len(found.variants) == 2 else None
     if extra is not None and extra.known:
@@ -117,13 +120,15 @@ def explained(job: JobView, match: GroupMatch, found: Mismatch) -> Explained:
         return _of_value(job, match, found)
     told = at_other_lines(job, match, found)
     if found.field != "op":
-        return Explained(told.advice, told.subject, names_who=True) if told is not None else Explained(_ADVICE_LINES)
+        if told is None:
+            return Explained(_ADVICE_LINES)
+        return Explained(told.advice, told.subject, names_who=True, opens=True)
     threads = _threads_advice(match, found, views_of(job, [side.ranks[0] for side in found.variants[:2]]))
     if threads is not None:
         return Explained(threads, names_who=told is not None)
     if told is None:
         return Explained(_of_op(found))
-    return Explained(told.advice + _of_buffers(job, found), told.subject, names_who=True)
+    return Explained(told.advice + _of_buffers(job, found), told.subject, names_who=True, opens=True)
 
 
 def _of_op(found: Mismatch) -> str:

@@ -24,17 +24,53 @@ _LINES, _COLUMNS = 4, 96
 def mismatch_summary(job: JobView, match: GroupMatch, found: Mismatch, told: Explained, below: str | None) -> str:
     """Who called or passed what, where, and why as far as the source shows it: four lines of a terminal at most.
 
-    `below`: what is said of one call beside, which tells who alone called it.
+    Where that takes more, the reason comes first. `below`: what is said of one call beside, which tells who alone
+    called it.
     """
     words = _summary(job, match, found, told, below, brief=False)
-    long = len(textwrap.wrap(words, _COLUMNS)) > _LINES
-    return _summary(job, match, found, told, below, brief=True) if long else words
+    if not _is_long(words):
+        return words
+    return _reason_first(job, match, found, told) or _summary(job, match, found, told, below, brief=True)
+
+
+def is_shortened(job: JobView, match: GroupMatch, found: Mismatch, told: Explained) -> bool:
+    """Whether the headline has the brief form of the cause: the evidence has the other one, then."""
+    brief = told.brief is not None and found.odd is None
+    return brief and _is_long(_summary(job, match, found, told, None, brief=False))
+
+
+def _is_long(words: str) -> bool:
+    return len(textwrap.wrap(words, _COLUMNS)) > _LINES
+
+
+def _reason_first(job: JobView, match: GroupMatch, found: Mismatch, told: Explained) -> str | None:
+    """The cause, then the two sides; None where none is known, or its lines are of one of several files."""
+    if told.cause is None or found.odd is not None:
+        return None
+    files = {place.file if (place := place_of(item.call)) is not None else None for item in found.variants}
+    file = files.pop() if len(files) == 1 else None
+    if told.brief is None and (file is None or not told.opens):
+        return None
+    cause = capital(told.brief) if told.brief is not None else f"In {short_file(file)}, {told.cause}"
+    file = file if told.brief is None else None  # which a brief cause need not name
+    return f"{cause}. {_summary(job, match, found, told, None, brief=True, bare=True, file=file)}"
 
 
 def _summary(
-    job: JobView, match: GroupMatch, found: Mismatch, told: Explained, below: str | None, *, brief: bool
+    job: JobView,
+    match: GroupMatch,
+    found: Mismatch,
+    told: Explained,
+    below: str | None,
+    *,
+    brief: bool,
+    bare: bool = False,
+    file: str | None = None,
 ) -> str:
-    """`brief`: places without functions and sizes, which the rows of the calls have."""
+    """`brief`: places without functions and sizes, which the rows of the calls have. `bare`: without the cause.
+
+    `file`: which the words before have named.
+    """
     added = f"; {below}" if below is not None else ""
     of = "" if brief and is_default(match) else f" of {group_words(match)}"
     where = f"collective {found.sequence_nr}{of}"
@@ -44,15 +80,16 @@ def _summary(
     if from_other_lines(found):
         items = found.variants[:LISTED]
         if brief:
-            sides = ", ".join(f"{span_words(item.ranks)}{_at(item, items[0])}" for item in items)
+            sides = ", ".join(f"{span_words(item.ranks)}{_at(item, items[0], file)}" for item in items)
         else:
             sides = "; ".join(f"{span_words(item.ranks)} {_call_words(item)}{at_place(item.call)}" for item in items)
-        why = f"; {told.cause}" if told.cause is not None else added
+        why = "" if bare else f"; {told.cause}" if told.cause is not None else added
         return f"Ranks were at different lines in {where}: {sides}{why}{end}."
     right, wrong = found.variants[0], found.variants[1]
     if found.odd is None:
-        sides, line = _sides(job, match, found, alone=below is None and told.cause is None, brief=brief)
-        return f"Ranks disagree in {where}{line}: {sides}{_cause(job, match, found, told) or added}{end}."
+        sides, line = _sides(job, match, found, alone=below is None and told.cause is None, brief=brief, file=file)
+        why = "" if bare else _cause(job, match, found, told) or added
+        return f"Ranks disagree in {where}{line}: {sides}{why}{end}."
     end = f"{f'; {told.cause}' if told.cause is not None else added}{end}"
     if len(found.variants) > 2:
         return (
@@ -83,17 +120,19 @@ def _cause(job: JobView, match: GroupMatch, found: Mismatch, told: Explained) ->
     return "".join(f"; {item}" for item in (models, comes) if item is not None)
 
 
-def _at(item: Variant, first: Variant) -> str:
-    """` at train.py:12`, and ` at line 15` of another one in that file."""
+def _at(item: Variant, first: Variant, file: str | None) -> str:
+    """` at train.py:12`, and ` at line 15` of another one in that file, or of one in `file`."""
     one, other = place_of(first.call), place_of(item.call)
     if other is None or other.line is None:
         return ""
     if item is first or one is None:
-        return f" at {short_file(other.file)}:{other.line}"
+        return f" at {line_in(other.file, other.line, file)}"
     return f" at {line_in(other.file, other.line, one.file)}"
 
 
-def _sides(job: JobView, match: GroupMatch, found: Mismatch, *, alone: bool, brief: bool) -> tuple[str, str]:
+def _sides(
+    job: JobView, match: GroupMatch, found: Mismatch, *, alone: bool, brief: bool, file: str | None = None
+) -> tuple[str, str]:
     """What each side passed, with its line where these differ; and the line where all are at the same one.
 
     `alone`: whether to say that a rank has not made the other's call; what is said of the cause says more.
@@ -106,7 +145,7 @@ def _sides(job: JobView, match: GroupMatch, found: Mismatch, *, alone: bool, bri
     sides = [
         (
             _passed(item, found, match) + (_inside(job, item, found) if apart or not brief else ""),
-            (_at(item, items[0]) if brief and apart else at_place(item.call)) + more,
+            (_at(item, items[0], file) if brief and apart else at_place(item.call)) + more,
         )
         for item, more in zip(items, only, strict=True)
     ]

@@ -23,6 +23,7 @@ from pytracer.analyze.collectives.quiet_handlers import quiet_handler
 from pytracer.analyze.collectives.rank_branches import branch_words
 from pytracer.analyze.collectives.rank_objects import RankObject, decided_by_rank
 from pytracer.analyze.collectives.stop_flags import stop_flag, way_out
+from pytracer.analyze.collectives.tested_values import tested_words
 from pytracer.analyze.collectives.ways import Side, aligned, completed, in_step, parted, quoted, way_to
 from pytracer.analyze.evidence.slicing.by_rank import SizeSource, rounds_source
 from pytracer.analyze.evidence.slicing.files import program_files
@@ -227,7 +228,8 @@ def _left_by(inside: Side, outside: Side, at: int, loop: Loop) -> Parting | None
     )
     if not sure:
         return Parting(f"{capital(outside.name)} may have left {left}; {inside.name} was still in it. {agree}")
-    said = f"{outside.name} had left {left}"
+    values = tested_words(inside, outside, at, loop, out[1])
+    said = f"{outside.name} had left {left}{values}"
     return Parting(f"{capital(said)}; {inside.name} was still in it. {agree}", subject=said)
 
 

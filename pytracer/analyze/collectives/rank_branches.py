@@ -16,8 +16,8 @@ from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs
 from pytracer.analyze.evidence.syntax.names import variable
-from pytracer.analyze.evidence.syntax.ranks import comes_alone, is_for_one_rank, one_rank_words
-from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
+from pytracer.analyze.evidence.syntax.ranks import comes_alone, is_for_one_rank, one_rank_words, opposite
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans
 from pytracer.analyze.naming import place_words, short_file
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -28,7 +28,8 @@ _RANK = re.compile(r"rank|is_(?:\w+_)?main|is_master|main_process|global_zero|is
 _RANK_DECIDES = re.compile(
     r"rank\w*(?:\(\))?'?\]?\)* (?:==|!=|in|<|>|<=|>=) |is_(?:\w+_)?main|is_master|main_process", re.IGNORECASE
 )
-_ON_RANK = "call it on all ranks, and keep only the printing or saving of its result for one rank."
+_RESULT = "the printing or saving of its result"
+_BARRIERS = ("barrier", "monitored_barrier")
 _DECORATOR = re.compile(
     r"(?:^|\.)(?:rank_(?:zero|0)_only|on_(?:local_|last_)?(?:main_)?process|(?:master|main_process)_only)\b"
     r"|only_on_(?:rank_?0|rank_zero|main|master)|run_on_(?:rank_?0|main|master)"
@@ -58,6 +59,8 @@ class RankBranch:
     around: bool
     on_rank: bool
     test: ast.If | None = None
+    between: tuple[int, int] | None = None
+    """Of a branch that leaves: the first and the last line of what runs between it and the line."""
 
     @property
     def decorates(self) -> bool:
@@ -66,16 +69,45 @@ class RankBranch:
 
     @property
     def head(self) -> str:
-        """`below `if rank == 0:` (train.py:21)`."""
-        where = "below" if self.around else "behind"
-        return f"{where} `{self.text}` ({short_file(self.frame.file)}:{self.line})"
+        """`below `if rank == 0:` (train.py:21)`, `behind `if rank != 0: return` (train.py:21)`."""
+        return f"{self.head_before} ({short_file(self.frame.file)}:{self.line})"
 
     @property
-    def way_out(self) -> str:
-        """What to do with the call."""
+    def head_before(self) -> str:
+        """The same without the place."""
+        return f"below `{self.text}`" if self.around else f"behind `{self.text}{self._leaves}`"
+
+    @property
+    def _leaves(self) -> str:
+        """` return`: how its body ends, where that is not in its line."""
+        if self.test is None or not self.text.endswith(":"):
+            return ""
+        return f"{' ...' if self.test.body[1:] else ''} {self._last}"
+
+    @property
+    def _last(self) -> str:
+        """`return`, `continue`: the last statement of its body."""
+        return type(self.test.body[-1]).__name__.lower() if self.test is not None else ""
+
+    def way_out(self, op: str, rest: str) -> str:
+        """What to do with a call of that operation. `rest`: what is said of the lines that one rank alone may run."""
         if self.decorates:
-            return "take it out of that function"
-        return "take it out of that branch" if self.around else f"move it before line {self.line}"
+            way = "take it out of that function"
+        elif self.around:
+            way = "take it out of that branch"
+        else:
+            way = f"move it before line {self.line}"
+        if op not in _BARRIERS:
+            return f"{way}, call it on all ranks, and keep only {rest} for one rank."
+        if self.test is None or self.between is None:
+            return f"{way}, and call it on all ranks."
+        first, last = self.between
+        lines = f"line {first}" if first == last else f"lines {first} to {last}"
+        condition = ast.unparse(opposite(self.test.test))
+        return (
+            f"put only {lines} below the condition (`if {condition}:` in place of the early `{self._last}`), and call "
+            f"{op} after {'it' if first == last else 'them'} on all ranks."
+        )
 
     @property
     def words(self) -> str:
@@ -104,7 +136,8 @@ def branch_advice(view: ProcessView, call: Collective, inside: str | None = None
     if below_forward(view, call, inside):
         return f"{found.words}, and {_IN_FORWARD.format(_unwrapped(view, call))}"
     what = f"{inside}(), which is a collective of all ranks" if inside is not None else "what communicates there"
-    return f"{found.words}, so that only some ranks call {what}: {found.way_out}, {_ON_RANK}"
+    op = (call.op or "") if found.frame == place_of(call) else ""
+    return f"{found.words}, so that only some ranks call {what}: {found.way_out(op, _RESULT)}"
 
 
 def rank_branch_of(view: ProcessView, frame: PythonFrame, pair: tuple[int, int]) -> RankBranch | None:
@@ -181,10 +214,24 @@ def _in_frames(view: ProcessView, frames: Sequence[PythonFrame]) -> Iterator[Ran
             head = PythonFrame(file=frame.file, line=item.lineno, function=frame.function)
             text = line_text(snapshot, head)
             if text is not None:
-                yield RankBranch(frame, item.lineno, text, around, asks_rank(tree, item), item)
+                between = None if around else _between(tree, item, frame.line)
+                yield RankBranch(frame, item.lineno, text, around, asks_rank(tree, item), item, between)
         decorator = _decorator(tree, frame.line)
         if decorator is not None:
             yield RankBranch(frame, decorator.lineno, f"@{ast.unparse(decorator)}", around=True, on_rank=True)
+
+
+def _between(tree: ast.Module, branch: ast.If, line: int) -> tuple[int, int] | None:
+    """The lines of what runs after a branch that leaves, and before a line, in the block that both are in."""
+    blocks = [
+        block
+        for item in ast.walk(tree)
+        for name in ("body", "orelse", "finalbody")
+        if isinstance(block := getattr(item, name, None), list) and branch in block
+    ]
+    rest = blocks[0][blocks[0].index(branch) + 1 :] if blocks else []
+    at = next((number for number, item in enumerate(rest) if spans(item, line)), 0)
+    return (rest[0].lineno, rest[at - 1].end_lineno or rest[at - 1].lineno) if at else None
 
 
 def _decorator(tree: ast.Module, line: int) -> ast.expr | None:

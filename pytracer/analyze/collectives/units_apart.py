@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pytracer.analyze.collectives.call_sites import numbered_calls, site_of
 from pytracer.analyze.collectives.description import place_of
 from pytracer.analyze.collectives.ways import Side, quoted
+from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.slicing.calls import method_of
 from pytracer.analyze.evidence.slicing.drawn_tests import draw_behind, drawn_words, seed_words
 from pytracer.analyze.evidence.slicing.files import program_files
@@ -32,10 +33,11 @@ _SAME_UNITS = "Each unit of FSDP communicates: all ranks must run the same ones 
 
 @dataclass(frozen=True)
 class UnitsApart:
-    """`subject`: for the headline; `advice`: what to change."""
+    """`subject`: for the headline; `advice`: what to change; `brief`: the subject without the text of lines."""
 
     subject: str
     advice: str
+    brief: str | None = None
 
 
 @dataclass(frozen=True)
@@ -75,12 +77,14 @@ def _decided(said: str, snapshot: Snapshot, frame: PythonFrame) -> UnitsApart:
     if test is None:
         return UnitsApart(said, f"Find out what decides in {frame.function} which units run. {_SAME_UNITS}")
     head = quoted(snapshot, PythonFrame(file=test.file, line=test.node.lineno), test.node.lineno)
-    line = f"{line_in(test.file, test.node.lineno, frame.file)} ({head})"
+    number_of_line = line_in(test.file, test.node.lineno, frame.file)
+    line = f"{number_of_line} ({head})"
     if test.draw is None:
         return UnitsApart(
             f"{said}: {line} decides",
             f"See whether {line} came out differently. {_SAME_UNITS} Let one rank decide and broadcast it, or run both "
             "ways on all ranks and multiply by 0 what does not count.",
+            f"{said}: {number_of_line} decides",
         )
     number = drawn_words(test.draw, test.file, frame.file)
     seeds = seed_words(program_files(snapshot, [frame]), test.draw, frame.file)
@@ -89,6 +93,7 @@ def _decided(said: str, snapshot: Snapshot, frame: PythonFrame) -> UnitsApart:
         f"{said}: {line} {how}, by {number}, which each rank draws for itself{seeds}",
         f"Draw {number} alike on all ranks: from a generator of its own with one seed, or on one rank and broadcast. "
         f"Or run the layer in each step, and multiply its result by 0. {_SAME_UNITS}",
+        f"{said}: {number_of_line} {how} by `{source(test.draw.call)}`, which each rank draws for itself",
     )
 
 

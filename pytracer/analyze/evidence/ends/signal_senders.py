@@ -78,7 +78,7 @@ def senders_words(job: JobView, view: ProcessView) -> str:
     for item in view.senders:
         sender = item.sender.snapshot
         sent = Sent(item.send.signal, SI_USER, sender.pid, (), item.send.mono_ns, frame=item.frame)
-        words.append(_sender(job, _Link(view, sent, _recorded(job, view, sent))))
+        words.append(_sender(job, _Link(view, sent, recorded_sender(job, view, sent))))
     return ", or ".join(dict.fromkeys(words))
 
 
@@ -95,7 +95,7 @@ def _senders(job: JobView, view: ProcessView, sent: Sent) -> Iterator[_Link]:
     """The signal, then the one that its sender had received before, and so on."""
     seen = {view.index}
     while True:
-        sender = _recorded(job, view, sent)
+        sender = recorded_sender(job, view, sent)
         yield _Link(view, sent, sender)
         if sender is None or sender.index in seen:
             return
@@ -106,7 +106,7 @@ def _senders(job: JobView, view: ProcessView, sent: Sent) -> Iterator[_Link]:
         view, sent = sender, earlier[-1]
 
 
-def _recorded(job: JobView, view: ProcessView, sent: Sent) -> ProcessView | None:
+def recorded_sender(job: JobView, view: ProcessView, sent: Sent) -> ProcessView | None:
     """The sender among the recorded processes of the receiver's host."""
     own = view.process.snapshot
     alike = [

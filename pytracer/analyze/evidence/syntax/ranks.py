@@ -64,6 +64,21 @@ def is_for_one_rank(test: ast.expr) -> bool | None:
     return False if isinstance(test.ops[0], ast.Gt) and number.value == 0 else None
 
 
+_OPPOSITES: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
+    ast.Lt: ast.GtE, ast.GtE: ast.Lt, ast.Gt: ast.LtE, ast.LtE: ast.Gt,
+}  # fmt: skip
+
+
+def opposite(test: ast.expr) -> ast.expr:
+    """The condition that holds where this one does not: `rank == 0` of `rank != 0`."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return test.operand
+    if isinstance(test, ast.Compare) and len(test.ops) == 1:
+        return ast.Compare(test.left, [_OPPOSITES[type(test.ops[0])]()], test.comparators)
+    return ast.UnaryOp(ast.Not(), test)
+
+
 def comes_alone(item: ast.If, line: int, *, around: bool) -> bool:
     """Whether one rank alone comes to a line by an `if`, which stands around it or leaves before it."""
     one = is_for_one_rank(item.test)

@@ -19,6 +19,7 @@ from pytracer.analyze.evidence.waits.starved_pool import starved_pool
 from pytracer.analyze.evidence.waits.stood import UNREAD, Stood
 from pytracer.analyze.evidence.waits.unasked_tasks import UnaskedTasks, unasked_tasks
 from pytracer.analyze.evidence.waits.unsent import unsent_of
+from pytracer.analyze.evidence.waits.untaken_queues import untaken_queue
 from pytracer.analyze.evidence.waits.wait_chain import (
     children_at_work,
     children_of,
@@ -76,6 +77,7 @@ def last_wait(job: JobView, ended: ProcessView) -> tuple[ProcessView, Stood] | N
         forked=forked_lock(view, wait, parent_of(job, view)) if wait.kind == "forked-lock" else None,
         unasked=_unasked(view, wait, gone),
         without=lost_task(job, view, wait),
+        untaken=untaken_queue(view, wait, tuple(chain[:-1])),
     )
 
 

@@ -27,6 +27,7 @@ from pytracer.analyze.evidence.waits.stood_loop import stood_loop
 from pytracer.analyze.evidence.waits.unasked_tasks import UnaskedTasks
 from pytracer.analyze.evidence.waits.unread_queues import unread_queue
 from pytracer.analyze.evidence.waits.unsent import Unsent, unsent_advice
+from pytracer.analyze.evidence.waits.untaken_queues import UntakenQueue
 from pytracer.analyze.evidence.waits.wait_advice import ADVICE, read_later, wait_advice
 from pytracer.analyze.evidence.waits.wait_chain import (
     meanwhile_words,
@@ -102,6 +103,8 @@ class Stood:
     """Tasks of a pool whose errors nobody sees, of a process that waited for a queue between processes."""
     without: LostTask | None = None
     """A worker of the pool that had ended inside of a task."""
+    untaken: UntakenQueue | None = None
+    """The bounded queue that its parent takes from only before it waits for its end."""
 
     @property
     def unread(self) -> bool:
@@ -171,6 +174,8 @@ def why_words(view: ProcessView, found: Stood) -> str:
         return f"; {found.without.words}"
     if found.both is not None:
         return f"; {found.both.words}"
+    if found.untaken is not None:
+        return found.untaken.words
     if found.alone:
         return "; no other Python thread of the process was left to end that"
     if found.together > 1:
@@ -212,6 +217,8 @@ def _own_advice(view: ProcessView, found: Stood) -> str:
         return found.receiver.advice
     if found.without is not None and found.thread is None:
         return found.without.advice
+    if found.untaken is not None and found.thread is None:
+        return found.untaken.advice
     kind: WaitKind = found.waiting[-1][1].kind if found.unread else found.wait.kind
     if found.thread is None:
         handled = f"Look at {found.handled.words} first: the program waits on its way out. " if found.handled else ""

@@ -47,6 +47,8 @@ def wait_words(view: ProcessView, wait: ProcessWait) -> str:
         return own or WAITED[wait.kind]
     if wait.kind == "undone":
         return f"waited until every item of {thing.words} is done"
+    if wait.kind == "full-queue":
+        return f"waited for room in the full queue `{thing.name}`"
     return f"waited {'at' if wait.kind == 'barrier' else 'for'} {thing.words}"
 
 

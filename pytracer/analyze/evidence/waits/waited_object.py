@@ -34,6 +34,7 @@ class _Kind:
 _SET = _Kind("Event", ("wait",), ("set",))
 _NOTIFY = _Kind("Condition", ("wait", "wait_for"), ("notify", "notify_all"))
 _PUT = _Kind("queue", ("get",), ("put", "put_nowait"))
+_TAKE = _Kind("queue", ("put",), ("get", "get_nowait"))
 _DONE = _Kind("queue", ("join",), ("task_done",))
 _RELEASE = _Kind("lock", ("acquire",), ("release",))
 # By the function of the library that the line called.
@@ -43,6 +44,7 @@ _KINDS = {
     "Condition.wait_for": _NOTIFY,
     "Queue.get": _PUT,
     "SimpleQueue.get": _PUT,
+    "Queue.put": _TAKE,
     "Queue.join": _DONE,
     "JoinableQueue.join": _DONE,
     "Semaphore.acquire": _Kind("Semaphore", ("acquire",), ("release",)),

@@ -23,6 +23,9 @@ condition below which forward() runs its layer.
 An exception on one rank, whose `except` or `finally` then calls a collective, while the others go on: it is named,
 where that call failed.
 
+A layer that a line below an `if` freezes after DDP has wrapped the model: a rank on which it ran does not reduce that
+bucket. The line is named where no loop on the way can have more rounds on one rank.
+
 Each rank calls its part of an exchange in a loop of its own, one sends and the other receives: both loops are named.
 
 Ranks ran different units of FSDP in one forward: the first is named, and the `if` that decides, with the random number
@@ -61,7 +64,7 @@ from pytracer.analyze.collectives.description import at_place, call_words, place
 from pytracer.analyze.collectives.matching import STOOD_NS, GroupMatch, Mismatch, Variant
 from pytracer.analyze.collectives.mismatch_advice import Explained, explained
 from pytracer.analyze.collectives.mismatch_sides import from_other_lines, two_sides
-from pytracer.analyze.collectives.mismatch_words import LISTED, mismatch_summary
+from pytracer.analyze.collectives.mismatch_words import LISTED, is_shortened, mismatch_summary
 from pytracer.analyze.collectives.pairing import pairing_evidence
 from pytracer.analyze.collectives.rank_branches import branch_head
 from pytracer.analyze.collectives.rounds import (
@@ -130,6 +133,7 @@ class CollectiveMismatch:
             [
                 *(_side(item, match) for item in found.variants[:LISTED]),
                 handled.evidence if handled is not None else None,
+                _cause(job, judgement.found, told),
                 _more(found),
                 *_uneven_lines(job, judgement.found),
                 pairing_evidence(job, match, [side.ranks[0] for side in found.variants], found.sequence_nr),
@@ -299,6 +303,14 @@ def _side(item: Variant, match: GroupMatch) -> Evidence:
         call=call,
         python=place_of(item.call),
     )
+
+
+def _cause(job: JobView, item: _Found, told: Explained) -> Evidence | None:
+    """The whole cause, of which the headline has the brief form."""
+    if told.cause is None or not is_shortened(job, item.match, item.mismatch, told):
+        return None
+    ranks = sorted(rank for side in item.mismatch.variants for rank in side.ranks)
+    return Evidence("source-line", told.cause, ranks=ranks)
 
 
 def _more(found: Mismatch) -> Evidence | None:

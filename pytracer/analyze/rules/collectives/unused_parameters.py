@@ -4,7 +4,8 @@ What: the RuntimeError "Expected to have finished reduction in the prior iterati
 get their names. Where ranks left different parameters unused, that is reported: such ranks diverge.
 
 Why it happens: a branch of forward that is not always taken, a head that is not part of the loss, a frozen part that
-still requires gradients. The error is raised one iteration late, in the next forward.
+still requires gradients, a layer that is frozen or replaced after DDP has wrapped the model. The error is raised one
+iteration late, in the next forward.
 
 What to do: use all parameters, give them requires_grad_(False), or pass find_unused_parameters=True.
 
@@ -19,6 +20,7 @@ from collections.abc import Sequence
 
 from pytracer._text import capital, list_words
 from pytracer.analyze.collectives.description import span_words
+from pytracer.analyze.evidence.exceptions.changed_layers import changed_layer
 from pytracer.analyze.evidence.exceptions.layers_without_gradients import layers_without_gradients
 from pytracer.analyze.evidence.exceptions.unused_layers import unused_layer
 from pytracer.analyze.rules.account import account
@@ -80,9 +82,15 @@ class UnusedParameters:
         sides = "; ".join(f"{span_words(ranks)} without {list_words(unused, _SHOWN)}" for unused, ranks in sets.items())
         healthy = [p.rank for p in job.job.ranks if p.rank is not None and p.rank not in everybody]
         ungraded = layers_without_gradients(judgement.views[0], names) if len(sets) == 1 else None
-        return Description(
+        changed = changed_layer(judgement.views[0], names) if len(sets) == 1 and ungraded is None else None
+        said = (
             f"{capital(span_words(everybody))} left parameters out of the loss, for whose gradients DDP waits: "
-            f"{what if len(sets) == 1 else sides}{f'; {ungraded.words}' if ungraded is not None else ''}.",
+            f"{what if len(sets) == 1 else sides}{f'; {ungraded.words}' if ungraded is not None else ''}."
+        )
+        if changed is not None:
+            said = f"{changed.words}; DDP waits for the gradients of {what} on {span_words(everybody)}."
+        return Description(
+            said,
             [
                 Evidence(
                     "exception",
@@ -102,6 +110,8 @@ class UnusedParameters:
             ],
             f"{capital(ungraded.words)}. {_UNGRADED}"
             if ungraded is not None
+            else changed.advice
+            if changed is not None
             else f"{_of_layer(judgement.views, names)}"
             f"{_STATIC if any(_STATIC_GRAPH.search(_message(view)) for view in judgement.views) else _ADVICE}",
             [] if names else ["the names: neither the message nor the recorded module has them"],

@@ -14,7 +14,8 @@ Why it happens: fork() copies one thread only. The threads of an OpenMP pool tha
 the child, whose next parallel region waits for them for ever; nor do threads that held a lock at that moment, or those
 that run the tasks of torch.jit.fork(). asyncio.run() and a `with ThreadPoolExecutor()` end when the threads of the
 executor do, and cancel() of a task does not end the thread that runs it already. A process
-that has put something into a multiprocessing queue ends when that is read, so join() before get() never returns. Two
+that has put something into a multiprocessing queue ends when that is read, so join() before get() never returns; nor
+does join() of one that waits for room in a bounded queue, from which the parent takes only before. Two
 threads that take two locks in different orders wait for each other: where the `with` statements of both show that, the
 locks and lines are named. A worker that died or stands still leaves its parent waiting. What a queue's own thread
 cannot pickle is dropped; a Future keeps the exception of its task; a worker that is killed in Queue.get() takes the
@@ -57,9 +58,9 @@ from pytracer.analyze.evidence.waits.wait_chain import (
     waiters_there,
 )
 from pytracer.analyze.evidence.waits.wait_words import wait_words
+from pytracer.analyze.evidence.waits.waiting_alike import waits_evidence
 from pytracer.analyze.evidence.waits.waits import (
     OF_DEVICE,
-    ProcessWait,
     WaitKind,
     end_of,
     is_between_processes,
@@ -69,7 +70,7 @@ from pytracer.analyze.naming import introduction, name_words, subject_words
 from pytracer.analyze.platform.signals import SIGHUP, SIGINT, SIGQUIT, SIGTERM, signal_name
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.view import Death, JobView, ProcessView
-from pytracer.report.job import Confidence, Evidence
+from pytracer.report.job import Confidence
 
 _OPEN = ("scheduled", "started")
 _OUTSIDE = (SIGTERM, SIGHUP, SIGQUIT, SIGINT)
@@ -155,7 +156,7 @@ class Standstill:
             who = f"{subject_words(judgement.views)}{f' and {more} more' if more > 0 else ''}"
             return Description(
                 f"{who} {found.forked.words}; {_end_words(job, judgement)}.",
-                [*(_evidence(item, wait) for item, wait in found.waiting), found.forked.evidence],
+                [*waits_evidence(job, found.waiting), found.forked.evidence],
                 advice_of(view, found),
                 [_HOW_LONG],
                 line=found.forked.taken,
@@ -166,7 +167,7 @@ class Standstill:
         return Description(
             f"{introduction(judgement.views)} {waited}; {_end_words(job, judgement, short=len(waited) > _LONG)}.",
             [
-                *(_evidence(item, wait) for item, wait in found.waiting),
+                *waits_evidence(job, found.waiting, (view, found.wait)),
                 *ended_thread_evidence(view),
                 found.locks.evidence if found.locks is not None else None,
                 found.handled.evidence if found.handled is not None else None,
@@ -185,7 +186,9 @@ def _confidence(view: ProcessView, found: Stood, suspects: Sequence[Death]) -> C
     if found.device is not None:
         return found.device.confidence
     is_sure = found.unread or bool(found.gone) or (found.thread is not None and found.thread.sure)
-    is_sure |= any(item is not None for item in (found.receiver, found.unsent, found.starved, found.task))
+    is_sure |= any(
+        item is not None for item in (found.receiver, found.unsent, found.starved, found.task, found.untaken)
+    )
     is_sure |= found.without is not None and (found.without.first or not found.working)
     is_sure |= found.unasked is not None and found.unasked.refused is not None
     loop = stood_loop(found.loading) if found.loading is not None else None
@@ -269,17 +272,6 @@ def _end_words(job: JobView, judgement: Judgement[Stood], *, short: bool = False
     is_parent = own.ppid == ended.snapshot.pid
     who = f"its parent (pid {own.ppid})" if ended.role != "rank" else f"its parent, {name_words([found.ended])},"
     return f"{who if is_parent else name_words([found.ended])} waited{at} until {end}it{limit}"
-
-
-def _evidence(view: ProcessView, wait: ProcessWait) -> Evidence:
-    return Evidence(
-        "rank-state",
-        f"{name_words([view])} {wait_words(view, wait)}{at_words(wait)}",
-        pid=view.process.snapshot.pid,
-        rank=view.process.rank,
-        state=wait.kind,
-        python=wait.at,
-    )
 
 
 def _from_outside(view: ProcessView) -> bool:

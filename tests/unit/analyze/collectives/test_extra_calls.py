@@ -166,8 +166,7 @@ def test_condition_that_skipped_one_of_two_calls_in_a_round(run: Path) -> None:
     report = reported(
         run, STEPS, ([*calls, *rest, *rest], [*calls, second, *rest]), ([second, ("<module>", 9)], []), "barrier"
     )
-    assert (
-        "; line 3 (`if loss > 3:`) skipped that barrier on rank 1. It met the barrier of rank 1 at line 7"
-        in summary(report)
+    assert "; line 3 (`if loss > 3:`) skipped the barrier on rank 1. It met the barrier of rank 1 at line 7" in summary(
+        report
     )
     assert advice(report).startswith("Line 3 (`if loss > 3:`) decides about the call")

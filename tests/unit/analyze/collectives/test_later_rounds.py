@@ -54,7 +54,7 @@ def test_rank_in_a_later_round_passed_the_call_by(run: Path) -> None:
     """By the one condition on the way to it; what it asks tells what to do."""
     report = reported(run)
     assert summary(report).endswith(
-        "; rank 1 passed that call by, at line 2 (`if len(rows) > 0:`): `epoch` is 0 on rank 0 and 1 on rank 1."
+        "; rank 1 passed the all_gather by, at line 2 (`if len(rows) > 0:`): `epoch` is 0 on rank 0 and 1 on rank 1."
     )
     assert "a rank with nothing in it leaves out what the others wait for" in advice(report)
     assert "more rounds" not in advice(report)
@@ -75,4 +75,4 @@ def test_other_ranks_did_not_pass_it_by(
     source: str, epochs: tuple[str, str], before: tuple[int, int], run: Path
 ) -> None:
     """The look-alikes."""
-    assert "passed that call by" not in summary(reported(run, source, epochs, before))
+    assert "passed the all_gather by" not in summary(reported(run, source, epochs, before))

@@ -84,7 +84,7 @@ def main():
     dist.broadcast(model, 0)
 """
 TEST = "if p.grad is not None:"
-SKIPPED = f"; line 9 (`{TEST}`) skipped that all_reduce on rank 1, where the gradient of `head.weight` was None"
+SKIPPED = f"; line 9 (`{TEST}`) skipped the all_reduce on rank 1, where the gradient of `head.weight` was None"
 
 
 def averaged(run: Path, test: str = TEST, more: str = "pass", calls: int = 5, **options: object) -> Report:
@@ -123,7 +123,7 @@ def test_other_ways_to_ask_for_a_gradient(test: str, run: Path) -> None:
 def test_frozen_parameter(run: Path) -> None:
     """An `if` that asks for requires_grad."""
     report = averaged(run, "if p.requires_grad:", "p.requires_grad_(False)")
-    assert "line 9 (`if p.requires_grad:`) skipped that all_reduce on rank 1, where the parameter is frozen" in summary(
+    assert "line 9 (`if p.requires_grad:`) skipped the all_reduce on rank 1, where the parameter is frozen" in summary(
         report
     )
     assert "freeze the same parameters on all ranks, in the same step (line 15)" in advice(report)
@@ -182,7 +182,7 @@ def test_condition_that_one_rank_passed_by(run: Path) -> None:
     mine, theirs = [("worst", 4), ("main", 8)], [("main", 10)]
     source = LOOP.format("if loss > 3:", "pass")
     report = reported(run, source, [], ("allreduce_", mine, [1]), ("broadcast_", theirs, [1]), NO_MODEL)
-    assert "; line 2 (`if loss > 3:`) skipped that all_reduce on rank 1." in summary(report)
+    assert "; line 2 (`if loss > 3:`) skipped the all_reduce on rank 1." in summary(report)
     assert advice(report).startswith("Line 2 (`if loss > 3:`) decides about the call, and came out differently on rank")
 
 
@@ -268,4 +268,4 @@ def test_condition_in_a_loop_over_numbers_whose_call_is_the_first_one(run: Path)
             dist.broadcast(y, 0)
 """
     report = reported(run, source, [], ("broadcast_", mine, [4]), ("allreduce_", theirs, [4]), NO_MODEL)
-    assert "; line 5 (`if score(x) < 3:`) skipped that broadcast on rank 1." in summary(report)
+    assert "; line 5 (`if score(x) < 3:`) skipped the broadcast on rank 1." in summary(report)

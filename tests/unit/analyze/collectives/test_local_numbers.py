@@ -43,7 +43,7 @@ def decided(run: Path, shares: str, given: str) -> Report:
 def test_loss_that_each_rank_computes_for_itself(given: str, run: Path) -> None:
     """With the line that takes it out of a tensor, and where to share it."""
     report = decided(run, "pass", given)
-    assert f"; {HEAD} skipped that barrier on rank 1, by a `val_loss` of its own (line 10)." in summary(report)
+    assert f"; {HEAD} skipped the barrier on rank 1, by a `val_loss` of its own (line 10)." in summary(report)
     assert advice(report).startswith(
         f"Line 3 (`if val_loss >= limit:`) decides about the call, and came out differently on rank 1: each rank "
         f"computes `val_loss` for itself (line 10: `{given}`). all_reduce() it there"
@@ -63,5 +63,5 @@ def test_loss_that_each_rank_computes_for_itself(given: str, run: Path) -> None:
 def test_number_that_the_ranks_share(shares: str, given: str, run: Path) -> None:
     """The look-alikes: by a collective, by a function of the program, and by one of a library."""
     report = decided(run, shares, given)
-    assert f"; {HEAD} skipped that barrier on rank 1." in summary(report)
+    assert f"; {HEAD} skipped the barrier on rank 1." in summary(report)
     assert "for itself" not in advice(report)

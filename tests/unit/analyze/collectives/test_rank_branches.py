@@ -66,3 +66,28 @@ def test_a_decorator_by_which_one_rank_runs_a_function(run: Path, decorator: str
     """And one after which all have run it."""
     said = missing(run, f"@{decorator}\ndef evaluate():\n    mean(loss)\n", 3)
     assert (f"below `@{decorator}` (program.py:1)" in said) == only
+
+
+@pytest.mark.parametrize("op", ["barrier", "broadcast_"])
+@pytest.mark.parametrize("between", ["    write()\n    tidy()\n", ""])
+def test_barrier_behind_an_early_return_stays_behind_what_it_waits_for(op: str, between: str, run: Path) -> None:
+    """Only what stands between may depend on the rank; the look-alikes: another operation, and nothing between."""
+    source = f"def save():\n    if rank != 0:\n        return\n\n{between}    meet()\n"
+    line = source.count("\n")
+    job = Ranks(2)
+    job.everybody(call(line=30))
+    frame = ("save", str(s.program_in(run, source)), line)
+    box = job.boxes[0]
+    by = box.site(REDUCES, frame)
+    box.collective(op, group=job.groups[0]["0"], by=by, sequence_nr=2, sizes=[4], nbytes=16, state="failed")
+    box.at(7000).exception("RuntimeError", TIME_OUT, [REDUCES, frame]).exit(1)
+    job.endings[0] = {"exit_code": 1}
+    job.terminated(1)
+    job.boxes[1].crash(0, code=0, state=6, python=[("work", s.SCRIPT, 21)], native=[(s.PYTHON, 0x1000)])
+    report = build_report(job.job(run))
+    assert "is behind `if rank != 0: return` (program.py:2)" in summary(report)
+    kept = (
+        "put only lines 5 to 6 below the condition (`if rank == 0:` in place of the early `return`), and call barrier"
+    )
+    assert (kept in advice(report)) == (op == "barrier" and between != ""), advice(report)
+    assert ("move it before line 2" in advice(report)) == (op != "barrier" or not between)

@@ -63,9 +63,8 @@ def test_draw_that_makes_the_data_set_is_told_with_its_seed(run: Path) -> None:
     )
     ways = [("main", 19)], [("Trainer.epoch", 13), ("main", 18)]
     report = reported(run, source, samples=(96, 150), ways=ways)
-    assert summary(report).endswith(
-        "; line 15 (`random.random`) draws on each rank for itself: no line seeds `random`."
-    )
+    said = "; line 15 (`random.random`) draws on each rank for itself: no line seeds `random`. Ranks were at different"
+    assert summary(report).startswith("In program.py, rank 0 had left the loop of line 9") and said in summary(report)
     assert "seed `random` with one number on all ranks before line 15, or draw on one rank" in advice(report)
     assert "join()" not in advice(report)
     alike = source.replace("import random", "import random; random.seed(1)")

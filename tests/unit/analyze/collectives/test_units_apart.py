@@ -10,7 +10,7 @@ import pytest
 from pytracer.analyze.engine import build_report
 from pytracer.report.job import Report
 from tests.support.collectives import TIME_OUT, Ranks, call
-from tests.support.deaths import advice, finding, summary
+from tests.support.deaths import advice, evidence, finding, summary
 from tests.support.scenarios import TORCH, program_in
 
 PROGRAM = """\
@@ -64,11 +64,15 @@ def reported(
 def test_layer_that_one_rank_dropped_at_random_is_named(run: Path) -> None:
     """With the line that draws, and the one that seeds by the rank."""
     report = reported(run, DROP, [[[0, 2]], [[0, 1, 2]]])
-    assert summary(report).endswith(
-        "; rank 0 left out `layers.1`, which rank 1 ran (program.py:6 in forward): line 5 "
-        f"(`{DROP}`) decides, by `torch.rand(())` of line 5, which each rank draws for itself; line 9 "
-        "(`torch.manual_seed(7 + rank)`) seeds by the rank."
+    said = "left out `layers.1`, which rank 1 ran (program.py:6 in forward): line 5 "
+    assert summary(report) == (
+        f"Rank 0 {said}decides by `torch.rand(())`, which each rank draws for itself. Ranks disagree in collective 5 "
+        "at program.py:12 in main: rank 0 called reduce_scatter_tensor; rank 1 called all_gather_into_tensor."
     )
+    assert (
+        f"rank 0 {said}(`{DROP}`) decides, by `torch.rand(())` of line 5, which each rank draws for itself; line 9 "
+        "(`torch.manual_seed(7 + rank)`) seeds by the rank"
+    ) in evidence(report)
     assert advice(report).startswith("Draw `torch.rand(())` of line 5 alike on all ranks: ")
     found = finding(report, "collective-mismatch")
     assert found is not None and not found.missing
@@ -77,7 +81,7 @@ def test_layer_that_one_rank_dropped_at_random_is_named(run: Path) -> None:
 def test_forwards_before_tell_the_order_of_the_layers(run: Path) -> None:
     """Where the ranks failed at once, and neither came to the other's layer."""
     report = reported(run, DROP, [[[0, 1, 2], [0, 2]], [[0, 1, 2], [0, 1]]], end=7)
-    assert "rank 0 left out `layers.1`, which rank 1 ran" in summary(report)
+    assert "Rank 0 left out `layers.1`, which rank 1 ran" in summary(report)
 
 
 def test_layers_in_no_known_order_are_both_named(run: Path) -> None:
@@ -92,7 +96,7 @@ def test_layers_in_no_known_order_are_both_named(run: Path) -> None:
 def test_several_conditions_may_have_decided(run: Path) -> None:
     """One of them draws."""
     report = reported(run, f"if layer.frozen: continue\n            {DROP}", [[[0, 2]], [[0, 1, 2]]], line=7)
-    assert "may have decided, by `torch.rand(())` of line 6" in summary(report)
+    assert "line 6 may have decided by `torch.rand(())`" in summary(report)
 
 
 @pytest.mark.parametrize("layers", [[[0, 1, 2]], [[0, 1, 2], [0, 1, 2]]])

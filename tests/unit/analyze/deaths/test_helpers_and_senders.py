@@ -404,6 +404,25 @@ def test_report_of_a_job_that_went_on_says_which_child_was_killed(number: int, r
     assert report.verdict.summary == (killed if number == 9 else "Nothing died: 2 processes recorded.")
 
 
+@pytest.mark.parametrize("sender", ["its child", "a neighbour", "its parent", "kill of its parent", "nobody recorded"])
+def test_report_of_a_job_that_went_on_says_which_child_another_process_ended(sender: str, run: Path) -> None:
+    """A watchdog below it, or a process beside it; the parent, or a program that it starts, dismisses its helpers."""
+    pid = {"its parent": PID, "nobody recorded": 77}.get(sender, 160)
+    python = {} if sender == "kill of its parent" else {"python": "3.11.7"}
+    child = Box(pid=HELPER, ppid=PID, argv=["python", "k.py"]).versions(python="3.11.7").at(100)
+    child.crash(signal=15, code=0, sender_pid=pid, python=LOAD, native=())
+    other = Box(pid=160, ppid=HELPER if sender == "its child" else PID, argv=["watch"]).versions(**python)
+    other.at(120).exit(0)
+    root = Box(pid=PID, ppid=99, argv=["python", "main.py"]).at(110).wait(HELPER, signal=15).at(500).exit(0)
+    report = build_report(s.load(run, root, child, other))
+    assert report.verdict is not None and report.verdict.class_ == "clean"
+    told = sender in ("its child", "a neighbour")
+    by = "its own child, process 160 (watch)" if sender == "its child" else "process 160 (watch)"
+    words = f"Process {HELPER} (k.py) was ended by SIGTERM, sent by {by}; its parent went on"
+    assert (report.verdict.summary or "").startswith(words if told else "Nothing died"), report.verdict.summary
+    assert ("exitcode" in (report.verdict.advice or "")) == told
+
+
 @pytest.mark.parametrize("raises", [True, False])
 def test_report_of_a_job_that_went_on_says_what_a_child_raised(raises: bool, run: Path) -> None:
     """Nothing died is not said beside a traceback; a child that only ended with a status is a helper."""
