@@ -14,6 +14,7 @@ from pytracer._library_files import is_library_file
 from pytracer.analyze.collectives.counterparts import counterpart
 from pytracer.analyze.collectives.description import place_of
 from pytracer.analyze.collectives.matching import STOOD_NS, UNFINISHED, state_of
+from pytracer.analyze.collectives.ways import head_words
 from pytracer.analyze.deaths.attribution import waited_ns
 from pytracer.analyze.evidence.slicing.handed_on import makers
 from pytracer.analyze.evidence.slicing.slice import Slice
@@ -24,7 +25,6 @@ from pytracer.analyze.evidence.syntax.polling import PollingLoop, polling_loop
 from pytracer.analyze.evidence.syntax.scopes import qualified_name, spans
 from pytracer.analyze.evidence.waits.waits import main_stack
 from pytracer.analyze.naming import line_in, place_words
-from pytracer.analyze.tensors.source_lines import line_text
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.decode.types.snapshot import Collective
 from pytracer.report.job import PythonFrame
@@ -55,9 +55,7 @@ class PolledWork:
     @property
     def loop_words(self) -> str:
         """`` `while not work.is_completed()` (train.py:43 in serve) ``."""
-        text = line_text(self.view.process.snapshot, self.at)
-        whole = text is not None and text.endswith(":")
-        head = f"`{text[:-1] if text is not None and whole else self.loop.head}` ({place_words(self.at)})"
+        head = f"{head_words(self.view.process.snapshot, self.at, self.loop.loop)} ({place_words(self.at)})"
         if self.loop.in_head:
             return head
         asked = self.loop.asked[0]

@@ -17,7 +17,7 @@ from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.ranks import comes_alone, is_for_one_rank, one_rank_words, opposite
-from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans, spans_body
 from pytracer.analyze.naming import place_words, short_file
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -75,7 +75,14 @@ class RankBranch:
     @property
     def head_before(self) -> str:
         """The same without the place."""
+        if self.otherwise:
+            return f"in the `else` of `{self.text}`"
         return f"below `{self.text}`" if self.around else f"behind `{self.text}{self._leaves}`"
+
+    @property
+    def otherwise(self) -> bool:
+        """Whether the line is in its `else`."""
+        return self.around and self.test is not None and not spans_body(self.test.body, self.frame.line or 0)
 
     @property
     def _leaves(self) -> str:
@@ -112,12 +119,12 @@ class RankBranch:
     @property
     def words(self) -> str:
         """As branch_words."""
-        return branch_words(self.frame, f"`{self.text}`", self.line, self.around)
+        return branch_words(self.frame, f"`{self.text}`", self.line, self.around, otherwise=self.otherwise)
 
 
-def branch_words(frame: PythonFrame, text: str, line: int, around: bool) -> str:
-    """How a line stands to an `if`: below it, or behind one that leaves. `text`: its head, in backticks."""
-    where = "is below" if around else "comes after"
+def branch_words(frame: PythonFrame, text: str, line: int, around: bool, *, otherwise: bool = False) -> str:
+    """How a line stands to an `if`: below it, in its `else`, or behind one that leaves. `text`: its head."""
+    where = "is in the `else` of" if otherwise else "is below" if around else "comes after"
     leaves = "" if around else ", which leaves"
     return f"{place_words(frame)} {where} {text} (line {line}{leaves})"
 
@@ -182,10 +189,10 @@ def branch_head(view: ProcessView, call: Collective, advice: str) -> str | None:
     return found.head if found is not None and advice.startswith(found.words) else None
 
 
-def branch_at_end(view: ProcessView) -> str | None:
+def branch_at_end(view: ProcessView) -> RankBranch | None:
     """The closest branch on the rank that a process was below when it ended: `train.py:18 in prepare is below ...`."""
     stack = view.exception_stack if view.raised else view.python_stack or []
-    return next((item.words for item in _in_frames(view, stack) if item.on_rank and item.around), None)
+    return next((item for item in _in_frames(view, stack) if item.on_rank and item.around), None)
 
 
 def data_branch_advice(view: ProcessView, call: Collective, absent: str) -> str | None:

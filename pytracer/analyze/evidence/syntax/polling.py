@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import Scope
-from pytracer.analyze.evidence.syntax.unbounded import EndlessLoop, body_of, head_of, is_unbounded, leaves, loops_at
+from pytracer.analyze.evidence.syntax.unbounded import EndlessLoop, body_of, is_unbounded, leaves, loops_at
 
 _TAKES = frozenset({"remove", "pop", "popleft", "discard", "clear"})
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp)
@@ -32,11 +32,6 @@ class PollingLoop:
         """Whether the head asks."""
         inside = {id(item) for item in ast.walk(self.loop.test)} if isinstance(self.loop, ast.While) else set()
         return all(id(item) in inside for item in self.asked)
-
-    @property
-    def head(self) -> str:
-        """`while not work.is_completed()`."""
-        return head_of(self.loop)
 
 
 def polling_loop(scope: Scope, line: int, method: str) -> PollingLoop | None:
