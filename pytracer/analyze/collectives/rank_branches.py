@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from pytracer._library_files import is_library_file
 from pytracer.analyze.collectives.call_sites import stacks_of
 from pytracer.analyze.collectives.description import place_of
+from pytracer.analyze.collectives.one_rank_parts import called_there, writing_lines
 from pytracer.analyze.collectives.rank_objects import held_values
+from pytracer.analyze.collectives.ways import way_to
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs
@@ -144,7 +146,20 @@ def branch_advice(view: ProcessView, call: Collective, inside: str | None = None
         return f"{found.words}, and {_IN_FORWARD.format(_unwrapped(view, call))}"
     what = f"{inside}(), which is a collective of all ranks" if inside is not None else "what communicates there"
     op = (call.op or "") if found.frame == place_of(call) else ""
-    return f"{found.words}, so that only some ranks call {what}: {found.way_out(op, _RESULT)}"
+    return f"{found.words}, so that only some ranks call {what}: {_way_out(view, call, found, op)}"
+
+
+def _way_out(view: ProcessView, call: Collective, branch: RankBranch, op: str) -> str:
+    """With the function that the branch calls, and the lines that write a file."""
+    snapshot, way = view.process.snapshot, way_to(view, call)
+    if branch.test is None or not branch.around or branch.frame not in way:
+        return branch.way_out(op, _RESULT)
+    inside = way[way.index(branch.frame) + 1 :]
+    rest = writing_lines(snapshot, branch.test, branch.frame, inside) or _RESULT
+    name = called_there(snapshot, branch.frame, inside)
+    if name is None:
+        return branch.way_out(op, rest)
+    return f"call {name}() on all ranks, and keep only {rest} for one rank."
 
 
 def rank_branch_of(view: ProcessView, frame: PythonFrame, pair: tuple[int, int]) -> RankBranch | None:

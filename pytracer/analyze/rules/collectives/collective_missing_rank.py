@@ -238,7 +238,7 @@ def _late_advice(job: JobView, item: Absence, frame: PythonFrame, ranks: str) ->
 
 
 def _until(job: JobView, item: Absence) -> str:
-    """` until its time-out of 12 s (line 61)`, where the ranks that waited named it, and a line of the program set it."""
+    """` until its time-out of 12 s (line 61)`, where those that waited named it, and a line of the program set it."""
     limit = time_limit(item.wait.call, item.wait.group, views_of(job, item.wait.waiters))
     if limit.time is None or limit.at is None or item.fate != "late":
         return ""
