@@ -17,7 +17,10 @@ from pytracer.report.job import PythonFrame
 
 @dataclass(frozen=True)
 class WorkLoop:
-    """`frame`: its function, at the line of its head; `head`: that, in backticks; `is_inner`: whether the rank's innermost line is in it."""
+    """`frame`: its function, at the line of its head; `head`: that, in backticks.
+
+    `is_inner`: whether the rank's innermost line is in it.
+    """
 
     frame: PythonFrame
     head: str

@@ -6,6 +6,8 @@ rank itself: it is where to look. When that rank died of a cause of its own, thi
 Why it happens: a branch that skips the collective on one rank, a rank that is busy (reading data, saving a checkpoint)
 for longer than the time-out, a rank that hangs, or one that died.
 
+Where those that waited gave up by a time-out, the line that set it is named, and the loop in which the rank worked.
+
 It may also wait to receive a message whose Work its sender has dropped: then the line that sends it is named.
 
 What to do: look at what the named rank did after its last collective, and compare its branch with that of the others.

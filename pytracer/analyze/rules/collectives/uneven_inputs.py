@@ -6,7 +6,8 @@ Why it happens: ranks have different numbers of batches, so that one leaves the 
 DistributedDataParallel all-reduces in every backward, and so needs the same number of steps on all ranks.
 
 The samples of each rank's DataLoader are recorded: where they differ, both numbers are told, with what each rank draws
-for itself of them, by a generator that is not seeded alike.
+for itself of them, by a generator that is not seeded alike. A sampler of the program that gives each rank a part of its
+own is named with the number of samples, where that does not divide by the ranks.
 
 A call that one rank made more may have met another call of the same operation, from another line, of the rank that
 left: then the ranks are out of step from there on, and that first pair is named, with what decided about it.
