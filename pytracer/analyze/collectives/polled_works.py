@@ -7,7 +7,8 @@ finish() sets). The Works of gloo's collectives are finished by its own threads,
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pytracer._library_files import is_library_file
@@ -16,12 +17,13 @@ from pytracer.analyze.collectives.description import place_of
 from pytracer.analyze.collectives.matching import STOOD_NS, UNFINISHED, state_of
 from pytracer.analyze.collectives.ways import head_words
 from pytracer.analyze.deaths.attribution import waited_ns
+from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.handed_on import makers
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
-from pytracer.analyze.evidence.syntax.polling import PollingLoop, polling_loop
+from pytracer.analyze.evidence.syntax.polling import PollingLoop, answer_of, polling_loop
 from pytracer.analyze.evidence.syntax.scopes import qualified_name, spans
 from pytracer.analyze.evidence.waits.waits import main_stack
 from pytracer.analyze.naming import line_in, place_words
@@ -51,11 +53,16 @@ class PolledWork:
     peer: ProcessView
     met: Collective
     waited_ns: int
+    answer: Spot | None = None
+    """The `return` of the function by which the loop asks."""
 
     @property
     def loop_words(self) -> str:
         """`` `while not work.is_completed()` (train.py:43 in serve) ``."""
         head = f"{head_words(self.view.process.snapshot, self.at, self.loop.loop)} ({place_words(self.at)})"
+        if self.answer is not None:
+            asks = line_in(self.answer.file, self.answer.line, self.at.file)
+            return f"{head}, which ends only by `{ast.unparse(self.loop.asked[0])}`, that is, {_ASKED}() ({asks})"
         if self.loop.in_head:
             return head
         asked = self.loop.asked[0]
@@ -82,7 +89,10 @@ class PolledWork:
         """What to write instead of the loop, and how to work meanwhile."""
         names = {variable(item) for item in self.loop.objects}
         name = names.pop() if len(names) == 1 else None
-        if name is not None and name in self._own_names:
+        if self.answer is not None:
+            wait = f"wait() of the Work that `{ast.unparse(self.loop.asked[0])}` asks"
+            threads, ask = "let a thread call that: `waiting = ThreadPoolExecutor(1).submit(...)`", "`waiting.done()`"
+        elif name is not None and name in self._own_names:
             wait, threads = (
                 f"`{name}.wait()`",
                 f"let a thread wait: `waiting = ThreadPoolExecutor(1).submit({name}.wait)`",
@@ -128,18 +138,47 @@ def _polled_work(job: JobView, view: ProcessView) -> PolledWork | None:
     if not waiting or any(not item.point_to_point or item.backend != _GLOO for item in waiting):
         return None  # which of them the loop asks is not known
     frames = [frame for frame in main_stack(view) if not is_library_file(frame.file)]
-    slice_ = Slice(view.process.snapshot, frames)
+    slice_, answers = Slice(view.process.snapshot, frames), _answers(program_files(view.process.snapshot, frames))
     for depth, frame in enumerate(frames):
         spot = slice_.spot(depth)
-        loop = polling_loop(spot.scope, spot.line, _ASKED) if spot is not None else None
+        loop = polling_loop(spot.scope, spot.line, _ASKED, answers) if spot is not None else None
         if spot is None or loop is None:
             continue
         head = PythonFrame(file=frame.file, function=qualified_name(spot.tree, spot.scope), line=loop.loop.lineno)
-        made = [
-            item for asked in loop.objects for item in makers(slice_, asked, replace(spot, line=asked.lineno), _BEGIN)
-        ]
-        return next(_of_loop(job, view, loop, head, made, waiting), None)
+        asked = [_object(item, spot, answers) for item in loop.asked]
+        made = [item for node, at in asked for item in makers(slice_, node, at, _BEGIN)]
+        found = next(_of_loop(job, view, loop, head, made, waiting), None)
+        by = next((answers[name] for item in loop.asked if (name := called_name(item) or "") in answers), None)
+        return replace(found, answer=by) if found is not None else None
     return None
+
+
+def _answers(files: Mapping[str, ast.Module]) -> dict[str, Spot]:
+    """The functions that return what is_completed() of an object does, by their name, at their `return`."""
+    functions = [
+        (file, tree, item)
+        for file, tree in files.items()
+        for item in ast.walk(tree)
+        if isinstance(item, ast.FunctionDef)
+    ]
+    named = Counter(item.name for _, _, item in functions)
+    return {
+        item.name: Spot(file, tree, item, asked.lineno)
+        for file, tree, item in functions
+        if named[item.name] == 1 and (asked := answer_of(item, _ASKED)) is not None
+    }
+
+
+def _object(call: ast.Call, spot: Spot, answers: Mapping[str, Spot]) -> tuple[ast.expr, Spot]:
+    """What is asked, and where: of a function that answers, in that."""
+    inside = answers.get(called_name(call) or "")
+    asked = (
+        answer_of(inside.scope, _ASKED) if inside is not None and isinstance(inside.scope, ast.FunctionDef) else None
+    )
+    at = replace(spot, line=call.lineno)
+    if inside is not None and asked is not None:
+        return asked, replace(inside, call=(call, at))
+    return (call.func.value if isinstance(call.func, ast.Attribute) else call.func), at
 
 
 def _of_loop(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
-from pytracer.analyze.evidence.syntax.scopes import Scope
+from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes
 from pytracer.analyze.evidence.syntax.unbounded import EndlessLoop, body_of, is_unbounded, leaves, loops_at
 
 _TAKES = frozenset({"remove", "pop", "popleft", "discard", "clear"})
@@ -24,8 +24,8 @@ class PollingLoop:
 
     @property
     def objects(self) -> list[ast.expr]:
-        """What is asked."""
-        return [item.func.value for item in self.asked if isinstance(item.func, ast.Attribute)]
+        """What is asked; of a function that answers, itself."""
+        return [item.func.value if isinstance(item.func, ast.Attribute) else item.func for item in self.asked]
 
     @property
     def in_head(self) -> bool:
@@ -34,21 +34,39 @@ class PollingLoop:
         return all(id(item) in inside for item in self.asked)
 
 
-def polling_loop(scope: Scope, line: int, method: str) -> PollingLoop | None:
-    """The innermost loop around a line that ends by that method of an object alone; None where it may end otherwise."""
+def polling_loop(scope: Scope, line: int, method: str, answers: Collection[str] = ()) -> PollingLoop | None:
+    """The innermost loop around a line that ends by that method of an object alone; None where it may end otherwise.
+
+    `answers`: functions that return nothing but such an answer.
+    """
     for loop in loops_at(scope, line):
-        asks = _Asks(loop, method)
+        asks = _Asks(loop, method, answers)
         if asks.only_end:
             return PollingLoop(loop, tuple(asks.calls))
     return None
 
 
+def answer_of(function: ast.FunctionDef, method: str) -> ast.expr | None:
+    """The object that a function asks by that method, where it returns nothing but the answer."""
+    returns = [item for item in own_nodes(function) if isinstance(item, ast.Return)]
+    value = returns[0].value if len(returns) == 1 else None
+    if isinstance(value, ast.Call) and called_name(value) in ("all", "any") and len(value.args) == 1:
+        value = value.args[0].elt if isinstance(value.args[0], _COMPREHENSIONS) else None
+    return value.func.value if isinstance(value, ast.Call) and _asks(value, method) else None  # type: ignore[attr-defined]
+
+
+def _asks(node: ast.AST, method: str) -> bool:
+    is_method = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == method
+    return is_method and not node.args  # type: ignore[attr-defined]
+
+
 class _Asks:
     """What a loop asks by one method, and what depends on the answers."""
 
-    def __init__(self, loop: EndlessLoop, method: str) -> None:
+    def __init__(self, loop: EndlessLoop, method: str, answers: Collection[str]) -> None:
         self._loop = loop
         self._method = method
+        self._answers = answers
 
     @property
     def calls(self) -> Iterator[ast.Call]:
@@ -67,12 +85,7 @@ class _Asks:
         return isinstance(self._loop, ast.While) and (self._is_no(self._loop.test) or self._keeps(self._loop.test))
 
     def _is_asked(self, node: ast.AST) -> bool:
-        return (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr == self._method
-            and not node.args
-        )
+        return _asks(node, self._method) or (isinstance(node, ast.Call) and called_name(node) in self._answers)
 
     def _is_yes(self, node: ast.expr) -> bool:
         """Whether it is false as long as all answers are no."""

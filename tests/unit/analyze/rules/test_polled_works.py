@@ -91,6 +91,19 @@ def test_list_of_works_is_followed_to_what_made_them(run: Path) -> None:
     assert advice(report).startswith("Call wait() of each of these Works (`for work in works: work.wait()`)")
 
 
+def test_function_that_only_answers_is_followed(run: Path) -> None:
+    """It returns what is_completed() of its argument does."""
+    more = "def ready(work):\n    return work.is_completed()"
+    report = reported(run, (ONE[0], "while not ready(request):"), more=more)
+    assert verdict(report) == ("hang", "certain")
+    assert "which ends only by `ready(request)`, that is, is_completed() (line 11)" in summary(report)
+    assert advice(report).startswith(
+        "Call wait() of the Work that `ready(request)` asks in place of the loop of line 4."
+    )
+    late = more.replace("completed()", "completed() or late()")
+    assert "gloo completes" not in summary(reported(run, (ONE[0], "while not ready(request):"), more=late))
+
+
 @pytest.mark.parametrize(
     ("lines", "how"),
     [
