@@ -147,7 +147,7 @@ def _stood(view: ProcessView, since: int | None) -> bool:
         asked = view.crash or asked_to_end(view.process)  # whoever reaps it may be late
         end_ns = view.clock.relative(asked.mono_ns) if asked is not None else view.ended_ns
         return since is not None and end_ns is not None and end_ns - since >= STOOD_NS
-    last = items[-1].completed_ns if items else None
+    last = items[-1].completed_ns or items[-1].started_ns  # irecv() is not done before its wait()
     return ended is not None and last is not None and ended - last >= STOOD_NS
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from pytracer._text import capital, uncapital
+from pytracer.analyze.collectives.dealt_samples import DealtSamples
 from pytracer.analyze.collectives.loaded_streams import Stream, stream_of
 from pytracer.analyze.collectives.own_lines import calls_itself
 from pytracer.analyze.collectives.rounds import counts_numbers, is_fixed, leaver_words
@@ -51,7 +52,8 @@ class LeftLoop:
 
     `skipped`: a line that may have left out a round of it; `even`: it has as many on all ranks. `flag`: what sets that
     by which the one statement leaves it. `stream`: what its loader reads, which no sampler deals out. `joins`: the call
-    is one that join() of DDP answers. `counts`: it is over a range() of numbers.
+    is one that join() of DDP answers. `counts`: it is over a range() of numbers. `dealt`: what the line of `source`
+    shares out.
     """
 
     line: int
@@ -65,6 +67,7 @@ class LeftLoop:
     stream: Stream | None = None
     joins: bool = True
     counts: bool = False
+    dealt: DealtSamples | None = None
 
     def subject(self, left: str) -> str:
         """For the headline: what can have made the other rank leave."""
@@ -109,6 +112,8 @@ class LeftLoop:
     @property
     def _by_rank(self) -> str:
         source = short(ast.unparse(self.source.node)) if self.source is not None else ""
+        if self.dealt is not None and self.source is not None and self.source.split is not None:
+            return f"{self.place} (`{source}`) gives each rank a part of its own of {self.dealt.words}"
         return f"the rounds of the loop of line {self.line} may depend on the rank ({self.place}: `{source}`)"
 
     @property

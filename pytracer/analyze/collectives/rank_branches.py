@@ -11,13 +11,15 @@ from dataclasses import dataclass
 from pytracer._library_files import is_library_file
 from pytracer.analyze.collectives.call_sites import stacks_of
 from pytracer.analyze.collectives.description import place_of
+from pytracer.analyze.collectives.one_rank_parts import called_there, writing_lines
 from pytracer.analyze.collectives.rank_objects import held_values
+from pytracer.analyze.collectives.ways import way_to
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.ranks import comes_alone, is_for_one_rank, one_rank_words, opposite
-from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans, spans_body
 from pytracer.analyze.naming import place_words, short_file
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -75,7 +77,14 @@ class RankBranch:
     @property
     def head_before(self) -> str:
         """The same without the place."""
+        if self.otherwise:
+            return f"in the `else` of `{self.text}`"
         return f"below `{self.text}`" if self.around else f"behind `{self.text}{self._leaves}`"
+
+    @property
+    def otherwise(self) -> bool:
+        """Whether the line is in its `else`."""
+        return self.around and self.test is not None and not spans_body(self.test.body, self.frame.line or 0)
 
     @property
     def _leaves(self) -> str:
@@ -112,12 +121,12 @@ class RankBranch:
     @property
     def words(self) -> str:
         """As branch_words."""
-        return branch_words(self.frame, f"`{self.text}`", self.line, self.around)
+        return branch_words(self.frame, f"`{self.text}`", self.line, self.around, otherwise=self.otherwise)
 
 
-def branch_words(frame: PythonFrame, text: str, line: int, around: bool) -> str:
-    """How a line stands to an `if`: below it, or behind one that leaves. `text`: its head, in backticks."""
-    where = "is below" if around else "comes after"
+def branch_words(frame: PythonFrame, text: str, line: int, around: bool, *, otherwise: bool = False) -> str:
+    """How a line stands to an `if`: below it, in its `else`, or behind one that leaves. `text`: its head."""
+    where = "is in the `else` of" if otherwise else "is below" if around else "comes after"
     leaves = "" if around else ", which leaves"
     return f"{place_words(frame)} {where} {text} (line {line}{leaves})"
 
@@ -137,7 +146,20 @@ def branch_advice(view: ProcessView, call: Collective, inside: str | None = None
         return f"{found.words}, and {_IN_FORWARD.format(_unwrapped(view, call))}"
     what = f"{inside}(), which is a collective of all ranks" if inside is not None else "what communicates there"
     op = (call.op or "") if found.frame == place_of(call) else ""
-    return f"{found.words}, so that only some ranks call {what}: {found.way_out(op, _RESULT)}"
+    return f"{found.words}, so that only some ranks call {what}: {_way_out(view, call, found, op)}"
+
+
+def _way_out(view: ProcessView, call: Collective, branch: RankBranch, op: str) -> str:
+    """With the function that the branch calls, and the lines that write a file."""
+    snapshot, way = view.process.snapshot, way_to(view, call)
+    if branch.test is None or not branch.around or branch.frame not in way:
+        return branch.way_out(op, _RESULT)
+    inside = way[way.index(branch.frame) + 1 :]
+    rest = writing_lines(snapshot, branch.test, branch.frame, inside) or _RESULT
+    name = called_there(snapshot, branch.frame, inside)
+    if name is None:
+        return branch.way_out(op, rest)
+    return f"call {name}() on all ranks, and keep only {rest} for one rank."
 
 
 def rank_branch_of(view: ProcessView, frame: PythonFrame, pair: tuple[int, int]) -> RankBranch | None:
@@ -182,10 +204,10 @@ def branch_head(view: ProcessView, call: Collective, advice: str) -> str | None:
     return found.head if found is not None and advice.startswith(found.words) else None
 
 
-def branch_at_end(view: ProcessView) -> str | None:
+def branch_at_end(view: ProcessView) -> RankBranch | None:
     """The closest branch on the rank that a process was below when it ended: `train.py:18 in prepare is below ...`."""
     stack = view.exception_stack if view.raised else view.python_stack or []
-    return next((item.words for item in _in_frames(view, stack) if item.on_rank and item.around), None)
+    return next((item for item in _in_frames(view, stack) if item.on_rank and item.around), None)
 
 
 def data_branch_advice(view: ProcessView, call: Collective, absent: str) -> str | None:

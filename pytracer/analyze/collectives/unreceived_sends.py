@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pytracer._text import count_words
+from pytracer.analyze.collectives.counterparts import counterpart
 from pytracer.analyze.collectives.description import at_place, place_of
 from pytracer.analyze.collectives.matching import UNFINISHED, state_of
 from pytracer.analyze.collectives.ways import quoted
@@ -115,27 +116,16 @@ def _unreceived(job: JobView, view: ProcessView) -> UnreceivedSend | None:
     last = max(calls, key=lambda item: item.number, default=None)
     if last is None or last.op != "recv" or last.backend != _GLOO or state_of(view.process, last) not in UNFINISHED:
         return None
-    sender = _sender(job, view, last)
-    own = next((group.own_rank for group in view.process.snapshot.own_groups if group.name == last.group), None)
-    for item in sender.process.snapshot.collectives if sender is not None and own is not None else ():
-        same = (item.op, item.group, item.peer) == ("send", last.group, own)
-        frame = place_of(item)
-        if not same or (item.sequence_nr, item.tag) != (last.sequence_nr, last.tag) or frame is None or sender is None:
-            continue
-        begun = _begun(sender.process.snapshot, frame)
-        if begun is not None:
-            text = quoted(sender.process.snapshot, frame, frame.line or 0)
-            return UnreceivedSend(sender, view, item, last, frame, begun[0], text, begun[1])
-    return None
-
-
-def _sender(job: JobView, view: ProcessView, call: Collective) -> ProcessView | None:
-    """The rank that it was to come from."""
-    group = next((item for item in view.process.snapshot.own_groups if item.name == call.group), None)
-    if group is None or call.peer is None:
+    found = counterpart(job, view, last)
+    frame = place_of(found[1]) if found is not None else None
+    if found is None or frame is None:
         return None
-    rank = group.ranks[call.peer] if group.ranks and call.peer < len(group.ranks) else call.peer
-    return next((item for item in job.views if item.process.role == "rank" and item.process.rank == rank), None)
+    sender, item = found
+    begun = _begun(sender.process.snapshot, frame)
+    if begun is None:
+        return None
+    text = quoted(sender.process.snapshot, frame, frame.line or 0)
+    return UnreceivedSend(sender, view, item, last, frame, begun[0], text, begun[1])
 
 
 def _ended_well_before(sender: ProcessView, view: ProcessView) -> bool:

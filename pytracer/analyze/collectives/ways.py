@@ -13,6 +13,7 @@ from pytracer.analyze.collectives.description import place_of
 from pytracer.analyze.evidence.slicing.callers import mentions, only_function
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, qualified_name, scope_of
+from pytracer.analyze.evidence.syntax.unbounded import EndlessLoop, head_of
 from pytracer.analyze.tensors.source_lines import line_text
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Collective, Snapshot
@@ -125,6 +126,13 @@ def quoted(snapshot: Snapshot, frame: PythonFrame, line: int) -> str | None:
     """A line of the frame's file in backticks, cut where it is long; None where it is not known."""
     text = line_text(snapshot, PythonFrame(file=frame.file, line=line, function=frame.function))
     return f"`{shortened(text, _LONGEST)}`" if text is not None else None
+
+
+def head_words(snapshot: Snapshot, frame: PythonFrame, loop: EndlessLoop) -> str:
+    """`` `for step in range(3)` ``: the head of a loop of the frame's file, as it is written where it has one line."""
+    text = line_text(snapshot, PythonFrame(file=frame.file, line=loop.lineno, function=frame.function))
+    whole = text is not None and text.endswith(":")
+    return f"`{shortened(text[:-1], _LONGEST)}`" if text is not None and whole else f"`{head_of(loop)}`"
 
 
 def in_step(one: Side, other: Side, least: int = 2) -> bool:

@@ -14,6 +14,7 @@ from pytracer.analyze.rules.collectives.conditional_collective import Conditiona
 from pytracer.analyze.rules.collectives.connection_lost import ConnectionLost
 from pytracer.analyze.rules.collectives.group_mismatch import GroupMismatch
 from pytracer.analyze.rules.collectives.point_to_point_unmatched import PointToPointUnmatched
+from pytracer.analyze.rules.collectives.polled_work import PolledWorkRule
 from pytracer.analyze.rules.collectives.rendezvous_mismatch import RendezvousMismatch
 from pytracer.analyze.rules.collectives.rendezvous_missing_rank import RendezvousMissingRank
 from pytracer.analyze.rules.collectives.sampler_before_process_group import SamplerBeforeProcessGroup
@@ -109,6 +110,7 @@ RULES: tuple[AnyRule, ...] = (
     GroupMismatch(),
     CollectiveMismatch(),
     SplitSizes(),
+    PolledWorkRule(),
     PointToPointUnmatched(),
     CollectiveMissingRank(),
     CollectiveLateRank(),

@@ -21,6 +21,7 @@ from pytracer._text import capital, time_words
 from pytracer.analyze.collectives.absent_ranks import last_seen
 from pytracer.analyze.collectives.description import at_place, group_words, place_of, span_words
 from pytracer.analyze.collectives.matching import GroupMatch
+from pytracer.analyze.collectives.time_limits import time_limit
 from pytracer.analyze.collectives.ways import quoted
 from pytracer.analyze.deaths.attribution import symptom_evidence, views_of
 from pytracer.analyze.deaths.consequences import PEER_SILENT
@@ -140,9 +141,14 @@ def _advice(item: _Late, rank: str, waiter: str) -> str:
             "others wait in a barrier outside of it."
         )
     seen = last_seen(item.late).sentence if item.late.process.snapshot.collectives[1:] else None
+    limit, place = time_limit(item.call, item.match, [item.waiter]), place_of(item.own)
+    where = limit.set_at(place.file if place is not None else None)
+    more = (
+        f" If it may take longer than {limit.time}, give {where} a larger timeout=." if limit.time is not None else ""
+    )
     return (
         f"Find out what {rank} did before: it was slow, or waited for something (a lock, a download, a child)"
-        f"{f'; {seen}' if seen is not None else ''}. `pytracer attach` shows it while the others wait."
+        f"{f'; {seen}' if seen is not None else ''}. `pytracer attach` shows it while the others wait.{more}"
     )
 
 

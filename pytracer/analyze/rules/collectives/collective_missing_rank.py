@@ -6,6 +6,8 @@ rank itself: it is where to look. When that rank died of a cause of its own, thi
 Why it happens: a branch that skips the collective on one rank, a rank that is busy (reading data, saving a checkpoint)
 for longer than the time-out, a rank that hangs, or one that died.
 
+Where those that waited gave up by a time-out, the line that set it is named, and the loop in which the rank worked.
+
 It may also wait to receive a message whose Work its sender has dropped: then the line that sends it is named.
 
 What to do: look at what the named rank did after its last collective, and compare its branch with that of the others.
@@ -20,8 +22,6 @@ runs, a rank may be on its way: that is possible, and likely after ten minutes.
 
 from __future__ import annotations
 
-import re
-
 from pytracer._library_files import is_library_file
 from pytracer._text import capital
 from pytracer.analyze.collectives.absent_ranks import (
@@ -33,13 +33,16 @@ from pytracer.analyze.collectives.absent_ranks import (
     paired_before,
 )
 from pytracer.analyze.collectives.call_sites import calls_by_site, site_of
-from pytracer.analyze.collectives.description import at_place, span_words
+from pytracer.analyze.collectives.description import at_place, place_of, span_words
 from pytracer.analyze.collectives.exchanges import exchange_with_any
 from pytracer.analyze.collectives.extra_calls import ExtraCall
 from pytracer.analyze.collectives.library_calls import library_call
 from pytracer.analyze.collectives.parting import one_rank_way
+from pytracer.analyze.collectives.polled_works import polling
 from pytracer.analyze.collectives.rank_branches import branch_advice, branch_at_end, branch_head
+from pytracer.analyze.collectives.time_limits import time_limit
 from pytracer.analyze.collectives.unreceived_sends import UnreceivedSend, lost_message
+from pytracer.analyze.collectives.work_loops import work_loop
 from pytracer.analyze.deaths.attribution import symptom_evidence, views_of
 from pytracer.analyze.evidence.exceptions.handled import handled_at_end
 from pytracer.analyze.evidence.exceptions.loaders import loading_words, slow_worker
@@ -48,15 +51,13 @@ from pytracer.analyze.evidence.waits.ended_threads import EndedThread, ended_thr
 from pytracer.analyze.evidence.waits.wait_chain import Blocked, blocked
 from pytracer.analyze.evidence.waits.waits import wait_of, was_asleep
 from pytracer.analyze.evidence.waits.worker_collectives import collective_in_worker, worker_advice
-from pytracer.analyze.naming import name_words, place_words, samples_words
+from pytracer.analyze.naming import line_in, name_words, place_words, samples_words
 from pytracer.analyze.rules.account import account, nothing_to_compare
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, cannot_decide, not_found
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Confidence, PythonFrame
 
 _LISTED = 3
-_LIMIT = re.compile(r"(?:Timed out waiting|monitoredBarrier (?:in|after)) (\d+) ?ms")  # gloo's
-_BARRIER = "monitored_barrier"  # has a time-out of its own
 _LONG_NS = 600_000_000_000  # of a job that still runs: a checkpoint or an evaluation takes minutes
 
 
@@ -68,7 +69,12 @@ class CollectiveMissingRank:
 
     def check(self, job: JobView) -> tuple[Judgement[Absence], ...] | NoFinding:
         """One judgement per collective and fate of the absent ranks."""
-        absences = [item for item in find_absences(job) if item.fate != "left"]
+        polls = polling(job)  # why they did not come: polled-work
+        absences = [
+            item
+            for item in find_absences(job)
+            if item.fate != "left" and not polls.issuperset(view.index for view in item.views)
+        ]
         if absences:
             return tuple(_judge(job, item) for item in absences)
         groups = job.matches.groups
@@ -107,7 +113,8 @@ class CollectiveMissingRank:
         alone = _only_here(job, item) if worker is None and thread is None else None
         why += f"; {alone[1]}" if alone is not None and alone[1] is not None else ""
         return Description(
-            f"{capital(ranks)} {never} {item.where}, in which {item.waiters}{at_place(item.wait.call)}{why}.",
+            f"{capital(ranks)} {never} {item.where}, in which {item.waiters}{at_place(item.wait.call)}"
+            f"{_until(job, item)}{why}.",
             [
                 *(last_seen(view) for view in item.views[:_LISTED]),
                 *(fact for view in item.views[:_LISTED] for fact in ended_thread_evidence(view)),
@@ -155,8 +162,9 @@ def _last_place(job: JobView, item: Absence, ranks: str) -> str:
         return ""
     waits = blocked(job, view)
     polled = polled_by(view)
-    loop = f", {polled.words}" if polled is not None else ""
-    slept = f"{'slept' if was_asleep(view) else 'was'} at {place_words(frame)}{loop}"
+    works = work_loop(view) if polled is None else None
+    loop = f", {polled.words}" if polled is not None else f", in {works.words}" if works is not None else ""
+    slept = f"{'slept' if was_asleep(view) and works is None else 'was'} at {place_words(frame)}{loop}"
     did = waits.words if waits is not None else slept
     return f"; {at_its_end(view)}, {ranks} {did}"
 
@@ -211,22 +219,34 @@ def _late_advice(job: JobView, item: Absence, frame: PythonFrame, ranks: str) ->
     polled = polled_by(item.views[0])
     if polled is not None:
         return f"{capital(ranks)} waited there by itself. {polled.advice}"
-    below = branch_at_end(item.views[0])
-    messages = [(view.exception.message or "") for view in views_of(job, item.wait.waiters) if view.exception]
-    limits = [int(found[1]) for message in messages if (found := _LIMIT.search(message)) is not None]
-    limit = f"{min(limits) / 1000:g} s" if limits else None
-    limited = _BARRIER if item.wait.call.op == _BARRIER else "init_process_group"
+    view = item.views[0]
+    below, works = branch_at_end(view), work_loop(view)
+    limit = time_limit(item.wait.call, item.wait.group, views_of(job, item.wait.waiters))
+    raised = f"give {limit.set_at(frame.file)} a larger timeout="
+    longer = f"If {f'the {works.short}' if works is not None else 'it'} may take longer"
+    if works is not None and not view.process.snapshot.collectives:
+        raised = f"do that work before the job, in a program of its own, or {raised}"
     if below is not None:
-        until = f" until their time-out of {limit}" if limit is not None else ""
+        until = f" until their time-out of {limit.time}" if limit.time is not None else ""
         return (
-            f"{below}: the others waited for what {ranks} did there{until}. If it may take longer, give "
-            f"{limited}() a larger timeout=; else see what is slow at line {frame.line} in {frame.function}."
+            f"{below.words}: the others waited for what {ranks} did there{until}. {longer}, {raised}; else see what is "
+            f"slow at line {frame.line} in {frame.function}."
         )
-    more = f" If it may take longer than {limit}, give {limited}() a larger timeout=." if limit else ""
+    more = f" {longer} than {limit.time}, {raised}." if limit.time is not None else ""
     return (
         f"Look at {place_words(frame)}, where {ranks} was when it was ended: it is slow, waits for something, "
         f"or is a branch that the other ranks did not take.{more}"
     )
+
+
+def _until(job: JobView, item: Absence) -> str:
+    """` until its time-out of 12 s (line 61)`, where those that waited named it, and a line of the program set it."""
+    limit = time_limit(item.wait.call, item.wait.group, views_of(job, item.wait.waiters))
+    if limit.time is None or limit.at is None or item.fate != "late":
+        return ""
+    place = place_of(item.wait.call)
+    where = line_in(limit.at[0], limit.at[1], place.file if place is not None else None)
+    return f" until {'its' if len(item.wait.waiters) == 1 else 'their'} time-out of {limit.time} ({where})"
 
 
 def _lost_message(job: JobView, item: Absence) -> UnreceivedSend | None:

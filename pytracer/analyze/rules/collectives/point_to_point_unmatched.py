@@ -28,6 +28,7 @@ from pytracer.analyze.collectives.messages import (
     tag_advice,
     unanswered_advice,
 )
+from pytracer.analyze.collectives.polled_works import polling
 from pytracer.analyze.collectives.wait_graph import Unequal, Wait
 from pytracer.analyze.deaths.attribution import symptom_evidence, views_of, waited_ns
 from pytracer.analyze.rules.account import account
@@ -93,6 +94,7 @@ class PointToPointUnmatched:
         told.update(rank for item in unequal for rank in (item.sender, item.receiver))
         judgements += [_judge_circle(job, cycle) for cycle in circles if not told.issuperset(cycle)]
         told.update(rank for cycle in circles for rank in cycle)
+        told.update(rank for wait in waits for rank in wait.waiters if _polls(job, wait))
         judgements += [_judge_alone(job, wait) for wait in waits if wait.waiters[0] not in told]
         if judgements:
             return tuple(judgements)
@@ -109,6 +111,11 @@ class PointToPointUnmatched:
         if isinstance(found, _Sizes):
             return _describe_sizes(job, found.unequal)
         return _describe_tags(job, found.wait) if isinstance(found, _Tags) else _describe_alone(job, found.wait)
+
+
+def _polls(job: JobView, wait: Wait) -> bool:
+    """Whether the other rank is in a loop that does not end: that is why it has no counterpart (polled-work)."""
+    return any(view.index in polling(job) for view in views_of(job, wait.targets))
 
 
 def _judge_circle(job: JobView, cycle: tuple[int, ...]) -> Judgement[_Found]:

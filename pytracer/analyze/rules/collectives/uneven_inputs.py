@@ -6,7 +6,8 @@ Why it happens: ranks have different numbers of batches, so that one leaves the 
 DistributedDataParallel all-reduces in every backward, and so needs the same number of steps on all ranks.
 
 The samples of each rank's DataLoader are recorded: where they differ, both numbers are told, with what each rank draws
-for itself of them, by a generator that is not seeded alike.
+for itself of them, by a generator that is not seeded alike. A sampler of the program that gives each rank a part of its
+own is named with the number of samples, where that does not divide by the ranks.
 
 A call that one rank made more may have met another call of the same operation, from another line, of the rank that
 left: then the ranks are out of step from there on, and that first pair is named, with what decided about it.
@@ -23,10 +24,13 @@ How it can be wrong: the rank may have left for another reason, such as an early
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pytracer._text import capital, count_words
 from pytracer.analyze.collectives.absent_ranks import Absence, extra_before, find_absences, last_seen, paired_before
 from pytracer.analyze.collectives.call_sites import calls_by_site, site_of
 from pytracer.analyze.collectives.conditional import is_conditional
+from pytracer.analyze.collectives.dealt_samples import dealt_samples
 from pytracer.analyze.collectives.description import at_place, place_of, span_words
 from pytracer.analyze.collectives.extra_calls import ExtraCall
 from pytracer.analyze.collectives.left_loops import LeftLoop, left_loop
@@ -141,7 +145,10 @@ def _of_extra(job: JobView, item: Absence, extra: ExtraCall) -> Description:
 def _loop(job: JobView, item: Absence) -> LeftLoop | None:
     """Around the call of a rank that waited."""
     waiter = next(iter(views_of(job, item.wait.waiters[:1])), None)
-    return left_loop(waiter, item.wait.call) if waiter is not None else None
+    loop = left_loop(waiter, item.wait.call) if waiter is not None else None
+    if waiter is None or loop is None or item.wait.group is None:
+        return loop
+    return replace(loop, dealt=dealt_samples(waiter, item.views[0], len(item.wait.group.ranks)))
 
 
 def _fewer(job: JobView, item: Absence) -> FewerRounds | None:

@@ -1,0 +1,55 @@
+"""The loop in which a rank worked while others waited for it."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from pytracer._library_files import is_library_file
+from pytracer.analyze.collectives.rank_branches import branch_at_end
+from pytracer.analyze.collectives.ways import head_words
+from pytracer.analyze.evidence.syntax.loops import Loop, loops_around
+from pytracer.analyze.naming import place_words
+from pytracer.analyze.tensors.source_lines import syntax_tree
+from pytracer.analyze.view import ProcessView
+from pytracer.report.job import PythonFrame
+
+
+@dataclass(frozen=True)
+class WorkLoop:
+    """`frame`: its function, at the line of its head; `head`: that, in backticks.
+
+    `is_inner`: whether the rank's innermost line is in it.
+    """
+
+    frame: PythonFrame
+    head: str
+    is_inner: bool
+
+    @property
+    def words(self) -> str:
+        """`` the loop `for text in texts` (line 38) ``."""
+        return f"the loop {self.head} ({f'line {self.frame.line}' if self.is_inner else place_words(self.frame)})"
+
+    @property
+    def short(self) -> str:
+        """`loop of line 38`."""
+        return f"loop of {f'line {self.frame.line}' if self.is_inner else place_words(self.frame)}"
+
+
+def work_loop(view: ProcessView) -> WorkLoop | None:
+    """The innermost `for` around the rank's last line; with a branch on the rank, one of what that branch runs."""
+    below = branch_at_end(view)
+    own = [frame for frame in view.python_stack or [] if not is_library_file(frame.file)]
+    for number, frame in enumerate(own):
+        is_last = below is None or frame == below.frame
+        tree = syntax_tree(view.process.snapshot, frame)
+        loops: list[Loop] = loops_around(tree, frame.line) if tree is not None and frame.line is not None else []
+        inside = [item for item in loops if below is None or frame != below.frame or item.lineno > below.line]
+        found = inside[-1] if inside else None
+        if isinstance(found, ast.For):
+            place = PythonFrame(file=frame.file, function=frame.function, line=found.lineno)
+            return WorkLoop(place, head_words(view.process.snapshot, place, found), number == 0)
+        if is_last or found is not None:
+            return None
+    return None
