@@ -19,8 +19,8 @@ class Precondition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     what breaks one of these breaks one of `must`, where that cannot be decided. `hint`: a sentence more, where values
     do not fit. `saved`: what the node of its backward keeps. `at_once`: the call itself dies of it, so that no later
     damage is laid to it. `no_memory`: the result may have none then. `needs`: arguments that may be None by the schema,
-    and that are read where a flag is set (`train`), or is not (`not train`), or always (nothing). `runs`: operators that
-    it calls, which the native stack may name instead.
+    and that are read where a flag is set (`train`), or is not (`not train`), or always (nothing). `runs`: operators
+    that it calls, which the native stack may name instead.
     """
 
     names: tuple[str, ...]

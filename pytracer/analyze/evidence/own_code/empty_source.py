@@ -11,14 +11,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from pytracer._text import shortened
+from pytracer.analyze.evidence.slicing.bindings import bindings_of
 from pytracer.analyze.evidence.slicing.calls import argument_of
-from pytracer.analyze.evidence.syntax.bindings import is_empty_container, lines_that_bind, lines_that_fill
+from pytracer.analyze.evidence.syntax.bindings import is_empty_container, lines_that_fill
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.scopes import class_around, is_parameter, own_nodes, scope_of
 
 _HOPS = 8
 _OF_ITEMS = ("items", "values", "keys", "get", "enumerate", "sorted", "list", "tuple", "len", "int")
 _QUOTED = 50
+_LITERALS = (ast.Constant, ast.List, ast.Tuple, ast.Set, ast.Dict)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
@@ -68,25 +70,23 @@ def _follow(
 
 
 def _of_literal(file: str, node: ast.AST, key: object) -> list[EmptySource] | None:
-    """Its entries that are empty or 0; None of what is no literal."""
+    """Its entries that are empty or 0; None of what is no literal, or has no such entry but others than literals."""
     if isinstance(node, ast.Dict):
         entries = [
-            (name, value)
+            (f"{ast.unparse(name)}: {ast.unparse(value)}", value)
             for name, value in zip(node.keys, node.values, strict=True)
             if name is not None and (key is None or (isinstance(name, ast.Constant) and name.value == key))
         ]
-        empty = [(name, value) for name, value in entries if _is_empty(value)]
-        return [
-            EmptySource(file, value.lineno, shortened(f"{ast.unparse(name)}: {ast.unparse(value)}", _QUOTED))
-            for name, value in empty
-        ]
-    if isinstance(node, (ast.List, ast.Tuple)) and node.elts:
-        return [EmptySource(file, item.lineno, ast.unparse(item)) for item in node.elts if _is_empty(item)]
-    if isinstance(node, ast.Constant) and not _is_empty(node):
-        return []
-    if isinstance(node, ast.expr) and _is_empty(node):
-        return [EmptySource(file, node.lineno, ast.unparse(node))]
-    return None
+    elif isinstance(node, (ast.List, ast.Tuple)) and node.elts:
+        if any(isinstance(item, ast.Tuple) for item in node.elts):  # of which one is meant
+            return None
+        entries = [(ast.unparse(item), item) for item in node.elts]
+    elif isinstance(node, ast.expr) and (isinstance(node, ast.Constant) or _is_empty(node)):
+        entries = [(ast.unparse(node), node)]
+    else:
+        return None
+    empty = [EmptySource(file, value.lineno, shortened(text, _QUOTED)) for text, value in entries if _is_empty(value)]
+    return empty if empty or all(isinstance(value, _LITERALS) for _, value in entries) else None
 
 
 def _is_empty(node: ast.expr) -> bool:
@@ -103,17 +103,25 @@ def _values(files: Mapping[str, ast.Module], file: str, name: ast.Name) -> Itera
                 yield file, around[-1].iter
                 return
     scope = scope_of(tree, name.lineno)
-    bound = [(line, value) for line, value in lines_that_bind(scope, name.id) if line <= name.lineno]
+    bound = [item for item in bindings_of(scope, name.id) if item[0] <= name.lineno]
     if bound:
-        line, value = bound[-1]
-        loops = (item for item in own_nodes(scope) if isinstance(item, ast.For) and item.lineno == line)
-        loop = next(loops, None)
-        if value is not None or loop is not None:
-            yield file, value if value is not None or loop is None else loop.iter
+        value = _bound(scope, *bound[-1])
+        yield from ((file, value) for value in (value,) if value is not None)
     elif isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef)) and is_parameter(scope, name.id):
         yield from _passed(files, tree, scope, name.id)
     else:
-        yield from ((file, value) for _, value in lines_that_bind(tree, name.id) if value is not None)
+        yield from ((file, value) for item in bindings_of(tree, name.id) if (value := _bound(tree, *item)) is not None)
+
+
+def _bound(scope: ast.AST, line: int, value: ast.AST | None, place: int | None) -> ast.AST | None:
+    """What is assigned, or that a loop goes over; of several at once the one at that place."""
+    if value is None:
+        loops = (item for item in own_nodes(scope) if isinstance(item, ast.For) and item.lineno == line)
+        loop = next(loops, None)
+        return loop.iter if loop is not None else None
+    if place is None:
+        return value
+    return value.elts[place] if isinstance(value, (ast.Tuple, ast.List)) and place < len(value.elts) else None
 
 
 def _is_scope(node: ast.AST) -> bool:

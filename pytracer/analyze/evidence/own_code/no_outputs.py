@@ -1,8 +1,8 @@
 """A layer of torch that was made with 0 outputs, and runs where native code divides by their number.
 
 Layers of floating point give an empty result then; the quantized ones of the QNNPACK engine divide the work among
-threads by the number of outputs. The number is recorded as an attribute of the module that runs; the line of the program
-that made the layer is found by its class, and by what it passes for the outputs: what may be 0.
+threads by the number of outputs. The number is recorded as an attribute of the module that runs; the line of the
+program that made the layer is found by its class, and by what it passes for the outputs: what may be 0.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class NoOutputs:
 
     @property
     def words(self) -> str:
-        """`` `head`, a quantized Linear, has 0 outputs (`out_features`): line 19 (`...`) makes it with `len(labels)` ``."""
+        """`` `head`, a quantized Linear, has 0 outputs (`out_features`): line 19 (`...`) makes it with `n` ``."""
         kind = f"quantized {self.kind}" if self.is_qnnpack else self.kind
         named = f"`{self.layer}`, a {kind}," if self.layer is not None else f"the {kind} that {self.line} runs"
         made = f": {list_words(list(self.made), conjunction='or')} makes it" if self.made else ""
@@ -73,7 +73,7 @@ class NoOutputs:
             f", or keep {of} a layer of floating point: the QNNPACK engine divides by the number of outputs; float "
             "layers and the engine `x86` give an empty result"
             if self.is_qnnpack
-            else ": its native code divides by the number of outputs"
+            else ": the native code that it runs divides by 0"
         )
         return f"Make and run no layer{where} where {count} is 0{filled}{engine}."
 
@@ -130,9 +130,7 @@ def _running(view: ProcessView) -> tuple[PythonFrame, str] | None:
     return None
 
 
-def _constructions(
-    files: Mapping[str, ast.Module], kind: str, attribute: str
-) -> list[tuple[str, ast.Call, ast.expr]]:
+def _constructions(files: Mapping[str, ast.Module], kind: str, attribute: str) -> list[tuple[str, ast.Call, ast.expr]]:
     """Calls of the class whose number of outputs may be 0, with that argument."""
     found = []
     for file, tree in files.items():

@@ -14,7 +14,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from pytracer._library_files import is_library_file
-from pytracer.analyze.evidence.lifetime.variables import MODULE, plain_expression, python_frames, registered_name, variable_name
+from pytracer.analyze.evidence.lifetime.variables import (
+    MODULE,
+    plain_expression,
+    python_frames,
+    registered_name,
+    variable_name,
+)
 from pytracer.analyze.evidence.operators.operator import find_operator
 from pytracer.analyze.evidence.preconditions.modules import called_module, construction, forward_of, module_class
 from pytracer.analyze.evidence.preconditions.terms import Given
@@ -183,8 +189,8 @@ def _as_parameter(view: ProcessView, frame: PythonFrame, item: Given) -> Given:
         return item
     owner, _, attribute = plain_expression(own.pop()).partition(".")
     module = called_module(view, frame) if owner == "self" else None
-    name = registered_name(view, item.base) if module is None else None
-    return replace(item, name=f"`{name or f'{module or owner}.{attribute}'}`")
+    registered = registered_name(view, item.base) if module is None else None
+    return replace(item, name=f"`{registered or f'{module or owner}.{attribute}'}`")
 
 
 def _row(whole: Given, at: int) -> Given | None:

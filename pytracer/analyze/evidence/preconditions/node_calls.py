@@ -44,9 +44,7 @@ def _operator(node: str, known: Mapping[str, Precondition]) -> str | None:
     return next((name for name, entry in known.items() if entry.saved and name.replace("_", "") == wanted), None)
 
 
-def _call(
-    view: ProcessView, crash: Crash, kept: Sequence[Holder], name: str, entry: Precondition
-) -> BoundCall | None:
+def _call(view: ProcessView, crash: Crash, kept: Sequence[Holder], name: str, entry: Precondition) -> BoundCall | None:
     """None where no line of it is recorded."""
     given = {}
     for argument, holder in zip(entry.saved.split(), kept, strict=True):

@@ -10,7 +10,8 @@ What to do: check the sizes that the Python line passes; where just one variable
 line that made it so, and a tensor without rows that an operator, or its backward, was given. So are the groups of a
 quantized convolution that are more than its output channels, and the line of the program that sets an attribute of a
 module, such as its number of heads, which a library's line passes on: a constructor checks that, an attribute is not
-checked; and a layer that was made with 0 outputs, with the line that made it and the entry that is empty. Where traps are on, find who enabled them: torch never does.
+checked; and a layer that was made with 0 outputs, with the line that made it and the entry that is empty. Where traps
+are on, find who enabled them: torch never does.
 
 How it can be wrong: hardly. When the divisor lies in memory and that was not kept, both kinds of integer division are
 named. An attribute whose value was not recorded is only *probably* 0.
@@ -116,7 +117,7 @@ class Arithmetic(FaultRule[Division | None]):
             ],
             told[1] if told is not None else _advice(view, code, division) + _empty_advice(empty),
             ["the divisor"] if code == FPE_INTDIV and (division is None or division.divisor is None) else [],
-            explained=isinstance(zero, (SetDivisor, NoOutputs)) or operand is not None,
+            explained=isinstance(zero, (SetDivisor, NoOutputs, ZeroArgument)) or operand is not None,
             line=zero.frame if isinstance(zero, SetDivisor) else None,
             behind=_behind(view, division, zero, operand),
         )
