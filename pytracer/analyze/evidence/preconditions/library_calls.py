@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from pytracer._library_files import is_library_file
-from pytracer.analyze.evidence.lifetime.variables import plain_expression, python_frames
+from pytracer.analyze.evidence.lifetime.variables import plain_expression, python_frames, registered_name
 from pytracer.analyze.evidence.preconditions.call import BoundCall, given_of, operator_calls, passed_arguments
 from pytracer.analyze.evidence.preconditions.modules import called_module
 from pytracer.analyze.evidence.preconditions.terms import Given
@@ -62,7 +62,7 @@ def _made_by(
             for argument, node in passed_arguments(inner, known[name])
             if (item := _value(view, frame, function, node, passed)) is not None
         }
-        given = {argument: _named(item, module, {*passed.values()}) for argument, item in found.items()}
+        given = {argument: _named(view, item, module, {*passed.values()}) for argument, item in found.items()}
         place = f"{short_file(frame.file)}:{inner.lineno}"
         texts = {argument: item.name.strip("`") for argument, item in given.items()}
         yield BoundCall(name, given, known[name], inner.lineno, texts, place=place)
@@ -105,7 +105,11 @@ def _read_by_name(node: ast.expr) -> tuple[str, str] | None:
     return (owner.id, name.right.value) if isinstance(name.right.value, str) else None
 
 
-def _named(item: Given, module: str | None, owners: set[str]) -> Given:
-    """By what the program calls the module: `self.conv1.weight_g` of `module.weight_g`."""
+def _named(view: ProcessView, item: Given, module: str | None, owners: set[str]) -> Given:
+    """By what the program calls the module, `self.conv1.weight_g` of `module.weight_g`; else by the model's name."""
     owner, _, attribute = item.name.strip("`").partition(".")
-    return replace(item, name=f"`{module}.{attribute}`") if module and owner in owners and attribute else item
+    if owner not in owners or not attribute:
+        return item
+    registered = registered_name(view, item.base) if module is None and item.base else None
+    name = f"{module}.{attribute}" if module is not None else registered
+    return replace(item, name=f"`{name}`") if name is not None else item
