@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from pathlib import Path
 
 import msgspec
@@ -18,7 +19,8 @@ class Precondition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     what breaks one of these breaks one of `must`, where that cannot be decided. `hint`: a sentence more, where values
     do not fit. `saved`: what the node of its backward keeps. `at_once`: the call itself dies of it, so that no later
     damage is laid to it. `no_memory`: the result may have none then. `needs`: arguments that may be None by the schema,
-    and that are read where a flag is set (`train`), or is not (`not train`), or always (nothing).
+    and that are read where a flag is set (`train`), or is not (`not train`), or always (nothing). `runs`: operators
+    that it calls, which the native stack may name instead.
     """
 
     names: tuple[str, ...]
@@ -33,6 +35,12 @@ class Precondition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     needs: dict[str, str] = {}
     at_once: bool = False
     no_memory: bool = False
+    runs: tuple[str, ...] = ()
+
+    def items(self, argument: str) -> range:
+        """The first items of an argument that is a list, as far as a comparison has one: `hx1`."""
+        found = re.findall(rf"\b{argument}(\d+)\b", " ".join((*self.must, *self.implied)))
+        return range(max((int(at) + 1 for at in found), default=0))
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

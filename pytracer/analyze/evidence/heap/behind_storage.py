@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from pytracer._library_files import is_library_file
 from pytracer._text import count_words, hex_addr, list_words, shortened, size_words
+from pytracer.analyze.evidence.heap.unchecked_maker import UncheckedMaker, unchecked_maker
 from pytracer.analyze.evidence.lifetime.variables import plain_expression, program_frames, variable_of
 from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.native.native_stack import functions
@@ -53,16 +54,21 @@ _GUARD = "`pytracer run --guard` stops at the first byte that is written behind 
 
 @dataclass(frozen=True)
 class Overwritten:
-    """`tensor`: `` `scores` in fit() (15 elements, 60 bytes) ``; `advice`: what to compare, and where."""
+    """`tensor`: `` `scores` in fit() (15 elements, 60 bytes) ``; `advice`: what to compare, and where.
+
+    `maker`: the operator that made it, where that takes sizes for granted.
+    """
 
     tensor: str
     overrun: Overrun
     advice: str
+    maker: UncheckedMaker | None = None
 
     @property
     def summary(self) -> str:
         """For the headline."""
-        return f"the memory right {'before' if self.overrun.before else 'behind'} {self.tensor} is overwritten"
+        suspect = f"; the first suspect is {self.maker.summary}" if self.maker is not None else ""
+        return f"the memory right {'before' if self.overrun.before else 'behind'} {self.tensor} is overwritten{suspect}"
 
     @property
     def evidence(self) -> Evidence:
@@ -99,6 +105,9 @@ def _described(view: ProcessView, item: Overrun) -> Overwritten:
         tensor = f"{variable} ({count_words(holder.elements, 'element')}, {size})"
     else:
         tensor = f"a tensor of {size}{f' that {made.words} made' if made is not None else ''}"
+    maker = unchecked_maker(view, storage) if not item.before else None
+    if maker is not None:
+        return Overwritten(tensor, item, f"{maker.advice} {_GUARD}", maker)
     return Overwritten(
         tensor, item, f"{_compare(view, holder, made)}: {_WROTE_BEFORE if item.before else _WROTE}. {_GUARD}"
     )

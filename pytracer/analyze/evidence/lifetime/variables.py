@@ -39,6 +39,20 @@ def variable_name(view: ProcessView, base: int) -> str | None:
     return plain_expression(best.expression)
 
 
+def registered_name(view: ProcessView, base: int) -> str | None:
+    """`lstm.weight_hh_l0` of `parameter lstm.weight_hh_l0 of Net`: the latest name by which a model has that memory."""
+    storage = view.space.live_around(base)
+    named = view.space.uses.named.of_storage(storage, base)[0] if storage is not None else []
+    latest = max((item.epoch for item in named if item.role == "parameter"), default=None)
+    names = {item.name for item in named if item.role == "parameter" and item.epoch == latest}
+    return parameter_name(names.pop()) if len(names) == 1 else None
+
+
+def parameter_name(name: str) -> str:
+    """`lstm.weight` of `parameter lstm.weight of Net`."""
+    return name.partition(" of ")[0].partition(" ")[2]
+
+
 def plain_expression(expression: str) -> str:
     """`self.table` of `self._parameters['table']`: as the program writes it."""
     return _OF_MODULE.sub(r".\1", expression)

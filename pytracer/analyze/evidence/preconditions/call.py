@@ -14,9 +14,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from pytracer._library_files import is_library_file
-from pytracer.analyze.evidence.lifetime.variables import MODULE, plain_expression, python_frames, variable_name
+from pytracer.analyze.evidence.lifetime.variables import (
+    MODULE,
+    plain_expression,
+    python_frames,
+    registered_name,
+    variable_name,
+)
 from pytracer.analyze.evidence.operators.operator import find_operator
-from pytracer.analyze.evidence.preconditions.modules import construction, forward_of, module_class
+from pytracer.analyze.evidence.preconditions.modules import called_module, construction, forward_of, module_class
 from pytracer.analyze.evidence.preconditions.terms import Given
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
@@ -28,8 +34,8 @@ from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Argument, Crash, Holder, PythonFrame
 
 _TORCH, _OPS = "torch", "ops"
+_PARAMETERS = "._parameters["
 _MODULES, _CALLS_FORWARD = "torch/nn/modules/", ("Module._call_impl", "Module._wrapped_call_impl")
-_ITEMS = 2  # of a tuple or list that is one argument
 _OF_OPS = 3  # `ops.aten.name` of `torch.ops.aten.name.default`
 _SAME = frozenset({"contiguous", "detach", "clone", "cpu", "requires_grad_", "pin_memory", "long"})  # sizes and values
 
@@ -39,6 +45,7 @@ class BoundCall:
     """`operator`: without namespace and overload; `given`: what is known of its arguments, by their names.
 
     `texts`: its arguments as the program writes them. `place`: of a call in a library's file. `file`: of the line.
+    `of_node`: it is known by its autograd node, and the module that made it may have returned.
     """
 
     operator: str
@@ -48,6 +55,7 @@ class BoundCall:
     texts: Mapping[str, str] = field(default_factory=dict)
     place: str | None = None
     file: str | None = None
+    of_node: bool = False
 
 
 def bound_call(view: ProcessView, known: Mapping[str, Precondition]) -> BoundCall | None:
@@ -65,7 +73,7 @@ def bound_calls(view: ProcessView, known: Mapping[str, Precondition]) -> list[Bo
     for frame in python_frames(view):
         tree = syntax_tree(view.process.snapshot, python_frame(frame)) if frame.line is not None else None
         if tree is not None and frame.line is not None:
-            calls = list(_calls(ast.walk(tree), tree, known, range(frame.line, frame.line + 1)))
+            calls = operators_on(tree, frame.line, known)
             if len(calls) > 1:
                 return found
             own = not is_library_file(frame.file)
@@ -131,7 +139,7 @@ def _in_function(
                 given[argument] = item
         if known[name].at_once:
             continue
-        yield BoundCall(name, given, known[name], inner.lineno, _texts(inner, known[name]), file=frame.file)
+        yield BoundCall(name, given, known[name], inner.lineno, argument_texts(inner, known[name]), file=frame.file)
 
 
 def _as_passed(node: ast.expr, function: ast.AST, passed: Mapping[str, ast.expr]) -> ast.expr | None:
@@ -148,21 +156,41 @@ def _bound(
     view: ProcessView, frame: PythonFrame, name: str, call: ast.Call, known: Mapping[str, Precondition]
 ) -> BoundCall:
     passed = {**_made_with(view, frame, call), **dict(passed_arguments(call, known[name]))}
-    items = [(f"{argument}{at}", node) for argument, whole in passed.items() for at, node in enumerate(_items(whole))]
+    items = [
+        (f"{argument}{at}", node)
+        for argument, whole in passed.items()
+        for at, node in enumerate(_items(whole, known[name].items(argument)))
+    ]
     found = {
         argument: item
         for argument, node in (*passed.items(), *items)
         if (item := given_of(view, frame, node)) is not None
     }
     for argument, rows_of in list(found.items()):  # a tensor that is taken for a tuple of its rows
-        rows = ((f"{argument}{at}", _row(rows_of, at)) for at in range(_ITEMS))
+        rows = ((f"{argument}{at}", _row(rows_of, at)) for at in known[name].items(argument))
         found.update({row: item for row, item in rows if item is not None and row not in found})
-    texts = _texts(call, known[name])
+    texts = argument_texts(call, known[name])
     if is_library_file(frame.file):  # whose variables the program does not know
+        found = {argument: _as_parameter(view, frame, item) for argument, item in found.items()}
         names = {argument: item.name.strip("`") for argument, item in found.items()}
         whole = {name: names.get(f"{name}0", name).removesuffix("[0]") for name in texts}
         texts = {name: names.get(name, whole[name]) for name in texts}
     return BoundCall(name.rpartition(".")[2], found, known[name], call.lineno, texts, file=frame.file)
+
+
+def _as_parameter(view: ProcessView, frame: PythonFrame, item: Given) -> Given:
+    """`self.lstm.weight_hh_l0` of `self._flat_weights[1]`: what the module's list has, by the module's own name."""
+    crash, name = view.crash, item.name.strip("`")
+    if crash is None or not item.base or "[" not in name:
+        return item
+    held = [one for one in crash.holders if one.base == item.base and _has(frame, one)]
+    own = {one.expression for one in held if _PARAMETERS in one.expression}
+    if len(own) != 1:
+        return item
+    owner, _, attribute = plain_expression(own.pop()).partition(".")
+    module = called_module(view, frame) if owner == "self" else None
+    registered = registered_name(view, item.base) if module is None else None
+    return replace(item, name=f"`{registered or f'{module or owner}.{attribute}'}`")
 
 
 def _row(whole: Given, at: int) -> Given | None:
@@ -174,13 +202,13 @@ def _row(whole: Given, at: int) -> Given | None:
     return Given(f"`{whole.name.strip('`')}[{at}]`", row, elements=elements, base=whole.base)
 
 
-def _items(whole: ast.expr) -> list[ast.expr]:
+def _items(whole: ast.expr, places: range) -> list[ast.expr]:
     """The first items of what is passed as one argument: of a tuple or list that is written there, or of a variable."""
     if isinstance(whole, (ast.Tuple, ast.List)):
-        return whole.elts[:_ITEMS] if not any(isinstance(item, ast.Starred) for item in whole.elts) else []
+        return whole.elts[: len(places)] if not any(isinstance(item, ast.Starred) for item in whole.elts) else []
     if not isinstance(whole, (ast.Name, ast.Attribute)):
         return []
-    return [ast.Subscript(whole, ast.Constant(at), ast.Load()) for at in range(_ITEMS)]
+    return [ast.Subscript(whole, ast.Constant(at), ast.Load()) for at in places]
 
 
 def _made_with(view: ProcessView, frame: PythonFrame, call: ast.Call) -> dict[str, ast.expr]:
@@ -191,8 +219,14 @@ def _made_with(view: ProcessView, frame: PythonFrame, call: ast.Call) -> dict[st
     return {item.arg: item.value for item in words if item.arg and isinstance(item.value, ast.Constant)}
 
 
-def _texts(call: ast.Call, entry: Precondition) -> dict[str, str]:
+def argument_texts(call: ast.Call, entry: Precondition) -> dict[str, str]:
+    """Its arguments as the program writes them, by the names of the entry."""
     return {argument: ast.unparse(node) for argument, node in passed_arguments(call, entry)}
+
+
+def operators_on(tree: ast.Module, line: int, known: Mapping[str, Precondition]) -> list[tuple[str, ast.Call]]:
+    """The calls of operators in `known` that a line is part of."""
+    return list(_calls(ast.walk(tree), tree, known, range(line, line + 1)))
 
 
 def operator_calls(

@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from pytracer._library_files import is_library_file
-from pytracer.analyze.evidence.lifetime.variables import plain_expression, python_frames
+from pytracer.analyze.evidence.lifetime.variables import plain_expression, python_frames, registered_name
 from pytracer.analyze.evidence.preconditions.call import BoundCall, given_of, operator_calls, passed_arguments
+from pytracer.analyze.evidence.preconditions.modules import called_module
 from pytracer.analyze.evidence.preconditions.terms import Given
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
@@ -25,7 +26,6 @@ from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import PythonFrame
 
-_OF_MODULE = "torch/nn/modules/module.py"
 _TORCH = "/torch/"
 
 
@@ -62,7 +62,7 @@ def _made_by(
             for argument, node in passed_arguments(inner, known[name])
             if (item := _value(view, frame, function, node, passed)) is not None
         }
-        given = {argument: _named(item, module, {*passed.values()}) for argument, item in found.items()}
+        given = {argument: _named(view, item, module, {*passed.values()}) for argument, item in found.items()}
         place = f"{short_file(frame.file)}:{inner.lineno}"
         texts = {argument: item.name.strip("`") for argument, item in given.items()}
         yield BoundCall(name, given, known[name], inner.lineno, texts, place=place)
@@ -105,31 +105,11 @@ def _read_by_name(node: ast.expr) -> tuple[str, str] | None:
     return (owner.id, name.right.value) if isinstance(name.right.value, str) else None
 
 
-def called_module(view: ProcessView, frame: PythonFrame) -> str | None:
-    """`self.conv1`, where the program's line calls one module, with only Module.__call__() between that and a frame."""
-    frames = [*python_frames(view)]
-    behind = frames[frames.index(frame) + 1 :]
-    own = next((item for item in behind if not is_library_file(item.file)), None)
-    if own is None or own.line is None:
-        return None
-    if not all((item.file or "").endswith(_OF_MODULE) for item in behind[: behind.index(own)]):
-        return None
-    tree = syntax_tree(view.process.snapshot, python_frame(own))
-    calls = calls_on(tree, own.line) if tree is not None else []
-    made = {item.id for node in ast.walk(tree) for item in _defined(node)} if tree is not None else set()
-    names = {name for item in calls if (name := variable(item.func)) is not None and name not in made}
-    return names.pop() if len(names) == 1 else None
-
-
-def _defined(node: ast.AST) -> Iterator[ast.Name]:
-    """Functions, classes and what is imported: no modules that are called."""
-    if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-        yield ast.Name(node.name)
-    elif isinstance(node, (ast.Import, ast.ImportFrom)):
-        yield from (ast.Name(item.asname or item.name) for item in node.names)
-
-
-def _named(item: Given, module: str | None, owners: set[str]) -> Given:
-    """By what the program calls the module: `self.conv1.weight_g` of `module.weight_g`."""
+def _named(view: ProcessView, item: Given, module: str | None, owners: set[str]) -> Given:
+    """By what the program calls the module, `self.conv1.weight_g` of `module.weight_g`; else by the model's name."""
     owner, _, attribute = item.name.strip("`").partition(".")
-    return replace(item, name=f"`{module}.{attribute}`") if module and owner in owners and attribute else item
+    if owner not in owners or not attribute:
+        return item
+    registered = registered_name(view, item.base) if module is None and item.base else None
+    name = f"{module}.{attribute}" if module is not None else registered
+    return replace(item, name=f"`{name}`") if name is not None else item

@@ -147,7 +147,7 @@ def missing_arguments(view: ProcessView) -> Missing | None:
     operator = find_operator(view)
     if operator is not None and not is_of_torch(operator):
         return _of_own(view, own, operator.name)
-    calls = [item for item in bound_calls(view, preconditions()) if item.entry.needs and may_run(view, item.operator)]
+    calls = [item for item in bound_calls(view, preconditions()) if item.entry.needs and may_run(view, item)]
     return _missing(view, own, calls[0]) if len(calls) == 1 else None
 
 

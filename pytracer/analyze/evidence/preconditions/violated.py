@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 
 from pytracer._text import count_words, list_words
 from pytracer.analyze.evidence.heap.heap import heap_damage
@@ -18,7 +20,9 @@ from pytracer.analyze.evidence.operators.operator import find_operator, shape_wo
 from pytracer.analyze.evidence.preconditions.call import BoundCall, bound_call, bound_calls, earlier_calls
 from pytracer.analyze.evidence.preconditions.kept import kept_words
 from pytracer.analyze.evidence.preconditions.library_calls import library_calls
+from pytracer.analyze.evidence.preconditions.node_calls import node_calls
 from pytracer.analyze.evidence.preconditions.origin import with_numbers_of_origin
+from pytracer.analyze.evidence.preconditions.replaced import replaced_words, replacing_line
 from pytracer.analyze.evidence.preconditions.saved import with_saved
 from pytracer.analyze.evidence.preconditions.terms import (
     Broken,
@@ -39,9 +43,10 @@ _NULL = ("null", "near-null")  # an argument is missing or empty
 _OTHERWISE = (*_NULL, "stack-guard")  # or the stack was full
 _ATEN = "aten::"
 _MOST = 4
-_OF_VALUES = ("min", "max", "least_sum")
+_OF_VALUES, _OF_SIZES = ("min", "max", "least_sum"), ("size", "numel")
 _NODE = re.compile(r"^(\w+?)Backward\d*$")
 _MOST_TERMS, _MOST_CALLS = 2, 2
+_WHERE_MADE = "{made}"
 
 
 @dataclass(frozen=True)
@@ -68,6 +73,21 @@ class Violated:
             return False
         kind = view.place.kind
         return kind not in _OTHERWISE or (kind in _NULL and self.call.entry.no_memory and not self.before)
+
+    def is_reached(self, view: ProcessView) -> bool:
+        """Whether the access lies behind the argument, within what it would have if it were as large as is taken."""
+        crash, storage = view.crash, view.space.live_around(self.culprit.base) if self.culprit.base else None
+        if crash is None or storage is None or self.broken.left.function not in _OF_SIZES:
+            return False
+        mine = self.broken.left.argument
+        found = [item for text in self.call.entry.must if (item := broken(text, self.call.given)) is not None]
+        times = {
+            item.left.dimension: Fraction(item.right.value, item.left.value)
+            for item in found
+            if item.left.argument == mine and item.left.function in _OF_SIZES and item.left.value
+        }
+        taken = math.prod(times.values(), start=Fraction(storage.nbytes))
+        return storage.nbytes <= crash.fault_addr - storage.base < taken
 
     @property
     def summary(self) -> str:
@@ -98,8 +118,11 @@ class Violated:
             return byte_order_advice(f"{_named(culprit)}{since}", ends)
         if fix is not None:
             other = f" {_named(self.call.given[right.arguments[0]])}" if right.arguments else ""
+            made = replacing_line(view, culprit.base) or made
+            texts = _Texts(self.call.texts, made=f" at {made}" if made is not None else "")
+            of_line = (f" at {line}", since) if _WHERE_MADE not in fix else ("", "")
             return (
-                f"{fix.format_map(_Texts(self.call.texts))} at {line}: {_named(culprit)}{since} does not fit{other}, "
+                f"{fix.format_map(texts)}{of_line[0]}: {_named(culprit)}{of_line[1]} does not fit{other}, "
                 f"and {self.call.operator} does not check it."
             )
         if left.function in _OF_VALUES:
@@ -114,16 +137,17 @@ class Violated:
         others = [self.call.given[name] for name in (*right.arguments, *left.arguments[1:])]
         beside = f" with {_named(others[0])}" if others else ""
         uses = "runs the module" if of_library else "passes them"
+        before = "the module runs" if self.call.of_node else f"{line} {uses}"
         return (
-            f"Compare {_named(culprit)}{since}{beside} before {line} {uses}: {self.call.operator} takes {limit} "
-            f"for granted, and does not check it.{kept_words(view, culprit, made)}"
+            f"Compare {_named(culprit)}{since}{beside} before {before}: {self.call.operator} takes {limit} "
+            f"for granted, and does not check it.{kept_words(view, culprit, made)}{replaced_words(view, culprit.base)}"
         )
 
 
 def violated(view: ProcessView) -> Violated | None:
     """None where all may fit, or the operator is none of those that are known."""
     calls, damaged = bound_calls(view, preconditions()), heap_damage(view) is not None
-    for call in reversed([item for item in calls if may_run(view, item.operator)]):  # the program's own first
+    for call in reversed([item for item in calls if may_run(view, item)]):  # the program's own first
         if damaged and call.entry.at_once:
             continue
         call = with_numbers_of_origin(view, call)
@@ -194,7 +218,7 @@ def unchecked_clause(view: ProcessView) -> str | None:
 
 def _running(view: ProcessView) -> BoundCall | None:
     call = bound_call(view, preconditions())
-    return with_numbers_of_origin(view, call) if call is not None and may_run(view, call.operator) else None
+    return with_numbers_of_origin(view, call) if call is not None and may_run(view, call) else None
 
 
 def _lost_words(call: BoundCall) -> str:
@@ -255,8 +279,9 @@ def unchecked_calls_before(view: ProcessView) -> list[str]:
 def violated_before(view: ProcessView) -> Violated | None:
     """The same of a call that had returned, in a function that had not: what it wrote is found later."""
     running = {(call.operator, call.file, call.line) for call in bound_calls(view, preconditions())}
-    for call in (*library_calls(view, preconditions()), *earlier_calls(view, preconditions())):
-        if (call.operator, call.file, call.line) in running and may_run(view, call.operator):
+    known = preconditions()
+    for call in (*library_calls(view, known), *earlier_calls(view, known), *node_calls(view, known)):
+        if (call.operator, call.file, call.line) in running and may_run(view, call):
             continue
         found = _first_broken(call)
         if found is not None:
@@ -264,13 +289,15 @@ def violated_before(view: ProcessView) -> Violated | None:
     return None
 
 
-def may_run(view: ProcessView, called: str) -> bool:
+def may_run(view: ProcessView, call: BoundCall) -> bool:
     """Whether the native stack has the operator that the line calls, as far as it names one."""
     operator = find_operator(view)
     if operator is None or not operator.name.startswith(_ATEN):
         return True
-    running, called = (name.removeprefix(_ATEN).replace("_", "").lower() for name in (operator.name, called))
-    return running in called or called in running
+    running, *called = (
+        name.removeprefix(_ATEN).replace("_", "").lower() for name in (operator.name, call.operator, *call.entry.runs)
+    )
+    return any(running in name or name in running for name in called)
 
 
 def _first_broken(call: BoundCall) -> Broken | None:

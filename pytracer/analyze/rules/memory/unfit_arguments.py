@@ -12,7 +12,8 @@ tensor, and where that leads to is chance: freed memory, a library, another tens
 What to do: make the named argument fit at the line that is named.
 
 How it can be wrong: which variable is which argument is read from the program's source, so the file must be as it was.
-It is *likely* only where the native stack does not name the operator that the line calls, and where a write that ran
+It is *likely* only where the native stack does not name the operator that the line calls and the access lies elsewhere
+than behind the argument, within the size that is taken for granted; and where a write that ran
 on has gone over the numbers of the argument: those of what it was made of are taken then, where they are known. Where
 such a call had returned already, in a function that had not, the fault is taken for what it had written:
 heap-corruption, *likely*.
@@ -24,6 +25,7 @@ from collections.abc import Sequence
 
 from pytracer.analyze.evidence.at_fault import of_unfit
 from pytracer.analyze.evidence.heap.heap import heap_damage
+from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.operators.operator import find_operator, is_of_torch
 from pytracer.analyze.evidence.phrases import (
     access_verb,
@@ -33,7 +35,7 @@ from pytracer.analyze.evidence.phrases import (
     python_evidence,
 )
 from pytracer.analyze.evidence.preconditions.violated import Violated, violated, violated_before
-from pytracer.analyze.naming import introduction
+from pytracer.analyze.naming import introduction, place_words
 from pytracer.analyze.platform.signals import SIGSEGV
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.rules.fault import MemoryFaultRule
@@ -61,14 +63,15 @@ class UnfitArguments(MemoryFaultRule[Violated]):
             return None
         named = operator is not None and is_of_torch(operator) and not operator.from_records
         recorded = not found.culprit.overwritten
-        return Judgement("out-of-bounds", "certain" if named and recorded else "likely", (view,), found)
+        sure = (named or found.is_reached(view)) and recorded
+        return Judgement("out-of-bounds", "certain" if sure else "likely", (view,), found)
 
     def describe(self, job: JobView, judgement: Judgement[Violated]) -> Description:
         """See MemoryFaultRule."""
         view, found = judgement.views[0], judgement.found
         what = "memory by a pointer that had been overwritten" if found.before else "out of bounds"
         return Description(
-            f"{introduction(judgement.views)} {access_verb(view)} {what}{in_function(view)}: {found.summary}.",
+            f"{introduction(judgement.views)} {access_verb(view)} {what}{_place(view)}: {found.summary}.",
             [
                 _evidence(found),
                 fault_evidence(view),
@@ -83,6 +86,13 @@ class UnfitArguments(MemoryFaultRule[Violated]):
     def otherwise(self, faults: Sequence[ProcessView]) -> NoFinding:
         """See MemoryFaultRule."""
         return not_found("no operator that ran takes something for granted that did not hold")
+
+
+def _place(view: ProcessView) -> str:
+    """The native function; for a thread that runs no Python also the main thread's line."""
+    frame = next(iter(program_frames(view)), None) if view.python_frame is None else None
+    main = f", while the main thread was at {place_words(frame)}" if frame is not None else ""
+    return f"{in_function(view)}{main}"
 
 
 def _evidence(found: Violated) -> Evidence:

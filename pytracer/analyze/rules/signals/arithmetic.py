@@ -10,7 +10,8 @@ What to do: check the sizes that the Python line passes; where just one variable
 line that made it so, and a tensor without rows that an operator, or its backward, was given. So are the groups of a
 quantized convolution that are more than its output channels, and the line of the program that sets an attribute of a
 module, such as its number of heads, which a library's line passes on: a constructor checks that, an attribute is not
-checked. Where traps are on, find who enabled them: torch never does.
+checked; and a layer that was made with 0 outputs, with the line that made it and the entry that is empty. Where traps
+are on, find who enabled them: torch never does.
 
 How it can be wrong: hardly. When the divisor lies in memory and that was not kept, both kinds of integer division are
 named. An attribute whose value was not recorded is only *probably* 0.
@@ -30,9 +31,11 @@ from pytracer.analyze.evidence.operators.conv_groups import ConvGroups, conv_gro
 from pytracer.analyze.evidence.operators.empty_operand import EmptyOperand, empty_operand
 from pytracer.analyze.evidence.operators.operator import find_operator
 from pytracer.analyze.evidence.operators.suspect_argument import suspect_argument
+from pytracer.analyze.evidence.own_code.no_outputs import NoOutputs, no_outputs
 from pytracer.analyze.evidence.own_code.set_divisor import SetDivisor, set_divisor
 from pytracer.analyze.evidence.own_code.zero_divisor import ZeroDivisor, zero_divisor
 from pytracer.analyze.evidence.phrases import collective_evidence, in_function, python_evidence
+from pytracer.analyze.evidence.preconditions.zero_argument import ZeroArgument, zero_argument
 from pytracer.analyze.evidence.syntax.calls import options_passed
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.platform.division import Division, decode_division
@@ -68,6 +71,9 @@ _OVERFLOW = (
 _TRAPS = "Find who enabled floating-point traps (feenableexcept, a compiler flag such as -ffpe-trap): torch does not."
 
 
+_Zero = ZeroDivisor | ConvGroups | SetDivisor | NoOutputs | ZeroArgument
+
+
 class Arithmetic(FaultRule[Division | None]):
     """Fires for SIGFPE from the processor."""
 
@@ -86,7 +92,8 @@ class Arithmetic(FaultRule[Division | None]):
         signal = view.signal
         empty = tensors_without_memory(view) if code == FPE_INTDIV else []
         by_zero = _is_by_zero(code, division)
-        zero = zero_divisor(view) or conv_groups(view) or set_divisor(view) if by_zero and not empty else None
+        given = no_outputs(view) or zero_argument(view) if by_zero else None
+        zero = given or (_zero(view) if by_zero and not empty else None)
         operand = empty_operand(view) or compiled_divisor(view) if by_zero and zero is None else None
         text = f": {view.instruction.text}" if view.instruction else ""
         told = (zero.words, zero.advice) if zero is not None else None
@@ -110,7 +117,7 @@ class Arithmetic(FaultRule[Division | None]):
             ],
             told[1] if told is not None else _advice(view, code, division) + _empty_advice(empty),
             ["the divisor"] if code == FPE_INTDIV and (division is None or division.divisor is None) else [],
-            explained=isinstance(zero, SetDivisor) or operand is not None,
+            explained=isinstance(zero, (SetDivisor, NoOutputs, ZeroArgument)) or operand is not None,
             line=zero.frame if isinstance(zero, SetDivisor) else None,
             behind=_behind(view, division, zero, operand),
         )
@@ -120,10 +127,14 @@ class Arithmetic(FaultRule[Division | None]):
         return not_found("nothing died of SIGFPE")
 
 
+def _zero(view: ProcessView) -> _Zero | None:
+    return zero_divisor(view) or conv_groups(view) or set_divisor(view)
+
+
 def _behind(
     view: ProcessView,
     division: Division | None,
-    zero: ZeroDivisor | ConvGroups | SetDivisor | None,
+    zero: _Zero | None,
     operand: EmptyOperand | CompiledDivisor | None,
 ) -> Behind | None:
     """What made the divisor 0, or the operands what they were."""
@@ -131,6 +142,10 @@ def _behind(
         return Behind.of([] if zero.of_module else [zero.name], zero.origin)
     if isinstance(zero, SetDivisor):
         return Behind.of([zero.value], zero.origin)
+    if isinstance(zero, NoOutputs):
+        return Behind.of([], *zero.made, zero.source)
+    if isinstance(zero, ZeroArgument):
+        return Behind.of([zero.name])
     if isinstance(zero, ConvGroups):
         return Behind.of([zero.weight.name, *_options(view, "groups")], zero.set_outputs)
     if operand is not None:

@@ -83,7 +83,7 @@ def test_what_holds_or_is_not_known_is_not_broken(comparison: str) -> None:
 def test_every_stored_comparison_is_of_arguments_of_its_operator() -> None:
     """And is one that can be evaluated."""
     for name, entry in preconditions().items():
-        known = [name for one in entry.arguments.split() for name in (one, f"{one}0", f"{one}1")]
+        known = [name for one in entry.arguments.split() for name in (one, *(f"{one}{at}" for at in entry.items(one)))]
         assert {*entry.why, *entry.fix} <= {*entry.must}, name
         assert {*entry.needs, *(flag.removeprefix("not ") for flag in entry.needs.values() if flag)} <= {*known}, name
         for text in entry.must:
