@@ -7,6 +7,7 @@ program is that head, which unpacks a batch, and makes none of its values.
 from __future__ import annotations
 
 import ast
+from itertools import dropwhile
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.failing.data.datasets import getter
@@ -17,7 +18,7 @@ from pytracer.analyze.evidence.lifetime.where_made import line_that_made, place_
 from pytracer.analyze.evidence.slicing.spots import Made
 from pytracer.analyze.evidence.syntax.calls import without_wrappers
 from pytracer.analyze.evidence.syntax.names import variable
-from pytracer.analyze.evidence.syntax.scopes import own_nodes, qualified_name
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, qualified_name, spans
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import ExceptionReport, PythonFrame
@@ -49,7 +50,7 @@ def _loop_at(view: ProcessView, file: str | None, line: int | None) -> ast.For |
 
 def _values(view: ProcessView, file: str | None, loop: ast.For | ast.AsyncFor, name: str) -> str:
     """`` and line 12 in Sessions.__init__ (`self.history = ...`) makes ``: the part of a sample that is named so."""
-    frames = [frame for frame in program_frames(view) if frame.file == file]  # not those of generated code
+    frames = [*dropwhile(lambda one: not (one.file == file and spans(loop, one.line or 0)), program_frames(view))]
     at = failing_line(view.process.snapshot, ExceptionReport(), frames)
     found = getter(at) if at is not None else None
     if at is None or found is None:
