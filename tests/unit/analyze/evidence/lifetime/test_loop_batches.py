@@ -30,19 +30,21 @@ evaluate(net, DataLoader(Sessions(9)))
 """
 
 
+OF_SAMPLE = (
+    ", which line 8 in evaluate takes from `loader` and line 3 in Sessions.__init__ (`self.history = torch.randint(1, "
+    "n + 1, (9, 50))`) makes,"
+)
+
+
 @pytest.mark.parametrize(
     ("name", "made", "used", "words"),
     [
-        (
-            "history", 8, 9,
-            ", which line 8 in evaluate takes from `loader` and line 3 in Sessions.__init__ "
-            + "(`self.history = torch.randint(1, n + 1, (9, 50))`) makes,",
-        ),
+        ("history", 8, 9, OF_SAMPLE),
         ("step", 8, 9, ", which line 8 in evaluate takes from `loader`,"),
         ("history", 11, 13, ", which line 11 in other made,"),
     ],
     ids=["a part of the sample", "no part of it", "a line of its own"],
-)  # fmt: skip
+)
 def test_line_that_makes_the_values(
     name: str, made: int, used: int, words: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
