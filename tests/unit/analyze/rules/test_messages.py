@@ -104,7 +104,8 @@ def test_queues_of_the_program_go_to_the_same_context(imported: str, named: bool
 )
 def test_parent_that_ran_the_same_function_before_the_fork(before: str, named: bool, run: Path) -> None:
     """None of its tensors is left: the line that called the function is where it used the threads."""
-    program = f"def features(n):\n    return a.float()\ndef main():\n{before}    p = Process(target=features)\n    p.start()\n"
+    begin = "def features(n):\n    return a.float()\ndef main():\n"
+    program = f"{begin}{before}    p = Process(target=features)\n    p.start()\n"
     script = str(s.program_in(run, program))
     line = program.count("\n")
     stuck = [("features", script, 2), *FORKED, ("main", script, line)]
