@@ -6,7 +6,7 @@ had another owner, and inaccessible anonymous memory is there now, such as the r
 Why it happens: the memory has another owner. `torch.from_blob`, `torch.frombuffer`, `torch.from_numpy` and
 DLPack make tensors of memory that another library, a `mmap` or a C array owns; a tensor keeps the object alive that it
 was made from, but not what that object only points at. An owner that unmaps its memory when it is collected
-(SharedMemory, mmap) is named, where it was a local variable of a function that has returned.
+(SharedMemory, mmap) is named, where it was a local variable of a function that has returned, or where a line closed it.
 
 An address of 32 bits, in a process that has no memory below 4 GiB, lost its upper half before the tensor was made of
 it: then it is a `wild-pointer`.
