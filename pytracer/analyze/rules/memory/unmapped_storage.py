@@ -143,7 +143,7 @@ def _advice(view: ProcessView) -> str:
         )
     line = unmapping_line(unmapping)
     closed = f"{place_words(line)} closed" if line is not None else f"{unmapper_words(view, unmapping)} unmapped"
-    return f"{closed} what owns the memory too early: keep it open for as long as the tensor, or clone() the tensor."
+    return f"{closed} what owns the memory too early: keep it open for as long as the tensor, or clone() it before."
 
 
 def _is_gone(view: ProcessView) -> bool:
