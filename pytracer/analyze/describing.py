@@ -14,7 +14,7 @@ from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.native.loading import loading, ran_past_end
 from pytracer.analyze.evidence.operators.not_finite_lines import not_finite_lines
 from pytracer.analyze.evidence.operators.operator import find_operator, out_of_range
-from pytracer.analyze.evidence.operators.state_sizes import state_advice, state_size
+from pytracer.analyze.evidence.operators.state_sizes import state_advice, state_behind, state_size
 from pytracer.analyze.evidence.own_code.differing_layout import differing_layout
 from pytracer.analyze.evidence.own_code.looked_up import looked_up
 from pytracer.analyze.evidence.own_code.native_line import with_native_line
@@ -50,7 +50,8 @@ def described(job: JobView, rule: AnyRule, judgement: AnyJudgement, *, is_cause:
         words = _recognized(judgement, words)
         state = state_size(judgement.views[0]) if rule.id in _OF_ARGUMENTS else None
         if state is not None:
-            words = replace(words, advice=state_advice(judgement.views[0], state), explained=True)
+            lines = state_behind(judgement.views[0], state) or words.behind
+            words = replace(words, advice=state_advice(judgement.views[0], state), explained=True, behind=lines)
         words = _of_smallest(judgement, words)
         words = _of_larger_tensor(rule.id, judgement.views[0], words) if state is None else words
         may_race = not words.explained and rule.id in (*_OF_ARGUMENTS, "heap-corruption")

@@ -44,7 +44,7 @@ def subject_rows(
         yield "memory", memory
     else:
         yield from why_row(verdict, subject, calls)
-    pointers = _pointers(subject)
+    pointers = _pointers(subject, freed=verdict.class_ != "abort")
     if pointers:
         yield "pointers", Text("\n".join(pointers))
     if subject.operator is not None and subject.operator.says:
@@ -159,11 +159,16 @@ def _cut_lines(message: str) -> str:
     return "\n".join([*lines[:_MESSAGE_LINES], *more])
 
 
-def _pointers(subject: r.ProcessReport) -> list[str]:
-    """Registers that point into storages, one line per storage, named ones first; without the storage of the fault."""
+def _pointers(subject: r.ProcessReport, *, freed: bool) -> list[str]:
+    """Registers that point into storages, one line per storage, named ones first; without the storage of the fault.
+
+    `freed`: also into freed ones. A process that ended itself by abort() has used none of these.
+    """
     fault = subject.fault.storage if subject.fault else None
     found: dict[str | None, list[r.Pointer]] = {}
     for pointer in subject.pointers or []:
+        if pointer.storage is not None and not freed and pointer.storage.state == "freed":
+            continue
         if pointer.storage is not None and (fault is None or pointer.storage.base != fault.base):
             found.setdefault(pointer.storage.base, []).append(pointer)
     first = sorted((items[0] for items in found.values()), key=_by_interest)

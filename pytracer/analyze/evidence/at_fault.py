@@ -22,6 +22,7 @@ from pytracer.analyze.evidence.operators.recurrent_weights import CutWeight
 from pytracer.analyze.evidence.operators.unfit_operands import Unfit, unfit_operands
 from pytracer.analyze.evidence.own_code.expanded import Expanded
 from pytracer.analyze.evidence.own_code.looked_up import LookedUp
+from pytracer.analyze.evidence.preconditions.module_lines import module_line
 from pytracer.analyze.evidence.preconditions.violated import Violated
 from pytracer.analyze.evidence.syntax.lines import attributes_of_line, names_of_line
 from pytracer.analyze.evidence.syntax.names import names_of
@@ -50,7 +51,9 @@ def of_unfit(view: ProcessView, unfit: Unfit) -> Behind:
                 lines=(*places_in([made]), place), makers=frozenset(READERS), sizes=not unfit.is_of_values,
                 elsewhere=((place, (name,)),),
             )  # fmt: skip
-        return Behind.of([] if unfit.before else [name], made, makers=READERS, sizes=not unfit.is_of_values)
+        module = module_line(view, culprit.base) if culprit.base and made is not None else None
+        names = [] if unfit.before else [name]
+        return Behind.of(names, made, module, makers=READERS, sizes=not unfit.is_of_values)
     if isinstance(unfit, Segments):
         return of_values(view, unfit.lengths)
     if isinstance(unfit, CutWeight):

@@ -7,6 +7,7 @@ the program that make threads.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -16,7 +17,7 @@ from pytracer.analyze.evidence.native.aborts import aborted_at_shutdown
 from pytracer.analyze.evidence.native.native_stack import functions
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.names import variable
-from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, scope_of
+from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, scope_of, spans
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -26,6 +27,8 @@ from pytracer.report.job import PythonFrame
 _LONGEST = 50
 _MOST_FILES = 4
 _POOLS = ("ThreadPool", "ThreadPoolExecutor", "start_new_thread", "run_in_executor", "to_thread")
+_ROUNDS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp)
+_OPERATOR = re.compile(r"torch::autograd::THPVariable_(\w+)\(")  # Tensor's methods, and torch's functions
 _PYTHON = "_PyEval_EvalFrame"
 _DAEMONS = ("self.daemon", "daemon")
 _ENDS = "A daemon thread may not be inside torch when the interpreter shuts down. The work of the main thread was done."
@@ -37,6 +40,7 @@ class MadeThread:
 
     `daemon`: the line that makes it one. `starts`: the line of start(). `loop`: an endless `while` of the function.
     `until`: the function that starts it, and its last line; None where that is not the end of the program.
+    `several`: whether a loop makes one in each round.
     """
 
     runs: str
@@ -45,14 +49,16 @@ class MadeThread:
     starts: tuple[int, str] | None
     loop: tuple[int, str] | None
     until: tuple[str, int] | None
+    several: bool = False
 
 
 @dataclass(frozen=True)
 class ThreadAtShutdown:
-    """`last`: the line of the program at which it last made or freed a tensor."""
+    """`last`: the line of the program at which it last made or freed a tensor. `operator`: what it called of torch."""
 
     last: PythonFrame
     thread: MadeThread | None
+    operator: str | None = None
 
     @property
     def what(self) -> str:
@@ -61,10 +67,12 @@ class ThreadAtShutdown:
         who = "a Python thread"
         if made is not None:
             kind = "daemon thread" if made.daemon is not None else "Python thread"
-            who = f"the {kind} that runs {made.runs}() (line {made.made[0]}: `{made.made[1]}`)"
+            who = f"the {kind} that runs" if not made.several else f"one of the {kind}s that run"
+            who += f" {made.runs}() (line {made.made[0]}: `{made.made[1]}`)"
+        called = f" (`{self.operator}`)" if self.operator is not None else ""
         return (
-            f"{who} was inside torch while the interpreter was shutting down; it last made or freed a tensor at "
-            f"{place_words(self.last)}"
+            f"{who} was inside torch{called} while the interpreter was shutting down; it last made or freed a tensor "
+            f"at {place_words(self.last)}"
         )
 
     @property
@@ -76,8 +84,9 @@ class ThreadAtShutdown:
                 f"Stop the thread that runs {place_words(self.last)} before the program ends: an Event that its loop "
                 f"looks at, then set() and join(); of a pool, close() and join(). {_ENDS}"
             )
-        lines = [f"line {made.daemon} makes that thread a daemon"] if made.daemon is not None else []
-        lines += [f"line {made.starts[0]} starts it (`{made.starts[1]}`)"] if made.starts is not None else []
+        what, it = ("each such thread", "each") if made.several else ("that thread", "it")
+        lines = [f"line {made.daemon} makes {what} a daemon"] if made.daemon is not None else []
+        lines += [f"line {made.starts[0]} starts {it} (`{made.starts[1]}`)"] if made.starts is not None else []
         told = f"{' and '.join(lines)}: " if lines else f"{made.runs}() runs in a thread of line {made.made[0]}: "
         loop = f"`{made.loop[1]}` (line {made.loop[0]})" if made.loop is not None else "its loop"
         where = "before the program ends"
@@ -85,7 +94,7 @@ class ThreadAtShutdown:
             where = f"at the end of {made.until[0]}() (line {made.until[1]})" if made.until[0] else "as the last lines"
         return (
             f"{told[0].upper()}{told[1:]}let {loop} in {made.runs}() ask an Event (`while not stop.is_set()`), and "
-            f"call `stop.set()` and `join()` of the thread {where}. {_ENDS}"
+            f"call `stop.set()` and `join()` of {'each' if made.several else 'the'} thread {where}. {_ENDS}"
         )
 
 
@@ -100,7 +109,9 @@ def thread_at_shutdown(view: ProcessView) -> ThreadAtShutdown | None:
     if not places:
         return None
     frames = [PythonFrame(place.function, place.file, place.line) for _, place in places]
-    return ThreadAtShutdown(frames[-1], _made(view, list(dict.fromkeys(reversed(frames)))))
+    made = _made(view, list(dict.fromkeys(reversed(frames))))
+    called = (found[1] for name in functions(view) if (found := _OPERATOR.match(name)) is not None)
+    return ThreadAtShutdown(frames[-1], made, next(called, None))
 
 
 def _places(view: ProcessView, tid: int) -> Iterator[tuple[tuple[int, int], StoragePlace]]:
@@ -193,6 +204,7 @@ def _made_by(tree: ast.Module, call: ast.Call, run: ast.FunctionDef, runs: str, 
         (starts.lineno, shortened(ast.unparse(starts), _LONGEST)) if starts is not None else None,
         loop,
         _until(tree, call.lineno),
+        any(isinstance(item, _ROUNDS) and spans(item, call.lineno) for item in ast.walk(tree)),
     )
 
 

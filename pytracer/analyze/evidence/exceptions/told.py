@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from pytracer.analyze.evidence.cuda.shared_devices import shared_device
 from pytracer.analyze.evidence.exceptions.chains import Chain, as_uncaught, chain_of, found_its_way, original
+from pytracer.analyze.evidence.exceptions.ended_senders import ended_sender
 from pytracer.analyze.evidence.exceptions.name_origins import meant_words, origin_words
 from pytracer.analyze.evidence.exceptions.raisers import Raiser, failed_sample, raiser
 from pytracer.analyze.evidence.exceptions.reraised import Reraised, reason_within, reraised
@@ -140,6 +141,9 @@ def explanation_of(job: JobView, told: Told) -> Explanation:
         spent = spent_sender(job, view)
         if spent is not None:
             return Explanation(spent.advice, spent.subject, of_limit=True, line=spent.line, evidence=spent.evidence)
+        gone = ended_sender(job, view)
+        if gone is not None:
+            return Explanation(gone.advice, gone.subject, behind=gone.behind)
         offset = shared_offset(job, view, origin)
         if offset is not None:
             return Explanation(offset.advice, offset.subject, together=True, behind=offset.behind)

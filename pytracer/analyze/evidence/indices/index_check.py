@@ -14,10 +14,16 @@ from dataclasses import dataclass
 
 from pytracer._text import list_words
 from pytracer.analyze.collectives.quiet_handlers import goes_on
-from pytracer.analyze.evidence.indices.indexing_lines import IndexingLine, indexing_lines, lines_words
+from pytracer.analyze.evidence.indices.indexing_lines import (
+    IndexingLine,
+    indexing_lines,
+    lines_by_index,
+    lines_words,
+)
 from pytracer.analyze.evidence.indices.kernel_source import CheckedIndex, checked_index
+from pytracer.analyze.evidence.indices.other_dimension import other_dimension
+from pytracer.analyze.evidence.lifetime.loop_batches import made_clause
 from pytracer.analyze.evidence.lifetime.variables import line_words, plain_expression, program_frames
-from pytracer.analyze.evidence.lifetime.where_made import line_that_made
 from pytracer.analyze.evidence.native.aborts import cpp_exception
 from pytracer.analyze.evidence.operators.line_tensors import line_tensors
 from pytracer.analyze.evidence.operators.operator import OperatorTensor, shape_words
@@ -74,12 +80,17 @@ def failed_check(view: ProcessView) -> FailedCheck | None:
         named = "an index that the compiled function computes"
     must = f"must be {_bound(index, limit)}" if limit is not None else "must be less than the size of what it indexes"
     tables = [table] if table is not None else _of_size(tensors, limit)
-    lines = indexing_lines(view, dict.fromkeys(item.name for item in tables if item.name))
+    lines = lines_by_index(view, index.name) if index is not None and index.name and not parts.computed else []
+    lines = lines or indexing_lines(view, dict.fromkeys(item.name for item in tables if item.name))
     what = f"torch.compile's own check of an index failed: {named} {must}{_size_words(table)}"
     what += f", in {lines_words(lines)}" if lines else ""
     if _is_in_region(view):
         what += "; the exception left a parallel region, where no `except` can catch it"
-    advice = _line_advice(lines, limit, parts) or _values_advice(view, limit, parts, tensors)
+    advice = (
+        _line_advice(lines, limit, parts)
+        or other_dimension(lines, index, table, limit)
+        or _values_advice(view, limit, parts, tensors)
+    )
     return FailedCheck(what, f"{advice} {_catch_advice(view)}")
 
 
@@ -212,9 +223,9 @@ def _values_advice(view: ProcessView, limit: int | None, parts: _Parts, tensors:
     line, index = line_words(view), parts.index
     inside = f"lie in 0..{limit - 1}" if limit is not None else "be less than the size of what they index"
     if index is not None and index.name:
-        made = line_that_made(view, index.item.base, quote=False)
-        since = f", which {made} made," if made is not None else ""
-        return f"Check the values of `{index.name}`{_range(index)}{since} before {line}: they must {inside}."
+        since = made_clause(view, index.item.base, index.name)
+        more = _one_more(index, limit)
+        return f"Check the values of `{index.name}`{_range(index)}{since} before {line}: they must {inside}.{more}"
     if parts.computed:
         table = f" of `{parts.table.name}`" if parts.table is not None and parts.table.name else ""
         return (
@@ -226,6 +237,14 @@ def _values_advice(view: ProcessView, limit: int | None, parts: _Parts, tensors:
     among = [f"`{item.name}`{_range(item)}" for item in _outside(limit, tensors) if item.name]
     which = list_words(among, _MOST) if among else "the index tensors"
     return f"Check which of {which} that {line} passes indexes a dimension of {limit}: its values must {inside}."
+
+
+def _one_more(index: OperatorTensor, limit: int | None) -> str:
+    """Where the largest is just the number of rows."""
+    low, high = index.item.minimum, index.item.maximum
+    if limit is None or high != limit or low is None or low < 0:
+        return ""
+    return f" They reach just {limit}: numbers from 1 on take a table of {limit + 1} rows, or subtract 1."
 
 
 def _catch_advice(view: ProcessView) -> str:

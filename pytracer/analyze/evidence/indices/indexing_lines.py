@@ -7,7 +7,7 @@ are given it, to `table[index]` and to calls of torch that take an index.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from pytracer._text import list_words, shortened
@@ -41,13 +41,14 @@ _LIMITS = ("clamp", "clip", "clamp_", "clip_")
 _DEPTH, _MOST_LINES, _QUOTED = 4, 3, 60
 _MODULES, _PLAIN = ("torch", "nn", "F"), ("len", "isinstance", "print", "range", "zip", "enumerate", "int")
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
+_Finds = Callable[[ast.AST, set[str], ast.Module], ast.expr | None]
 
 
 @dataclass(frozen=True)
 class IndexingLine:
     """`text` at `place` indexes the variable by `index`; `made`: the line that made that, with its text.
 
-    `only_below`: that line limits it at one end alone.
+    `only_below`: that line limits it at one end alone. `rows`: what it takes rows of, by the index alone.
     """
 
     place: str
@@ -56,6 +57,7 @@ class IndexingLine:
     index: str | None
     made: str | None
     only_below: bool
+    rows: str | None = None
 
     @property
     def words(self) -> str:
@@ -70,6 +72,15 @@ def indexing_lines(view: ProcessView, names: Iterable[str]) -> list[IndexingLine
         view: The process that runs it.
         names: Of its variables: those that may be the one that is indexed.
     """
+    return _lines(view, names, _index_of)
+
+
+def lines_by_index(view: ProcessView, name: str) -> list[IndexingLine]:
+    """The lines of the compiled function that index anything by a variable of it, or by what is computed from that."""
+    return _lines(view, [name], _indexed_by)
+
+
+def _lines(view: ProcessView, names: Iterable[str], finds: _Finds) -> list[IndexingLine]:
     found = compiled_call(view)
     frame = found.function if found is not None else None
     tree = syntax_tree(view.process.snapshot, frame)
@@ -77,7 +88,7 @@ def indexing_lines(view: ProcessView, names: Iterable[str]) -> list[IndexingLine
     if frame is None or tree is None or function is None:
         return []
     spot = Spot(frame.file, tree, function, function.lineno)
-    walk = _Walk(Slice(view.process.snapshot, program_frames(view) or [frame]), frame.file)
+    walk = _Walk(Slice(view.process.snapshot, program_frames(view) or [frame]), frame.file, finds)
     lines = [*dict.fromkeys(line for name in names for line in walk.of(spot, function, {name}, _DEPTH))]
     return lines if len(lines) <= _MOST_LINES and not walk.is_open else []
 
@@ -94,8 +105,9 @@ def lines_words(lines: list[IndexingLine]) -> str:
 class _Walk:
     """From function to function. `is_open`: one that is not known is given the variable, and may index it as well."""
 
-    def __init__(self, back: Slice, file: str | None) -> None:
+    def __init__(self, back: Slice, file: str | None, finds: _Finds) -> None:
         self.is_open = False
+        self._finds = finds
         self._back = back
         self._file = file
 
@@ -103,7 +115,7 @@ class _Walk:
         """Lines of a function in which `names` are the variable, or what is computed from it element by element."""
         names = self._with_derived(spot, function, names)
         for node in own_nodes(function):
-            index = _index_of(node, names)
+            index = self._finds(node, names, spot.tree)
             if index is not None and isinstance(node, ast.expr):
                 yield _line(spot, function, node, index, self._file)
             elif isinstance(node, ast.Call):
@@ -133,7 +145,7 @@ class _Walk:
         assigned = [node for node in own_nodes(function) if isinstance(node, ast.Assign)]
         for node in sorted(assigned, key=lambda item: item.lineno):
             value = _whole(node.value)
-            if isinstance(value, ast.Subscript) or _index_of(value, found) is not None:
+            if isinstance(value, ast.Subscript) or self._finds(value, found, spot.tree) is not None:
                 continue
             calls = [item for item in ast.walk(value) if isinstance(item, ast.Call)]
             at = replace(spot, line=node.lineno)
@@ -160,7 +172,7 @@ def _whole(node: ast.expr) -> ast.expr:
     return node
 
 
-def _index_of(node: ast.AST, names: set[str]) -> ast.expr | None:
+def _index_of(node: ast.AST, names: set[str], _tree: ast.Module) -> ast.expr | None:
     """What one of the variables is indexed by, if that may be a tensor."""
     if isinstance(node, ast.Subscript) and variable(_whole(node.value)) in names:
         parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
@@ -180,6 +192,24 @@ def _index_of(node: ast.AST, names: set[str]) -> ast.expr | None:
     return named or (others[0] if others else ast.Constant(None))
 
 
+def _indexed_by(node: ast.AST, names: set[str], tree: ast.Module) -> ast.expr | None:
+    """One of the variables, or a view of it, where that is what something is indexed by."""
+    given: list[ast.expr] = []
+    if isinstance(node, ast.Subscript):
+        given = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    elif isinstance(node, ast.Call) and (called_name(node) or "").rstrip("_") in _TAKE_INDEX:
+        given = passed_values(node)
+    elif isinstance(node, ast.Call) and node.args:
+        layer = construction(tree, node.func)
+        given = node.args[:1] if layer is not None and called_name(layer) in ("Embedding", "EmbeddingBag") else []
+    return next((item for item in given if variable(unmoved(item)) in names), None)
+
+
+def _rows(node: ast.expr, index: ast.expr) -> str | None:
+    """`table` of `table[index]`."""
+    return ast.unparse(node.value) if isinstance(node, ast.Subscript) and node.slice is index else None
+
+
 def _line(spot: Spot, function: _Function, node: ast.expr, index: ast.expr, file: str | None) -> IndexingLine:
     name = variable(unmoved(index))
     last = last_binding(function, name, node.lineno) if name is not None else None
@@ -194,6 +224,7 @@ def _line(spot: Spot, function: _Function, node: ast.expr, index: ast.expr, file
         name,
         made,
         last is not None and _limits_below(last[1]),
+        _rows(node, index),
     )
 
 

@@ -42,7 +42,7 @@ def not_finite_lines(view: ProcessView) -> NotFiniteLines | None:
     found = _hazards(at) if at is not None else []
     if at is None or not 0 < len(found) <= MOST_LINES or found[0].weight == WEAK:
         return None
-    behind = Behind.of([], *(place_of(at, item) for item in found))
+    behind = Behind.of([], *(place_of(at, item) for item in found), *(item.also for item in found))
     return NotFiniteLines(hazard_subject(at, found), hazard_advice(at, found), behind)
 
 

@@ -7,8 +7,10 @@ from pytracer.analyze.evidence.operators.in_backward import in_engine
 from pytracer.analyze.evidence.operators.line_tensors import line_tensors, operands_of_line
 from pytracer.analyze.evidence.operators.operator import Operator, OperatorTensor, find_operator, tensor_words
 from pytracer.analyze.evidence.operators.overwritten_operands import may_be_overwritten
+from pytracer.analyze.evidence.phrases import access_verb
 from pytracer.analyze.evidence.preconditions.missing import missing_arguments
 from pytracer.analyze.view import ProcessView
+from pytracer.decode.types.snapshot import Argument
 from pytracer.report import job as r
 
 _MOST_TENSORS = 6
@@ -76,4 +78,15 @@ def _written(view: ProcessView, found: OperatorTensor) -> str:
     """Where the numbers are perhaps not those that the operator was given."""
     item = found.item
     known = not item.undefined and item.minimum is not None
-    return " (perhaps written by this access)" if known and may_be_overwritten(view, item) else ""
+    if known and may_be_overwritten(view, item):
+        return " (perhaps written by this access)"
+    return " (perhaps written over by this access)" if _may_be_lost(view, item) else ""
+
+
+def _may_be_lost(view: ProcessView, item: Argument) -> bool:
+    """Whether a write that ran far over the heap may have put the zeros there that the handler read for an address."""
+    place, crash = view.place, view.crash
+    ran = place is not None and place.kind in ("past-storage", "before-storage") and access_verb(view) == "wrote"
+    if not ran or crash is None or item.undefined or item.base != 0 or not item.elements:
+        return False
+    return all(one.base == 0 for one in crash.arguments if one.elements)

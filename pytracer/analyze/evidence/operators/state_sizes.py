@@ -2,25 +2,30 @@
 
 `Optimizer.load_state_dict()` gives saved states to parameters by their order, not by name, and compares no shapes; a
 fused operator then reads or writes the state as if it were as large as the parameter (torch 2.13, optim/optimizer.py).
-So it does where the parameter was made larger after the optimizer had made the state.
+So it does where the parameter was made larger after the optimizer had made the state, here or before it was saved.
 """
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 from pytracer._text import size_words
+from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.lifetime.variables import line_words, program_frames
 from pytracer.analyze.evidence.lifetime.where_made import line_that_made
 from pytracer.analyze.evidence.operators.operator import find_operator, shape_words
-from pytracer.analyze.naming import short_file
+from pytracer.analyze.naming import line_in
+from pytracer.analyze.tensors.journal import lived_at
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
-from pytracer.decode.types.snapshot import Storage
+from pytracer.decode.types.snapshot import NamedTensor, Storage
 
 _OF = " of "
 _FUSED = "aten::_fused_"
+_SEVERAL = 2
 _COUNTER = "step"  # one number for each parameter, of any size
 _OF_OTHER_TYPES = {1, 2, 4, 8}  # states of float32 for parameters of bfloat16, of 8 bits for float32, ...
 
@@ -34,6 +39,8 @@ class StateSize:
     nbytes: int
     parameter_nbytes: int
     bases: tuple[int, int] = (0, 0)  # of their storages
+    resized: bool = False  # whether the parameter had memory of the state's size before
+    later: bool = False  # whether the optimizer got the state after the parameter got the memory that it has
 
     @property
     def is_gradient(self) -> bool:
@@ -52,8 +59,10 @@ def state_size(view: ProcessView) -> StateSize | None:
     operator = find_operator(view)
     if operator is None or not operator.name.startswith(_FUSED):
         return None
-    bases = dict.fromkeys(item.item.base for item in operator.tensors if item.item.base)
-    live = (view.space.live_around(base) for base in bases)
+    bases = [item.item.base for item in operator.tensors if item.item.base]
+    recorded = (item for items in view.process.snapshot.named.values() for item in items)
+    states = (item.base for item in recorded if item.role == "optimizer state")  # what the handler read may be damaged
+    live = (view.space.live_around(base) for base in chain(bases, states))
     found = (item for storage in live if storage is not None and (item := _of_storage(view, storage)) is not None)
     return next((item for item in found if item.nbytes < item.parameter_nbytes), None)
 
@@ -64,13 +73,46 @@ def _of_storage(view: ProcessView, storage: Storage) -> StateSize | None:
         state, of, parameter = item.name.partition(_OF)
         if item.role not in ("optimizer state", "gradient") or not of or state == _COUNTER:
             continue
-        alike = [other for other in named.with_name(f"parameter {parameter}") if other.role == "parameter"]
+        known = [other for other in named.with_name(f"parameter {parameter}") if other.role == "parameter"]
+        alike = _current(view, known)
         nbytes = item.nbytes
         if item.role == "gradient":  # recorded with the size of the parameter; a bucket of DDP is larger
             nbytes = min(nbytes, storage.nbytes)
         if len({other.nbytes for other in alike}) == 1 and not _alike(nbytes, alike[0].nbytes):
-            return StateSize(state, parameter, nbytes, alike[0].nbytes, (storage.base, alike[0].base))
+            others = [_held(view, other) for other in known if other.base != alike[0].base]
+            before = any(held is not None and _alike(nbytes, held) for held in others)
+            later = before and _is_later(view, named.with_name(item.name), alike[0])
+            return StateSize(state, parameter, nbytes, alike[0].nbytes, (storage.base, alike[0].base), before, later)
     return None
+
+
+def _current(view: ProcessView, known: list[NamedTensor]) -> list[NamedTensor]:
+    """Of the storages that a parameter has had, the living one; of several, what the running operator has."""
+    if len(known) < _SEVERAL:
+        return known
+    living = [item for item in known if _lives(view, item)]
+    if len({item.nbytes for item in living}) < _SEVERAL:
+        return living or known
+    operator = find_operator(view)
+    bases = {item.item.base for item in (operator.tensors if operator is not None else ())}
+    return [item for item in living if item.base in bases] or known
+
+
+def _lives(view: ProcessView, item: NamedTensor) -> bool:
+    storage = view.space.live_around(item.base)
+    return storage is not None and lived_at(storage, item.epoch)
+
+
+def _is_later(view: ProcessView, states: list[NamedTensor], parameter: NamedTensor) -> bool:
+    """Names of states are recorded where they are loaded, and after each step()."""
+    storage = view.space.live_around(parameter.base)
+    return storage is not None and any(item.epoch > storage.allocated.epoch for item in states)
+
+
+def _held(view: ProcessView, item: NamedTensor) -> int | None:
+    """How large the storage was that a parameter had then: the size on record may be that of a later one."""
+    storages = (one for one in view.process.snapshot.storages.at(item.base) if lived_at(one, item.epoch))
+    return next((min(item.nbytes, one.nbytes) for one in storages), None)
 
 
 def _alike(one: int, other: int) -> bool:
@@ -86,7 +128,12 @@ def small_state(view: ProcessView) -> str | None:
         return None
     state, parameter = (_sized(view, base, nbytes) for base, nbytes in zip(found.bases, _both(found), strict=True))
     name = "the gradient" if found.is_gradient else f"`{found.state}`"
-    return f"{name} of {found.parameter} {state} is smaller than the parameter {parameter}"
+    resized = _resizing_line(view, found)
+    loaded = _loading_line(view) if resized is not None and found.later and not found.is_gradient else None
+    state, parameter = (text if text.startswith("[") else f"({text})" for text in (state, parameter))
+    of = f"{found.parameter} {state}{f', which load_state_dict(){loaded} brought,' if loaded else ''}"
+    since = f", which {resized} made larger" if resized is not None else ""
+    return f"{name} of {of} is smaller than the parameter {parameter}{since}"
 
 
 @dataclass(frozen=True)
@@ -120,7 +167,7 @@ def _sized(view: ProcessView, base: int, nbytes: int) -> str:
     shapes = {
         shape_words(item.item) for item in (operator.tensors if operator is not None else ()) if item.item.base == base
     }
-    return shapes.pop() if base and len(shapes) == 1 else f"({size_words(nbytes)})"
+    return shapes.pop() if base and len(shapes) == 1 else size_words(nbytes)
 
 
 def _replaced(view: ProcessView, found: StateSize) -> str | None:
@@ -139,6 +186,11 @@ def _replaced(view: ProcessView, found: StateSize) -> str | None:
     )
 
 
+def _resizing_line(view: ProcessView, found: StateSize) -> str | None:
+    """Where the parameter got the memory that it has, if it had some of the state's size before."""
+    return line_that_made(view, found.bases[1], also_failing=True, quote=False) if found.resized else None
+
+
 def state_advice(view: ProcessView, found: StateSize) -> str:
     """What to do about it, with the program's line that loaded the states."""
     if found.is_gradient:
@@ -149,12 +201,19 @@ def state_advice(view: ProcessView, found: StateSize) -> str:
             f"has {size_words(found.nbytes)}, the parameter {size_words(found.parameter_nbytes)}, and the operator "
             "takes both to be alike."
         )
-    at = _loading_line(view)
+    at, resized = _loading_line(view), _resizing_line(view, found)
+    if at and resized is not None and found.later:
+        state, parameter = (_sized(view, base, nbytes) for base, nbytes in zip(found.bases, _both(found), strict=True))
+        return (
+            f"Begin with the new optimizer, without load_state_dict(){at}; or give the states of {found.parameter} the "
+            f"shape of the parameter in what that loads: `{found.state}` has {state}, as the parameter had before "
+            f"{resized}, and the parameter {parameter}. load_state_dict() compares no shapes.{_refused(view)}"
+        )
     sizes = (
         f"`{found.state}` of {found.parameter} has {size_words(found.nbytes)}, the parameter "
         f"{size_words(found.parameter_nbytes)}"
     )
-    replaced = _replaced(view, found) if at is None else None
+    replaced = _replaced(view, found) if at is None or (found.resized and not found.later) else None
     if replaced is not None:
         return replaced
     if at is None:
@@ -163,9 +222,25 @@ def state_advice(view: ProcessView, found: StateSize) -> str:
             "parameter was replaced or resized (`.data = ...`, new rows), or resize its states in the same way."
         )
     return (
-        f"{sizes}: the state is that of another parameter. load_state_dict() of an optimizer{at} gives states out by "
-        "order, not by name: give the parameters in the order in which they were saved, or begin with a new optimizer."
+        f"{sizes}: the state is that of another parameter, or of one that had another size when it was saved. "
+        f"load_state_dict() of an optimizer{at} gives states out by order, not by name, and compares no shapes: give "
+        "the parameters in the order in which they were saved, or begin with a new optimizer."
     )
+
+
+def state_behind(view: ProcessView, found: StateSize) -> Behind | None:
+    """The lines that loaded the state and made the parameter larger, where both are known."""
+    at, resized = _loading_line(view), _resizing_line(view, found)
+    if resized is None:
+        return None
+    return Behind.of([], at if found.later else None, resized)
+
+
+def _refused(view: ProcessView) -> str:
+    operator = find_operator(view)
+    if operator is None or not operator.name.startswith(_FUSED):
+        return ""
+    return " Without `fused=True` step() refuses such a state with an error that names both sizes."
 
 
 def _loading_line(view: ProcessView) -> str | None:
@@ -175,12 +250,24 @@ def _loading_line(view: ProcessView) -> str | None:
     for file, frame in {frame.file: frame for frame in frames}.items():
         tree = syntax_tree(view.process.snapshot, frame)
         known = known or tree is not None
+        made = {*_optimizers(tree)} if tree is not None else set()
         for node in ast.walk(tree) if tree is not None else ():
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-                owner = ast.unparse(node.func.value).lower()
-                if node.func.attr == "load_state_dict" and "opt" in owner and "sched" not in owner:
+                owner = ast.unparse(node.func.value)
+                is_one = owner in made or ("opt" in owner.lower() and "sched" not in owner.lower())
+                if node.func.attr == "load_state_dict" and is_one:
                     found.add((file, node.lineno))
     if len(found) != 1:
         return "" if found or not known else None
     file, line = found.pop()
-    return f" (line {line})" if frames and frames[0].file == file else f" ({short_file(file)}:{line})"
+    here = frames[0].file if frames else None
+    return line_in(file, line, here).after(" (").then(")")
+
+
+def _optimizers(tree: ast.Module) -> Iterator[str]:
+    """`sgd` of `sgd = torch.optim.SGD(...)`."""
+    made = [item for item in ast.walk(tree) if isinstance(item, ast.Assign) and isinstance(item.value, ast.Call)]
+    for item in made:
+        function = item.value.func if isinstance(item.value, ast.Call) else item.value
+        if ast.unparse(function).rpartition(".")[0].rpartition(".")[2] == "optim":
+            yield from (ast.unparse(target) for target in item.targets)

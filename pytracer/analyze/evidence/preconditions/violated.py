@@ -20,6 +20,7 @@ from pytracer.analyze.evidence.operators.operator import find_operator, shape_wo
 from pytracer.analyze.evidence.preconditions.call import BoundCall, bound_call, bound_calls, earlier_calls
 from pytracer.analyze.evidence.preconditions.kept import kept_words
 from pytracer.analyze.evidence.preconditions.library_calls import library_calls
+from pytracer.analyze.evidence.preconditions.module_lines import module_line
 from pytracer.analyze.evidence.preconditions.node_calls import node_calls
 from pytracer.analyze.evidence.preconditions.origin import with_numbers_of_origin
 from pytracer.analyze.evidence.preconditions.replaced import replaced_words, replacing_line
@@ -111,7 +112,8 @@ class Violated:
         culprit = self.culprit
         line = f"line {self.call.line}" if self.before and not of_library else line_words(view)
         made = line_that_made(view, culprit.base, quote=False) if culprit.base else None
-        since = f", which {made} made," if made is not None else ""
+        module = module_line(view, culprit.base) if made is not None and culprit.base else None
+        since = f", which {made} made{f' for {module}' if module is not None else ''}," if made is not None else ""
         limit = f"{self.broken.relation}{right.value}{_source(right, self.call.given)}"
         fix, ends = self.call.entry.fix.get(self.broken.text), reversed_range(culprit.tensor)
         if ends is not None:

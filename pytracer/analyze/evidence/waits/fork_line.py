@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
+from itertools import takewhile
 
+from pytracer._library_files import is_library_file
 from pytracer._text import list_words, shortened
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.imports import imported_as
 from pytracer.analyze.evidence.syntax.names import variable
-from pytracer.analyze.evidence.syntax.scopes import scope_of
+from pytracer.analyze.evidence.syntax.scopes import function_named, scope_of
 from pytracer.analyze.evidence.waits.forked_team import computed_before
 from pytracer.analyze.evidence.waits.pipes import Starter, forked_at, is_process_class
 from pytracer.analyze.evidence.waits.waits import ProcessWait, main_stack
@@ -97,10 +99,36 @@ def fork_line(view: ProcessView, wait: ProcessWait) -> ForkLine | None:
     text = shortened(ast.unparse(call), _LONGEST) if call is not None else None
     made = _made(tree, call, starter) if tree is not None and call is not None else None
     site = computed_before(view)
-    used = python_frame(site.place) if site is not None and site.place is not None else None
+    used = python_frame(site.place) if site is not None and site.place is not None else _ran_before(view, at)
     derived = _derived(tree, call) if tree is not None and starter == "Process" else None
     shared = _shared(tree) if tree is not None and starter in ("Process", "Pool") else ()
     return ForkLine(at, starter, text, made, used, derived, shared)
+
+
+def _ran_before(view: ProcessView, at: PythonFrame) -> PythonFrame | None:
+    """The line above the fork that calls the function in which the child waits: its parent ran the same operators.
+
+    Only where every way to the fork leads over it.
+    """
+    stack = main_stack(view)
+    tree, inner = syntax_tree(view.process.snapshot, at), [*takewhile(lambda frame: frame != at, stack)]
+    waits = next((frame for frame in inner if not is_library_file(frame.file)), None)
+    if tree is None or at.line is None or waits is None or waits.file != at.file:
+        return None
+    name = (waits.function or "").rpartition(".")[2]
+    function = function_named(tree, name)
+    scope = scope_of(tree, at.line)
+    if function is None or function is scope:
+        return None
+    body = tree.body if isinstance(scope, (ast.Module, ast.Lambda)) else scope.body
+    lines = [
+        item.lineno
+        for statement in body
+        if isinstance(statement, (ast.Assign, ast.Expr)) and statement.lineno < at.line
+        for item in ast.walk(statement)
+        if isinstance(item, ast.Call) and isinstance(item.func, ast.Name) and item.func.id == name
+    ]
+    return PythonFrame(function=at.function, file=at.file, line=lines[-1]) if lines else None
 
 
 def _derived(tree: ast.Module, call: ast.Call | None) -> tuple[str, int] | None:

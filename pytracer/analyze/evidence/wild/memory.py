@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pytracer.analyze.evidence.heap.behind_storage import Overwritten, overwritten
 from pytracer.analyze.evidence.heap.beyond_storage import BeyondStorage, beyond_advice, beyond_storage
 from pytracer.analyze.evidence.heap.heap_suspects import beside_advice
+from pytracer.analyze.evidence.operators.state_sizes import unfit_state
 from pytracer.analyze.evidence.wild.explanation import Explanation
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import Confidence, Evidence
@@ -46,7 +47,8 @@ class OverwrittenMemory(Explanation):
 
     def clause(self, view: ProcessView) -> str:
         """See Explanation."""
-        return f": {self.beside.summary}"
+        state = unfit_state(view)  # what was written past
+        return f": {state.summary if state is not None else self.beside.summary}"
 
     def evidence(self, view: ProcessView, address: Evidence | None) -> Sequence[Evidence | None]:
         """See Explanation."""

@@ -9,7 +9,9 @@ A rank that fails to receive has a reason of its own where the sender had begun 
 status 0: the sender drops the Work, or never waits for it, and the message is lost.
 
 A process that asks for a tensor of another one gets an EOFError where that one has no file descriptor left to send it:
-its own limit, and the line that keeps files open there, are the reason.
+its own limit, and the line that keeps files open there, are the reason. Where all its children had ended before, it is
+the end of the one that sent the tensor: the line that put it, and the line that waited for that end too early, are
+named where the source shows them.
 
 Forked workers of a DataLoader share the position of a file that their dataset opened before: one moves it while
 another one reads. Where a label, an index or a key of a batch cannot be, and the source shows such a file, that is

@@ -19,6 +19,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytracer.analyze.address_space.stack_bounds import ran_over
+from pytracer.analyze.behind import Behind
+from pytracer.analyze.evidence.lifetime.closed_owner import closed_owner
 from pytracer.analyze.evidence.lifetime.dropped_owner import dropped_owner
 from pytracer.analyze.evidence.lifetime.unmapping import (
     may_have_run_on,
@@ -59,19 +61,23 @@ class UnmappedMemory(MemoryFaultRule[Unmapping]):
         view, unmapping = judgement.views[0], judgement.found
         who = unmapper_words(view, unmapping)
         where = "" if view.python_frame else in_function(view)  # the line follows
-        dropped, age = dropped_owner(view), unmapping_age(view, unmapping)
+        dropped, closed, age = dropped_owner(view), closed_owner(view), unmapping_age(view, unmapping)
+        gave = f"{closed.by if closed is not None else who} gave it back {age} before"
         return Description(
             f"{introduction(judgement.views)} {access_verb(view)} memory that had been unmapped{where}: "
-            f"{f'{dropped.summary}, {age}' if dropped is not None else f'{who} gave it back {age}'} before.",
+            f"{f'{dropped.summary}, {age} before' if dropped is not None else gave}{closed.still if closed else ''}.",
             [fault_evidence(view), unmapping_evidence(view), python_evidence(view)],
             dropped.advice("its memory is used")
             if dropped is not None
+            else closed.advice("its memory")
+            if closed is not None
             else f"What was mapped there was closed too early, by {who}: close it when nothing uses its memory any "
             "more (pointers and native readers do not keep it open), or copy what is needed first.",
             [
                 None if unmapping_line(unmapping) else "the Python line that gave it back",
                 "what had been mapped there: the calls of mmap() are not recorded",
             ],
+            behind=Behind.of([], closed) if closed is not None else None,
         )
 
     def otherwise(self, faults: Sequence[ProcessView]) -> NoFinding:

@@ -6,7 +6,7 @@ had another owner, and inaccessible anonymous memory is there now, such as the r
 Why it happens: the memory has another owner. `torch.from_blob`, `torch.frombuffer`, `torch.from_numpy` and
 DLPack make tensors of memory that another library, a `mmap` or a C array owns; a tensor keeps the object alive that it
 was made from, but not what that object only points at. An owner that unmaps its memory when it is collected
-(SharedMemory, mmap) is named, where it was a local variable of a function that has returned.
+(SharedMemory, mmap) is named, where it was a local variable of a function that has returned, or where a line closed it.
 
 An address of 32 bits, in a process that has no memory below 4 GiB, lost its upper half before the tensor was made of
 it: then it is a `wild-pointer`.
@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from pytracer.analyze.address_space.overrun import begins_there, oversized_bytes
 from pytracer.analyze.behind import Behind
+from pytracer.analyze.evidence.lifetime.closed_owner import closed_owner
 from pytracer.analyze.evidence.lifetime.cut_memory import cut_memory
 from pytracer.analyze.evidence.lifetime.dropped_owner import dropped_owner
 from pytracer.analyze.evidence.lifetime.inherited_memory import was_left_behind
@@ -78,8 +79,11 @@ class UnmappedStorage(StorageFaultRule[None]):
         view = judgement.views[0]
         cut, local, dropped = cut_memory(view), local_blob(view), dropped_owner(view)
         why = f"the tensor is alive, its memory was unmapped{_by_words(view)}"
+        closed = closed_owner(view)
         if dropped is not None:
             why = f"the tensor is alive, its memory was unmapped: {dropped.summary}"
+        elif closed is not None:
+            why = f"the tensor is alive, its memory was unmapped by {closed.by}{closed.still}"
         if local is not None:
             why = local.summary
         if cut is not None:
@@ -105,7 +109,8 @@ def _behind(view: ProcessView) -> Behind:
     storage = view.storage
     made = storage.allocated.place if storage is not None and storage.allocated is not None else None
     owner = owner_object(view) if unmapping_of(view) is None else None
-    cause = cut_memory(view) or local_blob(view) or dropped_owner(view) or owner or owner_calls(view)
+    gone = dropped_owner(view) or closed_owner(view)
+    cause = cut_memory(view) or local_blob(view) or gone or owner or owner_calls(view)
     return Behind.of([], made, cause)
 
 
@@ -125,6 +130,9 @@ def _advice(view: ProcessView) -> str:
     dropped = dropped_owner(view)
     if dropped is not None:
         return dropped.advice("the tensor")
+    given_back = closed_owner(view)
+    if given_back is not None:
+        return given_back.advice("the tensor")
     calls = owner_calls(view) if unmapping is None else None
     if calls is not None:
         return calls.advice
@@ -135,7 +143,7 @@ def _advice(view: ProcessView) -> str:
         )
     line = unmapping_line(unmapping)
     closed = f"{place_words(line)} closed" if line is not None else f"{unmapper_words(view, unmapping)} unmapped"
-    return f"{closed} what owns the memory too early: keep it open for as long as the tensor, or clone() the tensor."
+    return f"{closed} what owns the memory too early: keep it open for as long as the tensor, or clone() it before."
 
 
 def _is_gone(view: ProcessView) -> bool:

@@ -98,6 +98,22 @@ def test_queues_of_the_program_go_to_the_same_context(imported: str, named: bool
 
 
 @pytest.mark.parametrize(
+    ("before", "named"),
+    [("    sample = features(0)\n", True), ("    if warm:\n        features(0)\n", False), ("    print(0)\n", False)],
+    ids=["always", "perhaps", "another call"],
+)
+def test_parent_that_ran_the_same_function_before_the_fork(before: str, named: bool, run: Path) -> None:
+    """None of its tensors is left: the line that called the function is where it used the threads."""
+    begin = "def features(n):\n    return a.float()\ndef main():\n"
+    program = f"{begin}{before}    p = Process(target=features)\n    p.start()\n"
+    script = str(s.program_in(run, program))
+    line = program.count("\n")
+    stuck = [("features", script, 2), *FORKED, ("main", script, line)]
+    report = ended(run, stopped(parent(), asks(line=line, file=script)), stopped(child(), stuck, IN_OPENMP))
+    assert ("the OpenMP threads of the parent (used at program.py:4 in main) do not exist" in advice(report)) == named
+
+
+@pytest.mark.parametrize(
     ("text", "used"),
     [
         ("x = a * b", True),

@@ -68,6 +68,16 @@ def test_target_of_a_daemon_thread_is_named_with_its_lines(run: Path) -> None:
     assert "pytorch/pytorch#38228" in evidence(report)
 
 
+def test_threads_of_a_loop_are_all_to_be_joined(run: Path) -> None:
+    """And what the one that ended called of torch."""
+    program = TARGET.replace("    worker = ", "    for net in nets: worker = ")
+    report = shut_down(run, program, "refresh", 4)
+    assert "one of the daemon threads that run refresh() (line 6: " in summary(report)
+    assert "was inside torch (`linear`) while the interpreter was shutting down" in summary(report)
+    assert advice(report).startswith("Line 6 makes each such thread a daemon and line 7 starts each")
+    assert "`join()` of each thread" in advice(report)
+
+
 def test_run_of_a_thread_class_is_named(run: Path) -> None:
     report = shut_down(run, CLASS, "Monitor.run", 7)
     assert "the daemon thread that runs Monitor.run() (line 8: `Monitor(net)`)" in summary(report)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from pytracer.analyze.behind import Place
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.not_finite.reach import Part, values_bound
 from pytracer.analyze.evidence.slicing.spots import Spot
@@ -37,7 +38,7 @@ class Hazard:
     """`says`: what the expression does, behind `line 44`; `make`: what to write, behind "there".
 
     `only`: what the operand must be for it, `single`, `zero` or `empty`, which makes a loss NaN, and no gradient.
-    `backward`: its gradient, not its value.
+    `backward`: its gradient, not its value. `also`: other lines that take part.
     """
 
     node: ast.expr
@@ -48,6 +49,7 @@ class Hazard:
     only: str = ""
     operand: ast.expr | None = None
     backward: bool = False
+    also: tuple[Place, ...] = ()
 
     @property
     def line(self) -> int:
@@ -139,7 +141,7 @@ def _is_range(node: ast.expr) -> bool:
 
 
 def _called(node: ast.Call, spot: Spot) -> Hazard | None:
-    name, operand = called_name(node), _operand(node)
+    name, operand = called_name(node), operand_of(node)
     if name is None:
         return None
     summed = any(item.arg == "reduction" and ast.unparse(item.value) != "'mean'" for item in node.keywords)
@@ -254,7 +256,7 @@ def _owner(node: ast.Call) -> str | None:
     return held.id if isinstance(held, ast.Name) else None
 
 
-def _operand(node: ast.Call) -> ast.expr | None:
+def operand_of(node: ast.Call) -> ast.expr | None:
     """`x` of `x.std()` and of `torch.std(x)`."""
     if isinstance(node.func, ast.Attribute) and _owner(node) not in ("torch", "np", "numpy", "math", "F", "nn"):
         held = node.func.value

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.not_finite.hazards import Hazard, hazards_in
+from pytracer.analyze.evidence.failing.not_finite.negative import by_negative_number
 from pytracer.analyze.evidence.failing.not_finite.reach import Part, parts_of
 from pytracer.analyze.evidence.failing.recorded import Shape, shape_of
 from pytracer.analyze.evidence.slicing.spots import END, Spot
@@ -106,7 +107,7 @@ def hazards_of(
     found: dict[tuple[str | None, int, str], Hazard] = {}
     for root in roots:
         for part in parts_of(at, root.node, root.spot, known):
-            for item in hazards_in(part):
+            for item in (by_negative_number(at, one) for one in hazards_in(part)):
                 if fits(item) and not _contradicted(at, item):
                     found.setdefault((item.spot.file, item.line, item.says), item)
     proven = {key: item for key, item in found.items() if proof(at, item)}

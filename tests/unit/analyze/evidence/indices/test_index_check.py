@@ -233,3 +233,10 @@ def test_exception_in_a_parallel_region_is_beyond_any_except(run: Path) -> None:
 def test_except_that_would_hide_the_error_of_eager_mode_is_named(error: str, then: str, hides: bool, run: Path) -> None:
     report = report_of(run, CHECKS["places"], error=error, then=then)
     assert ("in the `except` of line 12, which goes on" in advice(report)) == hides
+
+
+def test_only_lines_that_use_the_wrong_index_are_named(run: Path) -> None:
+    """Another line takes rows of the same tensor by another index."""
+    text = summary(report_of(run, CHECKS["places"], body="large[words] + table[places] + table.gather(0, words)"))
+    assert "in `table[places]` at line 6 in encode" in text
+    assert "gather" not in text

@@ -66,3 +66,54 @@ def test_samples_of_a_dataset_are_looked_at(
 def test_a_divisor_that_only_has_another_shape_is_followed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     told = found(monkeypatch, tmp_path, WALK, ("radius", 4), ("<module>", 6))
     assert told == "; line 3 divides by `degree[:, None]`, which may be 0"
+
+
+POOLED = """\
+CONFIG = {{"divisor": {number}, "gain": {number}}}
+class Features(nn.Module):
+    def __init__(self, config):
+        self.divisor = config["divisor"]
+        self.layer = nn.AvgPool2d(2, divisor_override=config["divisor"])
+        self.gain = config["gain"]
+    def forward(self, x):
+        pooled = {made}
+        level = torch.log2(pooled)
+        return torch.linalg.eigvals(level)
+Features(CONFIG)(torch.rand(4, 4))
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "how"),
+    [
+        ("F.avg_pool2d(x, 2, divisor_override=self.divisor)", "divides (`divisor_override`) by -1 (line 1: "),
+        ("self.layer(x).mean(1)", "divides (`divisor_override`) by -1 (line 1: "),
+        ("x * self.gain", "multiplies (`x * self.gain`) by -1 (line 1: `'gain': -1`)"),
+    ],
+    ids=["an argument", "a layer's", "a factor"],
+)
+def test_number_that_makes_the_operand_of_a_logarithm_negative(
+    made: str, how: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    source = POOLED.format(number=-1, made=made)
+    told = found(monkeypatch, tmp_path, source, ("Features.forward", 10), ("<module>", 11))
+    assert told is not None and told.startswith(f"; line 9 takes the log of `pooled`, NaN below 0: line 8 {how}")
+
+
+@pytest.mark.parametrize(
+    ("number", "made"),
+    [
+        (4, "F.avg_pool2d(x, 2, divisor_override=self.divisor)"),
+        (2, "x * self.gain"),
+        (-1, "-1 * x"),
+        (-1, "x + self.gain"),
+    ],
+    ids=["positive", "positive factor", "written there", "a sum"],
+)
+def test_other_numbers_do_not_make_it_negative(
+    number: int, made: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A sign that is written beside the operand is meant: it may be negative itself."""
+    source = POOLED.format(number=number, made=made)
+    told = found(monkeypatch, tmp_path, source, ("Features.forward", 10), ("<module>", 11))
+    assert told == "; line 9 takes the log of `pooled`, -inf at 0 and NaN below"

@@ -129,7 +129,8 @@ def test_state_of_a_fused_operator_whose_loop_ran_far(name: str, found: bool, mo
     parameter = SimpleNamespace(role="parameter", nbytes=4096, base=2)
     named = SimpleNamespace(of_storage=lambda storage, addr: ([state], []), with_name=lambda name: [parameter])
     space = SimpleNamespace(uses=SimpleNamespace(named=named), live_around={1: SimpleNamespace(base=1, nbytes=64)}.get)
-    view: Any = SimpleNamespace(place=SimpleNamespace(storage=None), space=space)
+    process = SimpleNamespace(snapshot=SimpleNamespace(named={}))
+    view: Any = SimpleNamespace(place=SimpleNamespace(storage=None), space=space, process=process)
     operator = SimpleNamespace(name=name, tensors=(SimpleNamespace(item=SimpleNamespace(base=1)),))
     monkeypatch.setattr(state_sizes, "find_operator", lambda view: operator)
     assert (state_sizes.state_size(view) is not None) == found
@@ -206,7 +207,8 @@ def test_a_small_state_explains_a_damaged_heap_in_a_fused_optimizer(
     monkeypatch.setattr(state_sizes, "shape_words", lambda item: "[16]")
     uses = SimpleNamespace(named=named)
     space = SimpleNamespace(uses=uses, live_around=lambda base: SimpleNamespace(base=base, nbytes=64))
-    view: Any = SimpleNamespace(place=None, space=space)
+    process = SimpleNamespace(snapshot=SimpleNamespace(named={}))
+    view: Any = SimpleNamespace(place=None, space=space, process=process)
     found = state_sizes.unfit_state(view)
     assert (found is not None) == explained
     if found is not None:

@@ -1,0 +1,134 @@
+"""python-exception: a tensor of a queue or pipe whose sender had ended before it was received."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytracer.analyze.engine import build_report
+from pytracer.report.job import Report
+from tests.support import scenarios as s
+from tests.support.deaths import advice, summary, verdict
+from tests.support.standing import parent
+from tests.support.synth import Box, Frame
+
+LIB = "/usr/lib/python3.11/multiprocessing"
+ASKS: list[Frame] = [
+    ("Client", f"{LIB}/connection.py", 518),
+    ("DupFd.detach", f"{LIB}/resource_sharer.py", 57),
+    ("rebuild_storage_fd", f"{s.TORCH}/multiprocessing/reductions.py", 538),
+    ("Queue.get", f"{LIB}/queues.py", 122),
+]
+OF_CLASS = """class Worker(mp.Process):
+    def __init__(self, number, out, done):
+        self.number, self.done = number, done
+        self.gradients = out
+    def run(self):
+        self.gradients.put([p.grad for p in self.model.parameters()])
+        self.done.put(1.0)
+def main():
+    queue, results = mp.Queue(), mp.Queue()
+    workers = [Worker(i, queue, results) for i in range(2)]
+    for w in workers:
+        w.start()
+    for w in workers:
+        w.join(timeout=10)
+    return queue.get(timeout=20)
+"""
+OF_PIPE = """class Loader:
+    def __init__(self):
+        self.conn, child = mp.Pipe()
+        self.proc = mp.Process(target=produce, args=(child, 4))
+        self.proc.start()
+    def stop(self):
+        self.proc.join()
+    def batch(self):
+        return self.conn.recv()
+def produce(pipe, n):
+    pipe.send(torch.ones(n))
+def main():
+    loader = Loader()
+    loader.stop()
+    return loader.batch()
+"""
+POLLED = """def encode(rank, out):
+    out.put(torch.ones(3))
+def main(features):
+    procs = [ctx.Process(target=encode, args=(r, features)) for r in range(2)]
+    while any(p.is_alive() for p in procs):
+        time.sleep(1)
+    return features.get()
+"""
+SPAWNED = """def train(rank, world, results):
+    results.put(torch.ones(3))
+def launch(world, queue):
+    mp.spawn(train, args=(world, queue), nprocs=world)
+def main(queue):
+    launch(2, queue)
+    return queue.get()
+"""
+SLOW = """def sampler(q):
+    q.put(torch.zeros(3))
+def main(q):
+    p = mp.Process(target=sampler, args=(q,))
+    p.start()
+    time.sleep(8)
+    return q.get()
+"""
+
+
+def lost(
+    run: Path, source: str, *lines: int, ends: tuple[int | None, ...] = (1_900, 1_957), asks: bool = True
+) -> Report:
+    """Children that end at these times, of a parent that receives at the first of these lines at 2.000 s."""
+    script = str(s.program_in(run, source))
+    children = []
+    for number, end in enumerate(ends, 1):
+        child = Box(pid=101 + number, ppid=101).at(100).doing("name", f"multiprocessing process Worker-{number}")
+        children.append(child.at(end).exit(0) if end is not None else child)
+    stack = [*(ASKS if asks else ()), *(("main", script, line) for line in lines)]
+    main = parent().at(2_000).exception("FileNotFoundError", "[Errno 2] No such file or directory", stack)
+    return build_report(s.load(run, main.at(2_600).exit(1), *children))
+
+
+def test_order_of_both_ends_is_in_the_headline(run: Path) -> None:
+    """Which processes had ended, where they had put the tensor, which line waited for that before the get."""
+    report = lost(run, OF_CLASS, 15)
+    assert verdict(report) == ("python-exception", "certain")
+    assert (
+        "one of which sent a tensor at line 6 (`self.gradients.put()`), had all ended with status 0, the last of "
+        in (summary(report))
+    )
+    assert "0.043 s before: line 14 waits for that before line 15 receives." in summary(report)
+    assert "Join (lines 13 and 14) behind the last `queue.get()`, and let the senders wait for an Event" in advice(
+        report
+    )
+    assert "the sender's socket, no file of the program" in advice(report)
+
+
+@pytest.mark.parametrize(
+    ("source", "lines", "words", "next_words"),
+    [
+        (OF_PIPE, (9, 15), "at line 11 (`pipe.send()`), had all", "Join (line 7) behind the last `self.conn.recv()`"),
+        (POLLED, (7,), "line 5 waits for that before line 7", "Wait for their end (line 5) behind the last"),
+        (SPAWNED, (7,), "line 4 waits for that before line 7", "Pass `join=False` at line 4"),
+        (SLOW, (7,), "at line 2 (`q.put()`), had all", "wait for an Event behind line 2 (`q.put()`)"),
+    ],
+    ids=["pipe of an object", "polled", "torch's spawn", "nobody waits"],
+)
+def test_other_ways_to_wait(source: str, lines: tuple[int, ...], words: str, next_words: str, run: Path) -> None:
+    report = lost(run, source, *lines)
+    assert words in summary(report)
+    assert next_words in advice(report)
+
+
+@pytest.mark.parametrize(
+    ("ends", "asks"), [((1_900, None), True), ((1_900, 2_100), True), ((1_900, 1_957), False)],
+    ids=["one still runs", "one ends later", "a file of the program"],
+)  # fmt: skip
+def test_sender_that_may_still_run_is_not_named(ends: tuple[int | None, ...], asks: bool, run: Path) -> None:
+    """And the file that is not found may be one of the program."""
+    report = lost(run, OF_CLASS, 15, ends=ends, asks=asks)
+    assert "sent a tensor at" not in summary(report)
+    assert "the sender's socket" not in advice(report)
