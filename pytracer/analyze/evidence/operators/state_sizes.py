@@ -49,13 +49,20 @@ class StateSize:
 
 
 def state_size(view: ProcessView) -> StateSize | None:
-    """Of the storage at the fault; where that is none, of the tensors of a fused operator.
+    """Of the storage at the fault; where that one is large enough, of what a fused operator works on.
 
-    None where it is no state, or is as large as its parameter.
+    Registers of a loop over several parameters may point at the storage of another one, which the access only reached.
+    None where no state is known that differs from its parameter.
     """
     storage = view.place.storage if view.place is not None else None
-    if storage is not None:
-        return _of_storage(view, storage)
+    there = _of_storage(view, storage) if storage is not None else None
+    if there is not None and _is_small(there):
+        return there
+    return _of_fused(view) or there
+
+
+def _of_fused(view: ProcessView) -> StateSize | None:
+    """The state that is smaller than its parameter; of several, the one that would reach the address if it were not."""
     operator = find_operator(view)
     if operator is None or not operator.name.startswith(_FUSED):
         return None
@@ -63,8 +70,19 @@ def state_size(view: ProcessView) -> StateSize | None:
     recorded = (item for items in view.process.snapshot.named.values() for item in items)
     states = (item.base for item in recorded if item.role == "optimizer state")  # what the handler read may be damaged
     live = (view.space.live_around(base) for base in chain(bases, states))
-    found = (item for storage in live if storage is not None and (item := _of_storage(view, storage)) is not None)
-    return next((item for item in found if item.nbytes < item.parameter_nbytes), None)
+    each = (item for storage in live if storage is not None and (item := _of_storage(view, storage)) is not None)
+    small = [item for item in each if _is_small(item)]
+    return next((item for item in small if _would_reach(view, item)), next(iter(small), None))
+
+
+def _is_small(found: StateSize) -> bool:
+    return found.nbytes < found.parameter_nbytes
+
+
+def _would_reach(view: ProcessView, found: StateSize) -> bool:
+    """Whether the address of the fault is where the state would be, if it were as large as the parameter."""
+    base = found.bases[0]
+    return view.place is not None and base + found.nbytes <= view.place.addr < base + found.parameter_nbytes
 
 
 def _of_storage(view: ProcessView, storage: Storage) -> StateSize | None:

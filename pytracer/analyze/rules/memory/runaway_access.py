@@ -30,6 +30,7 @@ from pytracer.analyze.evidence.indices.sparse_source import sparse_advice, spars
 from pytracer.analyze.evidence.lifetime.variables import line_words, variable_of
 from pytracer.analyze.evidence.native.jumps import wild_jump
 from pytracer.analyze.evidence.operators.operator import find_operator, is_sparse
+from pytracer.analyze.evidence.operators.state_sizes import small_state
 from pytracer.analyze.evidence.own_code.arrays import array_words, left_array
 from pytracer.analyze.evidence.own_code.expanded import expanded_tensor
 from pytracer.analyze.evidence.own_code.passed import length_advice, unequal_tensors, unfit_clause
@@ -84,7 +85,10 @@ class RunawayAccess(MemoryFaultRule[Overrun | Run]):
         way = reached_row(view) if asked is None else None
         leads = row_headline(view, way) if way is not None else None
         where = f"{in_function(view)}: it ran on for {size_words(found.span_bytes)}{length}"
-        if way is not None and way.index is not None:
+        state = small_state(view)
+        if state is not None:
+            words = f"out of bounds{in_function(view)}: {state}"
+        elif way is not None and way.index is not None:
             words = f"out of bounds{in_function(view)}: {leads}"
         else:
             larger = f", as if it were as large as {shaped_name(way.larger)}" if way and way.larger else ""

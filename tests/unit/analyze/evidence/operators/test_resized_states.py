@@ -90,3 +90,40 @@ def test_state_of_another_parameter_is_not_said_to_be_of_one_that_was_resized() 
 def test_two_parameters_of_one_name_are_not_told_apart() -> None:
     """Both live, and the operator has neither."""
     assert state_sizes.state_size(view_of(2176, recorded=60, old_freed=False)) is None
+
+
+NEIGHBOUR, OTHER, LARGE = 9, 4096, 1 << 20  # addresses of storages
+
+
+def view_of_several(address: int, *sizes: tuple[int, int, int]) -> Any:
+    """A fault at the storage of a tensor that fits; `sizes`: of each state its address, bytes, and the parameter's."""
+    held = [storage(NEIGHBOUR, 64, 5)] + [storage(base, nbytes, 10) for base, nbytes, _ in sizes]
+    states = {base: name(f"exp_avg of p{base}", "optimizer state", base, nbytes, 20) for base, nbytes, _ in sizes}
+    parameters = {
+        f"parameter p{base}": [name(f"parameter p{base}", "parameter", base + LARGE, of, 20)] for base, _, of in sizes
+    }
+    named = SimpleNamespace(
+        of_storage=lambda one, addr: ([states[one.base]] if one.base in states else [], []),
+        with_name=lambda text: parameters.get(text, []),
+    )
+    space = SimpleNamespace(uses=SimpleNamespace(named=named), live_around={item.base: item for item in held}.get)
+    table = SimpleNamespace(at=lambda base: [item for item in held if item.base == base])
+    process = SimpleNamespace(snapshot=SimpleNamespace(storages=table, named={"": list(states.values())}))
+    return SimpleNamespace(place=SimpleNamespace(storage=held[0], addr=address), space=space, process=process)
+
+
+def test_the_state_that_would_reach_the_address_is_named_and_not_the_storage_that_a_register_points_at() -> None:
+    view = view_of_several(OTHER + 500, (64, 16, 160), (OTHER, 64, 4096))
+    found = state_sizes.state_size(view)
+    assert found is not None and (found.parameter, found.nbytes) == (f"p{OTHER}", 64)
+    far = state_sizes.state_size(view_of_several(1 << 30, (64, 16, 160), (OTHER, 64, 4096)))
+    assert far is not None and far.parameter == "p64"  # the first one that is too small
+
+
+def test_states_that_fit_or_are_larger_lead_nowhere() -> None:
+    assert state_sizes.state_size(view_of_several(OTHER + 500, (64, 128, 128), (OTHER, 4096, 64))) is None
+
+
+def test_only_a_fused_operator_takes_states_to_be_as_large_as_their_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state_sizes, "find_operator", lambda view: SimpleNamespace(name="aten::mul_", tensors=()))
+    assert state_sizes.state_size(view_of_several(OTHER + 500, (OTHER, 64, 4096))) is None
