@@ -89,7 +89,7 @@ test-all: test test-slow
 test-crash: build
 	$(BIN)/python scripts/crash_matrix.py -n $(JOBS) $(ARGS)
 
-# Every crash of public issues that is re-made in tests/corpus; make test-slow has the first ones, and one in three of the others.
+# Every crash of public issues that is re-made in tests/corpus; make test-slow has the first ones, and one in six of the others.
 test-corpus: build
 	$(BIN)/python -m pytest tests/corpus -n $(JOBS) -m "" --dist worksteal $(ARGS)
 
