@@ -13,7 +13,8 @@ had put into a queue, and the exception that the program was handling: a `with` 
 Why it happens: fork() copies one thread only. The threads of an OpenMP pool that the parent had used do not exist in
 the child, whose next parallel region waits for them for ever; nor do threads that held a lock at that moment, or those
 that run the tasks of torch.jit.fork(), or those that another native library had started: of a worker that waits in such
-a library, the line is named that had used it in the parent before the fork. asyncio.run() and a `with
+a library, the line is named that had used it in the parent before the fork. join() of a pool of processes, shutdown()
+of an executor and the end of a program that has one wait for the tasks of all workers, so one that stands is the cause. asyncio.run() and a `with
 ThreadPoolExecutor()` end when the threads of the executor do, and cancel() of a task does not end the thread that runs
 it already. A process that has put something into a multiprocessing queue ends when that is read, so join() before get()
 never returns; nor does join() of one that waits for room in a bounded queue, from which the parent takes only before.
@@ -95,6 +96,7 @@ _CONFIDENCE: dict[WaitKind, Confidence] = {
     "unread-queue": "possible",
     "thread-at-exit": "likely",
     "thread": "possible",
+    "workers": "possible",
     "executor": "possible",
     "queue": "possible",
     "full-queue": "possible",
