@@ -60,7 +60,7 @@ def shared(tmp_path: Path, source: str) -> LimitReason:
     [
         (
             COLLECTOR,
-            "; lines 8 and 9 keep `batch['id']` and `batch['weight'].numpy()` in each round",
+            "; lines 8 and 9 keep `batch['id']` and `batch['weight'].numpy()` in `self.ids` and `self.weights` in each round",
             "Keep copies of all that are tensors: `batch['id'].clone()` at line 8 and `batch['weight'].numpy().copy()`",
         ),
         (
@@ -68,10 +68,14 @@ def shared(tmp_path: Path, source: str) -> LimitReason:
             "; line 2 keeps `batch[0]` in each round",
             "Keep a copy: `batch[0].clone()` at line 2.",
         ),
-        (ALIASES, "; line 4 keeps `y` in each round", "Keep a copy: each tensor in `y` at line 4."),
+        (
+            ALIASES,
+            "; line 4 keeps `y` in `labels` in each round",
+            "Keep a copy: `clone()` of each tensor in `y` at line 4.",
+        ),
         (
             PASSED,
-            "; line 5 keeps `np.asarray(sample['x'])` in each round",
+            "; line 5 keeps `np.asarray(sample['x'])` in `where['all']` in each round",
             "Keep a copy: `np.array(sample['x'])` at line 5.",
         ),
     ],
