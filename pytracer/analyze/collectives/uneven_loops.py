@@ -24,6 +24,7 @@ from pytracer.decode.types.snapshot import Collective
 from pytracer.report.job import PythonFrame
 
 _SHARED = "DistributedSampler shares out one data set, which must be the same on all ranks"
+_RANKS = 2  # that are compared
 _OWN_DATA = (
     "Give all ranks as many: share out one data set by a DistributedSampler, or end each loop at the smallest "
     "len(loader) (all_reduce() it with MIN)"
@@ -76,7 +77,7 @@ class Uneven:
             return f"{_SHARED}: {made}."
         if self.drawn is not None and self.samples is None and self.source is None:
             return f"{capital(self._draw_alike)}{join}."
-        own = _OWN_DATA if self.samples is not None else self.cut
+        own = (self.cut_samples or _OWN_DATA) if self.samples is not None else self.cut
         said = f"{own}{join}." if own is not None else same
         return f"{said} {capital(self._draw_alike)}." if self.drawn is not None else said
 
@@ -94,6 +95,22 @@ class Uneven:
             f"Give all ranks as many: cut {what} to a multiple of the number of ranks at {where}, where each item "
             "gives as many rounds; else share out single samples, or agree on the smallest number of rounds "
             "(all_reduce() with MIN)"
+        )
+
+    @property
+    def cut_samples(self) -> str | None:
+        """As `cut`, of samples of which a rank has one more than the other: its split makes exactly that difference."""
+        if self.source is None or self.source.split is None or len(self.pairs) != _RANKS:
+            return None
+        node, (one, other) = self.source.node, (count for _, count in self.pairs)
+        name = variable(node.value) if isinstance(node, ast.Subscript) else None
+        if abs(one - other) != 1 or name is None or self.drawn is not None:
+            return None
+        where = line_in(self.source.spot.file, self.source.line, self.here)
+        return (
+            f"Give all ranks as many: at {where} cut `{name}` to a multiple of the number of ranks (`{name}[: "
+            f"len({name}) // n * n]`), or repeat some of its items up to one. Or share out the whole by a "
+            "DistributedSampler, or end each loop at the smallest len(loader) (all_reduce() it with MIN)"
         )
 
     @property

@@ -55,6 +55,17 @@ def test_data_set_of_each_rank(run: Path) -> None:
     assert "Give all ranks as many: share out one data set by a DistributedSampler, or end each loop" in advice(report)
 
 
+@pytest.mark.parametrize(("samples", "cut"), [((95, 96), True), ((90, 96), False)])
+def test_split_that_leaves_a_rank_one_more_is_to_be_cut(samples: tuple[int, int], cut: bool, run: Path) -> None:
+    """At its line; the look-alike differs by more than the split makes."""
+    source = SOURCE.replace(
+        "DataLoader(rows, sampler=DistributedSampler(rows))", "DataLoader(rows[rank::world], shuffle=True)"
+    )
+    said = advice(reported(run, source, (PLAIN, PLAIN), samples=samples))
+    assert ("Give all ranks as many: at line 14 cut `rows` to a multiple of the number of ranks" in said) is cut
+    assert "smallest len(loader)" in said
+
+
 def test_draw_that_makes_the_data_set_is_told_with_its_seed(run: Path) -> None:
     """On each rank for itself; as many samples on both are no reason."""
     source = "import random\n" + SOURCE.replace(
