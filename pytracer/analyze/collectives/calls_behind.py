@@ -87,7 +87,7 @@ def _is_outside(call: Collective, there: Side, by: Decider) -> bool:
     outer = [(frame.file, frame.function) for frame in there.way[: there.way.index(by.frame)]]
     own = (by.frame.file, by.frame.function)
     if (place.file, place.function) == own:
-        return own not in outer and not spans(by.node, place.line)
+        return own not in outer and isinstance(by.node, LOOPS) and not spans(by.node, place.line)
     inner = [(frame.file, frame.function) for frame in there.way[there.way.index(by.frame) :]]
     return (place.file, place.function) in outer and (place.file, place.function) not in inner
 

@@ -66,9 +66,9 @@ class KeptMappings:
         if self.received:
             several = "" if any(item.copied is None for item in self.received) else " (of a list, each tensor in it)"
             return (
-                f"{copies_words(self.received)}{several}, or its numbers (`.tolist()`). Each tensor that another process sent is a "
-                "mapping of its own for as long as it, a view or a NumPy array of it lives; fewer and larger ones "
-                f"(stacked or padded where they are sent) need fewer. {more}"
+                f"{copies_words(self.received)}{several}, or its numbers (`.tolist()`). Each tensor that another "
+                "process sent is a mapping of its own for as long as it, a view or a NumPy array of it lives; fewer "
+                f"and larger ones (stacked or padded where they are sent) need fewer. {more}"
             )
         if self.sent:
             kept = f" in `{self.counted[0]}`" if self.counted is not None else ""

@@ -58,8 +58,8 @@ def kept_words(kept: Sequence[KeptTensor], size: str = "") -> str:
     values = list_words(list(dict.fromkeys(f"`{item.value}`" for item in kept)))
     places = list(dict.fromkeys(item.place for item in kept))
     named = list(dict.fromkeys(f"`{item.container}`" for item in kept if item.container is not None))
-    into = f" in {list_words(named)}" if named and len(places) == len(named) else ""
-    return f"; {_lines(places)} {'keep' if len(places) > 1 else 'keeps'} {values}{into}{size if into else ''} in each round"
+    into = f" in {list_words(named)}{size}" if named and len(places) == len(named) else ""
+    return f"; {_lines(places)} {'keep' if len(places) > 1 else 'keeps'} {values}{into} in each round"
 
 
 def _lines(places: Sequence[str]) -> str:
