@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytracer._text import count_words, uncapital
+from pytracer.analyze.collectives.call_sites import calls_of_group
 from pytracer.analyze.collectives.deciders import Decider, Deciding, calls_from, ends_early
 from pytracer.analyze.collectives.left_out_calls import LeftOut, left_out_by
 from pytracer.analyze.collectives.rounds import join_words, loop_words
@@ -12,7 +13,9 @@ from pytracer.analyze.collectives.uneven_loops import uneven
 from pytracer.analyze.collectives.ways import Side, quoted
 from pytracer.analyze.evidence.syntax.loops import LOOPS
 from pytracer.analyze.evidence.syntax.mappings import looped_dict
+from pytracer.analyze.evidence.syntax.scopes import spans
 from pytracer.analyze.naming import line_in
+from pytracer.decode.types.snapshot import Collective
 
 
 def ended_loop(found: Sequence[Deciding]) -> LeftOut | None:
@@ -24,14 +27,14 @@ def ended_loop(found: Sequence[Deciding]) -> LeftOut | None:
         return None
     why = next(((item, known) for item in found if (known := uneven(*item[:2], item[2].frame, item[2].node))), None)
     (there, absent, by), known = why if why is not None else (found[0], None)
-    count, loop = len(calls_from(absent, there)), by.node
+    loop = by.node
     frames = there.way[::-1]
     words = (
         loop_words(there.view.process.snapshot, by.frame, loop, frames[frames.index(by.frame) :])
         if isinstance(loop, LOOPS) and by.frame in frames
         else None
     )
-    if not count or words is None:
+    if not calls_from(absent, there) or words is None:
         return None
     line, made, same = words
     keys = looped_dict(loop) if isinstance(loop, LOOPS) and known is None else None
@@ -42,7 +45,7 @@ def ended_loop(found: Sequence[Deciding]) -> LeftOut | None:
             f"Fill `{keys}` with the same keys on all ranks, with a neutral value (0, and a count of 0) for what one "
             "has not seen; or all_gather_object() the keys first, and go through their sorted union."
         )
-    calls = f"{count_words(count, 'call')} from line {there.way[-1].line}"
+    calls = calls_words(there, len(_calls_of_pass(absent, there, by)))
     subject = f"{left_words(there, absent, by)}{said}"
     if len(found) > 1 and known is None:
         return LeftOut(subject, "")
@@ -51,15 +54,42 @@ def ended_loop(found: Sequence[Deciding]) -> LeftOut | None:
         same = known.advice(same, join_words(there.view.process.snapshot, there.way[-1]))
         made = "" if known.cut is not None or samples else made
     more = f"and has more rounds on {there.name}" if len(found) == 1 else f"while {there.name} was still in it"
-    return LeftOut(subject, f"The loop of {line} ended on {absent.name} after {calls}, {more}{samples}.{made} {same}")
+    return LeftOut(subject, f"The loop of {line} ended on {absent.name} {calls}, {more}{samples}.{made} {same}")
 
 
 def left_words(there: Side, absent: Side, by: Decider) -> str:
     """`rank 1 had left the loop of line 47 after 103 calls from line 50, rank 0 was in its 104th`."""
-    count = len(calls_from(absent, there))
-    calls = f"{count_words(count, 'call')} from line {there.way[-1].line}"
-    left = f"{absent.name} had left the loop of {_line(by, there)} after {calls}"
+    count = len(_calls_of_pass(absent, there, by))
+    left = f"{absent.name} had left the loop of {_line(by, there)} {calls_words(there, count)}"
     return f"{left}, {there.name} was in its {_ordinal(count + 1)}"
+
+
+def calls_words(there: Side, count: int) -> str:
+    """`after 103 calls from line 50`, `without a call from line 50`."""
+    calls = f"after {count_words(count, 'call')}" if count else "without a call"
+    return f"{calls} from line {there.way[-1].line}"
+
+
+def _calls_of_pass(absent: Side, there: Side, by: Decider) -> list[Collective]:
+    """Those since a call that cannot be of the loop: of its function outside of it, or of one that led there."""
+    calls = calls_from(absent, there)
+    before = [
+        item.sequence_nr for item in calls_of_group(absent.view, there.call.group) if _is_outside(item, there, by)
+    ]
+    last = max((number for number in before if number < there.call.sequence_nr), default=0)
+    return [item for item in calls if item.sequence_nr > last]
+
+
+def _is_outside(call: Collective, there: Side, by: Decider) -> bool:
+    place = call.place
+    if place is None or place.line is None or by.frame not in there.way:
+        return False
+    outer = [(frame.file, frame.function) for frame in there.way[: there.way.index(by.frame)]]
+    own = (by.frame.file, by.frame.function)
+    if (place.file, place.function) == own:
+        return own not in outer and isinstance(by.node, LOOPS) and not spans(by.node, place.line)
+    inner = [(frame.file, frame.function) for frame in there.way[there.way.index(by.frame) :]]
+    return (place.file, place.function) in outer and (place.file, place.function) not in inner
 
 
 def may_have_left_out(found: Sequence[Deciding]) -> LeftOut | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pytracer.analyze.collectives.ways import Side, quoted
+from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import Loop, deciding_ifs
@@ -17,15 +18,23 @@ from pytracer.report.job import PythonFrame
 
 _VIEWS = ("items", "keys", "values")
 _COPIES = ("sorted", "list", "tuple")
+_MOST = 3  # dicts
+_ADDED = "added"
 _MAKES = ("dict", "defaultdict", "OrderedDict")
 
 
 @dataclass(frozen=True)
 class FilledKeys:
-    """`name`: of the dict. `words`: `` `recall` is set only below `if found:` (line 8) ``, of the only such key."""
+    """`name`: of the dict. `words`: `` `recall` is set only below `if found:` (line 8) ``, of the only such key.
+
+    `added`: whether it is a dict with several keys, perhaps.
+
+    Of a dict whose keys are those of another one, that one's.
+    """
 
     name: str
     words: str | None
+    added: bool = False
 
 
 def filled_keys(side: Side, loop: Loop) -> FilledKeys | None:
@@ -37,17 +46,21 @@ def filled_keys(side: Side, loop: Loop) -> FilledKeys | None:
     if given is None or name is None or spot is None:
         return None
     made = slice_.made(given[0], spot, calls=True)
+    levels = [made]
+    while (whole := _with_its_keys(levels[-1].node)) is not None and len(levels) < _MOST:
+        levels.append(slice_.made(whole, levels[-1].spot, calls=True))
+    made = levels[-1]
     is_dict = isinstance(made.node, ast.Dict) or (isinstance(made.node, ast.Call) and called_name(made.node) in _MAKES)
     if not is_dict:
         return FilledKeys(name, None) if given[1] else None
-    found = [*_conditional(made.spot.tree, made.spot.scope, made.node)]
+    found = [(item.spot, *part) for item in levels for part in _conditional(item.spot.tree, item.spot.scope, item.node)]
     if len(found) != 1:
         return FilledKeys(name, None)
-    key, decides = found[0]
-    file = made.spot.file
+    at_spot, key, does, decides = found[0]
+    file = at_spot.file
     head = quoted(side.view.process.snapshot, PythonFrame(file=file, line=decides), decides)
     at = line_in(file, decides, side.way[-1].file)
-    return FilledKeys(name, f"`{key}` is set only below {head} ({at})" if head is not None else None)
+    return FilledKeys(name, f"`{key}` is {does} only below {head} ({at})" if head is not None else None, does == _ADDED)
 
 
 def _given(head: ast.expr) -> tuple[ast.expr, bool] | None:
@@ -59,8 +72,24 @@ def _given(head: ast.expr) -> tuple[ast.expr, bool] | None:
     return (head, False) if variable(head) is not None else None
 
 
-def _conditional(tree: ast.Module, scope: ast.AST, made: ast.AST) -> Iterator[tuple[str, int]]:
-    """Keys that the function sets below an `if`: each with the line of that."""
+def _with_its_keys(made: ast.AST) -> ast.expr | None:
+    """The dict of `{k: v.mean() for k, v in losses.items()}`, or of the same inside of `dict()`: all of its keys."""
+    if isinstance(made, ast.Call) and called_name(made) in _MAKES and len(made.args) == 1 and not made.keywords:
+        made = made.args[0]
+        pair = made.elt if isinstance(made, (ast.GeneratorExp, ast.ListComp)) else None
+        key = pair.elts[0] if isinstance(pair, ast.Tuple) and pair.elts else None
+    else:
+        key = made.key if isinstance(made, ast.DictComp) else None
+    if not isinstance(made, (ast.DictComp, ast.GeneratorExp, ast.ListComp)) or len(made.generators) != 1:
+        return None
+    part, name = made.generators[0], variable(key) if key is not None else None
+    target = part.target.elts[0] if isinstance(part.target, ast.Tuple) else part.target
+    given = _given(part.iter)
+    return given[0] if name is not None and variable(target) == name and not part.ifs and given is not None else None
+
+
+def _conditional(tree: ast.Module, scope: ast.AST, made: ast.AST) -> Iterator[tuple[str, str, int]]:
+    """Keys that the function sets, and dicts that it adds, below an `if`: each with the line of that."""
     names = {
         variable(item.targets[0]) for item in own_nodes(scope) if isinstance(item, ast.Assign) and item.value is made
     }
@@ -70,7 +99,13 @@ def _conditional(tree: ast.Module, scope: ast.AST, made: ast.AST) -> Iterator[tu
                 continue
             decides = next((test.lineno for test, around in deciding_ifs(tree, target.lineno) if around), None)
             if decides is not None:
-                yield _key_words(target.slice), decides
+                yield _key_words(target.slice), "set", decides
+        call = item.value if isinstance(item, ast.Expr) else None
+        if not isinstance(call, ast.Call) or called_name(call) != "update" or not isinstance(call.func, ast.Attribute):
+            continue
+        decides = next((test.lineno for test, around in deciding_ifs(tree, call.lineno) if around), None)
+        if variable(call.func.value) in names and len(call.args) == 1 and decides is not None:
+            yield source(call.args[0]), _ADDED, decides
 
 
 def _key_words(key: ast.expr) -> str:

@@ -24,6 +24,7 @@ from pytracer.analyze.evidence.syntax.loops import LOOPS, Loop, loops_around
 from pytracer.analyze.naming import line_in
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
+from pytracer.decode.types.journal import Unit
 from pytracer.decode.types.snapshot import Collective
 from pytracer.report.job import PythonFrame
 
@@ -126,7 +127,7 @@ def left_loop(inside: ProcessView, call: Collective) -> LeftLoop | None:
     snapshot, frames = inside.process.snapshot, way_to(inside, call)[::-1]
     slice_ = Slice(snapshot, frames)
     skipping: LeftLoop | None = None
-    joins = not calls_itself(snapshot, call)
+    joins = not calls_itself(snapshot, call) and not snapshot.recorded(Unit)
     for depth, frame in enumerate(frames):
         tree = syntax_tree(snapshot, frame)
         if tree is None or frame.line is None:

@@ -280,6 +280,12 @@ def _frozen_words(found: _Call) -> str:
     return f"freeze the same parameters on all ranks, in the same step{at}, or pass zeros for those that are frozen."
 
 
+_IN_EACH_CASE = {
+    False: "set it in each case, with 0 and a count of 0",
+    True: "add its keys in each case, with 0 (a loss as `0.0 * output.sum()`, so that its layers have gradients)",
+}
+
+
 def _of_keys(found: _Call, by: Decider) -> LeftOut | None:
     """A loop over a dict that has fewer keys on the rank."""
     assert isinstance(by.node, LOOPS)
@@ -294,7 +300,7 @@ def _of_keys(found: _Call, by: Decider) -> LeftOut | None:
         f"{said}{set_at}",
         f"Go through the same keys on all ranks in {where}: a fixed list of names, with zeros for what a rank does not "
         f"have (`{keys.name}.get(name, torch.zeros(()))`)"
-        + (f". {capital(keys.words)}: set it in each case, with 0 and a count of 0." if keys.words else "."),
+        + (f". {capital(keys.words)}: {_IN_EACH_CASE[keys.added]}." if keys.words else "."),
     )
 
 

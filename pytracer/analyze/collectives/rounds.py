@@ -23,6 +23,7 @@ from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, scope_of, 
 from pytracer.analyze.naming import line_in, short_file
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
+from pytracer.decode.types.journal import Unit
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import PythonFrame
 
@@ -266,9 +267,9 @@ def _same_number(snapshot: Snapshot, frame: PythonFrame) -> str:
 
 
 def join_words(snapshot: Snapshot, frame: PythonFrame) -> str:
-    """`, or put that loop alone below DDP's join() ...`; empty where the line calls a collective itself."""
+    """`, or put that loop alone below DDP's join() ...`; empty where the line calls a collective itself, or FSDP."""
     own = any(called_name(item) in _OWN for item in calls_of_line(snapshot, frame))
-    return "" if own else _JOIN
+    return "" if own or snapshot.recorded(Unit) else _JOIN
 
 
 def _has_comprehension(tree: ast.Module, line: int) -> bool:

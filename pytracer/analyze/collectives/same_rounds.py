@@ -44,11 +44,22 @@ def has_same_rounds(side: Side, other: Side, position: int, loop: Loop) -> bool:
 
 @dataclass(frozen=True)
 class Samples:
-    """Of the DataLoader of a loop, on two ranks. `shared`: a DistributedSampler shares them out, of one data set."""
+    """Of the DataLoader of a loop, on two ranks. `shared`: a DistributedSampler shares them out, of one data set.
+
+    `size`: of its batches, where the source has that; `drops`: whether it leaves out a last one that is smaller.
+    """
 
     mine: int
     theirs: int
     shared: bool
+    size: int | None = None
+    drops: bool = False
+
+    def batches(self, samples: int, *, drops: bool | None = None) -> int | None:
+        """How many of so many samples."""
+        if self.size is None:
+            return None
+        return samples // self.size if (self.drops if drops is None else drops) else -(-samples // self.size)
 
 
 def differing_samples(side: Side, other: Side, position: int, loop: Loop) -> Samples | None:
@@ -63,8 +74,25 @@ def differing_samples(side: Side, other: Side, position: int, loop: Loop) -> Sam
     if pair is None or not all(_is_even(item) for item in pair):
         return None
     mine, theirs = pair[0].samples, pair[1].samples
-    differ = mine is not None and theirs is not None and mine != theirs
-    return Samples(mine or 0, theirs or 0, all(item.distributed for item in pair)) if differ else None
+    if mine is None or theirs is None or mine == theirs:
+        return None
+    size, drops = _batches(slice_, made.node, made.spot)
+    found = Samples(mine, theirs, all(item.distributed for item in pair), size, drops)
+    return found if size is None or found.batches(mine) != found.batches(theirs) else None
+
+
+def _batches(slice_: Slice, call: ast.Call, spot: Spot) -> tuple[int | None, bool]:
+    """The size of the batches of a `DataLoader(...)`, and whether it drops the rest; None where that is not known."""
+    last = keyword_value(call, "drop_last")
+    if keyword_value(call, "batch_sampler") is not None or any(item.arg is None for item in call.keywords):
+        return None, False
+    if last is not None and not isinstance(last, ast.Constant):
+        return None, False
+    given = keyword_value(call, "batch_size") or (call.args[1] if len(call.args) > 1 else None)
+    size = slice_.made(given, spot, calls=True).node if given is not None else ast.Constant(1)
+    number = size.value if isinstance(size, ast.Constant) else None
+    known = number if isinstance(number, int) and number > 0 else None
+    return known, bool(last is not None and last.value)
 
 
 def _loader_of(call: ast.Call, spot: Spot, mine: list[Loader], theirs: list[Loader]) -> tuple[Loader, Loader] | None:

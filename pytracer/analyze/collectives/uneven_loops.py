@@ -24,6 +24,8 @@ from pytracer.decode.types.snapshot import Collective
 from pytracer.report.job import PythonFrame
 
 _SHARED = "DistributedSampler shares out one data set, which must be the same on all ranks"
+_RANKS = 2  # that are compared
+_MODULES = ("torch", "np", "numpy")
 _OWN_DATA = (
     "Give all ranks as many: share out one data set by a DistributedSampler, or end each loop at the smallest "
     "len(loader) (all_reduce() it with MIN)"
@@ -54,7 +56,11 @@ class Uneven:
         if self.samples is None:
             return None
         (one, many), (other, others) = self.pairs
-        return f"the DataLoader has {count_words(many, 'sample')} on rank {one} and {others} on rank {other}"
+        counts = [self.samples.batches(item) for item in (many, others)]
+        batches = ""
+        if self.samples.size is not None and self.samples.size > 1:
+            batches = f" ({counts[0]} and {counts[1]} batches of at most {self.samples.size})"
+        return f"the DataLoader has {count_words(many, 'sample')} on rank {one} and {others} on rank {other}{batches}"
 
     @property
     def _cause(self) -> str | None:
@@ -76,7 +82,7 @@ class Uneven:
             return f"{_SHARED}: {made}."
         if self.drawn is not None and self.samples is None and self.source is None:
             return f"{capital(self._draw_alike)}{join}."
-        own = _OWN_DATA if self.samples is not None else self.cut
+        own = (self.cut_samples or _OWN_DATA) if self.samples is not None else self.cut
         said = f"{own}{join}." if own is not None else same
         return f"{said} {capital(self._draw_alike)}." if self.drawn is not None else said
 
@@ -95,6 +101,39 @@ class Uneven:
             "gives as many rounds; else share out single samples, or agree on the smallest number of rounds "
             "(all_reduce() with MIN)"
         )
+
+    @property
+    def cut_samples(self) -> str | None:
+        """As `cut`, of samples of which a rank has one more than the other: its split makes exactly that difference."""
+        if self.source is None or self.source.split is None or len(self.pairs) != _RANKS:
+            return None
+        node, (one, other) = self.source.node, (count for _, count in self.pairs)
+        whole = node.value if isinstance(node, ast.Subscript) else None
+        if isinstance(whole, ast.Call):  # torch.split(rows, size)[rank], rows.chunk(world)[rank]
+            is_method = isinstance(whole.func, ast.Attribute) and variable(whole.func.value) not in _MODULES
+            whole = (
+                whole.func.value
+                if is_method and isinstance(whole.func, ast.Attribute)
+                else next(iter(whole.args), None)
+            )
+        name = variable(whole) if whole is not None else None
+        if abs(one - other) != 1 or name is None or self.drawn is not None:
+            return None
+        where = line_in(self.source.spot.file, self.source.line, self.here)
+        return (
+            f"Give all ranks as many: at {where} cut `{name}` to a multiple of the number n of ranks (`{name}[: "
+            f"len({name}) // n * n]`), or repeat some of its items up to one{self._drop}. Or share out the whole by a "
+            "DistributedSampler, or end each loop at the smallest len(loader) (all_reduce() it with MIN)"
+        )
+
+    @property
+    def _drop(self) -> str:
+        """What leaves out the one batch that a rank has more."""
+        if self.samples is None or self.samples.drops:
+            return ""
+        counts = {self.samples.batches(count, drops=True) for _, count in self.pairs}
+        number = counts.pop() if len(counts) == 1 else None
+        return f", or pass `drop_last=True` to the DataLoader, so that each has {number}" if number else ""
 
     @property
     def _draw_alike(self) -> str:

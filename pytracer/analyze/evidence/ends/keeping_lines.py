@@ -18,7 +18,7 @@ from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import LOOPS, loops_around
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, scope_of, spans
-from pytracer.analyze.naming import line_in
+from pytracer.analyze.naming import LineWords, line_in
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import PythonFrame
 
@@ -42,6 +42,16 @@ class KeepingLine:
 
     subject: str
     advice: str
+
+
+@dataclass(frozen=True)
+class KeptThere:
+    """The line that puts each of what a line makes into `container`: its place, its text, and what it puts there."""
+
+    place: LineWords
+    text: str
+    value: str
+    container: str
 
 
 @dataclass(frozen=True)
@@ -79,6 +89,19 @@ def keeping_line(snapshot: Snapshot, frame: PythonFrame) -> KeepingLine | None:
     if 0 < len(direct) <= _MOST:
         return _of_values(direct[0], frame.file, place)
     return _of_graphs(of_graph[0], frame.file, place) if not direct and len(of_graph) == 1 else None
+
+
+def kept_there(snapshot: Snapshot, frame: PythonFrame) -> KeptThere | None:
+    """Where the program keeps what the line of `frame` makes, as keeping_line finds it; whatever that is."""
+    files = program_files(snapshot, [frame])
+    tree = files.get(frame.file or "")
+    if tree is None or frame.file is None or frame.line is None:
+        return None
+    direct = [item for made in _made(files, frame.file, tree, frame.line) for item in _stores(made) if item.names]
+    if not 0 < len(direct) <= _MOST:
+        return None
+    first = direct[0]
+    return KeptThere(_place(first, frame.file), _text(first), first.names[0], ast.unparse(first.container))
 
 
 def _made(files: dict[str, ast.Module], file: str, tree: ast.Module, line: int) -> Iterator[_Made]:
@@ -303,7 +326,7 @@ def _in(loops: Sequence[ast.stmt], node: ast.stmt) -> bool:
     return any(spans(loop, node.lineno) for loop in loops)
 
 
-def _place(kept: _Kept, file: str) -> str:
+def _place(kept: _Kept, file: str) -> LineWords:
     line = kept.node.lineno
     return line_in(kept.made.file, line, file)
 

@@ -131,7 +131,7 @@ def lost_task(job: JobView, view: ProcessView) -> LostTask | None:
     """Of a killed worker whose parent stood in a pool's call until the end."""
     parent = _parent(job, view)
     wait = wait_of(parent) if parent is not None else None
-    if parent is None or wait is None or wait.kind != "pool" or wait.at is None:
+    if parent is None or wait is None or wait.kind not in ("pool", "workers") or wait.at is None:
         return None
     if not any(_POOL.search(frame.file or "") for frame in parent.python_stack or ()):
         return None

@@ -30,11 +30,15 @@ _DEEPEST, _MOST, _QUOTED = 3, 3, 50
 
 @dataclass(frozen=True)
 class KeptTensor:
-    """`place`: the line that keeps `value`; `copied`: the same as a copy, None where it may have several tensors."""
+    """`place`: the line that keeps `value`; `copied`: the same as a copy, None where it may have several tensors.
+
+    `container`: what it is kept in, where that has a name.
+    """
 
     place: str
     value: str
     copied: str | None
+    container: str | None = None
 
 
 @dataclass(frozen=True)
@@ -47,13 +51,15 @@ class _Region:
     new: frozenset[str] = frozenset()  # parameters that are made for each
 
 
-def kept_words(kept: Sequence[KeptTensor]) -> str:
-    """For the headline, after what is in use."""
+def kept_words(kept: Sequence[KeptTensor], size: str = "") -> str:
+    """For the headline, after what is in use. `size`: of what they are kept in, with the space before."""
     if not kept:
         return ""
     values = list_words(list(dict.fromkeys(f"`{item.value}`" for item in kept)))
     places = list(dict.fromkeys(item.place for item in kept))
-    return f"; {_lines(places)} {'keep' if len(places) > 1 else 'keeps'} {values} in each round"
+    named = list(dict.fromkeys(f"`{item.container}`" for item in kept if item.container is not None))
+    into = f" in {list_words(named)}{size}" if named and len(places) == len(named) else ""
+    return f"; {_lines(places)} {'keep' if len(places) > 1 else 'keeps'} {values}{into} in each round"
 
 
 def _lines(places: Sequence[str]) -> str:
@@ -64,15 +70,23 @@ def _lines(places: Sequence[str]) -> str:
 
 
 def copy_words(kept: Sequence[KeptTensor]) -> str:
-    """What to write at these lines."""
-    said = [f"`{item.copied}`" if item.copied is not None else f"each tensor in `{item.value}`" for item in kept]
-    copies = list_words([f"{text} at {item.place}" for text, item in zip(said, kept, strict=True)])
-    which = "Keep copies of all that are tensors" if len(kept) > 1 else "Keep a copy"
+    """What to write at these lines, where descriptors are short."""
     return (
-        f"{which}: {copies}. A tensor that another process sent holds a descriptor for as long as it, a view or a "
+        f"{copies_words(kept)}. A tensor that another process sent holds a descriptor for as long as it, a view or a "
         "NumPy array of it lives. Or call torch.multiprocessing.set_sharing_strategy('file_system') at the start of "
         "all processes."
     )
+
+
+def copies_words(kept: Sequence[KeptTensor]) -> str:
+    """``Keep a copy: `batch[0].clone()` at line 2``."""
+    said = [
+        f"`{item.copied}`" if item.copied is not None else f"`clone()` of each tensor in `{item.value}`"
+        for item in kept
+    ]
+    copies = list_words([f"{text} at {item.place}" for text, item in zip(said, kept, strict=True)])
+    which = "Keep copies of all that are tensors" if len(kept) > 1 else "Keep a copy"
+    return f"{which}: {copies}"
 
 
 def kept_tensors(slice_: Slice) -> list[KeptTensor]:
@@ -88,11 +102,12 @@ def kept_tensors(slice_: Slice) -> list[KeptTensor]:
     while waiting:
         region, depth = waiting.pop(0)
         region = _with_aliases(region)
-        for node, value in _stores(region):
+        for node, container, value in _stores(region):
             place = line_in(region.spot.file, node.lineno, spot.file)
             for part in _kept_parts(value, region.names):
                 text = shortened(ast.unparse(part), _QUOTED)
-                found.setdefault((region.spot.file, node.lineno, text), KeptTensor(place, text, _copied(part)))
+                kept = KeptTensor(place, text, _copied(part), ast.unparse(container))
+                found.setdefault((region.spot.file, node.lineno, text), kept)
         if depth < _DEEPEST:
             waiting += [(inner, depth + 1) for inner in _called(slice_, region)]
     return list(found.values()) if len(found) <= _MOST else []
@@ -136,13 +151,15 @@ def _nodes(region: _Region) -> Iterator[ast.AST]:
 
 
 def _with_aliases(region: _Region) -> _Region:
-    """Also the names of parts and views: `x, y = batch`, `ids = batch["id"].numpy()`."""
+    """Also the names of parts and views: `x, y = batch`, `ids = batch["id"].numpy()`, `for clip in clips:`."""
     names = set(region.names)
     for item in [*_nodes(region)] * 2:
         if isinstance(item, ast.Assign) and _is_held(item.value, frozenset(names)):
             for target in item.targets:
                 if isinstance(target, (ast.Name, ast.Tuple, ast.List)):
                     names |= _names(target)
+        elif isinstance(item, _LOOPS) and _is_held(item.iter, frozenset(names)):
+            names |= _names(item.target)
     return replace(region, names=frozenset(names))
 
 
@@ -189,8 +206,8 @@ def _copied(value: ast.expr) -> str | None:
     return f"{text}.clone()" if isinstance(value, (ast.Subscript, ast.Attribute, ast.Call)) else None
 
 
-def _stores(region: _Region) -> Iterator[tuple[ast.stmt, ast.expr]]:
-    """Statements that put it into what only grows."""
+def _stores(region: _Region) -> Iterator[tuple[ast.stmt, ast.expr, ast.expr]]:
+    """Statements that put it into what only grows, with that and with what they put there."""
     for node in _nodes(region):
         pair = stored(node) if isinstance(node, ast.stmt) else None
         if pair is None or not isinstance(node, ast.stmt):
@@ -204,7 +221,7 @@ def _stores(region: _Region) -> Iterator[tuple[ast.stmt, ast.expr]]:
         if variable(base) in region.new or not _is_held(value, region.names):
             continue
         if only_grows(region.spot.tree, region.spot.scope, container, node):
-            yield node, value
+            yield node, container, value
 
 
 def _called(slice_: Slice, region: _Region) -> Iterator[_Region]:

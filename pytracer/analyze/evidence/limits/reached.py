@@ -35,9 +35,10 @@ _OF_SIZE = re.compile(r"PytorchStreamWriter failed writing|unexpected pos \d+ vs
 _FORKS = ("multiprocessing/popen_fork.py", "subprocess.py", "multiprocessing/popen_spawn_posix.py", "pty.py")
 _STACK_BYTES = 8 << 20  # where the stack has no limit, glibc takes 2 MiB on x86-64; more is no claim
 _NEARLY = 0.98
+_SMALL, _PLENTY = 1 << 20, 1 << 30  # bytes
 _MOSTLY = 0.9
 _SPARE_FILES = 3
-_SPARE_MAPPINGS = 64
+SPARE_MAPPINGS = 64
 
 
 @dataclass(frozen=True)
@@ -152,6 +153,10 @@ def _memory(numbers: Numbers, asked: int | None) -> Reached | None:
 
 def _mappings(numbers: Numbers, matter: str, asked: int | None) -> Reached | None:
     limit, used = numbers.limit(MAPPINGS), numbers.used(MAPPINGS)
-    if limit is None or used is None or used < limit - _SPARE_MAPPINGS:
+    if limit is None or used is None:
+        return None
+    left, small = numbers.values.get("machine memory left"), asked is not None and asked < _SMALL
+    released = small and left is not None and left > _PLENTY  # by the exception: a part of a batch that was received
+    if used < (limit * _NEARLY if released else limit - SPARE_MAPPINGS):
         return None
     return Reached(MAPPINGS, limit, used, matter, asked)

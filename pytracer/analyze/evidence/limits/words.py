@@ -16,6 +16,7 @@ from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
 from pytracer.analyze.evidence.failing.numbers import number_at
 from pytracer.analyze.evidence.failing.stored.opened import keeper
 from pytracer.analyze.evidence.limits.kept_files import KeptFiles, kept_files
+from pytracer.analyze.evidence.limits.kept_mappings import kept_mappings
 from pytracer.analyze.evidence.limits.kept_tensors import KeptTensor, copy_words, kept_tensors, kept_words
 from pytracer.analyze.evidence.limits.numbers import (
     ADDRESS_SPACE,
@@ -29,7 +30,7 @@ from pytracer.analyze.evidence.limits.numbers import (
     Numbers,
     recorded_numbers,
 )
-from pytracer.analyze.evidence.limits.reached import MACHINE, Reached, mostly_files, reached_limit
+from pytracer.analyze.evidence.limits.reached import MACHINE, SPARE_MAPPINGS, Reached, mostly_files, reached_limit
 from pytracer.analyze.evidence.limits.setters import RESOURCES, Setter, setter_of
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.decode.types.snapshot import Snapshot
@@ -98,6 +99,10 @@ def limit_reason(
         FILES: _of_files, FILE_SIZE: _of_size, MAPPINGS: _of_mappings, MACHINE: _of_machine, PIDS: _of_threads,
         USER_THREADS: _of_threads, STACK: _of_stack,
     }.get(found.name, _of_threads if found.matter in ("thread", "process") else _of_memory)  # fmt: skip
+    if found.name == MAPPINGS and found.matter == "memory":
+        counts = found.used or 0, found.limit
+        maps = kept_mappings(snapshot, at, stack, own, _held(told), counts)
+        return LimitReason(f"{_subject(found, numbers, setter)}{maps.words}", maps.advice, Behind.of([], maps))
     kept = _kept_tensors(found, numbers, at)
     subject = f"{_subject(found, numbers, setter)}{kept_words(kept)}"
     return LimitReason(subject, advice(found, numbers, setter, told, line, at), Behind.of([], setter, kept))
@@ -140,8 +145,12 @@ def _subject(found: Reached, numbers: Numbers, setter: Setter | None) -> str:
     if found.name == FILE_SIZE:
         return f"files of this process are limited to {size_words(found.limit)} (RLIMIT_FSIZE{set_by})"
     if found.name == MAPPINGS:
+        full = found.used is None or found.used >= found.limit - SPARE_MAPPINGS
         return (
             f"it has {found.used} mappings of memory, as many as vm.max_map_count ({found.limit}) allows; it is not "
+            "memory that is short"
+            if full
+            else f"it has {found.used} of the {found.limit} mappings of memory that vm.max_map_count allows; it is not "
             "memory that is short"
         )
     if found.name == PIDS:
@@ -269,9 +278,8 @@ def _of_mappings(
             f"Each thread takes two mappings: let threads end, or use a pool of few; or raise the limit (sysctl -w "
             f"vm.max_map_count=...).{_piled(numbers, line)}"
         )
-    what = "tensor in shared memory" if "torch" in _library(told) or "/torch_" in (told.message or "") else "mmap"
     return (
-        f"Each {what} is a mapping of its own. Make few large ones at {line} (one for all items of a kind, and its "
+        f"Each mmap is a mapping of its own. Make few large ones at {line} (one for all items of a kind, and its "
         f"slices or views), or raise the limit (as root: sysctl -w vm.max_map_count={4 * found.limit})."
     )
 

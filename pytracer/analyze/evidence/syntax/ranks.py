@@ -12,7 +12,7 @@ from pytracer.analyze.evidence.syntax.scopes import spans_body
 
 _RANK = re.compile(
     r"(?:(?:global|local|node|group|data_parallel|dp|my|proc|process|worker|trainer)_)?rank|get_(?:\w+_)?rank"
-    r"|is_(?:main|master)\w*|(?:main|master)_process|process_index"
+    r"|(?:proc|rank)_(?:id|idx)|is_(?:main|master)\w*|(?:main|master)_process|process_index"
 )
 _ENVIRONMENT = re.compile(r"\b(?:environ|getenv)\b.*\b(?:LOCAL_)?RANK\b")
 _OF_SOME = re.compile(r"(?:node|group|dp|tp|pp|cp|parallel|worker|trainer)_rank")

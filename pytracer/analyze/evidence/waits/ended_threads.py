@@ -16,7 +16,7 @@ from pytracer.report.job import Evidence, PythonFrame, ThreadExceptionReport
 
 _LISTED = 3
 _IN_PROCESS: tuple[WaitKind, ...] = ("queue", "full-queue", "notice")
-_FOR_A_THREAD: tuple[WaitKind, ...] = (*_IN_PROCESS, "pool", "lock", "thread", "thread-at-exit")
+_FOR_A_THREAD: tuple[WaitKind, ...] = (*_IN_PROCESS, "pool", "workers", "lock", "thread", "thread-at-exit")
 _POOL = re.compile(r"/multiprocessing/pool\.py$")
 _BETWEEN_PROCESSES = re.compile(r"/multiprocessing/\w+\.py$")
 # What waiting with a limit raises, and torch when the thread that pins batches is gone.
@@ -60,7 +60,7 @@ def thread_behind(view: ProcessView, wait: ProcessWait) -> EndedThread | None:
     """The thread whose end explains why a process waits; the last one that ended, of several."""
     if wait.kind not in _FOR_A_THREAD or not view.thread_exceptions:
         return None
-    if wait.kind == "pool":
+    if wait.kind in ("pool", "workers"):
         own = [item for item in view.thread_exceptions if _is_of_pool(item.python_stack or ())]
         return EndedThread(own[-1], True) if own else None
     return EndedThread(view.thread_exceptions[-1], wait.kind in _IN_PROCESS and no_other_could(view))

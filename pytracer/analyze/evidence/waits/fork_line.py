@@ -37,7 +37,13 @@ SPAWNED: dict[Starter, str] = {
     "ProcessPoolExecutor": 'with `mp_context=multiprocessing.get_context("spawn")`',
     "DataLoader": 'with `multiprocessing_context="spawn"`',
 }
-_INITIALIZER = "call torch.set_num_threads(1) in its `initializer`"
+_MADE: dict[Starter, str] = {
+    "Process": "it",
+    "Pool": "the pool",
+    "ProcessPoolExecutor": "the pool",
+    "DataLoader": "the DataLoader",
+}
+_INITIALIZER = "call torch.set_num_threads(1) in the `initializer` of the pool"
 # Workers of a DataLoader do so already: theirs is the OpenMP of another library.
 _ALONE: dict[Starter, str] = {
     "Process": "call torch.set_num_threads(1) first in the child",
@@ -74,15 +80,16 @@ class ForkLine:
         used = f" (used at {place_words(self.used)})" if self.used is not None else ""
         also = f", and {list_words(self.shared)} by the same context" if self.shared else ""
         made = f" at line {self.made}" if self.made is not None else ""
-        spawned = f"make it {SPAWNED[self.starter]}{made}"
+        forked = "it" if self.starter == "Process" else "the worker"
+        spawned = f"make {_MADE[self.starter]} {SPAWNED[self.starter]}{made}"
         alone = _ALONE[self.starter]
         if self.derived is not None:
             alone = f"call torch.set_num_threads(1) first in {self.derived[0]}.run()"
             spawned = f"derive {self.derived[0]} (line {self.derived[1]}) from `{_CONTEXT}.Process`"
             also = f", and make {list_words(self.shared)} by the same context" if self.shared else ""
         return (
-            f"Line {self.at.line}{text} forks it, and the OpenMP threads of the parent{used} do not exist in a forked "
-            f"child: {alone}, or {spawned}{also} (the program's main part below "
+            f"Line {self.at.line}{text} forks {forked}, and the OpenMP threads of the parent{used} do not exist in a "
+            f"forked child: {alone}, or {spawned}{also} (the program's main part below "
             '`if __name__ == "__main__":`).'
         )
 

@@ -31,7 +31,7 @@ from pytracer.analyze.evidence.waits.wait_chain import (
 from pytracer.analyze.evidence.waits.waits import OF_DEVICE, ProcessWait, WaitKind, is_between_processes
 from pytracer.analyze.view import JobView, ProcessView
 
-_OF_CHILDREN: tuple[WaitKind, ...] = ("child", "queue", "message", "full-pipe", "pool")
+_OF_CHILDREN: tuple[WaitKind, ...] = ("child", "queue", "message", "full-pipe", "pool", "workers")
 _IN_MEMORY: tuple[WaitKind, ...] = ("queue", "notice", "undone")
 _BEFORE_NS = 1_000_000_000
 

@@ -100,7 +100,7 @@ def lost_lock(job: JobView) -> LostLock | None:
     ]
     asking = next((view for view in job.views if _own(view) == family), None)
     wait = wait_of(asking) if asking is not None else None
-    if not killed or asking is None or wait is None or wait.kind not in ("queue", "pool", "child", "notice"):
+    if not killed or asking is None or wait is None or wait.kind not in ("queue", "pool", "workers", "child", "notice"):
         return None
     wanted = ProcessWait("queue", at)
     thing = waited_object(mine[0], wanted)

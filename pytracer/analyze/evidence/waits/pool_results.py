@@ -68,7 +68,7 @@ class EndedReceiver:
 
 def ended_receiver(job: JobView, view: ProcessView, wait: ProcessWait) -> EndedReceiver | None:
     """Of a process that waits for the result of a pool's task; None where the thread runs or nothing is known."""
-    if wait.kind != "pool" or not _lacks_receiver(view):
+    if wait.kind not in ("pool", "workers") or not _lacks_receiver(view):
         return None
     end, tree = end_of(view), syntax_tree(view.process.snapshot, wait.at)
     ended = [

@@ -50,6 +50,9 @@ ADVICE: dict[WaitKind, str] = {
     "multiprocessing queue is read.",
     "thread-at-exit": LET_THREAD_END,
     "thread": "Look at what that thread waits for: `pytracer attach` shows all threads while the program stands.",
+    "workers": "Look at where the workers of the pool were: one that stands still, or whose task was lost when it was "
+    "killed, keeps the pool from its end. `pytracer attach` shows them while the program stands; get(timeout=...) or "
+    "result(timeout=...) of each result before that line raises instead of waiting for ever.",
     "full-queue": "Look at the thread or process that takes from the queue: it ended, such as by an exception, or "
     "stands still itself. put(timeout=...) raises instead of waiting for ever.",
     "message": "Look at who should have sent it: that process or thread waits itself, works on, or has ended while its "

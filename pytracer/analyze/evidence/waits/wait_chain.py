@@ -38,7 +38,7 @@ _LAST = (
     "full-pipe",
 )
 _OF_FILES = ("flock", "lock-file")
-_OF_CHILDREN = ("child", "queue", "message", "full-pipe", "pool", "notice")
+_OF_CHILDREN = ("child", "queue", "message", "full-pipe", "pool", "workers", "notice")
 _QUEUE = re.compile(r"/multiprocessing/(connection|queues|synchronize)\.py$")
 _POOL = re.compile(r"/multiprocessing/pool\.py$")
 _COMMAND = 60

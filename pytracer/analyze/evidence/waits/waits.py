@@ -17,6 +17,7 @@ from pytracer.analyze.evidence.waits.forked_pool import forked_pool
 from pytracer.analyze.evidence.waits.forked_team import stands_without_team
 from pytracer.analyze.evidence.waits.interop_threads import lacks_interop_threads, waits_for_task
 from pytracer.analyze.evidence.waits.pipes import has_copied_frames_only, pipe_wait
+from pytracer.analyze.evidence.waits.pool_joins import joins_pool
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.parts import innermost_of_program, python_frame
 from pytracer.analyze.view import ProcessView, is_handler_frame
@@ -40,6 +41,7 @@ WaitKind = Literal[
     "unread-queue",
     "thread-at-exit",
     "thread",
+    "workers",
     "executor",
     "queue",
     "full-queue",
@@ -71,6 +73,7 @@ WAITED: dict[WaitKind, str] = {
     "unread-queue": "waited until what it had put into a queue is read",
     "thread-at-exit": "had come to its end, and waited for a thread that is no daemon",
     "thread": "waited for a thread",
+    "workers": "waited for the workers of a process pool",
     "executor": "waited for a thread of an executor that it shuts down, which was",
     "queue": "waited for a queue",
     "full-queue": "waited for room in a full queue",
@@ -143,7 +146,10 @@ def wait_of(view: ProcessView) -> ProcessWait | None:
         return ProcessWait(kind, at, name)
     if kind == "unread-queue" and has_copied_frames_only(main_stack(view)):
         return ProcessWait(kind, None)
-    return ProcessWait(kind, waiting_frame(view)) if kind is not None else None
+    at = waiting_frame(view)
+    if kind == "workers" and (at is None or is_library_file(at.file)):  # the end of the program
+        return ProcessWait(kind, None)
+    return ProcessWait(kind, at) if kind is not None else None
 
 
 def waiting_frame(view: ProcessView) -> PythonFrame | None:
@@ -266,6 +272,8 @@ def _kind(view: ProcessView) -> WaitKind | None:
         return piped
     if any(_QUEUE.search(frame.file or "") and _is(frame, _FEEDER_JOIN) for frame in near):
         return "unread-queue"
+    if joins_pool(stack, end_of(view)):
+        return "workers"
     if any(_THREADS_OF_PYTHON.search(frame.file or "") and frame.function in _AT_EXIT for frame in near):
         return "thread-at-exit"
     if ends_executor(stack, end_of(view)) and unfinished_task(end_of(view)) is not None:

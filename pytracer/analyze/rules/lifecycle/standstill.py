@@ -11,21 +11,23 @@ same process before is named: the thread may be the one that is waited for. So i
 had put into a queue, and the exception that the program was handling: a `with` or `finally` may wait on the way out.
 
 Why it happens: fork() copies one thread only. The threads of an OpenMP pool that the parent had used do not exist in
-the child, whose next parallel region waits for them for ever; nor do threads that held a lock at that moment, or those
-that run the tasks of torch.jit.fork(), or those that another native library had started: of a worker that waits in such
-a library, the line is named that had used it in the parent before the fork. asyncio.run() and a `with
-ThreadPoolExecutor()` end when the threads of the executor do, and cancel() of a task does not end the thread that runs
-it already. A process that has put something into a multiprocessing queue ends when that is read, so join() before get()
-never returns; nor does join() of one that waits for room in a bounded queue, from which the parent takes only before.
-Two threads that take two locks in different orders wait for each other: where the `with` statements of both show that,
-the locks and lines are named. A worker that died or stands still leaves its parent waiting. What a queue's own thread
-cannot pickle is dropped; a Future keeps the exception of its task; a worker that is killed in Queue.get() takes the
-lock of the queue along. Of a lock that a forked child waits for, the thread of the parent is named that was inside of
-its `with` at the end, or alone takes it by the source; so is a `with` of the forking thread around the fork. What ends
-a wait (set(), put(), release()) may lie behind a branch that leaves. recv() of a pipe gets no EOFError while its own
-process keeps the sender's end open, and two ends that both call recv() wait for each other. An OSError ends a pool's
-thread that receives results, such as of a tensor whose worker has ended. A task of a multiprocessing pool is lost when
-its worker ends by sys.exit(), os._exit() or a signal.
+the child, whose next parallel region waits for them for ever; nor do threads that held a lock at that moment, or
+those that run the tasks of torch.jit.fork(), or those that another native library had started: of a worker that waits
+in such a library, the line is named that had used it in the parent before the fork. join() of a pool of processes,
+shutdown() of an executor and the end of a program that has one wait for the tasks of all workers, so one that stands
+is the cause. asyncio.run() and a `with ThreadPoolExecutor()` end when the threads of the executor do, and cancel() of
+a task does not end the thread that runs it already. A process that has put something into a multiprocessing queue
+ends when that is read, so join() before get() never returns; nor does join() of one that waits for room in a bounded
+queue, from which the parent takes only before. Two threads that take two locks in different orders wait for each
+other: where the `with` statements of both show that, the locks and lines are named. A worker that died or stands
+still leaves its parent waiting. What a queue's own thread cannot pickle is dropped; a Future keeps the exception of
+its task; a worker that is killed in Queue.get() takes the lock of the queue along. Of a lock that a forked child
+waits for, the thread of the parent is named that was inside of its `with` at the end, or alone takes it by the
+source; so is a `with` of the forking thread around the fork. What ends a wait (set(), put(), release()) may lie
+behind a branch that leaves. recv() of a pipe gets no EOFError while its own process keeps the sender's end open, and
+two ends that both call recv() wait for each other. An OSError ends a pool's thread that receives results, such as of
+a tensor whose worker has ended. A task of a multiprocessing pool is lost when its worker ends by sys.exit(),
+os._exit() or a signal.
 
 What to do: OpenMP: start children by spawn or forkserver, or call torch.set_num_threads(1) before the first operator
 of the parent. Locks: take them in one order. Queues: pass a timeout to get(), and look at who should have filled it.
@@ -95,6 +97,7 @@ _CONFIDENCE: dict[WaitKind, Confidence] = {
     "unread-queue": "possible",
     "thread-at-exit": "likely",
     "thread": "possible",
+    "workers": "possible",
     "executor": "possible",
     "queue": "possible",
     "full-queue": "possible",

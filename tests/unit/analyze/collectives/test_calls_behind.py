@@ -49,8 +49,14 @@ def reported(
     samples: tuple[int, int] = (96, 96),
     ways: Sequence[Sequence[tuple[str, int]]] = (BEHIND, AHEAD),
     library: Sequence[Frame] = (),
+    *,
+    sharded: bool = False,
+    before: Sequence[tuple[str, int]] = (),
 ) -> Report:
-    """Rank 0 is behind the loop after five calls of both; rank 1 makes a sixth, called by way of `library`."""
+    """Rank 0 is behind the loop after five calls of both; rank 1 makes a sixth, called by way of `library`.
+
+    `sharded`: FSDP has units; `before`: lines that called before.
+    """
     program = str(program_in(run, source))
     job = Ranks(2)
     in_torch: Frame = ("all_reduce", f"{TORCH}/distributed/distributed_c10d.py", 3252)
@@ -58,8 +64,11 @@ def reported(
         box, group, loader = job.boxes[rank], job.groups[rank]["0"], loaders[rank]
         if loader is not None:
             box._json(Entry.LOADER, {**loader, "initialized": True, "samples": samples[rank]})
+        if sharded:
+            box.unit("", [])
         last = (way[0][0], program, way[0][1])
-        lines = [(ways[1][0][0], program, ways[1][0][1])] * 5 + [last]
+        lines = [(function, program, line) for function, line in before]
+        lines += [(ways[1][0][0], program, ways[1][0][1])] * 5 + [last]
         for number, line in enumerate(lines, 1):
             ends = number == len(lines)
             size = [1] if ends and rank == 0 else [40]
@@ -228,15 +237,32 @@ def test_loop_over_a_dict_has_other_keys(over: str, keys: bool, run: Path) -> No
     assert ("Fill `loader` with the same keys on all ranks" in advice(report)) == keys
 
 
-@pytest.mark.parametrize("own", [True, False])
-def test_join_answers_only_what_ddp_calls(own: bool, run: Path) -> None:
+@pytest.mark.parametrize(("own", "sharded"), [(True, False), (False, False), (False, True)])
+def test_join_answers_only_what_ddp_calls(own: bool, sharded: bool, run: Path) -> None:
     source = PROGRAM.replace("            if loss is None:\n                continue\n", "\n\n").replace(
         "loader = DataLoader(rows, sampler=DistributedSampler(rows))", "loader = rows[rank::world]"
     )
     source = source.replace("loss.backward()", "dist.all_reduce(loss)") if own else source
-    said = advice(reported(run, source, NO_LOADERS))
+    said = advice(reported(run, source, NO_LOADERS, sharded=sharded))
     assert "Give all ranks as many: cut `rows`" in said
-    assert ("DDP's join()" in said) != own
+    assert ("DDP's join()" in said) != (own or sharded)
+
+
+@pytest.mark.parametrize(
+    ("before", "count"),
+    [
+        ([("Trainer.epoch", 12)] * 3 + [("main", 18)], 5),  # an earlier pass of the loop
+        ([("Trainer.epoch", 12)] * 3 + [("elsewhere", 40)], 8),  # the loop may call that
+        ([("main", 18)], 5),
+    ],
+)
+def test_calls_are_counted_since_the_loop_began(before: list[tuple[str, int]], count: int, run: Path) -> None:
+    """By a call that cannot be of it; else all are counted."""
+    source = PROGRAM.replace("            if loss is None:\n                continue\n", "\n\n")
+    said = summary(reported(run, source, NO_LOADERS, before=before))
+    assert (
+        f"rank 0 had left the loop of line 8 after {count} calls from line 12, rank 1 was in its {count + 1}th" in said
+    )
 
 
 @pytest.mark.parametrize("more", ["if number == late: ", "with net.no_sync(): "], ids=["skipped", "no_sync"])

@@ -257,6 +257,44 @@ def test_keys_that_one_rank_does_not_have(given: str, words: str | None, run: Pa
         assert words in summary(report) and "`recall` is set only below" in advice(report)
 
 
+ADDED = """def measured(batch):
+    out = dict(loss=batch.mean())
+    extra = more(batch)
+    if extra is not None:
+        out.update(extra)
+    return out
+def share(metrics):
+    logged = {0}
+    for name, value in logged.items():
+        dist.all_reduce(value)
+def main():
+    for batch in data:
+        metrics = measured(batch)
+        share(metrics)
+        dist.broadcast(batch, 0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("logged", "words"),
+    [
+        ("OrderedDict((k, v.mean()) for k, v in metrics.items())", True),
+        ("{k: v.mean() for k, v in metrics.items()}", True),
+        ("{k: v.mean() for k, v in metrics.items() if v.numel()}", False),  # some of them
+        ("{v: k for k, v in metrics.items()}", False),
+        ("{k: metrics[k] for k in names}", False),
+    ],
+)
+def test_dict_that_is_added_to_one_whose_keys_are_copied(logged: str, words: bool, run: Path) -> None:
+    """The look-alikes have keys of their own."""
+    mine, theirs = [("share", 10), ("main", 14)], [("main", 15)]
+    source = ADDED.replace("{0}", logged)
+    report = reported(run, source, [[1]], ("allreduce_", mine, [1]), ("broadcast_", theirs, [1]), NO_MODEL)
+    assert "has fewer keys on rank 1" in summary(report)
+    assert ("`extra` is added only below `if extra is not None:` (line 4)" in summary(report)) is words
+    assert ("add its keys in each case, with 0" in advice(report)) is words
+
+
 def test_condition_in_a_loop_over_numbers_whose_call_is_the_first_one(run: Path) -> None:
     """No rank had made it before; both had left the loop of fixed rounds inside, or are in it again."""
     mine, theirs = [("fit", 6)], [("fit", 4)]

@@ -55,6 +55,48 @@ def test_data_set_of_each_rank(run: Path) -> None:
     assert "Give all ranks as many: share out one data set by a DistributedSampler, or end each loop" in advice(report)
 
 
+@pytest.mark.parametrize(("samples", "cut"), [((95, 96), True), ((90, 96), False)])
+def test_split_that_leaves_a_rank_one_more_is_to_be_cut(samples: tuple[int, int], cut: bool, run: Path) -> None:
+    """At its line; the look-alike differs by more than the split makes."""
+    source = SOURCE.replace(
+        "DataLoader(rows, sampler=DistributedSampler(rows))", "DataLoader(rows[rank::world], shuffle=True)"
+    )
+    said = advice(reported(run, source, (PLAIN, PLAIN), samples=samples))
+    assert ("Give all ranks as many: at line 14 cut `rows` to a multiple of the number n of ranks" in said) is cut
+    assert "smallest len(loader)" in said
+
+
+@pytest.mark.parametrize(
+    ("options", "samples", "batches", "drop"),
+    [
+        ("batch_size=32", (96, 97), "(3 and 4 batches of at most 32)", "so that each has 3"),
+        ("batch_size=32, drop_last=True", (95, 96), "(2 and 3 batches of at most 32)", None),
+        ("batch_size=size()", (96, 97), None, None),  # not known
+        ("batch_size=8, **more", (96, 97), None, None),
+    ],
+)
+def test_batches_follow_from_the_size_that_the_source_has(
+    options: str, samples: tuple[int, int], batches: str | None, drop: str | None, run: Path
+) -> None:
+    """With what leaves out the one that a rank has more."""
+    source = SOURCE.replace(
+        "DataLoader(rows, sampler=DistributedSampler(rows))",
+        f"DataLoader(torch.split(rows, half)[proc_id], shuffle=True, {options})",
+    )
+    report = reported(run, source, (PLAIN, PLAIN), samples=samples)
+    assert ("batches of at most" in summary(report)) is (batches is not None) and (batches or "") in summary(report)
+    assert "line 14 (`torch.split(rows, half)[proc_id]`) gives each rank items of its own" in summary(report)
+    assert "at line 14 cut `rows` to a multiple" in advice(report)
+    assert ("drop_last" in advice(report)) is (drop is not None) and (drop or "") in advice(report)
+
+
+def test_as_many_batches_of_other_samples_are_no_reason(run: Path) -> None:
+    """The look-alike: the last one is smaller on a rank."""
+    source = SOURCE.replace("sampler=DistributedSampler(rows)", "shuffle=True, batch_size=32")
+    said = summary(reported(run, source, (PLAIN, PLAIN), samples=(95, 96)))
+    assert "samples on rank" not in said
+
+
 def test_draw_that_makes_the_data_set_is_told_with_its_seed(run: Path) -> None:
     """On each rank for itself; as many samples on both are no reason."""
     source = "import random\n" + SOURCE.replace(
