@@ -91,7 +91,9 @@ def _behind(node: ast.expr, methods: frozenset[str]) -> ast.expr:
     while True:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in methods:
             node = node.func.value
-        elif (isinstance(node, ast.Attribute) and node.attr in _SAME_ATTRIBUTES) or (isinstance(node, ast.Subscript) and _is_basic(node.slice)):
+        elif (isinstance(node, ast.Attribute) and node.attr in _SAME_ATTRIBUTES) or (
+            isinstance(node, ast.Subscript) and _is_basic(node.slice)
+        ):
             node = node.value
         else:
             return node
