@@ -7,7 +7,8 @@ recorded.
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
@@ -24,7 +25,8 @@ from pytracer.analyze.evidence.failing.not_finite.weights import (
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.view import ProcessView
-from pytracer.report.job import ExceptionReport
+from pytracer.decode.types.snapshot import Snapshot
+from pytracer.report.job import ExceptionReport, PythonFrame
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,24 @@ def not_finite_lines(view: ProcessView) -> NotFiniteLines | None:
         return None
     behind = Behind.of([], *(place_of(at, item) for item in found), *(item.also for item in found))
     return NotFiniteLines(hazard_subject(at, found), hazard_advice(at, found), behind)
+
+
+def makers_of(snapshot: Snapshot, frames: Sequence[PythonFrame], name: str, line: int) -> str:
+    """A sentence for each line that can make a variable NaN or infinite; nothing where the source shows none, or many.
+
+    Args:
+        snapshot: A process that ran these lines.
+        frames: Of the program, innermost first; the first one is of the function that has the variable.
+        name: The variable.
+        line: That reads it.
+    """
+    at = failing_line(snapshot, ExceptionReport(), frames)
+    spot = at.slice.spot(0) if at is not None else None
+    if at is None or spot is None:
+        return ""
+    read = ast.copy_location(ast.Name(name, ast.Load()), ast.Pass(lineno=line, col_offset=0))
+    found = hazards_of(at, [Part(read, replace(spot, line=line))], lambda item: not item.backward)
+    return hazard_advice(at, found) if found and found[0].weight != WEAK else ""
 
 
 def _hazards(at: FailingLine) -> list[Hazard]:
