@@ -7,12 +7,13 @@ recorded.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
-from pytracer.analyze.evidence.failing.not_finite.hazards import WEAK, Hazard
+from pytracer.analyze.evidence.failing.not_finite.hazard import WEAK, Hazard
 from pytracer.analyze.evidence.failing.not_finite.made import samples
 from pytracer.analyze.evidence.failing.not_finite.reach import Part, parts_of
 from pytracer.analyze.evidence.failing.not_finite.weights import (
@@ -27,6 +28,8 @@ from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import ExceptionReport, PythonFrame
+
+_LINALG = re.compile(r"\blinalg\.|\b(?:svd|qr|lu|inverse|pinverse|cholesky|geqrf|lstsq)$")
 
 
 @dataclass(frozen=True)
@@ -74,4 +77,14 @@ def _hazards(at: FailingLine) -> list[Hazard]:
     nodes = (item for part in parts_of(at, statement, spot) for item in ast.walk(part.node))
     if any(isinstance(item, ast.Call) and called_name(item) == "DataLoader" for item in nodes):
         roots += samples(at)
-    return hazards_of(at, roots, lambda item: not item.backward and item.only in ("", "zero"))  # no sizes are recorded
+    return hazards_of(at, roots, lambda item: _can_reach(item, statement))
+
+
+def _can_reach(item: Hazard, statement: ast.stmt) -> bool:
+    """Whether the native code may have been given what it makes: no size is recorded, and its result comes later."""
+    if item.backward or item.only not in ("", "zero"):
+        return False
+    if not any(part is item.node for part in ast.walk(statement)):
+        return True
+    inside = (part for part in ast.walk(item.node) if isinstance(part, ast.Call) and part is not item.node)
+    return not any(_LINALG.search(ast.unparse(part.func)) for part in inside)
