@@ -150,6 +150,10 @@ def _without_not(test: ast.expr, holds: bool) -> tuple[ast.expr, bool]:
 
 def _not_finite(test: ast.expr, holds: bool) -> bool | None:
     """Whether a number is not finite where a condition holds or not; None where it asks something else, too."""
+    if isinstance(test, ast.BoolOp):  # `torch.isnan(loss) or torch.isinf(loss)`
+        parts = {_not_finite(*_without_not(item, True)) for item in test.values}
+        wanted = isinstance(test.op, ast.Or)
+        return (wanted == holds) if parts == {wanted} else None
     text = ast.unparse(test)
     asks = [bool(_NOT_FINITE.search(text)), bool(_FINITE.search(text))]
     plain = not any(isinstance(item, (ast.BoolOp, ast.IfExp, ast.UnaryOp)) for item in ast.walk(test))

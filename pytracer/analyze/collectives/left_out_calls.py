@@ -28,6 +28,7 @@ from pytracer.analyze.collectives.rank_objects import decided_by_rank
 from pytracer.analyze.collectives.rounds import is_fixed, leaver_words
 from pytracer.analyze.collectives.ways import Side, parted, quoted, way_to
 from pytracer.analyze.evidence.failing.expressions import source
+from pytracer.analyze.evidence.operators.not_finite_lines import makers_of
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.gradients import asks_if_frozen, is_over_parameters, lines_that_freeze
 from pytracer.analyze.evidence.syntax.layer_branches import LayerBranch, layer_branch
@@ -206,10 +207,11 @@ def _of_followed(found: _Call, by: Decider, head: str, test: FollowedTest) -> Le
     if test.not_finite is not None:
         who = absent if test.not_finite else found.there.name
         number = f"`{test.name}`" if test.name is not None else "what it asks for"
+        makes = _makers(found, by, test)
         return LeftOut(
             said,
             f"{capital(number)} was not finite on {who} alone: look at its batch of that round (NaN or infinity in the "
-            f"data). {_TOGETHER}, before {where} ({head}).",
+            f"data, a division by 0).{f' {makes}' if makes else ''} {_TOGETHER}, before {where} ({head}).",
         )
     if test.handler is not None:
         return LeftOut(
@@ -223,6 +225,14 @@ def _of_followed(found: _Call, by: Decider, head: str, test: FollowedTest) -> Le
         f"{asks} came out differently on {absent}. {_TOGETHER}, before {where} ({head}), or take part with zeros or "
         "another neutral value.",
     )
+
+
+def _makers(found: _Call, by: Decider, test: FollowedTest) -> str:
+    """The lines that can make NaN of the variable that an `if` asks about, in sentences."""
+    frames = found.there.way[::-1]
+    if test.name is None or test.words is not None or by.frame not in frames:
+        return ""
+    return makers_of(found.there.view.process.snapshot, frames[frames.index(by.frame) :], test.name, by.node.lineno)
 
 
 def _of_handler(found: _Call, by: Decider, handler: ast.ExceptHandler) -> LeftOut:

@@ -70,7 +70,8 @@ def of_null(
     if empty:
         lines = [*((file, line) for line in holds.lines), holds.beside] if holds is not None else []
         left_out = holds.left_out.line if holds is not None and holds.left_out is not None else None
-        return Behind.of([plain_expression(item.expression) for item in empty], *lines, left_out)
+        unsaved = holds.unsaved.loads if holds is not None and holds.unsaved is not None else None
+        return Behind.of([plain_expression(item.expression) for item in empty], *lines, left_out, unsaved)
     if missing is not None:
         return Behind.of(missing.texts, missing, *((file, line) for line in missing.lines))
     return told.behind if told is not None else None

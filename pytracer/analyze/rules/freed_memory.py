@@ -8,8 +8,9 @@ from pytracer.analyze.address_space.freed_neighbor import FreedNeighbor, freed_n
 from pytracer.analyze.address_space.guard_pool import FOUND
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.guard_mode import guard_confidence, guard_evidence
+from pytracer.analyze.evidence.lifetime.moved_views import moved_view
 from pytracer.analyze.evidence.lifetime.release_words import ReleaseWords, release_words
-from pytracer.analyze.evidence.lifetime.releases import Release, release_of
+from pytracer.analyze.evidence.lifetime.releases import Release, is_sent, release_of
 from pytracer.analyze.evidence.lifetime.saves import save_advice
 from pytracer.analyze.evidence.operators.operator import find_operator, out_of_compressed, out_of_range
 from pytracer.analyze.evidence.own_code.address_of_temporary import TemporaryAddress, address_of_temporary
@@ -66,11 +67,15 @@ class FreedMemoryRule(StorageFaultRule[Release | None]):
         view, storage = judgement.views[0], judgement.views[0].storage
         release = release_words(view, judgement.found) if judgement.found is not None else None
         temporary = _kept_address(view) if release is None else None
-        because = f", {_released(view, release)}"
+        moved = moved_view(view, judgement.found)
+        where = f"{_where(view)}, {_released(view, release)}"
         if temporary is not None:
-            because = f"{in_function(view)}: {temporary.summary}"
+            where = f"{_where(view)}{in_function(view)}: {temporary.summary}"
+        elif moved is not None:
+            where = moved.summary
+        found = temporary or moved
         return Description(
-            f"{introduction(judgement.views)} {access_verb(view)} freed memory: {_where(view)}{because}.",
+            f"{introduction(judgement.views)} {access_verb(view)} freed memory: {where}.",
             [
                 fault_evidence(view),
                 storage_evidence(view),
@@ -84,18 +89,18 @@ class FreedMemoryRule(StorageFaultRule[Release | None]):
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],
-            temporary.advice if temporary is not None else _advice(view, release) + earlier_advice(view),
+            found.advice if found is not None else _advice(view, judgement.found, release) + earlier_advice(view),
             [_mapped(view), _ran_in(view), _overwritten(view), _older(view)],
-            behind=_behind(view, temporary),
+            behind=_behind(view, found),
         )
 
 
-def _behind(view: ProcessView, temporary: object) -> Behind:
+def _behind(view: ProcessView, found: object) -> Behind:
     """Where the memory was allocated and freed, and what kept its address."""
     storage = view.storage
     sites = (storage.allocated, storage.freed) if storage is not None else ()
     address = unheld_address(view) if _by_other_thread(view) else None
-    return Behind.of([], [site.place for site in sites if site is not None], temporary, address)
+    return Behind.of([], [site.place for site in sites if site is not None], found, address)
 
 
 def _confidence(view: ProcessView) -> Confidence:
@@ -222,10 +227,10 @@ def _temporary(view: ProcessView) -> TemporaryPointer | ReturnedPointer | None:
     return temporary_pointer(view) if lines == {frame.line} else None
 
 
-def _advice(view: ProcessView, release: ReleaseWords | None) -> str:
+def _advice(view: ProcessView, found: Release | None, release: ReleaseWords | None) -> str:
     frame = view.python_frame
     user = place_words(frame) if frame else "The native code"
-    if _by_other_thread(view):
+    if _by_other_thread(view) and not is_sent(found):
         address = unheld_address(view)
         held = address.advice if address is not None else None
         return save_advice(view) or held or _WAIT.format(user)

@@ -12,7 +12,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from pytracer._text import list_words, shortened
-from pytracer.analyze.evidence.lifetime.saved_states import LeftOut, left_out, loads_loosely
+from pytracer.analyze.evidence.lifetime.saved_states import (
+    LeftOut,
+    NotPersistent,
+    left_out,
+    loads_loosely,
+    not_persistent,
+)
 from pytracer.analyze.evidence.lifetime.variables import line_words, plain_expression, program_frames
 from pytracer.analyze.evidence.lifetime.where_made import line_that_made
 from pytracer.analyze.evidence.slicing.bindings import bindings_of
@@ -49,6 +55,8 @@ class Placeholder:
     beside: tuple[str, str] | None = None
     left_out: LeftOut | None = None
     loose: int | None = None
+    unsaved: NotPersistent | None = None
+    """Where it is a buffer that no state has."""
 
     @property
     def _named(self) -> str:
@@ -65,11 +73,14 @@ class Placeholder:
     @property
     def summary(self) -> str:
         """Behind `` `self.perm` in weight() has 0 elements ``."""
-        left_out = f", and {self.left_out.summary}" if self.left_out is not None else ""
+        known = self.left_out or self.unsaved
+        left_out = f", and {known.summary}" if known is not None else ""
         return f", as {self._made}{left_out}"
 
     def advice(self, view: ProcessView) -> str:
         """Where it is to be filled, and what left it as it was."""
+        if self.unsaved is not None and self.left_out is None:
+            return self.unsaved.advice(self._named, list(dict.fromkeys(method for method, _ in self.setters)))
         fill = f"Fill {self._named} before {line_words(view)} uses {'it' if len(self.names) == 1 else 'them'}"
         what = self.left_out.advice(self._named) if self.left_out is not None else fill
         text = f" (`{self.text}`)" if len(self.names) == 1 else ""
@@ -169,6 +180,7 @@ def _of_attribute(
         beside,
         left_out(view, frame, trees, attribute, _is_buffer(owner, name)) if is_loaded else None,
         loose,
+        not_persistent(view, owner, attribute, trees) if not outside else None,
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pytracer._text import count_words, hex_addr
 from pytracer.analyze.address_space.address_info import BucketLife, UnitLife
 from pytracer.analyze.collectives.in_flight import FreedInFlight
-from pytracer.analyze.evidence.lifetime.releases import Moved, Release, ReleaseWay
+from pytracer.analyze.evidence.lifetime.releases import Moved, Release, ReleaseWay, is_sent
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.tensors.fsdp_words import sharded_evidence, sharding_advice
@@ -23,6 +23,11 @@ _ADVICE = {
     "swap": "take data_ptr() again after every change of the tensor, or change its values in place",
 }
 
+_SENT = (
+    "sending a tensor to another process moves its memory into shared memory, so take data_ptr() again after that, or "
+    "call share_memory_() on the tensor before its address is taken"
+)
+
 # Completes "memory, which ...".
 _DID: dict[ReleaseWay, str] = {
     "zero_grad": "was a gradient that zero_grad() dropped",
@@ -32,6 +37,7 @@ _DID: dict[ReleaseWay, str] = {
     "load-state-dict": "load_state_dict(assign=True) replaced",
     "swap-tensors": "swap_tensors() exchanged",
     "share-memory": "share_memory_() moved into shared memory",
+    "sent": "was moved into shared memory when its tensor was pickled for another process",
     "set": "set_() replaced by that of another tensor",
     "resize": "resize_() replaced or released",
     "data": "an assignment to .data replaced",
@@ -57,7 +63,7 @@ def release_words(view: ProcessView, release: Release) -> ReleaseWords:
         return ReleaseWords(says, (sharded_evidence(view, by),), sharding_advice(by))
     if isinstance(by, FreedInFlight):
         return _collective(by)
-    advice = f"used an address from before: {_ADVICE[release.kind]}."
+    advice = f"used an address from before: {_SENT if is_sent(release) else _ADVICE[release.kind]}."
     if isinstance(by, Moved):
         now = hex_addr(by.now.addr)
         moved = Evidence("release", f"{by.tensor.name} lies at {now} since", tensor=by.tensor.name, addr=now)

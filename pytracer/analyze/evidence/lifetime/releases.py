@@ -28,6 +28,7 @@ ReleaseWay = Literal[
     "load-state-dict",
     "swap-tensors",
     "share-memory",
+    "sent",
     "set",
     "resize",
     "data",
@@ -69,6 +70,9 @@ _FUNCTIONS: tuple[tuple[str, str, ReleaseKind, ReleaseWay], ...] = (
     ("swap_tensors", "torch/utils/__init__.py", "swap", "swap-tensors"),
     ("share_memory_", "torch/storage.py", "swap", "share-memory"),
 )
+# Where torch moves a storage into shared memory, also for whoever pickles it for another process.
+_SHARES = ("_share_fd_cpu_", "_share_filename_cpu_")
+_PICKLERS = ("multiprocessing/reduction.py", "torch/multiprocessing/reductions.py")
 # Operators without a frame of their own: text of the line that called them, kind, and way.
 _TEXTS: tuple[tuple[str, ReleaseKind, ReleaseWay], ...] = (
     (r"\.grad\s*=\s*None\b", "zero-grad", "grad-none"),
@@ -93,6 +97,11 @@ def release_of(view: ProcessView) -> Release | None:
     return _collective(view) or _traced(view, storage.freed) or _moved(view)
 
 
+def is_sent(release: Release | None) -> bool:
+    """Whether the tensor was pickled for another process, which moved its memory."""
+    return release is not None and isinstance(release.by, Traced) and release.by.way == "sent"
+
+
 def _collective(view: ProcessView) -> Release | None:
     """A collective on this storage that had not completed: its memory was freed before wait()."""
     storage = view.place.storage if view.place else None
@@ -105,6 +114,11 @@ def _traced(view: ProcessView, freed: Origin | None) -> Release | None:
     """A way to release memory that the frames of the release betray."""
     if freed is None:
         return None
+    if any(_is_in(freed.python, function, "torch/storage.py") for function in _SHARES):
+        sent = freed.caller is not None and (freed.caller.file or "").endswith(_PICKLERS)
+        return Release("swap", Traced("sent" if sent else "share-memory"))
+    if _is_in(freed.python, "reduce_storage", _PICKLERS[1]):
+        return Release("swap", Traced("sent"))
     for function, file, kind, way in _FUNCTIONS:
         if any(_is_in(frame, function, file) for frame in (freed.python, freed.caller)):
             return Release(kind, Traced(way))

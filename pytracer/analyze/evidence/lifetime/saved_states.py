@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pytracer._text import shortened
+from pytracer._text import list_words, shortened
+from pytracer.analyze.evidence.lifetime.variables import program_frames
+from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
 from pytracer.analyze.naming import LineWords, short_file
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
@@ -38,6 +41,73 @@ class LeftOut:
     def advice(self, name: str) -> str:
         """What to save."""
         return f"Keep {name} as well at line {self.line}, and set it where the state is loaded"
+
+
+@dataclass(frozen=True)
+class NotPersistent:
+    """`line` registers it with persistent=False, and `loads` loads a state, which then has none of it."""
+
+    line: int
+    loads: LineWords
+
+    @property
+    def summary(self) -> str:
+        """For the headline."""
+        return "no state_dict() has it (persistent=False), so load_state_dict() does not set it"
+
+    def advice(self, name: str, setters: Sequence[str]) -> str:
+        """What to register, and to save again. `setters`: methods of its class that set it."""
+        again = (
+            f" Where what {list_words([f'{item}()' for item in setters])} makes is the same each time, call it after "
+            f"{self.loads} instead; where it is drawn or computed from what else it sets, the loaded state is lost."
+            if setters
+            else ""
+        )
+        return (
+            f"Let the state have {name}: register it at line {self.line} without persistent=False and in the shape "
+            f"that is saved, and save the checkpoint again. What {self.loads} loads lacks it, and strict loading does "
+            "not ask for it."
+            f"{again}"
+        )
+
+
+def not_persistent(
+    view: ProcessView, owner: ast.ClassDef, attribute: str, trees: Mapping[str, ast.Module]
+) -> NotPersistent | None:
+    """Of a buffer that its class registers so, where one line alone of the program loads a state, and has run."""
+    calls = [item for item in ast.walk(owner) if isinstance(item, ast.Call) and _is_not_persistent(item, attribute)]
+    loads = [
+        (file, tree, item)
+        for file, tree in trees.items()
+        for item in ast.walk(tree)
+        if isinstance(item, ast.Call) and called_name(item) == "load_state_dict"
+    ]
+    if len(calls) != 1 or len(loads) != 1 or not _has_run(view, trees, *loads[0]):
+        return None
+    return NotPersistent(calls[0].lineno, place_of(view, loads[0][0], loads[0][2].lineno))
+
+
+def _has_run(view: ProcessView, trees: Mapping[str, ast.Module], file: str, tree: ast.Module, load: ast.Call) -> bool:
+    """Whether a function of the stack is behind the line that loads, or behind a call of the function that has it."""
+    inside = getattr(scope_of(tree, load.lineno), "name", None)
+    for frame in program_frames(view):
+        own = trees.get(frame.file or "")
+        if own is None or frame.line is None:
+            continue
+        for item in own_nodes(scope_of(own, frame.line)):
+            above = isinstance(item, ast.Call) and item.lineno < frame.line
+            named = isinstance(item, ast.Call) and inside is not None and called_name(item) == inside
+            if above and (item is load or named):
+                return True
+    return False
+
+
+def _is_not_persistent(call: ast.Call, attribute: str) -> bool:
+    """`register_buffer("pivots", x, persistent=False)`."""
+    if called_name(call) != "register_buffer" or getattr(next(iter(call.args), None), "value", None) != attribute:
+        return False
+    given = keyword_value(call, "persistent") or next(iter(call.args[2:3]), None)
+    return isinstance(given, ast.Constant) and given.value is False
 
 
 def left_out(

@@ -19,6 +19,8 @@ from pytracer.report.job import NativeFrame, SourceLine
 
 EVALUATES = re.compile(r"^_?PyEval_")
 _PYTHON = re.compile(r"^(libpython3|python|libffi|_ctypes)")
+_INTERPRETER_IMAGE = re.compile(r"^(libpython3|python)")
+_NUMPY = re.compile(r"/numpy(\.libs)?/|\b_multiarray_umath\b")
 _SYSTEM = re.compile(
     r"^(libstdc\+\+|lib(c|m|dl|rt|pthread|gcc_s|gomp|omp|iomp5|tbb|util|mvec)\b|ld-|ld\.|libc-|libgomp-|\[|libpytracer_|lib[at]san|libubsan|"
     r"libjemalloc|libtcmalloc|libmimalloc)"
@@ -133,6 +135,15 @@ def is_of_own_image(frame: NativeFrame) -> bool:
     if is_generated(frame) or image in ("", "?"):
         return False
     return not (_SYSTEM.match(image) or _PYTHON.match(image) or _TORCH.match(image))
+
+
+def is_numpy(view: ProcessView) -> bool:
+    """Whether code of NumPy made the access, below which only functions of libc and of the interpreter may be."""
+    images = (frame.image or "" for frame in own_frames(view))
+    own = (
+        path for path in images if not (_SYSTEM.match(image_name(path)) or _INTERPRETER_IMAGE.match(image_name(path)))
+    )
+    return _NUMPY.search(next(own, "")) is not None
 
 
 def is_generated(frame: NativeFrame) -> bool:

@@ -7,11 +7,13 @@ recorded.
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
-from pytracer.analyze.evidence.failing.not_finite.hazards import WEAK, Hazard
+from pytracer.analyze.evidence.failing.not_finite.hazard import WEAK, Hazard
 from pytracer.analyze.evidence.failing.not_finite.made import samples
 from pytracer.analyze.evidence.failing.not_finite.reach import Part, parts_of
 from pytracer.analyze.evidence.failing.not_finite.weights import (
@@ -24,7 +26,10 @@ from pytracer.analyze.evidence.failing.not_finite.weights import (
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.view import ProcessView
-from pytracer.report.job import ExceptionReport
+from pytracer.decode.types.snapshot import Snapshot
+from pytracer.report.job import ExceptionReport, PythonFrame
+
+_LINALG = re.compile(r"\blinalg\.|\b(?:svd|qr|lu|inverse|pinverse|cholesky|geqrf|lstsq)$")
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,24 @@ def not_finite_lines(view: ProcessView) -> NotFiniteLines | None:
     return NotFiniteLines(hazard_subject(at, found), hazard_advice(at, found), behind)
 
 
+def makers_of(snapshot: Snapshot, frames: Sequence[PythonFrame], name: str, line: int) -> str:
+    """A sentence for each line that can make a variable NaN or infinite; nothing where the source shows none, or many.
+
+    Args:
+        snapshot: A process that ran these lines.
+        frames: Of the program, innermost first; the first one is of the function that has the variable.
+        name: The variable.
+        line: That reads it.
+    """
+    at = failing_line(snapshot, ExceptionReport(), frames)
+    spot = at.slice.spot(0) if at is not None else None
+    if at is None or spot is None:
+        return ""
+    read = ast.copy_location(ast.Name(name, ast.Load()), ast.Pass(lineno=line, col_offset=0))
+    found = hazards_of(at, [Part(read, replace(spot, line=line))], lambda item: not item.backward)
+    return hazard_advice(at, found) if found and found[0].weight != WEAK else ""
+
+
 def _hazards(at: FailingLine) -> list[Hazard]:
     spot, statement = at.slice.spot(0), at.statement
     if spot is None or statement is None:
@@ -54,4 +77,14 @@ def _hazards(at: FailingLine) -> list[Hazard]:
     nodes = (item for part in parts_of(at, statement, spot) for item in ast.walk(part.node))
     if any(isinstance(item, ast.Call) and called_name(item) == "DataLoader" for item in nodes):
         roots += samples(at)
-    return hazards_of(at, roots, lambda item: not item.backward and item.only in ("", "zero"))  # no sizes are recorded
+    return hazards_of(at, roots, lambda item: _can_reach(item, statement))
+
+
+def _can_reach(item: Hazard, statement: ast.stmt) -> bool:
+    """Whether the native code may have been given what it makes: no size is recorded, and its result comes later."""
+    if item.backward or item.only not in ("", "zero"):
+        return False
+    if not any(part is item.node for part in ast.walk(statement)):
+        return True
+    inside = (part for part in ast.walk(item.node) if isinstance(part, ast.Call) and part is not item.node)
+    return not any(_LINALG.search(ast.unparse(part.func)) for part in inside)

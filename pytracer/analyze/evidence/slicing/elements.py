@@ -76,6 +76,50 @@ def inner_variable(value: ast.expr, spot: Spot, parts: tuple[Part, ...]) -> tupl
     return None
 
 
+def looped_over(spot: Spot, name: str) -> tuple[ast.expr, tuple[Part, ...]] | None:
+    """What the innermost loop or comprehension around a line goes through, whose variable it is, and the part of it."""
+    heads: list[tuple[int, ast.expr, ast.expr]] = []
+    for node in own_nodes(spot.scope):
+        if isinstance(node, _COMPREHENSIONS) and spans(node, spot.line):
+            heads += [(node.lineno, item.target, item.iter) for item in node.generators]
+        elif isinstance(node, (ast.For, ast.AsyncFor)) and spans(node, spot.line):
+            heads.append((node.lineno, node.target, node.iter))
+    named = [
+        item for item in heads if any(isinstance(part, ast.Name) and part.id == name for part in ast.walk(item[1]))
+    ]
+    if not named or (last_binding(spot.scope, name, spot.line) or (0, None, None))[1] is not None:
+        return None
+    _, target, source = named[-1]
+    while True:
+        called = called_name(source) if isinstance(source, ast.Call) else None
+        if not isinstance(source, ast.Call) or called not in ("enumerate", "items", "values", "keys", "zip", "tqdm"):
+            break
+        owner = source.func.value if isinstance(source.func, ast.Attribute) else None
+        pair = target.elts if isinstance(target, ast.Tuple) else []
+        if called == "values" and owner is not None:
+            source = owner
+            break
+        if called == "tqdm" and source.args:
+            source = source.args[0]
+            continue
+        places = [n for n, item in enumerate(pair) if any(getattr(part, "id", None) == name for part in ast.walk(item))]
+        if called == "keys" or len(places) != 1:
+            return None
+        place = places[0]
+        if called == "zip" and place < len(source.args):
+            source, target = source.args[place], pair[place]
+            continue
+        if place != 1 or (called == "items" and owner is None) or (called == "enumerate" and not source.args):
+            return None
+        target = pair[1]
+        if called == "items" and owner is not None:
+            source = owner
+            break
+        source = source.args[0]
+    path = _place_in(target, name)
+    return (source, (_ANY, *path)) if path is not None else None
+
+
 _Step = tuple[ast.expr, Spot, tuple[Part, ...]]
 
 
@@ -127,7 +171,7 @@ def _of_literal(node: ast.expr, spot: Spot, parts: tuple[Part, ...]) -> _Step | 
 
 
 def _of_name(back: Slice, node: ast.Name, spot: Spot, parts: tuple[Part, ...]) -> _Step | None:
-    looped = _looped(spot, node.id)
+    looped = looped_over(spot, node.id)
     if looped is not None:
         return looped[0], spot, (*looped[1], *parts)
     last = last_binding(spot.scope, node.id, spot.line)
@@ -179,50 +223,6 @@ def _filled(node: ast.Name, spot: Spot, parts: tuple[Part, ...]) -> Element | No
     """A variable that begins as an empty list or dict."""
     last = last_binding(spot.scope, node.id, spot.line)
     return Element(node, spot, parts) if last is not None and is_empty_container(last[1]) and parts else None
-
-
-def _looped(spot: Spot, name: str) -> tuple[ast.expr, tuple[Part, ...]] | None:
-    """What the innermost loop or comprehension around a line goes through, whose variable it is, and the part of it."""
-    heads: list[tuple[int, ast.expr, ast.expr]] = []
-    for node in own_nodes(spot.scope):
-        if isinstance(node, _COMPREHENSIONS) and spans(node, spot.line):
-            heads += [(node.lineno, item.target, item.iter) for item in node.generators]
-        elif isinstance(node, (ast.For, ast.AsyncFor)) and spans(node, spot.line):
-            heads.append((node.lineno, node.target, node.iter))
-    named = [
-        item for item in heads if any(isinstance(part, ast.Name) and part.id == name for part in ast.walk(item[1]))
-    ]
-    if not named or (last_binding(spot.scope, name, spot.line) or (0, None, None))[1] is not None:
-        return None
-    _, target, source = named[-1]
-    while True:
-        called = called_name(source) if isinstance(source, ast.Call) else None
-        if not isinstance(source, ast.Call) or called not in ("enumerate", "items", "values", "keys", "zip", "tqdm"):
-            break
-        owner = source.func.value if isinstance(source.func, ast.Attribute) else None
-        pair = target.elts if isinstance(target, ast.Tuple) else []
-        if called == "values" and owner is not None:
-            source = owner
-            break
-        if called == "tqdm" and source.args:
-            source = source.args[0]
-            continue
-        places = [n for n, item in enumerate(pair) if any(getattr(part, "id", None) == name for part in ast.walk(item))]
-        if called == "keys" or len(places) != 1:
-            return None
-        place = places[0]
-        if called == "zip" and place < len(source.args):
-            source, target = source.args[place], pair[place]
-            continue
-        if place != 1 or (called == "items" and owner is None) or (called == "enumerate" and not source.args):
-            return None
-        target = pair[1]
-        if called == "items" and owner is not None:
-            source = owner
-            break
-        source = source.args[0]
-    path = _place_in(target, name)
-    return (source, (_ANY, *path)) if path is not None else None
 
 
 def _place_in(target: ast.expr, name: str) -> tuple[Part, ...] | None:

@@ -31,7 +31,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pytracer._library_files import is_library_file
-from pytracer._text import hex_addr, list_words
+from pytracer._text import list_words
 from pytracer.analyze.address_space.null_pointer import (
     has_constant_address,
     is_below_null,
@@ -54,8 +54,11 @@ from pytracer.analyze.evidence.lifetime.variables import (
 )
 from pytracer.analyze.evidence.native.native_stack import below_function, calls_python_by_ctypes
 from pytracer.analyze.evidence.native.native_stack import calls_python_without_gil as without_gil
+from pytracer.analyze.evidence.null_evidence import argument_evidence, empty_evidence, sibling_evidence
 from pytracer.analyze.evidence.null_sources import null_source, of_null
 from pytracer.analyze.evidence.operators.compiled import runs_compiled
+from pytracer.analyze.evidence.operators.filtered import filtered
+from pytracer.analyze.evidence.operators.node_operands import NodeOperands, node_operands
 from pytracer.analyze.evidence.operators.operator import (
     Operator,
     OperatorTensor,
@@ -107,6 +110,7 @@ class _Null:
     saved: SavedWithoutMemory | None
     sibling: AlsoCrashed | None
     without_gil: bool
+    given: NodeOperands | None  # what the layer was given whose backward failed
     by_ctypes: bool  # it is Python's function that a ctypes.CDLL called
 
 
@@ -129,11 +133,14 @@ class NullDereference(MemoryFaultRule[_Null]):
             empty = tuple(item for item in tensors_without_memory(view) if item.elements)
         if not with_tensors and not empty and saved is None:
             empty = _empty_arguments(view)
+        given = node_operands(view) if empty else None
+        empty = tuple(item for item in empty if given is not None and item.expression in given.names) or empty
         arguments = tuple(without_memory(operator)) if not empty else ()
         if not empty and not arguments and is_below_null(view):  # row -1 of what has none
             arguments = tuple(made_empty(operator)[:1])
         by_ctypes = calls_python_by_ctypes(view)
-        found = _Null(empty, arguments, operator, saved, null_sibling(view), by_ctypes or without_gil(view), by_ctypes)
+        by_python = by_ctypes or without_gil(view)
+        found = _Null(empty, arguments, operator, saved, null_sibling(view), by_python, given, by_ctypes)
         return Judgement("null-dereference", confidence, (view,), found)
 
     def describe(self, job: JobView, judgement: Judgement[_Null]) -> Description:
@@ -162,9 +169,9 @@ class NullDereference(MemoryFaultRule[_Null]):
                 )
                 if has_constant_address(view)
                 else None,
-                *(_empty_tensor(item) for item in found.empty),
-                *(_without_memory(item) for item in found.arguments),
-                _sibling(found.sibling) if found.sibling is not None else None,
+                *(empty_evidence(item) for item in found.empty),
+                *(argument_evidence(item) for item in found.arguments),
+                sibling_evidence(found.sibling) if found.sibling is not None else None,
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],
@@ -190,11 +197,15 @@ class _Why:
 def _why(view: ProcessView, found: _Null) -> _Why:
     named = [item for item in found.empty if item.frame is not None and not is_library_file(item.frame.file)]
     named = named or list(found.empty)
+    sieved = filtered(view, named, found.given) if named else None
     reason = f": {without_memory_words(named[0])}" if len(named) == 1 else _reason(found)
     if len(named) > 1:
         reason = f": {_several(named)} have no memory" + ("" if any(i.elements for i in named) else " (0 elements)")
     holds, gathered, table = placeholder(view, named), gathered_weight(view, named), unfetched_table(view)
-    reason += holds.summary if holds is not None else ""
+    if sieved is not None:
+        reason += f"{sieved.summary}{sieved.whole_words}"
+    elif holds is not None:
+        reason += holds.summary
     if table is not None:
         reason = f": {table.summary}"
     elif found.by_ctypes:
@@ -213,7 +224,7 @@ def _why(view: ProcessView, found: _Null) -> _Why:
     if missing is not None and (found.arguments or not missing.is_own):
         reason = f": {missing.summary}"
     advised = table or dropped or missing
-    advice = told.advice if told is not None else None
+    advice = told.advice if told is not None else sieved.advice(line_words(view)) if sieved is not None else None
     behind = of_null(view, found.saved, named, holds, missing, told)
     if table is not None or found.without_gil:
         behind = Behind()
@@ -221,6 +232,8 @@ def _why(view: ProcessView, found: _Null) -> _Why:
         behind = Behind.of([], gathered)
     elif dropped is not None:
         behind = Behind.of([], dropped)
+    elif sieved is not None:
+        behind = Behind.of([], sieved)
     return _Why(reason, advised.advice if advised is not None else advice or _what_to_do(view, found), behind)
 
 
@@ -266,22 +279,6 @@ def _target(addr: int) -> str:
     if offset == 0:
         return "a null pointer"
     return f"a null pointer {'minus' if offset < 0 else 'plus'} {abs(offset)} bytes"
-
-
-def _empty_tensor(item: Holder) -> Evidence:
-    return Evidence("tensor", without_memory_words(item), tensor=item.expression, count=item.elements, nbytes=0)
-
-
-def _without_memory(item: OperatorTensor) -> Evidence:
-    words = f"among the tensors of the operator: {tensor_words(item)}"
-    return Evidence("tensor", words, tensor=item.name, count=item.item.elements, nbytes=0)
-
-
-def _sibling(sibling: AlsoCrashed) -> Evidence:
-    """Each thread of a parallel region begins at its own part of a tensor, one of them at the beginning: null."""
-    addr = hex_addr(sibling.fault_addr)
-    words = f"thread {sibling.tid} was refused at {addr} in the same loop: this thread's part begins behind it"
-    return Evidence("thread-state", words, tid=sibling.tid, addr=addr)
 
 
 def _reason(found: _Null) -> str:
@@ -348,9 +345,10 @@ def _advice(view: ProcessView, found: _Null) -> str:
                 "(untyped_storage().resize_(0), as offloading and sharding do): the shape stays, the memory is gone. "
                 "Keep a copy (clone()), or use it before."
             )
+        line = found.given.begin if found.given is not None else line_words(view)
         return (
-            f"Check the size of {names} before {line_words(view)}: the function does not, and uses the memory that an "
-            "empty tensor does not have."
+            f"Check the size of {names} before {line}: the function does not, and uses the memory that an empty tensor "
+            "does not have."
         )
     what = f"what {line_words(view)} passes to native code" if view.python_frame else "what the native code is given"
     kept = "in what that code keeps itself (never made, or already destroyed)"

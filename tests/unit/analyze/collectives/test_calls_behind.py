@@ -171,8 +171,18 @@ def test_several_that_may_have_left_it_out(old: str, new: str, run: Path) -> Non
             "            bad = torch.isinf(batch).any()\n            if bad:",
             "by line 10 (`if bad:`): `bad` is `torch.isinf(batch).any()` of line 9.",
         ),
+        (
+            "if torch.isnan(loss):",
+            "if isnan(loss) or isinf(loss):",
+            "step() returned `None` below `if isnan(loss) or isinf(loss):` (line 4).",
+        ),
+        (
+            "if torch.isnan(loss):",
+            "if torch.isnan(loss) or loss > 10.0:",
+            "step() returned `None` below `if torch.isnan(loss) or loss > 10.0:` (line 4).",
+        ),
     ],
-    ids=["empty", "choice in the return", "another condition", "variable"],
+    ids=["empty", "choice in the return", "another condition", "variable", "two that ask the same", "two that do not"],
 )
 def test_what_a_condition_asks(old: str, new: str, words: str, run: Path) -> None:
     """A size, a value that is not followed, a condition of another kind, a variable."""
@@ -281,3 +291,13 @@ def test_library_between_the_lines_may_have_decided(file: str, known: bool, run:
     """The look-alike: it has loops and conditions of its own."""
     said = summary(reported(run, library=[("run", file, 40)]))
     assert ("left out a call" in said) is known
+
+
+@pytest.mark.parametrize(("by", "named"), [("batch.sum()", True), ("len(batch)", False)])
+def test_line_that_makes_the_value_that_is_not_finite(by: str, named: bool, run: Path) -> None:
+    """Where the source shows one."""
+    source = PROGRAM.replace("loss = self.step(batch)", f"loss = self.net(batch) / {by}")
+    report = reported(run, source.replace("if loss is None:", "if torch.isnan(loss):"))
+    assert summary(report).endswith("left out a call of line 12 by line 10 (`if torch.isnan(loss):`).")
+    assert advice(report).startswith("`loss` was not finite on rank 0 alone")
+    assert (f"Line 9 divides by `{by}`, which may be 0" in advice(report)) == named

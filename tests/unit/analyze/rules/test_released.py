@@ -64,6 +64,23 @@ def test_functions_of_torch_betray_why_memory_went(
     assert ids(report) & {"use-after-free", "stale-grad", "storage-swapped"} == {rule}
 
 
+@pytest.mark.parametrize(
+    ("caller", "says", "advises"),
+    [
+        (("dump", "/usr/lib/python3.11/multiprocessing/reduction.py", 60), "pickled for another process", "after that"),
+        (("train", s.SCRIPT, 80), "share_memory_() moved into shared memory", "after every change of the tensor"),
+    ],
+)
+def test_memory_that_moved_into_shared_memory(tmp_path: Path, caller: Any, says: str, advises: str) -> None:
+    """share_memory_() and the pickler of multiprocessing move it by the same function."""
+    box = Box(pid=101).alloc(BASE, BYTES).later(1)
+    box.free(BASE, box.site(("UntypedStorage._share_fd_cpu_", f"{s.TORCH}/storage.py", 527), caller))
+    report = judged(tmp_path, box)
+    found, summary, _ = told(report)
+    assert found == "storage-swapped" and says in summary
+    assert advises in (report.verdict.advice or "" if report.verdict else "")
+
+
 def test_function_of_the_same_name_elsewhere_betrays_nothing(tmp_path: Path) -> None:
     """The look-alike: the user's own zero_grad()."""
     box = Box(pid=101).alloc(BASE, BYTES).later(1).free(BASE, ("zero_grad", s.SCRIPT, 9))

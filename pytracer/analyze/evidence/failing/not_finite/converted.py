@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pytracer._text import capital
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
-from pytracer.analyze.evidence.failing.not_finite.hazards import Hazard
+from pytracer.analyze.evidence.failing.not_finite.hazard import Hazard
 from pytracer.analyze.evidence.failing.not_finite.reach import Part, parts_of
 from pytracer.analyze.evidence.failing.not_finite.reason import NOT_FINITE
 from pytracer.analyze.evidence.failing.not_finite.weights import (

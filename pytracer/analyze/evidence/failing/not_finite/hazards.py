@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from pytracer.analyze.behind import Place
 from pytracer.analyze.evidence.failing.expressions import source
+from pytracer.analyze.evidence.failing.not_finite.hazard import USUAL, WEAK, WRITTEN, Hazard
+from pytracer.analyze.evidence.failing.not_finite.products import grown_by_product
 from pytracer.analyze.evidence.failing.not_finite.reach import Part, values_bound
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -30,32 +30,6 @@ _CAUSAL = re.compile(r"triu|tril|topk|top_k|top_p|cumsum|causal|subsequent")  # 
 _VIEWS = frozenset({"unsqueeze", "view", "reshape", "float", "to", "item"})
 _MASKS = frozenset({"key_padding_mask", "src_key_padding_mask", "attn_mask", "tgt_key_padding_mask"})
 
-WRITTEN, USUAL, WEAK = 3, 2, 1
-
-
-@dataclass(frozen=True)
-class Hazard:
-    """`says`: what the expression does, behind `line 44`; `make`: what to write, behind "there".
-
-    `only`: what the operand must be for it, `single`, `zero` or `empty`, which makes a loss NaN, and no gradient.
-    `backward`: its gradient, not its value. `also`: other lines that take part.
-    """
-
-    node: ast.expr
-    spot: Spot
-    says: str
-    make: str
-    weight: int = USUAL
-    only: str = ""
-    operand: ast.expr | None = None
-    backward: bool = False
-    also: tuple[Place, ...] = ()
-
-    @property
-    def line(self) -> int:
-        """Its number."""
-        return self.node.lineno
-
 
 def hazards_in(part: Part) -> Iterator[Hazard]:
     """Those of one expression."""
@@ -72,6 +46,8 @@ def hazards_in(part: Part) -> Iterator[Hazard]:
             found = _called(node, part.spot)
         if found is None and isinstance(node, ast.BinOp):
             found = _root(node, part.spot)
+        if found is None:
+            found = grown_by_product(node, part.spot)
         if found is not None:
             if isinstance(node, ast.BinOp) and found.only == "zero":
                 skipped.add(id(node.right))  # `a / var ** 0.5`: the root is told with it

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
-from pytracer.analyze.evidence.failing.not_finite.hazards import WEAK, Hazard
+from pytracer.analyze.evidence.failing.not_finite.hazard import WEAK, Hazard
 from pytracer.analyze.evidence.failing.not_finite.reach import Part, parts_of
 from pytracer.analyze.evidence.failing.not_finite.reason import (
     NOT_FINITE,

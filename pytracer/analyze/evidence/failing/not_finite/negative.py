@@ -12,7 +12,8 @@ from dataclasses import replace
 from pytracer.analyze.behind import Place
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
-from pytracer.analyze.evidence.failing.not_finite.hazards import WRITTEN, Hazard, operand_of
+from pytracer.analyze.evidence.failing.not_finite.hazard import WRITTEN, Hazard
+from pytracer.analyze.evidence.failing.not_finite.hazards import operand_of
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 

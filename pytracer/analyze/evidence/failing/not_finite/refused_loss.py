@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from pytracer.analyze.evidence.failing.expressions import names_in
 from pytracer.analyze.evidence.failing.line import failing_line
-from pytracer.analyze.evidence.failing.not_finite.hazards import WEAK
+from pytracer.analyze.evidence.failing.not_finite.hazard import WEAK
 from pytracer.analyze.evidence.failing.not_finite.reach import Part
 from pytracer.analyze.evidence.failing.not_finite.weights import MOST_LINES, hazard_advice, hazard_subject, hazards_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes

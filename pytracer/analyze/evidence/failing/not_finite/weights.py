@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
-from pytracer.analyze.evidence.failing.not_finite.hazards import Hazard, hazards_in
+from pytracer.analyze.evidence.failing.not_finite.hazard import Hazard
+from pytracer.analyze.evidence.failing.not_finite.hazards import hazards_in
 from pytracer.analyze.evidence.failing.not_finite.negative import by_negative_number
 from pytracer.analyze.evidence.failing.not_finite.reach import Part, parts_of
 from pytracer.analyze.evidence.failing.recorded import Shape, shape_of

@@ -104,3 +104,59 @@ def test_a_tensor_that_was_emptied_is_no_placeholder(how: dict[str, str], run: P
     report = crashed(run, **how)  # type: ignore[arg-type]
     assert "has 0 elements." in summary(report)
     assert "Check the size of `self.order` before line 12" in advice(report)
+
+
+BUFFER = """import torch
+
+
+class Mix(torch.nn.Module):
+    def __init__(self):
+        self.register_buffer("order", {made})
+
+    def fit(self, x):
+        self.order = torch.linalg.lu_factor(x)[1]
+
+    def forward(self, x):
+        return torch.lu_unpack(self.lu, self.order)
+
+
+def restore(model):
+    model.load_state_dict(torch.load("model.pt"))
+
+
+def main(path):
+    model = Mix()
+    {loads}
+    model(torch.ones(4))
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "loads", "said"),
+    [
+        (f"{EMPTY}, persistent=False", "restore(model)", True),
+        (f"{EMPTY}, False", "restore(model)", True),
+        (EMPTY, "restore(model)", False),
+        (f"{EMPTY}, persistent=True", "restore(model)", False),
+        (f"{EMPTY}, persistent=False", "model.fit(x)", False),  # the line that loads was not passed
+    ],
+)
+def test_buffer_that_no_state_has(made: str, loads: str, said: bool, run: Path) -> None:
+    script = run.parent / "train.py"
+    script.write_text(BUFFER.format(made=made, loads=loads), encoding="utf-8")
+    os.utime(script, (0, 0))
+    frame = PythonFrame("Mix.forward", str(script), 12)
+    holder = Holder("local", "self._buffers['order']", 0, frame, True, elements=0)
+    order = Argument(
+        0xFF00, 0, 0, 0, (0,), 1, "int32", "cpu", minimum=None, maximum=None, frame=0, outer_frame=2, register=None,
+        how="reference",
+    )  # fmt: skip
+    report = died(
+        run, addr=0, stack_of=STACK, python=[("Mix.forward", str(script), 12), ("main", str(script), 22)],
+        registers={"rdx": 0}, code_bytes=LOAD, holders=(holder,), arguments=(order,), mappings=[PROGRAM],
+    )  # fmt: skip
+    assert (
+        "no state_dict() has it (persistent=False), so load_state_dict() does not set it" in summary(report)
+    ) == said
+    assert ("register it at line 6 without persistent=False" in advice(report)) == said
+    assert ("call it after line 16 instead" in advice(report)) == said

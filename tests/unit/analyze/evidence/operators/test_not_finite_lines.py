@@ -117,3 +117,55 @@ def test_other_numbers_do_not_make_it_negative(
     source = POOLED.format(number=number, made=made)
     told = found(monkeypatch, tmp_path, source, ("Features.forward", 10), ("<module>", 11))
     assert told == "; line 9 takes the log of `pooled`, -inf at 0 and NaN below"
+
+
+PRODUCT = """\
+def radius(cell, rows):
+    total = torch.eye(4)
+    for row in rows:
+        {round}
+    return torch.linalg.eigvals(total)
+
+radius(cell, rows)
+"""
+
+
+@pytest.mark.parametrize(
+    ("round", "factor"),
+    [
+        ("total = cell.jacobian(row) @ total", "cell.jacobian(row)"),
+        ("total = torch.matmul(total, row)", "row"),
+        ("total = total.mm(row)", "row"),
+        ("total = row @ total; total = total / total.norm()", None),
+        ("total = row @ total; total /= total.norm()", None),
+        ("total = row @ total; total.clamp_(-1, 1)", None),
+        ("total = torch.linalg.qr(row @ total)[0]", None),
+        ("total = torch.tanh(row @ total)", None),
+        ("total = row @ cell", None),
+        ("total = row @ total + cell", None),
+    ],
+)
+def test_product_that_a_loop_multiplies_again(
+    round: str, factor: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What scales it, or bounds it, in the same round is no overflow."""
+    told = found(monkeypatch, tmp_path, PRODUCT.format(round=round), ("radius", 5), ("<module>", 7))
+    known = (
+        f"; line 4 multiplies `total` by `{factor}` again in each round of the loop of line 3, which overflows to inf"
+    )
+    assert (told or "").startswith(known) if factor is not None else "multiplies" not in (told or "")
+
+
+def test_product_of_a_few_rounds_does_not_overflow(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for few, said in (("range(3)", False), ("range(1000)", True), ("(a, b)", False)):
+        source = PRODUCT.format(round="total = row @ total").replace("in rows", f"in {few}")
+        told = found(monkeypatch, tmp_path, source, ("radius", 5), ("<module>", 7))
+        assert ("multiplies `total`" in (told or "")) == said
+
+
+def test_what_the_failing_line_does_with_the_result_comes_later(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    source = PRODUCT.format(round="total = row @ total").replace("eigvals(total)", "eigvals(total).abs().log()")
+    told = found(monkeypatch, tmp_path, source, ("radius", 5), ("<module>", 7))
+    assert told is not None and told.startswith("; line 4 multiplies") and "log of" not in told
