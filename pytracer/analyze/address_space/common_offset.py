@@ -50,7 +50,7 @@ def by_common_offset(space: AddressSpace, addr: int, instruction: Instruction | 
     ]
     if len(found) != 1:
         return None
-    storage, distance, among = found[0]
+    storage, _, among = found[0]
     scale = instruction.scale if instruction.index is not None else 1
     number, rest = divmod(signed(addr - storage.base), scale)
     scale, number = (1, signed(addr - storage.base)) if rest else (scale, number)

@@ -16,6 +16,7 @@ from pytracer.analyze.evidence.indices.written_value import constant
 from pytracer.analyze.evidence.lifetime.variables import line_words, program_frames
 from pytracer.analyze.evidence.native.native_stack import image_name, own_frames
 from pytracer.analyze.evidence.operators.operator import find_operator, is_of_torch, is_sparse, shape_words
+from pytracer.analyze.evidence.own_code.counted_writes import counted_write
 from pytracer.analyze.evidence.own_code.own_allocations import own_allocation
 from pytracer.analyze.evidence.own_code.own_arguments import passed_tensor
 from pytracer.analyze.evidence.own_code.own_libraries import OwnCall, OwnLibraries, allocating_frames, own_libraries
@@ -92,13 +93,17 @@ def heap_advice(view: ProcessView, user: str | None, *, frees: bool, freed: bool
     return f"{_BEFORE} First suspects are {_UNCHECKED if sparse is False else _SPARSE} and {_EXTENSIONS}. {_TOOLS}"
 
 
-def first_suspect(view: ProcessView) -> str | None:
+def first_suspect(view: ProcessView, beside: Overwritten | None = None) -> str | None:
     """The one that the advice begins with, for the headline; None where there are several, or none.
 
     `` the first suspects are the indices of `graph`, which torch.sparse_csr_tensor() at line 21 does not check ``.
+
+    `beside`: the tensor beside which the memory is overwritten, where that is known.
     """
     if own_libraries(view) is not None and running_conversion(view) is None:
-        found = only_suspect(view)
+        known = beside is not None and beside.name is not None and not beside.overrun.before
+        counted = counted_write(view, beside.name) if known and beside is not None else None
+        found = counted.summary if counted is not None and own_allocation(view) is None else only_suspect(view)
     else:
         source = sparse_source(view)
         if source is not None:
@@ -119,6 +124,9 @@ def beside_advice(view: ProcessView, beside: Overwritten) -> str:
     short = own_allocation(view)
     if short is not None:
         return f"{short.advice} {_SHORT}"
+    counted = counted_write(view, beside.name) if beside.name is not None and not beside.overrun.before else None
+    if counted is not None:
+        return f"{counted.advice} {_GUARD}"
     negative = negative_words(view)
     if negative is not None:
         return f"{negative} {_GUARD}"

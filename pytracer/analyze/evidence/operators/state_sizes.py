@@ -234,8 +234,8 @@ def state_advice(view: ProcessView, found: StateSize) -> str:
     if found.owner is not None:
         sizes += f", and is the state of {found.owner}"
         return (
-            f"{sizes}. load_state_dict() of an optimizer{at or ''} gives states out by order, not by name, and compares "
-            "no shapes: give the parameters in the order in which they were saved, or begin with a new optimizer."
+            f"{sizes}. load_state_dict() of an optimizer{at or ''} gives states out by order, not by name, and "
+            "compares no shapes: give the parameters in the order in which they were saved, or begin with a new optimizer."
         )
     replaced = _replaced(view, found) if at is None or (found.resized and not found.later) else None
     if replaced is not None:
@@ -299,9 +299,10 @@ def _optimizers(tree: ast.Module) -> Iterator[str]:
     }
     for item in ast.walk(tree):
         call = item.value if isinstance(item, ast.Assign) else None
-        if isinstance(item, ast.Assign) and isinstance(call, ast.Call):
-            if _is_optimizer(call) or called_name(call) in makers:
-                yield from (ast.unparse(target) for target in item.targets)
+        if not isinstance(item, ast.Assign) or not isinstance(call, ast.Call):
+            continue
+        if _is_optimizer(call) or called_name(call) in makers:
+            yield from (ast.unparse(target) for target in item.targets)
 
 
 def _is_optimizer(call: ast.Call) -> bool:

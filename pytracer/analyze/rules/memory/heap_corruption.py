@@ -116,7 +116,7 @@ class HeapCorruption:
             what += f"; the first suspect: {dropped.fact}"
         explained = (freed, deleter, beyond, unfit, unheld, dropped)
         unexplained = all(item is None for item in explained) and not _is_callers(damage)
-        suspect = first_suspect(view) if unexplained else None
+        suspect = first_suspect(view, behind) if unexplained else None
         if suspect is not None:
             what += f"; {suspect}"
         return Description(

@@ -74,6 +74,7 @@ from pytracer.analyze.evidence.phrases import (
     missing_operands,
     python_evidence,
 )
+from pytracer.analyze.evidence.preconditions.empty_arguments import empty_arguments
 from pytracer.analyze.evidence.preconditions.missing import missing_arguments
 from pytracer.analyze.evidence.preconditions.violated import is_unfit
 from pytracer.analyze.evidence.wild.explain import is_freed_code
@@ -195,6 +196,8 @@ def _why(view: ProcessView, found: _Null) -> _Why:
         reason = f": {_several(named)} have no memory" + ("" if any(i.elements for i in named) else " (0 elements)")
     holds, gathered, table = placeholder(view, named), gathered_weight(view, named), unfetched_table(view)
     reason += holds.summary if holds is not None else ""
+    unfit = empty_arguments(view, named) if holds is None and gathered is None else None
+    reason += unfit.summary if unfit is not None else ""
     if table is not None:
         reason = f": {table.summary}"
     elif found.by_ctypes:
@@ -212,7 +215,7 @@ def _why(view: ProcessView, found: _Null) -> _Why:
     missing = missing_arguments(view) if not reason or (_is_undefined(found) and dropped is None) else None
     if missing is not None and (found.arguments or not missing.is_own):
         reason = f": {missing.summary}"
-    advised = table or dropped or missing
+    advised = table or dropped or missing or unfit
     advice = told.advice if told is not None else None
     behind = of_null(view, found.saved, named, holds, missing, told)
     if table is not None or found.without_gil:
@@ -221,6 +224,8 @@ def _why(view: ProcessView, found: _Null) -> _Why:
         behind = Behind.of([], gathered)
     elif dropped is not None:
         behind = Behind.of([], dropped)
+    elif unfit is not None and unfit.lines:
+        behind = Behind.of([], *unfit.lines)
     return _Why(reason, advised.advice if advised is not None else advice or _what_to_do(view, found), behind)
 
 
