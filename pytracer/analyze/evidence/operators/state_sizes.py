@@ -235,7 +235,8 @@ def state_advice(view: ProcessView, found: StateSize) -> str:
         sizes += f", and is the state of {found.owner}"
         return (
             f"{sizes}. load_state_dict() of an optimizer{at or ''} gives states out by order, not by name, and "
-            "compares no shapes: give the parameters in the order in which they were saved, or begin with a new optimizer."
+            "compares no shapes: give the parameters in the order in which they were saved, or begin with a new "
+            "optimizer."
         )
     replaced = _replaced(view, found) if at is None or (found.resized and not found.later) else None
     if replaced is not None:

@@ -94,7 +94,7 @@ def _passing(view: ProcessView, method: ast.FunctionDef, chosen: ast.IfExp) -> t
     if not isinstance(test, ast.Name) or not is_parameter(method, test.id):
         return None
     found = [
-        (file, item.value.lineno, f"{item.arg}={item.value.value}")
+        (file, item.value.lineno, f"{item.arg}={ast.unparse(item.value)}")
         for file, tree in program_files(view.process.snapshot, program_frames(view)).items()
         for call in ast.walk(tree)
         if isinstance(call, ast.Call)

@@ -14,7 +14,8 @@ to an address below it: a small negative number. That is *certain* where the reg
 frame has such a tensor, and the function is torch's, takes tensors, or was made by torch.compile, it is named, with the
 line that took its memory away; else an argument of the running operator that has none, or is undefined. In the backward
 pass it is one that the forward saved. A placeholder that nothing has filled is named with the line of the program that
-makes it empty, and with a line that saves the state without it. Arguments that are None are named where the operator is
+makes it empty, and with a line that saves the state without it. Where the operator takes some elements for granted, it
+is said how many, and which line of the module makes the size 0. Arguments that are None are named where the operator is
 known to read them (`known/operators.toml`); of the program's own native code, a variable that is None where nothing
 else that the line passes can be the null pointer. Where the line uses a native object that was given the handle
 of another one, whose owner in Python freed it when that was collected or closed, the owner is named as probable.
