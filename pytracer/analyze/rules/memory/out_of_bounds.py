@@ -7,8 +7,8 @@ Why it happens: native code computed an index or a length from wrong sizes, stri
 itself checks indices and raises IndexError.
 
 The registers of a gather instruction's indices are not recorded: the index follows from the address. Where torch's
-operator made it of floats itself (the backward of grid_sample()), and it is what NaN becomes as an integer, the argument
-that has NaN is named, with the lines that can make NaN.
+operator made it of floats itself (the backward of grid_sample()), and it is what NaN becomes as an integer, the
+argument that has NaN is named, with the lines that can make NaN.
 
 What to do: compare the sizes and the dtype that the native code assumes with those of the named tensor.
 
