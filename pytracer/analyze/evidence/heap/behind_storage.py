@@ -64,6 +64,7 @@ class Overwritten:
     advice: str
     maker: UncheckedMaker | None = None
     name: str | None = None  # of the variable that held it, or that the line that made it binds
+    made: PythonFrame | None = None
 
     @property
     def summary(self) -> str:
@@ -111,7 +112,7 @@ def _described(view: ProcessView, item: Overrun) -> Overwritten:
         return Overwritten(tensor, item, f"{maker.advice} {_GUARD}", maker)
     advice = f"{_compare(view, holder, made)}: {_WROTE_BEFORE if item.before else _WROTE}. {_GUARD}"
     name = plain_expression(holder.expression) if holder is not None else made.target if made is not None else None
-    return Overwritten(tensor, item, advice, name=name)
+    return Overwritten(tensor, item, advice, name=name, made=made.frame if made is not None else None)
 
 
 def _holder(view: ProcessView, storage: Storage) -> Holder | None:

@@ -45,6 +45,7 @@ from pytracer.analyze.evidence.heap.heap_suspects import (
     first_suspect,
     heap_advice,
     running_conversion,
+    suspect_behind,
     unchecked_advice,
 )
 from pytracer.analyze.evidence.lifetime.deleters import Deleter, owners_words, running_deleter
@@ -154,7 +155,11 @@ class HeapCorruption:
                 else "what wrote there: only where it wrote is known",
             ],
             explained=any(item is not None for item in (*explained, behind)),
-            behind=of_unfit(view, unfit) if isinstance(unfit, Violated) else None,
+            behind=of_unfit(view, unfit)
+            if isinstance(unfit, Violated)
+            else suspect_behind(view, behind)
+            if suspect is not None
+            else None,
         )
 
 
