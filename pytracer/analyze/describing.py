@@ -7,6 +7,7 @@ from dataclasses import replace
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.at_fault import of_looked_up
 from pytracer.analyze.evidence.heap.beyond_storage import beyond_advice, beyond_storage
+from pytracer.analyze.evidence.indices.coordinates import not_finite_coordinates
 from pytracer.analyze.evidence.indices.reached_row import reached_row
 from pytracer.analyze.evidence.indices.smallest import smallest_index
 from pytracer.analyze.evidence.known_crashes import known_crash
@@ -43,6 +44,7 @@ def described(job: JobView, rule: AnyRule, judgement: AnyJudgement, *, is_cause:
     if is_cause:
         words = _of_looked_up(rule.id, judgement, words)
         words = _of_layout(rule.id, judgement, words)
+        words = _of_coordinates(judgement, words)
         words = _while_loading(rule.id, judgement, words)
         # where somebody else ended it, the line is where the process was, not what went wrong
         if judgement.verdict_class != "external-kill" and not words.has_place:
@@ -65,6 +67,25 @@ def described(job: JobView, rule: AnyRule, judgement: AnyJudgement, *, is_cause:
             words = replace(words, advice=with_native_line(judgement.views[0], words.advice))
         words = _with_store(judgement.views[0], words)
     return words
+
+
+def _of_coordinates(judgement: AnyJudgement, words: Description) -> Description:
+    """With the floats that an operator made its index of, where these are NaN."""
+    view = judgement.views[0]
+    found = not_finite_coordinates(view) if judgement.verdict_class == "out-of-bounds" and view.is_fault else None
+    if found is None:
+        return words
+    access = f"{access_verb(view)} out of bounds{in_function(view)}"
+    return replace(
+        words,
+        summary=f"{introduction(judgement.views)} {access}: {found.summary}.",
+        evidence=[*words.evidence, found.evidence],
+        advice=found.advice,
+        missing=(),
+        behind=found.behind,
+        explained=True,
+        names_source=True,
+    )
 
 
 def _of_smallest(judgement: AnyJudgement, words: Description) -> Description:

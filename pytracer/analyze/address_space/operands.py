@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pytracer.analyze.address_space.address_info import Place
+from pytracer.analyze.address_space.common_offset import by_common_offset
 from pytracer.analyze.address_space.formation import find_formation
 from pytracer.analyze.address_space.freed_neighbor import freed_neighbor
 from pytracer.analyze.address_space.guard_pool import FOUND
@@ -41,6 +42,9 @@ def aimed_at(
     """
     if place is None or access == "execute":
         return place
+    left = _by_others(space, place, instruction)
+    if left is not None:
+        return left
     told = _by_operand(space, place, instruction)
     if told is place and _was_meant_elsewhere(space, place, instruction):
         told = place = space.without_storage(place)
@@ -80,6 +84,15 @@ def _by_operand(space: AddressSpace, place: Place, instruction: Instruction | No
     if place.found == FOUND and place.storage is not None and place.storage.base == storage.base:
         return replace(place, register=name)
     return _told_by(space, place, _side(storage, place.addr), storage, name)
+
+
+def _by_others(space: AddressSpace, place: Place, instruction: Instruction | None) -> Place | None:
+    """By how far other pointers were in their storages: that of the instruction had left its own."""
+    found = by_common_offset(space, place.addr, instruction) if place.kind in _OUTSIDE else None
+    if found is None or place.found == FOUND:
+        return None
+    told = _told_by(space, place, _side(found.storage, place.addr), found.storage, None)
+    return replace(told, found=COMPUTED, register=None, formation=found)
 
 
 def _was_meant_elsewhere(space: AddressSpace, place: Place, instruction: Instruction | None) -> bool:

@@ -109,17 +109,18 @@ class AddressReports:
             (instruction.index, instruction.index_value, "index", instruction.scale),
         )
         return [
-            self._operand(name, value, role, scale)
+            self._operand(name, value, role, scale, is_lane=role == "index" and instruction.is_lane)
             for name, value, role, scale in parts
             if name is not None and value is not None
         ]
 
-    def _operand(self, name: str, value: int, role: str, scale: int) -> r.Operand:
+    def _operand(self, name: str, value: int, role: str, scale: int, *, is_lane: bool) -> r.Operand:
         report = r.Operand(register=name, role=role, value=hex_addr(value), scale=scale)
         number = signed(value)
         if role == "index" and abs(number) < _SMALL_INDEX:
             times = f", times {scale} = {number * scale} bytes" if scale != 1 else ""
-            return msgspec.structs.replace(report, says=f"is {number}{times}")
+            held = "has, by the address," if is_lane else "is"
+            return msgspec.structs.replace(report, says=f"{held} {number}{times}")
         if value < NEAR_NULL_BYTES:
             kind, says = ("null", "is null") if value == 0 else ("near-null", f"is {value}")
             return msgspec.structs.replace(report, kind=kind, says=says)

@@ -20,6 +20,7 @@ _MASK = (1 << 64) - 1
 _CLOSE_BYTES = 4096
 _GENERAL = {"rax", "rbx", "rcx", "rdx", "rsi", "rdi", "rbp", "rsp"}
 _GENERAL |= {f"r{number}" for number in range(8, 16)} | {f"x{number}" for number in range(31)}
+_VECTORS = ("xmm", "ymm", "zmm")
 _ERROR_WRITE = 1 << 1
 _ERROR_EXECUTE = 1 << 4
 
@@ -61,6 +62,7 @@ class Instruction:
     """One decoded instruction and its memory operand; register values are those at the fault.
 
     `addr` is the effective address, None when a needed register or a segment base is unknown. `size` is in bytes.
+    `is_lane`: the index is one of several in a vector register, which is not recorded: it follows from the address.
     """
 
     text: str
@@ -73,13 +75,15 @@ class Instruction:
     index_value: int | None
     scale: int
     displacement: int
+    is_lane: bool = False
 
     @property
     def words(self) -> str:
         """The instruction with the values of the registers that form the address."""
+        index = None if self.is_lane else self.index_value
         values = [
             f"{name} = {hex_addr(value)}"
-            for name, value in ((self.base, self.base_value), (self.index, self.index_value))
+            for name, value in ((self.base, self.base_value), (self.index, index))
             if name is not None and value is not None
         ]
         return f"{self.text} ({', '.join(values)})" if values else self.text
@@ -167,7 +171,7 @@ def decode_instruction(
     if decoded is None:
         return None
     candidates = [
-        _operand(capstone, decoded, operand, registers)
+        _operand(capstone, decoded, operand, registers, fault_addr)
         for operand in decoded.operands
         if operand.type == capstone.x86.X86_OP_MEM and decoded.mnemonic not in ("lea", "nop")
     ]
@@ -183,12 +187,17 @@ def _misfit(item: Instruction, fault_addr: int | None) -> int:
     return abs(item.addr - fault_addr)
 
 
-def _operand(capstone: ModuleType, decoded: _Decoded, operand: _Operand, registers: Mapping[str, int]) -> Instruction:
+def _operand(
+    capstone: ModuleType, decoded: _Decoded, operand: _Operand, registers: Mapping[str, int], fault_addr: int | None
+) -> Instruction:
     memory = operand.mem
     base = decoded.reg_name(memory.base) if memory.base else None
     index = decoded.reg_name(memory.index) if memory.index else None
     base_value = _value(base, registers, decoded)
     index_value = _value(index, registers, decoded)
+    lane = _lane(memory, index, base_value, fault_addr)
+    if index_value is None:
+        index_value = lane
     known = (base is None or base_value is not None) and (index is None or index_value is not None)
     segment = decoded.reg_name(memory.segment) if memory.segment else None
     addr = None
@@ -197,8 +206,30 @@ def _operand(capstone: ModuleType, decoded: _Decoded, operand: _Operand, registe
     access = "write" if operand.access & capstone.CS_AC_WRITE and not operand.access & capstone.CS_AC_READ else "read"
     text = f"{decoded.mnemonic} {decoded.op_str}".strip()
     return Instruction(
-        text, access, operand.size or None, addr, base, base_value, index, index_value, memory.scale, memory.disp
+        text,
+        access,
+        operand.size or None,
+        addr,
+        base,
+        base_value,
+        index,
+        index_value,
+        memory.scale,
+        memory.disp,
+        is_lane=lane is not None,
     )
+
+
+def _lane(memory: _Memory, index: str | None, base_value: int | None, fault_addr: int | None) -> int | None:
+    """Of a gather or scatter: the one index of its vector with which the address is what the kernel reported.
+
+    That is the address of one element (Intel SDM, VGATHERDPS). None where it is no whole number of elements away, as
+    of one that lies across two pages.
+    """
+    if index is None or not index.startswith(_VECTORS) or memory.segment or not base_value or not fault_addr:
+        return None
+    number, rest = divmod(signed(fault_addr - base_value - memory.disp), memory.scale)
+    return number & _MASK if rest == 0 else None
 
 
 def _value(name: str | None, registers: Mapping[str, int], decoded: _Decoded) -> int | None:

@@ -63,6 +63,8 @@ class Overwritten:
     overrun: Overrun
     advice: str
     maker: UncheckedMaker | None = None
+    name: str | None = None  # of the variable that held it, or that the line that made it binds
+    made: PythonFrame | None = None
 
     @property
     def summary(self) -> str:
@@ -108,9 +110,9 @@ def _described(view: ProcessView, item: Overrun) -> Overwritten:
     maker = unchecked_maker(view, storage) if not item.before else None
     if maker is not None:
         return Overwritten(tensor, item, f"{maker.advice} {_GUARD}", maker)
-    return Overwritten(
-        tensor, item, f"{_compare(view, holder, made)}: {_WROTE_BEFORE if item.before else _WROTE}. {_GUARD}"
-    )
+    advice = f"{_compare(view, holder, made)}: {_WROTE_BEFORE if item.before else _WROTE}. {_GUARD}"
+    name = plain_expression(holder.expression) if holder is not None else made.target if made is not None else None
+    return Overwritten(tensor, item, advice, name=name, made=made.frame if made is not None else None)
 
 
 def _holder(view: ProcessView, storage: Storage) -> Holder | None:
@@ -220,12 +222,11 @@ def _calls(view: ProcessView, name: str | None) -> Iterator[tuple[int, list[str]
     None: all calls.
     """
     for _, tree in _trees(view):
-        for node in ast.walk(tree):
-            if not isinstance(node, ast.Call) or not _is_foreign(tree, node):
-                continue
-            names = list(_passed_names(node))
-            if names and name in (None, *names):
-                yield node.lineno, names
+        calls = [item for item in ast.walk(tree) if isinstance(item, ast.Call) and _is_foreign(tree, item)]
+        found = [(item, names) for item in calls if (names := list(_passed_names(item))) and name in (None, *names)]
+        # `run(c_void_p(x.data_ptr()))` is one call that is given x
+        inner = {id(part) for item, _ in found for part in ast.walk(item) if part is not item}
+        yield from ((item.lineno, names) for item, names in found if name is None or id(item) not in inner)
 
 
 def _trees(view: ProcessView) -> Iterator[tuple[PythonFrame, ast.Module]]:

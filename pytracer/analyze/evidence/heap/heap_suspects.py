@@ -8,6 +8,7 @@ import re
 from msgspec.structs import replace
 
 from pytracer._text import capital, function_words, list_words, shortened
+from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.heap.behind_storage import Overwritten
 from pytracer.analyze.evidence.heap.freed_twice import freed_twice
 from pytracer.analyze.evidence.heap.overwritten import unchecked_calls
@@ -16,6 +17,7 @@ from pytracer.analyze.evidence.indices.written_value import constant
 from pytracer.analyze.evidence.lifetime.variables import line_words, program_frames
 from pytracer.analyze.evidence.native.native_stack import image_name, own_frames
 from pytracer.analyze.evidence.operators.operator import find_operator, is_of_torch, is_sparse, shape_words
+from pytracer.analyze.evidence.own_code.counted_writes import CountedWrite, counted_write
 from pytracer.analyze.evidence.own_code.own_allocations import own_allocation
 from pytracer.analyze.evidence.own_code.own_arguments import passed_tensor
 from pytracer.analyze.evidence.own_code.own_libraries import OwnCall, OwnLibraries, allocating_frames, own_libraries
@@ -92,13 +94,16 @@ def heap_advice(view: ProcessView, user: str | None, *, frees: bool, freed: bool
     return f"{_BEFORE} First suspects are {_UNCHECKED if sparse is False else _SPARSE} and {_EXTENSIONS}. {_TOOLS}"
 
 
-def first_suspect(view: ProcessView) -> str | None:
+def first_suspect(view: ProcessView, beside: Overwritten | None = None) -> str | None:
     """The one that the advice begins with, for the headline; None where there are several, or none.
 
     `` the first suspects are the indices of `graph`, which torch.sparse_csr_tensor() at line 21 does not check ``.
+
+    `beside`: the tensor beside which the memory is overwritten, where that is known.
     """
     if own_libraries(view) is not None and running_conversion(view) is None:
-        found = only_suspect(view)
+        counted = _counted(view, beside)
+        found = counted.summary if counted is not None and own_allocation(view) is None else only_suspect(view)
     else:
         source = sparse_source(view)
         if source is not None:
@@ -106,6 +111,20 @@ def first_suspect(view: ProcessView) -> str | None:
         calls = unchecked_calls_before(view)
         found = calls[0] if len(calls) == 1 else None
     return f"the first suspect is {found}" if found is not None else None
+
+
+def _counted(view: ProcessView, beside: Overwritten | None) -> CountedWrite | None:
+    """What fills the tensor behind which the memory is overwritten."""
+    known = beside is not None and beside.name is not None and not beside.overrun.before
+    return counted_write(view, beside.name) if known and beside is not None else None
+
+
+def suspect_behind(view: ProcessView, beside: Overwritten | None) -> Behind | None:
+    """The program's lines that pass a buffer and its count to the first suspect, and the one that made the buffer."""
+    counted = _counted(view, beside) if own_allocation(view) is None else None
+    if counted is None or beside is None:
+        return None
+    return Behind.of([], beside.made, *counted.lines)
 
 
 def unchecked_advice(view: ProcessView) -> str | None:
@@ -119,6 +138,9 @@ def beside_advice(view: ProcessView, beside: Overwritten) -> str:
     short = own_allocation(view)
     if short is not None:
         return f"{short.advice} {_SHORT}"
+    counted = _counted(view, beside)
+    if counted is not None:
+        return f"{counted.advice} {_GUARD}"
     negative = negative_words(view)
     if negative is not None:
         return f"{negative} {_GUARD}"

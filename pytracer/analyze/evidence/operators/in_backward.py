@@ -167,6 +167,6 @@ def changed_advice(found: Backward) -> str:
             "and the values that the forward saved."
         )
     return (
-        f"Check what changed the tensors, {saved_words(found)},{found.between}: it ran with them. Writes by .data, "
-        "NumPy or another thread, set_() and resize_() are unseen by torch."
+        f"Check the tensors, {saved_words(found)}: their values (isfinite(), min(), max()), and what may have changed "
+        f"them{found.between}. Writes by .data, NumPy or another thread, set_() and resize_() are unseen by torch."
     )

@@ -8,7 +8,7 @@ So it does where the parameter was made larger after the optimizer had made the 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
@@ -17,8 +17,11 @@ from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.lifetime.variables import line_words, program_frames
 from pytracer.analyze.evidence.lifetime.where_made import line_that_made
 from pytracer.analyze.evidence.operators.operator import find_operator, shape_words
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.scopes import own_nodes
 from pytracer.analyze.naming import line_in
 from pytracer.analyze.tensors.journal import lived_at
+from pytracer.analyze.tensors.origins import origin_kind
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import NamedTensor, Storage
@@ -41,6 +44,8 @@ class StateSize:
     bases: tuple[int, int] = (0, 0)  # of their storages
     resized: bool = False  # whether the parameter had memory of the state's size before
     later: bool = False  # whether the optimizer got the state after the parameter got the memory that it has
+    owner: str | None = None  # another parameter, whose state it was before
+    from_file: bool = False  # whether torch.load() made it
 
     @property
     def is_gradient(self) -> bool:
@@ -87,7 +92,8 @@ def _would_reach(view: ProcessView, found: StateSize) -> bool:
 
 def _of_storage(view: ProcessView, storage: Storage) -> StateSize | None:
     named = view.space.uses.named
-    for item in named.of_storage(storage, storage.base)[0]:
+    names = named.of_storage(storage, storage.base)[0]
+    for item in names:
         state, of, parameter = item.name.partition(_OF)
         if item.role not in ("optimizer state", "gradient") or not of or state == _COUNTER:
             continue
@@ -100,8 +106,19 @@ def _of_storage(view: ProcessView, storage: Storage) -> StateSize | None:
             others = [_held(view, other) for other in known if other.base != alike[0].base]
             before = any(held is not None and _alike(nbytes, held) for held in others)
             later = before and _is_later(view, named.with_name(item.name), alike[0])
-            return StateSize(state, parameter, nbytes, alike[0].nbytes, (storage.base, alike[0].base), before, later)
+            bases, owner = (storage.base, alike[0].base), _owner(names, item)
+            loaded = item.role == "optimizer state" and origin_kind(storage) == "torch-load"
+            return StateSize(state, parameter, nbytes, alike[0].nbytes, bases, before, later, owner, loaded)
     return None
+
+
+def _owner(names: Iterable[NamedTensor], of: NamedTensor) -> str | None:
+    """The parameter of another name that has, or had, the same state: optimizers share what load_state_dict() gives."""
+    state, _, parameter = of.name.partition(_OF)
+    others = [item.name.partition(_OF) for item in names if item.role == of.role == "optimizer state"]
+    short = parameter.partition(_OF)[0]
+    found = {name for kind, _, name in others if kind == state and name.partition(_OF)[0] != short}
+    return found.pop() if len(found) == 1 else None
 
 
 def _current(view: ProcessView, known: list[NamedTensor]) -> list[NamedTensor]:
@@ -147,7 +164,8 @@ def small_state(view: ProcessView) -> str | None:
     state, parameter = (_sized(view, base, nbytes) for base, nbytes in zip(found.bases, _both(found), strict=True))
     name = "the gradient" if found.is_gradient else f"`{found.state}`"
     resized = _resizing_line(view, found)
-    loaded = _loading_line(view) if resized is not None and found.later and not found.is_gradient else None
+    brought = found.later if resized is not None else found.from_file or found.owner is not None
+    loaded = _loading_line(view) if brought and not found.is_gradient else None
     state, parameter = (text if text.startswith("[") else f"({text})" for text in (state, parameter))
     of = f"{found.parameter} {state}{f', which load_state_dict(){loaded} brought,' if loaded else ''}"
     since = f", which {resized} made larger" if resized is not None else ""
@@ -231,6 +249,13 @@ def state_advice(view: ProcessView, found: StateSize) -> str:
         f"`{found.state}` of {found.parameter} has {size_words(found.nbytes)}, the parameter "
         f"{size_words(found.parameter_nbytes)}"
     )
+    if found.owner is not None:
+        sizes += f", and is the state of {found.owner}"
+        return (
+            f"{sizes}. load_state_dict() of an optimizer{at or ''} gives states out by order, not by name, and "
+            "compares no shapes: give the parameters in the order in which they were saved, or begin with a new "
+            "optimizer."
+        )
     replaced = _replaced(view, found) if at is None or (found.resized and not found.later) else None
     if replaced is not None:
         return replaced
@@ -247,10 +272,10 @@ def state_advice(view: ProcessView, found: StateSize) -> str:
 
 
 def state_behind(view: ProcessView, found: StateSize) -> Behind | None:
-    """The lines that loaded the state and made the parameter larger, where both are known."""
+    """The lines that loaded the state, and that made the parameter larger, where they are known."""
     at, resized = _loading_line(view), _resizing_line(view, found)
     if resized is None:
-        return None
+        return Behind.of([], at) if at and (found.from_file or found.owner is not None) else None
     return Behind.of([], at if found.later else None, resized)
 
 
@@ -283,9 +308,21 @@ def _loading_line(view: ProcessView) -> str | None:
 
 
 def _optimizers(tree: ast.Module) -> Iterator[str]:
-    """`sgd` of `sgd = torch.optim.SGD(...)`."""
-    made = [item for item in ast.walk(tree) if isinstance(item, ast.Assign) and isinstance(item.value, ast.Call)]
-    for item in made:
-        function = item.value.func if isinstance(item.value, ast.Call) else item.value
-        if ast.unparse(function).rpartition(".")[0].rpartition(".")[2] == "optim":
+    """`sgd` of `sgd = torch.optim.SGD(...)`, and of a function that returns one."""
+    makers = {
+        item.name
+        for item in ast.walk(tree)
+        if isinstance(item, ast.FunctionDef)
+        for node in own_nodes(item)
+        if isinstance(node, ast.Return) and isinstance(node.value, ast.Call) and _is_optimizer(node.value)
+    }
+    for item in ast.walk(tree):
+        call = item.value if isinstance(item, ast.Assign) else None
+        if not isinstance(item, ast.Assign) or not isinstance(call, ast.Call):
+            continue
+        if _is_optimizer(call) or called_name(call) in makers:
             yield from (ast.unparse(target) for target in item.targets)
+
+
+def _is_optimizer(call: ast.Call) -> bool:
+    return ast.unparse(call.func).rpartition(".")[0].rpartition(".")[2] == "optim"

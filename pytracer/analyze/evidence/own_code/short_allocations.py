@@ -209,10 +209,10 @@ def _loops(body: _Body) -> Iterator[_Loop]:
         head = closing(body.text, body.text.index("(", match.start()))
         if head is None or match["how"] == "!=":
             continue
-        yield _Loop(match["name"], match["how"] == "<=", match["bound"], head + 1, _end(body.text, head + 1))
+        yield _Loop(match["name"], match["how"] == "<=", match["bound"], head + 1, statement_end(body.text, head + 1))
 
 
-def _end(text: str, start: int) -> int:
+def statement_end(text: str, start: int) -> int:
     """Where the statement that begins at a place ends: its block, or its semicolon, that of an inner loop too."""
     at = start
     while at < len(text):

@@ -93,17 +93,20 @@ class Violated:
     @property
     def summary(self) -> str:
         """`` `bias` [16] has 16 elements, where native_batch_norm takes 32 for granted (size 1 of `x` [4, 32]) ``."""
-        left, right = self.broken.left, self.broken.right
-        taken = f"{self.broken.relation}{right.value}"
-        of = _source(right, self.call.given)
-        at = f" at line {self.call.line}" if self.before else ""
-        at = f" at {self.call.place}" if self.call.place is not None else at
         why = self.call.entry.why.get(self.broken.text)
         reason = f": {why}" if why is not None else ""
         ends = reversed_range(self.culprit.tensor)
         if ends is not None:
             reason += f" (with the bytes of each number reversed it holds {ends[0]}..{ends[1]})"
-        return f"{_held(left, self.call.given)}, where {self.call.operator}{at} takes {taken} for granted{of}{reason}"
+        return f"{_held(self.broken.left, self.call.given)}, where {self.taken}{reason}"
+
+    @property
+    def taken(self) -> str:
+        """`native_batch_norm takes 32 for granted (size 1 of `x` [4, 32])`."""
+        at = f" at line {self.call.line}" if self.before else ""
+        at = f" at {self.call.place}" if self.call.place is not None else at
+        limit = f"{self.broken.relation}{self.broken.right.value}"
+        return f"{self.call.operator}{at} takes {limit} for granted{_source(self.broken.right, self.call.given)}"
 
     def advice(self, view: ProcessView) -> str:
         """What to change, and since which line it is so."""

@@ -20,7 +20,7 @@ Where a line gives a native struct the address of memory that nothing holds (`io
 suspect; so is an object of Python that freed its native one while another keeps the address. Where only the end of the
 program noticed the damage, in its exit handlers, the headline says so. Where the source of the program's own native
 code is a string of the program, or lies beside it, the first suspect is an allocation that is too small for what the
-same function does with it.
+same function does with it, or a buffer that it fills by a counter which it compares with no size.
 
 What to do: the damage was done before, in this call or long ago. The program's own libraries that are loaded are
 named, with the lines that call them and the tensors and arrays that these pass; so is a line that frees one object
@@ -45,6 +45,7 @@ from pytracer.analyze.evidence.heap.heap_suspects import (
     first_suspect,
     heap_advice,
     running_conversion,
+    suspect_behind,
     unchecked_advice,
 )
 from pytracer.analyze.evidence.lifetime.deleters import Deleter, owners_words, running_deleter
@@ -116,7 +117,7 @@ class HeapCorruption:
             what += f"; the first suspect: {dropped.fact}"
         explained = (freed, deleter, beyond, unfit, unheld, dropped)
         unexplained = all(item is None for item in explained) and not _is_callers(damage)
-        suspect = first_suspect(view) if unexplained else None
+        suspect = first_suspect(view, behind) if unexplained else None
         if suspect is not None:
             what += f"; {suspect}"
         return Description(
@@ -154,7 +155,11 @@ class HeapCorruption:
                 else "what wrote there: only where it wrote is known",
             ],
             explained=any(item is not None for item in (*explained, behind)),
-            behind=of_unfit(view, unfit) if isinstance(unfit, Violated) else None,
+            behind=of_unfit(view, unfit)
+            if isinstance(unfit, Violated)
+            else suspect_behind(view, behind)
+            if suspect is not None
+            else None,
         )
 
 

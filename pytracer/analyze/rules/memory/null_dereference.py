@@ -14,7 +14,8 @@ to an address below it: a small negative number. That is *certain* where the reg
 frame has such a tensor, and the function is torch's, takes tensors, or was made by torch.compile, it is named, with the
 line that took its memory away; else an argument of the running operator that has none, or is undefined. In the backward
 pass it is one that the forward saved. A placeholder that nothing has filled is named with the line of the program that
-makes it empty, and with a line that saves the state without it. Arguments that are None are named where the operator is
+makes it empty, and with a line that saves the state without it. Where the operator takes some elements for granted, it
+is said how many, and which line of the module makes the size 0. Arguments that are None are named where the operator is
 known to read them (`known/operators.toml`); of the program's own native code, a variable that is None where nothing
 else that the line passes can be the null pointer. Where the line uses a native object that was given the handle
 of another one, whose owner in Python freed it when that was collected or closed, the owner is named as probable.
@@ -77,6 +78,7 @@ from pytracer.analyze.evidence.phrases import (
     missing_operands,
     python_evidence,
 )
+from pytracer.analyze.evidence.preconditions.empty_arguments import empty_arguments
 from pytracer.analyze.evidence.preconditions.missing import missing_arguments
 from pytracer.analyze.evidence.preconditions.violated import is_unfit
 from pytracer.analyze.evidence.wild.explain import is_freed_code
@@ -202,10 +204,14 @@ def _why(view: ProcessView, found: _Null) -> _Why:
     if len(named) > 1:
         reason = f": {_several(named)} have no memory" + ("" if any(i.elements for i in named) else " (0 elements)")
     holds, gathered, table = placeholder(view, named), gathered_weight(view, named), unfetched_table(view)
+    plain = sieved is None and holds is None and gathered is None
+    unfit = empty_arguments(view, named) if plain else None
     if sieved is not None:
         reason += f"{sieved.summary}{sieved.whole_words}"
     elif holds is not None:
         reason += holds.summary
+    elif unfit is not None:
+        reason += unfit.summary
     if table is not None:
         reason = f": {table.summary}"
     elif found.by_ctypes:
@@ -223,7 +229,7 @@ def _why(view: ProcessView, found: _Null) -> _Why:
     missing = missing_arguments(view) if not reason or (_is_undefined(found) and dropped is None) else None
     if missing is not None and (found.arguments or not missing.is_own):
         reason = f": {missing.summary}"
-    advised = table or dropped or missing
+    advised = table or dropped or missing or unfit
     advice = told.advice if told is not None else sieved.advice(line_words(view)) if sieved is not None else None
     behind = of_null(view, found.saved, named, holds, missing, told)
     if table is not None or found.without_gil:
@@ -234,6 +240,8 @@ def _why(view: ProcessView, found: _Null) -> _Why:
         behind = Behind.of([], dropped)
     elif sieved is not None:
         behind = Behind.of([], sieved)
+    elif unfit is not None and unfit.lines:
+        behind = Behind.of([], *unfit.lines)
     return _Why(reason, advised.advice if advised is not None else advice or _what_to_do(view, found), behind)
 
 

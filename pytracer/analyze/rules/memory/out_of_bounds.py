@@ -6,6 +6,10 @@ index that leads out of it; or it lies in no mapping, a short way before or behi
 Why it happens: native code computed an index or a length from wrong sizes, strides or dtypes, or in 32 bits; torch
 itself checks indices and raises IndexError.
 
+The registers of a gather instruction's indices are not recorded: the index follows from the address. Where torch's
+operator made it of floats itself (the backward of grid_sample()), and it is what NaN becomes as an integer, the
+argument that has NaN is named, with the lines that can make NaN.
+
 What to do: compare the sizes and the dtype that the native code assumes with those of the named tensor.
 
 How it can be wrong: without an index register, the nearest storage is a guess. Only accesses that leave mapped memory

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytracer.analyze.platform.instruction import decode_instruction, is_canonical, page_fault_access
+from pytracer.analyze.platform.instruction import decode_instruction, is_canonical, page_fault_access, signed
 from tests.conditions import needs_capstone
 
 pytestmark = needs_capstone
@@ -52,3 +52,22 @@ def test_canonical_addresses() -> None:
     """Both halves, and the hole between them."""
     assert is_canonical(0x7FFF_FFFF_FFFF) and is_canonical(0xFFFF_8000_0000_0000)
     assert not is_canonical(0x8000_0000_0000) and not is_canonical(0xDEAD_BEEF_0000_0000)
+
+
+@pytest.mark.parametrize(
+    ("code", "addr", "index"),
+    [
+        ("c4a25d923ca7", 0x7000 - 8 * (1 << 30), -(1 << 31)),
+        ("c4a25d923ca7", 0x7000 + 4 * 99, 99),
+        ("c4a25d927ca708", 0x7008 + 4 * 99, 99),
+        ("c4a25d923ca7", 0x7000 + 4 * 99 + 2, None),
+    ],
+    ids=["before", "behind", "with a displacement", "no element"],
+)
+def test_index_of_a_gather_follows_from_the_address(code: str, addr: int, index: int | None) -> None:
+    """Vector registers are not recorded; an address between two elements shows no index."""
+    found = decode_instruction(bytes.fromhex(code), {"rdi": 0x7000}, 0x4000, addr % (1 << 64))
+    assert found is not None and found.is_lane == (index is not None)
+    assert (signed(found.index_value) if found.index_value is not None else None) == index
+    assert found.addr == (addr % (1 << 64) if index is not None else None)
+    assert "ymm12 =" not in found.words

@@ -22,6 +22,7 @@ def storage(base: int, nbytes: int, allocated: int, freed: int | None = None) ->
         allocated=SimpleNamespace(epoch=allocated, mono_ns=allocated),
         freed=end,
         older=False,
+        origin=None,
         state="freed" if freed is not None else "live",
     )
 
@@ -127,3 +128,24 @@ def test_states_that_fit_or_are_larger_lead_nowhere() -> None:
 def test_only_a_fused_operator_takes_states_to_be_as_large_as_their_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state_sizes, "find_operator", lambda view: SimpleNamespace(name="aten::mul_", tensors=()))
     assert state_sizes.state_size(view_of_several(OTHER + 500, (OTHER, 64, 4096))) is None
+
+
+def test_state_of_another_parameter_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The optimizer that made the state shares it with the one that loaded it."""
+    view = view_of(2176, recorded=60)
+    own = view.space.uses.named.of_storage(None, 0)[0]
+    maker = name("exp_avg of stem.weight of Net", "optimizer state", STATE, 64, 41)
+    view.space.uses.named.of_storage = lambda held, addr: ([*own, maker], [])
+    found = state_sizes.state_size(view)
+    assert found is not None and found.owner == "stem.weight of Net"
+    assert "which load_state_dict() (line 66) brought" in (state_sizes.small_state(view) or "")
+    assert "is the state of stem.weight of Net. load_state_dict()" in state_sizes.state_advice(view, found)
+
+
+def test_the_same_parameter_of_another_model_is_no_other_one() -> None:
+    view = view_of(64, recorded=60)
+    own = view.space.uses.named.of_storage(None, 0)[0]
+    twin = name("exp_avg of tok.weight of Net #2", "optimizer state", STATE, 64, 41)
+    view.space.uses.named.of_storage = lambda held, addr: ([*own, twin], [])
+    found = state_sizes.state_size(view)
+    assert found is not None and found.owner is None

@@ -98,7 +98,7 @@ def test_a_state_of_another_size_than_its_parameter(nbytes: int, differs: bool) 
         of_storage=lambda storage, addr: ([state], []),
         with_name=lambda name: [parameter] if name == parameter.name else [],
     )
-    place = SimpleNamespace(storage=SimpleNamespace(base=1))
+    place = SimpleNamespace(storage=SimpleNamespace(base=1, origin=None))
     view: Any = SimpleNamespace(place=place, space=SimpleNamespace(uses=SimpleNamespace(named=named)))
     found = state_sizes.state_size(view)
     assert (found is not None) == differs
@@ -128,7 +128,8 @@ def test_state_of_a_fused_operator_whose_loop_ran_far(name: str, found: bool, mo
     state = SimpleNamespace(name="exp_avg of table.weight", role="optimizer state", nbytes=64)
     parameter = SimpleNamespace(role="parameter", nbytes=4096, base=2)
     named = SimpleNamespace(of_storage=lambda storage, addr: ([state], []), with_name=lambda name: [parameter])
-    space = SimpleNamespace(uses=SimpleNamespace(named=named), live_around={1: SimpleNamespace(base=1, nbytes=64)}.get)
+    storage = SimpleNamespace(base=1, nbytes=64, origin=None)
+    space = SimpleNamespace(uses=SimpleNamespace(named=named), live_around={1: storage}.get)
     process = SimpleNamespace(snapshot=SimpleNamespace(named={}))
     view: Any = SimpleNamespace(place=SimpleNamespace(storage=None), space=space, process=process)
     operator = SimpleNamespace(name=name, tensors=(SimpleNamespace(item=SimpleNamespace(base=1)),))
@@ -206,7 +207,7 @@ def test_a_small_state_explains_a_damaged_heap_in_a_fused_optimizer(
     monkeypatch.setattr(state_sizes, "find_operator", lambda view: running)
     monkeypatch.setattr(state_sizes, "shape_words", lambda item: "[16]")
     uses = SimpleNamespace(named=named)
-    space = SimpleNamespace(uses=uses, live_around=lambda base: SimpleNamespace(base=base, nbytes=64))
+    space = SimpleNamespace(uses=uses, live_around=lambda base: SimpleNamespace(base=base, nbytes=64, origin=None))
     process = SimpleNamespace(snapshot=SimpleNamespace(named={}))
     view: Any = SimpleNamespace(place=None, space=space, process=process)
     found = state_sizes.unfit_state(view)

@@ -1,0 +1,166 @@
+"""A buffer that the program's own C fills by a counter, as far as its inputs go, and that the program made smaller.
+
+`for (i = 0; i < n; i++) if (...) out[kept++] = i;` writes up to `n` elements, whatever `out` has. Read as text: only
+where nothing in the function compares the counter with a limit.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+
+from pytracer._text import shortened
+from pytracer.analyze.behind import Place
+from pytracer.analyze.evidence.own_code.c_text import closing, declared_name, split
+from pytracer.analyze.evidence.own_code.native_bounds import LOOP
+from pytracer.analyze.evidence.own_code.own_libraries import OwnCall, OwnLibraries, own_libraries
+from pytracer.analyze.evidence.own_code.own_signature import Definition, own_definition
+from pytracer.analyze.evidence.own_code.short_allocations import statement_end
+from pytracer.analyze.evidence.syntax.bindings import bound_value
+from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
+from pytracer.analyze.evidence.syntax.scopes import scope_of
+from pytracer.analyze.tensors.source_lines import syntax_tree
+from pytracer.analyze.view import ProcessView
+from pytracer.report.job import PythonFrame
+
+_WRITE = re.compile(r"(?<![\w.>])(?P<name>\w+)\s*\[\s*(?P<counter>\w+)\s*\+\+\s*\]\s*=(?!=)")
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_FOR, _OTHER_LOOPS = re.compile(r"\bfor\s*\("), re.compile(r"\b(?:while|do|goto|static)\b")
+_COMPARES = r"(?:<=?|>=?|==|!=)"
+_QUOTED = 60
+_CTYPE = "c_"
+
+
+@dataclass(frozen=True)
+class CountedWrite:
+    """`line` of the C source has `text`, which writes up to `bound` elements of `name`; `count` and `buffer` are what
+    the program's call passes for these.
+    """
+
+    call: OwnCall
+    called: str
+    library: str
+    line: str
+    text: str
+    name: str
+    bound: str
+    buffer: str
+    count: str
+    at: str
+    lines: tuple[Place, ...] = ()
+
+    @property
+    def summary(self) -> str:
+        """Behind `the first suspect is`."""
+        return (
+            f"{self.call.function}() of {self.library} ({self.called}), whose {self.line} "
+            f"(`{shortened(self.text, _QUOTED)}`) writes up to `{self.count}` elements there"
+        )
+
+    @property
+    def advice(self) -> str:
+        """The change to make."""
+        return (
+            f"First suspect is {self.line} (`{shortened(self.text, _QUOTED)}`) in {self.call.function}() of "
+            f"{self.library}, which {self.called} calls: it writes up to `{self.bound}` elements of `{self.name}`, and "
+            f"compares their number with nothing. For `{self.bound}` {self.at} passes `{self.count}`, for "
+            f"`{self.name}` the memory of `{self.buffer}`. Make `{self.buffer}` with `{self.count}` elements, or pass "
+            f"its size to {self.call.function}() and stop there."
+        )
+
+
+def counted_write(view: ProcessView, buffer: str | None = None) -> CountedWrite | None:
+    """Of the only call that gives the program's own library memory; `buffer`: the variable that was written over."""
+    libraries = own_libraries(view)
+    call = libraries.only_call if libraries is not None else None
+    if libraries is None or call is None or len(libraries.names) > 1:
+        return None
+    found = own_definition(view, call.function)
+    tree = syntax_tree(view.process.snapshot, call.at)
+    if found is None or tree is None or call.at.line is None:
+        return None
+    calls = [item for item in calls_on(tree, call.at.line) if called_name(item) == call.function]
+    parameters = [declared_name(item) for item in split(found.parameters)]
+    given = calls[0].args if len(calls) == 1 and not calls[0].keywords else []
+    if len(given) != len(parameters) or any(isinstance(item, ast.Starred) for item in given):
+        return None
+    written = _of(found, libraries, call, dict(zip(parameters, given, strict=True)), buffer)
+    return written if written is not None and not _is_large(tree, call.at.line, written) else None
+
+
+def _is_large(tree: ast.Module, line: int, written: CountedWrite) -> bool:
+    """Whether the line that makes the buffer already takes that count for its size."""
+    bound = bound_value(scope_of(tree, line), written.buffer, line)
+    made = ast.unparse(bound[1]) if bound is not None and bound[1] is not None else ""
+    return re.search(rf"(?<![\w.]){re.escape(written.count)}(?![\w.])", made) is not None
+
+
+def _of(
+    found: Definition, libraries: OwnLibraries, call: OwnCall, passed: dict[str, ast.expr], buffer: str | None
+) -> CountedWrite | None:
+    """The first such write into what the call passes."""
+    text = _COMMENT.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), found.body)
+    for match in _WRITE.finditer(text):
+        name, counter, bound = match["name"], match["counter"], _bound(text, match.start())
+        if name not in passed or bound not in passed or _is_compared(text, counter):
+            continue
+        held = [item for item in call.passes if item in _names(passed[name])]
+        if len(held) != 1 or buffer not in (None, held[0]):
+            continue
+        number = text.count("\n", 0, match.start())
+        whole, count = found.body.splitlines()[number].strip(), passed[bound]
+        return CountedWrite(
+            call,
+            libraries.line(call.at),
+            libraries.names[0],
+            f"{found.file}:{found.line + number}",
+            whole,
+            name,
+            bound,
+            held[0],
+            ast.unparse(_value(count)),
+            libraries.line(_at(call, count.lineno)),
+            ((call.at.file, passed[name].lineno), (call.at.file, count.lineno)),
+        )
+    return None
+
+
+def _at(call: OwnCall, line: int) -> PythonFrame:
+    return PythonFrame(function=call.at.function, file=call.at.file, line=line)
+
+
+def _bound(text: str, place: int) -> str | None:
+    """Of the only loop around a place, which counts from 0: `n` of `for (int i = 0; i < n; i++)`."""
+    if _OTHER_LOOPS.search(text, 0, place) is not None:
+        return None
+    around = [match for match in LOOP.finditer(text, 0, place) if _spans(text, match, place)]
+    if len(around) != 1 or len(_FOR.findall(text, 0, place)) != len(LOOP.findall(text, 0, place)):
+        return None
+    loop = around[0]
+    return loop["bound"].strip() if loop["how"] == "<" and loop["start"].strip() == "0" else None
+
+
+def _spans(text: str, loop: re.Match[str], place: int) -> bool:
+    """Whether a place is in the body of a loop: a block, or one statement."""
+    head = closing(text, text.index("(", loop.start()))
+    if head is None:
+        return False
+    return head < place <= statement_end(text, head + 1)
+
+
+def _is_compared(text: str, counter: str) -> bool:
+    """Whether anything tests the counter, or sets it back."""
+    own = rf"(?<![\w.>]){re.escape(counter)}\b"
+    tested = rf"{own}\s*{_COMPARES}|{_COMPARES}\s*{own}|if\s*\(\s*!?\s*{own}\s*\)"
+    return re.search(tested, text) is not None or len(re.findall(rf"{own}\s*=(?!=)", text)) > 1
+
+
+def _names(node: ast.expr) -> set[str]:
+    return {item.id for item in ast.walk(node) if isinstance(item, ast.Name)}
+
+
+def _value(node: ast.expr) -> ast.expr:
+    """`n` of `ctypes.c_int(n)`."""
+    wraps = isinstance(node, ast.Call) and (called_name(node) or "").startswith(_CTYPE) and len(node.args) == 1
+    return node.args[0] if wraps and isinstance(node, ast.Call) else node
