@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
-from pytracer.analyze.evidence.failing.not_finite.hazards import WEAK, Hazard
+from pytracer.analyze.evidence.failing.not_finite.hazard import WEAK, Hazard
 from pytracer.analyze.evidence.failing.not_finite.reach import Part, parts_of
 from pytracer.analyze.evidence.failing.not_finite.weights import (
     MOST_LINES,
