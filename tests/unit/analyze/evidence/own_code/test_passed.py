@@ -99,7 +99,7 @@ def test_a_state_of_another_size_than_its_parameter(nbytes: int, differs: bool) 
         with_name=lambda name: [parameter] if name == parameter.name else [],
     )
     place = SimpleNamespace(storage=SimpleNamespace(base=1, origin=None))
-    view: Any = SimpleNamespace(place=place, space=SimpleNamespace(uses=SimpleNamespace(named=named)))
+    view: Any = SimpleNamespace(place=place, crash=None, space=SimpleNamespace(uses=SimpleNamespace(named=named)))
     found = state_sizes.state_size(view)
     assert (found is not None) == differs
     assert found is None or (found.state, found.parameter, found.parameter_nbytes) == ("exp_avg", "table.weight", 4096)
@@ -112,7 +112,7 @@ def test_a_gradient_that_was_made_smaller(nbytes: int, differs: bool, monkeypatc
     parameter = SimpleNamespace(role="parameter", nbytes=4096, base=2)
     named = SimpleNamespace(of_storage=lambda storage, addr: ([gradient], []), with_name=lambda name: [parameter])
     place = SimpleNamespace(storage=SimpleNamespace(base=1, nbytes=nbytes))
-    view: Any = SimpleNamespace(place=place, space=SimpleNamespace(uses=SimpleNamespace(named=named)))
+    view: Any = SimpleNamespace(place=place, crash=None, space=SimpleNamespace(uses=SimpleNamespace(named=named)))
     found = state_sizes.state_size(view)
     assert (found is not None) == differs
     if found is not None:
@@ -131,7 +131,7 @@ def test_state_of_a_fused_operator_whose_loop_ran_far(name: str, found: bool, mo
     storage = SimpleNamespace(base=1, nbytes=64, origin=None)
     space = SimpleNamespace(uses=SimpleNamespace(named=named), live_around={1: storage}.get)
     process = SimpleNamespace(snapshot=SimpleNamespace(named={}))
-    view: Any = SimpleNamespace(place=SimpleNamespace(storage=None), space=space, process=process)
+    view: Any = SimpleNamespace(place=SimpleNamespace(storage=None, addr=1 << 40), space=space, process=process)
     operator = SimpleNamespace(name=name, tensors=(SimpleNamespace(item=SimpleNamespace(base=1)),))
     monkeypatch.setattr(state_sizes, "find_operator", lambda view: operator)
     assert (state_sizes.state_size(view) is not None) == found
