@@ -38,7 +38,9 @@ def empty_arguments(view: ProcessView, empty: Sequence[Holder]) -> EmptyArgument
     names = list_words([f"`{text}`" for text in texts])
     made = zero_size(view, empty[0])
     count, line = count_words(unfit.broken.right.value, "element"), line_words(view)
-    if all(_may_be_none(unfit.call, name) for name in arguments):
+    alike = {unfit.call.entry.needs.get(name) for name in arguments}
+    together = {name for name, flag in unfit.call.entry.needs.items() if flag in alike}  # torch asks for all or none
+    if together == set(arguments) and all(_may_be_none(unfit.call, name) for name in arguments):
         advice = f"Pass None for {names} at {line}, or a tensor of {count}"
     else:
         advice = f"Give {names} {count} before {line}"

@@ -21,7 +21,12 @@ INPUT = Argument(
 TEXTS = {"input": "x", "running_mean": "self.mean", "running_var": "self.var", "training": "True"}
 
 
-def told(monkeypatch: pytest.MonkeyPatch, training: int, elements: int = 0) -> module.EmptyArguments | None:
+def told(
+    monkeypatch: pytest.MonkeyPatch,
+    training: int,
+    elements: int = 0,
+    empty: tuple[str, ...] = ("self.mean", "self.var"),
+) -> module.EmptyArguments | None:
     entry = preconditions()["native_batch_norm"]
     given = {
         "input": Given("`x`", INPUT, elements=1024),
@@ -33,7 +38,7 @@ def told(monkeypatch: pytest.MonkeyPatch, training: int, elements: int = 0) -> m
     monkeypatch.setattr(module, "violated", lambda view: Violated(call, wrong) if wrong is not None else None)
     monkeypatch.setattr(module, "line_words", lambda view: "line 9")
     monkeypatch.setattr(module, "zero_size", lambda view, item: None)
-    items: Any = [SimpleNamespace(expression=name, elements=elements) for name in ("self.mean", "self.var")]
+    items: Any = [SimpleNamespace(expression=name, elements=elements) for name in empty]
     view: Any = SimpleNamespace()
     return module.empty_arguments(view, items)
 
@@ -54,3 +59,9 @@ def test_none_is_not_told_where_they_are_read(monkeypatch: pytest.MonkeyPatch) -
 def test_tensors_with_elements_are_not_empty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Their memory was taken away, or they are too small: other findings."""
     assert told(monkeypatch, training=1, elements=8) is None
+
+
+def test_none_is_not_told_of_one_of_two_that_torch_takes_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It raises ValueError where only one of them is None."""
+    found = told(monkeypatch, training=1, empty=("self.mean",))
+    assert found is not None and found.advice.startswith("Give `self.mean` 16 elements before line 9: ")
