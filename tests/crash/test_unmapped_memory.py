@@ -26,7 +26,8 @@ def test_read_of_a_closed_file_names_the_line_that_closed_it(how: str, run: Path
     assert verdict is not None
     assert (verdict.class_, verdict.confidence) == ("use-after-free", "likely")
     says = (
-        f"read memory that had been unmapped, at {PROGRAM}:{READS} in Records.read: {PROGRAM}:{CLOSES} in Records.close"
+        f"read memory that had been unmapped, at {PROGRAM}:{READS} in Records.read: `self.file.close()` at "
+        f"line {CLOSES} in Records.close gave it back "
     )
     if how == "child":  # the line is in its parent's recording
         says = f"read memory that had been unmapped, at {PROGRAM}:{READS} in Records.read: mmap.close() gave it back "
