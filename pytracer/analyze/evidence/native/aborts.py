@@ -22,6 +22,7 @@ PLUMBING = (
 _THROWERS = ("__cxa_", "__clang_call_terminate", "__gxx_personality", "_Unwind_", "rethrow_exception", "unexpected")
 # How a finalizing interpreter ends each thread that asks for the GIL: in take_gil(), by pthread_exit().
 _GIL = ("PyEval_AcquireThread", "PyEval_RestoreThread", "PyGILState_Ensure", "take_gil")
+_ASKS = (*_GIL, "gil_scoped_acquire")
 _ASSERTION = re.compile(
     r"^(?:[^:]*: )?(?P<file>[^:\s]+):(?P<line>\d+): (?:(?P<function>.+?): )?Assertion [`'](?P<text>.*)' failed\.?\s*$",
     re.DOTALL,
@@ -70,7 +71,8 @@ def aborted_at_shutdown(view: ProcessView) -> bool:
 
 def abort_caller(view: ProcessView) -> str | None:
     """The innermost function that is not part of the way from the error to abort()."""
-    return next((name for name in functions(view) if not any(part in name for part in PLUMBING)), None)
+    way = (*PLUMBING, *_ASKS) if aborted_at_shutdown(view) else PLUMBING
+    return next((name for name in functions(view) if not any(part in name for part in way)), None)
 
 
 def printed(view: ProcessView) -> str | None:

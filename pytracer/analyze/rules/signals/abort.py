@@ -13,7 +13,7 @@ takes. An exception in a parallel region of the kernel ends the process, also in
 
 What to do: read the message; the native stack names who called abort(). "terminate called without an active
 exception" means that a std::thread was destroyed before it was joined, or that a thread was ended while the
-interpreter shut down.
+interpreter shut down: which of them, the stack tells.
 
 How it can be wrong: what() is known only when torch was loaded, whose half of the recorder notes it. Who aborts in a
 signal handler of its own, as some libraries do after a fault, hides that fault.
@@ -45,6 +45,7 @@ from pytracer.analyze.evidence.known_crashes import known_crash
 from pytracer.analyze.evidence.limits.ended import memory_limit_words
 from pytracer.analyze.evidence.native.aborts import (
     abort_caller,
+    aborted_at_shutdown,
     cpp_exception,
     failed_assertion,
     is_abort,
@@ -133,6 +134,13 @@ _NOTHING_THROWN = _Way(
     "std::terminate() was called without an active exception",
     "Join every std::thread before it is destroyed. With torch.distributed, call destroy_process_group() before the "
     "program ends.",
+)
+_ENDED_AT_SHUTDOWN = _Way(
+    "a native thread wanted the GIL while the interpreter was shutting down, and was ended inside a function that must "
+    "not be left that way",
+    "Stop and join the thread that runs {function} before the program ends (close(), shutdown() or join() of what "
+    "started it), or release the Python objects that it holds before: once the interpreter shuts down, no thread may "
+    "ask for its GIL. The work of the main thread was done.",
 )
 _NOT_RETHROWN = _Way(
     "a catch (...) swallowed the unwinding by which pthread_exit() ends a thread",
@@ -263,7 +271,7 @@ def _way(view: ProcessView) -> _Way:
     if destructor is not None:
         return _Way(destructor.what, destructor.advice, _caller(view))
     if terminated_without_exception(view):
-        return _NOTHING_THROWN
+        return _ENDED_AT_SHUTDOWN if aborted_at_shutdown(view) else _NOTHING_THROWN
     exception, check, gil = cpp_exception(view), failed_check(view), without_gil(view)
     if check is not None:
         return _Way(check.what, check.advice, _caller(view))

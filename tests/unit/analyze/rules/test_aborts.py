@@ -10,6 +10,7 @@ import pytest
 from pytracer.analyze.engine import build_report
 from pytracer.analyze.platform.glibc_messages import explain_text
 from pytracer.decode.types.journal import CppException
+from pytracer.decode.types.snapshot import ThreadStack
 from pytracer.render.text import render_text
 from tests.support import scenarios as s
 from tests.support.deaths import LIBC_SO, STDCPP, TORCH_PYTHON, advice, died, evidence, finding, summary, verdict
@@ -188,7 +189,7 @@ def test_abort_while_the_interpreter_shuts_down_is_a_known_crash(run: Path) -> N
     assert summary(report) == (
         "Rank 0 aborted, at train.py:41 in Peek.backward: "
         "a thread of the process group was ended while the interpreter was shutting down, "
-        "below PyEval_RestoreThread."
+        "below torch::detail::(anonymous)::ConcretePyInterpreterVTable::decref."
     )
     assert "pytorch/pytorch#190489" in evidence(report)
     assert "destroy_process_group() before the program ends" in advice(report)
@@ -199,6 +200,33 @@ def test_abort_at_shutdown_is_not_blamed_on_a_process_group_that_never_was(run: 
     report = died(run, **ABORT, stack_of=SHUTDOWN, cpp_exceptions=[CppException(tid=101, type="", what="")])
     assert verdict(report) == ("abort", "certain")
     assert "190489" not in evidence(report)
+
+
+def test_native_thread_at_shutdown_is_to_be_stopped_before(run: Path) -> None:
+    """No std::thread was destroyed: the interpreter ended one that wanted the GIL."""
+    stack = [*SHUTDOWN[:-1], (s.VICTIM, "Sampler::publish(double)"), (s.VICTIM, "Sampler::loop()")]
+    report = died(run, **ABORT, stack_of=stack, cpp_exceptions=[CppException(tid=101, type="", what="")])
+    assert verdict(report) == ("abort", "certain")
+    assert "a native thread wanted the GIL while the interpreter was shutting down" in summary(report)
+    assert summary(report).endswith("below Sampler::publish.")
+    assert "Stop and join the thread that runs Sampler::publish" in advice(report)
+    assert "std::thread" not in advice(report)
+
+
+@pytest.mark.parametrize(
+    "dropped",
+    [
+        "torch::distributed::rpc::UnpickledPythonCall::~UnpickledPythonCall()",
+        "tensorpipe::Reactor::run()",
+    ],
+)
+def test_thread_of_rpc_at_shutdown_is_told_whatever_it_dropped(dropped: str, run: Path) -> None:
+    """pytorch/pytorch#136726: by chance the agent's threads are in a call, in its destructor, or in what was sent."""
+    stack = [*SHUTDOWN, (TORCH_PYTHON, dropped)]
+    rpc = ThreadStack(102, "TP_UV_loop", None, "listed")
+    report = died(run, **ABORT, stack_of=stack, threads=[rpc], cpp_exceptions=[CppException(tid=101, type="", what="")])
+    assert "the RPC agent still worked while the interpreter was shutting down" in summary(report)
+    assert "rpc.shutdown()" in advice(report)
 
 
 def test_python_thread_inside_torch_at_shutdown_is_to_be_joined(run: Path) -> None:
