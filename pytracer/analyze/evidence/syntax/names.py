@@ -39,3 +39,8 @@ def variable(node: ast.AST) -> str | None:
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
         return f"self.{node.attr}"
     return None
+
+
+def holds(target: ast.AST, name: str) -> bool:
+    """Whether a variable is the target or one of its parts: `x` of `x, (y, *z)`, and not of `x[0]`."""
+    return any(variable(item) == name and isinstance(getattr(item, "ctx", None), ast.Store) for item in ast.walk(target))
