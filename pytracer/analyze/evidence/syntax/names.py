@@ -42,5 +42,7 @@ def variable(node: ast.AST) -> str | None:
 
 
 def holds(target: ast.AST, name: str) -> bool:
-    """Whether a variable is the target or one of its parts: `x` of `x, (y, *z)`, and not of `x[0]`."""
-    return any(variable(item) == name and isinstance(getattr(item, "ctx", None), ast.Store) for item in ast.walk(target))
+    """Whether a target binds a variable: `a, (b, *c)` binds three, `a[0]` and `a.b` none."""
+    if isinstance(target, (ast.Tuple, ast.List)):
+        return any(holds(item, name) for item in target.elts)
+    return holds(target.value, name) if isinstance(target, ast.Starred) else variable(target) == name
