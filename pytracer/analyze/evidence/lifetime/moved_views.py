@@ -32,6 +32,7 @@ _SENT = "Sending a tensor to another process moves its memory into shared memory
 _BY: dict[ReleaseWay, tuple[str, str]] = {
     "sent": ("pickling for another process", "into shared memory"),
     "share-memory": ("share_memory_()", "into shared memory"),
+    "shared": ("share_memory_() or pickling for another process", "into shared memory"),
     "module-to": ("Module.to() or its like", "to other memory"),
     "load-state-dict": ("load_state_dict(assign=True)", "to other memory"),
     "swap-tensors": ("swap_tensors()", "to other memory"),
