@@ -139,7 +139,7 @@ def test_attribute_that_is_set_elsewhere_may_be_another_object(other: str, tmp_p
     assert found is not None and found.made is None
 
 
-def test_attribute_that_is_None_after_it_was_closed(tmp_path: Path) -> None:
+def test_attribute_that_is_emptied_after_it_was_closed(tmp_path: Path) -> None:
     source = ATTRIBUTE.replace("        self.shm.close()\n", "        self.shm.close()\n        self.shm = None\n")
     found = module.closed_owner(view_of(tmp_path, source, [("Replay.close", 6), ("main", 11)], 10))
     assert found is not None and found.made is not None
