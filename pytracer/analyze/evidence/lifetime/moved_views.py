@@ -187,7 +187,7 @@ def _bindings(tree: ast.Module, scope: Scope, name: str) -> Iterator[tuple[int, 
 
 def _made_at(statement: ast.stmt | None, line: int) -> bool:
     """Whether a line is one of the statement's own: what the body of a loop or a `with` makes, its target has not."""
-    body = getattr(statement, "body", None)
-    if statement is None or not body:
-        return statement is not None and spans(statement, line)
-    return statement.lineno <= line < max(body[0].lineno, statement.lineno + 1)
+    if statement is None or not spans(statement, line):
+        return False
+    body: list[ast.stmt] = getattr(statement, "body", [])
+    return not body or line == statement.lineno or line < body[0].lineno
