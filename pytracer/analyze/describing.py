@@ -199,9 +199,12 @@ def _recognized(judgement: AnyJudgement, words: Description) -> Description:
     """The words about a cause, with what is known about such a crash; class and culprit stay those of the rule.
 
     The advice of a known crash replaces the general one, not one by recorded facts; a mere possibility is added to it.
+    Where recorded facts are in headline and advice, that the death resembles another one adds nothing.
     """
     known = known_crash(judgement.views[0], judgement.verdict_class)
     if known is None or known.evidence in words.evidence:
+        return words
+    if known.confidence != "certain" and words.explained and words.names_cause and known.what not in words.summary:
         return words
     evidence = [known.evidence, *words.evidence]
     if known.confidence == "possible" and not words.explained:

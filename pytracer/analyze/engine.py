@@ -15,7 +15,7 @@ from pytracer.analyze.assemble.communication import build_collectives, build_fli
 from pytracer.analyze.assemble.processes import process_report
 from pytracer.analyze.assemble.run import build_counts, build_damage, build_run
 from pytracer.analyze.assemble.senders import recorded_senders
-from pytracer.analyze.assemble.timeline import kept_per_process, received_states, timeline
+from pytracer.analyze.assemble.timeline import kept_per_process, received_states, sent_states, timeline
 from pytracer.analyze.assemble.view import build_view
 from pytracer.analyze.code_behind import code_behind
 from pytracer.analyze.collectives.matching import match_job
@@ -204,13 +204,14 @@ def _processes(job: Job, attempts: Sequence[JobView]) -> list[r.ProcessReport]:
     kept = kept_per_process(len(job.processes))
     for attempt in attempts:
         deaths = {death.view.index: death for death in attempt.deaths}
+        sent = sent_states(attempt)
         for view in attempt.views:
             reports[_identity(view.process)] = process_report(
                 view,
                 death=deaths.get(view.index),
                 gpu_core=gpu_core_report(attempt.job, view),
-                timeline=timeline(view, kept, attempt.waiting.not_received),
-                collectives=received_states(view, attempt.waiting.not_received),
+                timeline=timeline(view, kept, sent),
+                collectives=received_states(view, sent),
             )
     return [reports[_identity(process)] for process in job.processes]
 

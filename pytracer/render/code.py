@@ -17,12 +17,12 @@ _ROOM = DEFAULT_WIDTH - LABEL_WIDTH - 1
 
 
 def code_lines(code: Sequence[r.CodeLine]) -> list[str]:
-    """`  12  rows = load(path)`, below its function, and its file where that is not the last line's."""
+    """`  12  rows = load(path)`, below its function, and its file where that is not the last line's, which failed."""
     last, above = code[-1], None
     shown = []
-    for item in code:
-        where = item.file, item.function
-        if where != above and not (above is None and where == (last.file, last.function)):
+    for item in _by_source(code):
+        where = _function(item)
+        if where != above and not (above is None and where == _function(last)):
             file = f" ({short_file(item.file)})" if item.file != last.file else ""
             shown.append(f"in {item.function or 'the module'}{file}:")
         above = where
@@ -31,6 +31,17 @@ def code_lines(code: Sequence[r.CodeLine]) -> list[str]:
         shown.append(number + first)
         shown += [" " * len(number) + row for row in rest]
     return shown
+
+
+def _by_source(code: Sequence[r.CodeLine]) -> list[r.CodeLine]:
+    """Those of the failing function in the order of the source: of a loop, a line below may have run before it."""
+    last = code[-1]
+    first = next((n for n in range(len(code), 0, -1) if _function(code[n - 1]) != _function(last)), 0)
+    return [*code[:first], *sorted(code[first:], key=lambda item: item.line or 0)]
+
+
+def _function(item: r.CodeLine) -> tuple[str | None, str | None]:
+    return item.file, item.function
 
 
 def _rows(text: str, room: int) -> list[str]:

@@ -10,6 +10,7 @@ from pytracer._text import count_words, size_words
 from pytracer.report import job as r
 
 PARAMETERS = 3
+_STATES = {"receive begun": "completed here; its receiver had begun to receive, and not waited"}
 
 
 def cut(items: Sequence[str], limit: int = PARAMETERS) -> str:
@@ -54,7 +55,8 @@ def buffer_lines(process: r.ProcessReport) -> Iterator[str]:
     """The last collective of each operation: its number, its state, and what its buffers are."""
     for item in process.recent_collectives or []:
         shape = f"{(item.dtypes or ['?'])[0]} [{', '.join(str(size) for size in item.sizes or [])}]"
-        line = f"{item.op} #{item.sequence_nr} of group {item.group}: {item.state}, {shape}"
+        state = _STATES.get(item.state or "", item.state)
+        line = f"{item.op} #{item.sequence_nr} of group {item.group}: {state}, {shape}"
         into = f" into {item.output.what}" if item.output is not None and item.output.what else ""
         what = item.buffer.what if item.buffer is not None else None
         yield f"{line}, {what or 'a buffer of which nothing is known'}{into}"

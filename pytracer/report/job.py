@@ -310,7 +310,8 @@ class LastCollective(Part, frozen=True):
     op: str | None = None
     sequence_nr: int | None = None  #: in the group, from 1; of sends and receives, with that peer and direction
     #: "scheduled", "started", "completed", "failed", "queued" (on a device; may have completed since the last poll), or
-    #: "not received": a send that gloo completed, and that its receiver never had
+    #: "not received": a send that gloo completed, and that its receiver never had; "receive begun": one that its
+    #: receiver had begun to receive, without a wait() that would have completed that: whether it has it is not known
     state: str | None = None
     sizes: list[int] | None = None
     dtypes: list[str] | None = None

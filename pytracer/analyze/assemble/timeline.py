@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from pytracer.analyze.collectives.description import place_of
 from pytracer.analyze.collectives.matching import state_of
+from pytracer.analyze.collectives.receiving import is_in_wait
 from pytracer.analyze.collectives.wait_graph import Sent, Waiting
 from pytracer.analyze.timeline.clock import ProcessClock
 from pytracer.analyze.view import JobView, ProcessView
@@ -13,7 +16,7 @@ from pytracer.decode.types.records import Step
 from pytracer.decode.types.snapshot import Collective, Process
 from pytracer.report import job as r
 
-NOT_RECEIVED = "not received"
+NOT_RECEIVED, RECEIVE_BEGUN = "not received", "receive begun"
 MOST_PER_PROCESS = 64
 MOST_IN_ALL = 4096
 LEAST_PER_PROCESS = 4
@@ -25,10 +28,20 @@ def kept_per_process(processes: int) -> int:
     return max(LEAST_PER_PROCESS, min(MOST_PER_PROCESS, MOST_IN_ALL // max(processes, 1)))
 
 
-def timeline(view: ProcessView, most: int, not_received: frozenset[Sent]) -> r.Timeline | None:
+def sent_states(job: JobView) -> dict[Sent, str]:
+    """Of sends that the backend completed, although their receivers did not complete the receive."""
+    by_rank = {view.process.rank: view for view in job.views if view.process.role == "rank"}
+    waited = {rank for rank in {receiver for _, receiver in job.waiting.receiving} if is_in_wait(by_rank.get(rank))}
+    return {
+        **dict.fromkeys(job.waiting.not_received, NOT_RECEIVED),
+        **{sent: NOT_RECEIVED if rank in waited else RECEIVE_BEGUN for sent, rank in job.waiting.receiving},
+    }
+
+
+def timeline(view: ProcessView, most: int, sent: Mapping[Sent, str]) -> r.Timeline | None:
     """The last `most` steps and collectives of a process; None if it recorded neither.
 
-    `not_received`: sends that their receivers never had.
+    `sent`: as by `sent_states`.
     """
     snapshot, clock = view.process.snapshot, view.clock
     steps = [
@@ -44,19 +57,19 @@ def timeline(view: ProcessView, most: int, not_received: frozenset[Sent]) -> r.T
     return r.Timeline(
         steps=steps[-most:],
         steps_left_out=max(0, len(steps) - most),
-        collectives=[_span(view, item, clock, not_received) for item in collectives[-most:]],
+        collectives=[_span(view, item, clock, sent) for item in collectives[-most:]],
         collectives_left_out=max(0, len(collectives) - most),
     )
 
 
-def _span(view: ProcessView, item: Collective, clock: ProcessClock, not_received: frozenset[Sent]) -> r.CollectiveSpan:
+def _span(view: ProcessView, item: Collective, clock: ProcessClock, sent: Mapping[Sent, str]) -> r.CollectiveSpan:
     buffer = view.space.uses.buffer_of(item)
     return r.CollectiveSpan(
         group=item.group,
         op=item.op,
         sequence_nr=item.sequence_nr,
         peer=item.peer,
-        state=NOT_RECEIVED if _key(view, item) in not_received else collective_state(view.process, item),
+        state=sent.get(_key(view, item)) or collective_state(view.process, item),
         scheduled=clock.relative(item.scheduled_ns),
         started=clock.relative(item.started_ns),
         completed=clock.relative(item.completed_ns),
@@ -72,16 +85,14 @@ def collective_state(process: Process, item: Collective) -> str:
     return "queued" if item.progress_unknown and state != "failed" else state
 
 
-def received_states(view: ProcessView, not_received: frozenset[Sent]) -> list[r.LastCollective]:
-    """The last collectives of a process, with the state of what its receiver never had."""
-    return [
-        msgspec.structs.replace(item, state=NOT_RECEIVED) if _key(view, item) in not_received else item
-        for item in view.collectives
-    ]
+def received_states(view: ProcessView, sent: Mapping[Sent, str]) -> list[r.LastCollective]:
+    """The last collectives of a process, with the state of what its receiver did not complete."""
+    return [msgspec.structs.replace(item, state=sent.get(_key(view, item)) or item.state) for item in view.collectives]
 
 
-def _key(view: ProcessView, item: Collective | r.LastCollective) -> Sent | None:
-    return (view.process.rank, item.group, item.peer, item.sequence_nr) if item.op == "send" else None
+def _key(view: ProcessView, item: Collective | r.LastCollective) -> Sent:
+    """None in place of the rank of what is no send."""
+    return (view.process.rank if item.op == "send" else None, item.group, item.peer, item.sequence_nr)
 
 
 def build_waits(job: JobView) -> list[r.Wait]:

@@ -53,7 +53,8 @@ class Unequal:
 class Waiting:
     """All waits. `sinks`: awaited ranks that wait for no other; `cycles`: ranks in order of waiting.
 
-    `not_received`: the sends that the backend completed, and whose receivers never had them.
+    `not_received`: the sends that the backend completed, and whose receivers never began to receive them, or failed.
+    `receiving`: those whose receivers had begun to, each with the receiver.
     """
 
     waits: tuple[Wait, ...] = ()
@@ -61,6 +62,7 @@ class Waiting:
     sinks: tuple[int, ...] = ()
     cycles: tuple[tuple[int, ...], ...] = ()
     not_received: frozenset[Sent] = frozenset()
+    receiving: tuple[tuple[Sent, int], ...] = ()
 
     def of(self, rank: int) -> list[Wait]:
         """What this rank waits in."""
@@ -90,8 +92,14 @@ def find_waiting(job: Job, matches: Matches) -> Waiting:
             edges.setdefault(rank, set()).update(wait.targets)
     targets = {rank for wait in waits for rank in wait.targets}
     sinks = tuple(sorted(targets - set(edges)))
+    open_sends = [*_not_received(messages)]
     return Waiting(
-        tuple(waits), tuple(_unequal(messages)), sinks, tuple(_cycles(edges)), frozenset(_not_received(messages))
+        tuple(waits),
+        tuple(_unequal(messages)),
+        sinks,
+        tuple(_cycles(edges)),
+        frozenset(sent for sent, _, begun in open_sends if not begun),
+        tuple((sent, receiver) for sent, receiver, begun in open_sends if begun),
     )
 
 
@@ -175,11 +183,11 @@ def _unequal(messages: _Messages) -> Iterable[Unequal]:
                 break
 
 
-def _not_received(messages: _Messages) -> Iterable[Sent]:
+def _not_received(messages: _Messages) -> Iterable[tuple[Sent, int, bool]]:
     """Sends that gloo calls completed: isend() returns before the receiver asks, and may never be asked.
 
     By the completed receives of that tag, of a receiver that has ended, records all of its calls, and named the sender
-    in each.
+    in each. With the receiver, and whether a receive for it was under way there.
     """
     for (group, rank, peer, op), items in messages.sides.items():
         other, own = messages.by_rank.get(peer), messages.by_rank[rank]
@@ -191,12 +199,14 @@ def _not_received(messages: _Messages) -> Iterable[Sent]:
             continue
         theirs = messages.of_peer(group, rank, peer, op)
         received = Counter(item.tag for item in theirs if state_of(other, item) not in UNFINISHED)
+        begun = Counter(item.tag for item in theirs if state_of(other, item) != "failed")
         seen: Counter[int | None] = Counter()
         for item in items:
             seen[item.tag] += 1
             done = item.backend == _GLOO and state_of(own, item) == "completed"
             if done and seen[item.tag] > received[item.tag]:
-                yield rank, item.group, item.peer, item.sequence_nr
+                sent = rank, item.group, item.peer, item.sequence_nr
+                yield sent, peer, seen[item.tag] <= begun[item.tag]
 
 
 def _unmatched(own: Process, other: Process, items: list[Collective], theirs: list[Collective]) -> Collective | None:

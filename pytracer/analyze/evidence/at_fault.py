@@ -13,7 +13,12 @@ from pytracer.analyze.evidence.indices.reached_row import ReachedRow
 from pytracer.analyze.evidence.indices.segments import Segments
 from pytracer.analyze.evidence.indices.sparse_source import SparseSource, sparse_source
 from pytracer.analyze.evidence.lifetime.file_mappers import file_mapper
-from pytracer.analyze.evidence.lifetime.variables import plain_expression, program_frames, variable_name
+from pytracer.analyze.evidence.lifetime.variables import (
+    parameter_name,
+    plain_expression,
+    program_frames,
+    variable_name,
+)
 from pytracer.analyze.evidence.lifetime.where_made import line_that_made
 from pytracer.analyze.evidence.operators.channels import UnfitChannels
 from pytracer.analyze.evidence.operators.in_backward import backward
@@ -74,10 +79,12 @@ def of_values(view: ProcessView, item: OperatorTensor) -> Behind:
 
 
 def names_on_line(view: ProcessView, item: OperatorTensor) -> list[str]:
-    """The expressions of the failing line that may be it: `self.weight`, of `parameter up.weight of Net`."""
+    """The expressions of the failing line that may be it: `self.weight`, of `parameter weight of Net`."""
     if item.name is None or " " not in item.name:
         return [item.name] if item.name is not None else []
-    frame, attribute = next(iter(program_frames(view)), None), item.name.partition(" of ")[0].rpartition(".")[2]
+    frame = next(iter(program_frames(view)), None)
+    registered = item.name.startswith(("parameter ", "buffer "))
+    attribute = (parameter_name(item.name) if registered else item.name.partition(" of ")[0]).rpartition(".")[2]
     tree = syntax_tree(view.process.snapshot, frame)
     if tree is None or frame is None or frame.line is None:
         return []

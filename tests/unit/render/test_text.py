@@ -243,6 +243,23 @@ def test_long_line_behind_goes_on_below_and_keeps_its_last_arguments() -> None:
     assert render_text(report).count("number") < 40
 
 
+def test_lines_of_the_failing_function_are_in_the_order_of_the_source() -> None:
+    """One that matters may be below: it runs later, or ran in the round before. The failing one is marked there."""
+    code = [
+        r.CodeLine(file="/train.py", line=50, function="load", text="rows = read()"),
+        r.CodeLine(file="/train.py", line=20, function="step", text="for batch in rows:"),
+        r.CodeLine(file="/train.py", line=23, function="step", text="state = model(batch)"),
+        r.CodeLine(file="/train.py", line=21, function="step", text="loss = state.sum()"),
+    ]
+    report = r.Report(
+        verdict=r.Verdict(class_="python-exception", confidence="certain", summary="It failed.", code=code)
+    )
+    assert (
+        "in load:\n             50  rows = read()\n         in step:\n             20  for batch in rows:\n"
+        "         >   21  loss = state.sum()\n             23  state = model(batch)\n"
+    ) in render_text(report)
+
+
 def test_lines_behind_the_failing_one_are_shown_below_their_functions() -> None:
     """The last one, which failed, is marked; an issue does not get them."""
     code = [

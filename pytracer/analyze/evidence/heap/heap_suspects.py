@@ -114,9 +114,13 @@ def first_suspect(view: ProcessView, beside: Overwritten | None = None) -> str |
 
 
 def _counted(view: ProcessView, beside: Overwritten | None) -> CountedWrite | None:
-    """What fills the tensor behind which the memory is overwritten."""
-    known = beside is not None and beside.name is not None and not beside.overrun.before
-    return counted_write(view, beside.name) if known and beside is not None else None
+    """What fills the tensor behind which the memory is overwritten, or one that may lie before it."""
+    if beside is None or beside.name is None:
+        return None
+    if not beside.overrun.before:
+        return counted_write(view, beside.name)
+    found = counted_write(view)
+    return found if found is not None and found.buffer != beside.name else None
 
 
 def suspect_behind(view: ProcessView, beside: Overwritten | None) -> Behind | None:
@@ -124,7 +128,7 @@ def suspect_behind(view: ProcessView, beside: Overwritten | None) -> Behind | No
     counted = _counted(view, beside) if own_allocation(view) is None else None
     if counted is None or beside is None:
         return None
-    return Behind.of([], beside.made, *counted.lines)
+    return Behind.of([], beside.made if not beside.overrun.before else None, *counted.lines)
 
 
 def unchecked_advice(view: ProcessView) -> str | None:

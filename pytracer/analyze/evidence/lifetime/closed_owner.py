@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from pytracer._library_files import is_library_file
@@ -17,9 +17,11 @@ from pytracer.analyze.evidence.lifetime.unmapping import unmapping_line, unmappi
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.slicing.bindings import bindings_of
+from pytracer.analyze.evidence.syntax.bindings import set_from_outside
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
-from pytracer.analyze.evidence.syntax.names import variable
-from pytracer.analyze.evidence.syntax.scopes import Scope, class_around, own_nodes, scope_of
+from pytracer.analyze.evidence.syntax.names import holds, variable
+from pytracer.analyze.evidence.syntax.reaching import ENTRY, UNKNOWN, reaching
+from pytracer.analyze.evidence.syntax.scopes import Scope, all_parameters, class_around, own_nodes, scope_of
 from pytracer.analyze.naming import LineWords
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
@@ -122,16 +124,35 @@ def _closing(tree: ast.Module, scope: Scope, line: int) -> Iterator[tuple[str, s
 
 
 def _bound(tree: ast.Module, scope: Scope, name: str, line: int) -> int | None:
-    """The only line that gives the variable, or the attribute of the class, its object."""
-    scopes = _scopes(tree, scope, name)
-    found = [at for one in scopes for at, value, _ in bindings_of(one, name) if isinstance(value, ast.Call)]
-    found += [
-        item.lineno
-        for item in own_nodes(scope)
-        if isinstance(item, ast.With) and item.lineno == line and not found
-        if any(one.optional_vars is not None and variable(one.optional_vars) == name for one in item.items)
-    ]
-    return found[0] if len(found) == 1 else None
+    """The only line that can have given the variable, or the attribute of the class, the object that is closed."""
+    given = dict[int, list[ast.AST | None]]()
+    for one in _scopes(tree, scope, name):
+        for at, value, _ in bindings_of(one, name):
+            given.setdefault(at, []).append(value)
+    places = _places(tree, scope, name, line, given)
+    nothing = {at for at, values in given.items() if all(_is_none(item) for item in values)}
+    withs = [item for item in own_nodes(scope) if isinstance(item, ast.With) and item.lineno == line]
+    held = any(one.optional_vars is not None and holds(one.optional_vars, name) for item in withs for one in item.items)
+    places = ({line} if held else places) - nothing
+    at = places.pop() if len(places) == 1 else UNKNOWN
+    made = given.get(at, [])
+    return at if (held and at == line) or (len(made) == 1 and isinstance(made[0], ast.Call)) else None
+
+
+def _places(tree: ast.Module, scope: Scope, name: str, line: int, given: Iterable[int]) -> set[int]:
+    """The lines that can have bound it, also UNKNOWN ones."""
+    if name.startswith("self."):
+        owner = class_around(tree, scope)
+        outside = set_from_outside(tree, owner, name.removeprefix("self.")) if owner is not None else [UNKNOWN]
+        return {*given, *outside}
+    shared = any(isinstance(item, ast.Global) and name in item.names for item in ast.walk(tree))
+    found = {UNKNOWN} if shared else {*(reaching(scope, name, line) or (UNKNOWN,))}
+    return found if name in all_parameters(scope) else found - {ENTRY}
+
+
+def _is_none(value: ast.AST | None) -> bool:
+    """An object that is closed is not None."""
+    return isinstance(value, ast.Constant) and value.value is None
 
 
 def _scopes(tree: ast.Module, scope: Scope, name: str) -> list[Scope]:

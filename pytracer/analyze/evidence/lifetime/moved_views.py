@@ -18,9 +18,9 @@ from pytracer.analyze.evidence.lifetime.where_made import own_line, place_of
 from pytracer.analyze.evidence.native.fault_function import is_numpy
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.array_views import ArrayView, array_views, same_tensor
-from pytracer.analyze.evidence.syntax.bindings import lines_that_bind, registered
+from pytracer.analyze.evidence.syntax.bindings import lines_that_bind, registered, set_by
 from pytracer.analyze.evidence.syntax.calls import called_name
-from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.names import holds, variable
 from pytracer.analyze.evidence.syntax.scopes import Scope, class_around, scope_of, spans, statement_at
 from pytracer.analyze.naming import LineWords
 from pytracer.analyze.parts import python_frame
@@ -32,6 +32,7 @@ _SENT = "Sending a tensor to another process moves its memory into shared memory
 _BY: dict[ReleaseWay, tuple[str, str]] = {
     "sent": ("pickling for another process", "into shared memory"),
     "share-memory": ("share_memory_()", "into shared memory"),
+    "shared": ("share_memory_() or pickling for another process", "into shared memory"),
     "module-to": ("Module.to() or its like", "to other memory"),
     "load-state-dict": ("load_state_dict(assign=True)", "to other memory"),
     "swap-tensors": ("swap_tensors()", "to other memory"),
@@ -155,7 +156,7 @@ class _Origin:
             return False
         at, given = bound[0]
         statement = statement_at(tree, at)
-        if file == self.file and statement is not None and spans(statement, self.line):
+        if file == self.file and _made_at(statement, self.line):
             return True
         return isinstance(given, ast.expr) and self.is_of(file, given, at, hops - 1)
 
@@ -176,13 +177,17 @@ def _bindings(tree: ast.Module, scope: Scope, name: str) -> Iterator[tuple[int, 
         return
     around = class_around(tree, scope)
     for node in ast.walk(around) if around is not None else ():
-        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-        value = getattr(node, "value", None)
-        if isinstance(node, (ast.Assign, ast.AnnAssign)):
-            for target in targets:
-                if isinstance(target, ast.expr) and variable(target) == name:
-                    yield target.lineno, value
-        elif isinstance(node, ast.Call):
-            held = registered(node)
-            if held is not None and held[0] == name:
-                yield node.lineno, held[1]
+        held = registered(node)
+        if held is not None and held[0] == name and isinstance(node, ast.Call):
+            yield node.lineno, held[1]
+        for target, value in set_by(node):
+            if holds(target, name):
+                yield target.lineno, value if variable(target) == name else None
+
+
+def _made_at(statement: ast.stmt | None, line: int) -> bool:
+    """Whether a line is one of the statement's own: what the body of a loop or a `with` makes, its target has not."""
+    if statement is None or not spans(statement, line):
+        return False
+    body: list[ast.stmt] = getattr(statement, "body", [])
+    return not body or line == statement.lineno or line < body[0].lineno

@@ -116,7 +116,7 @@ def placeholder(view: ProcessView, items: Sequence[Holder]) -> Placeholder | Non
     found = [
         _of_attribute(view, frame, tree, scope, name)
         if name.startswith("self.") and name.count(".") == 1
-        else _of_variable(tree, scope, frame.line, name)
+        else _of_variable(scope, frame.line, name)
         for name in names
     ]
     known = [item for item in found if item is not None]
@@ -137,7 +137,7 @@ def is_of_frame(item: Holder, frame: PythonFrame) -> bool:
     return at is not None and (at.file, at.function, at.line) == (frame.file, frame.function, frame.line)
 
 
-def _of_variable(tree: ast.Module, scope: Scope, line: int, name: str) -> Placeholder | None:
+def _of_variable(scope: Scope, line: int, name: str) -> Placeholder | None:
     """A local variable that one line makes, above all that use it."""
     found = [*bindings_of(scope, name)]
     empty = [(number, value) for number, value, index in found if index is None and _is_empty(value)]

@@ -38,6 +38,7 @@ _DID: dict[ReleaseWay, str] = {
     "swap-tensors": "swap_tensors() exchanged",
     "share-memory": "share_memory_() moved into shared memory",
     "sent": "was moved into shared memory when its tensor was pickled for another process",
+    "shared": "share_memory_() or pickling for another process moved into shared memory",
     "set": "set_() replaced by that of another tensor",
     "resize": "resize_() replaced or released",
     "data": "an assignment to .data replaced",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Literal
 
 from pytracer._library_files import is_library_file
@@ -29,6 +30,7 @@ ReleaseWay = Literal[
     "swap-tensors",
     "share-memory",
     "sent",
+    "shared",
     "set",
     "resize",
     "data",
@@ -72,7 +74,11 @@ _FUNCTIONS: tuple[tuple[str, str, ReleaseKind, ReleaseWay], ...] = (
 )
 # Where torch moves a storage into shared memory, also for whoever pickles it for another process.
 _SHARES = ("_share_fd_cpu_", "_share_filename_cpu_")
-_PICKLERS = ("multiprocessing/reduction.py", "torch/multiprocessing/reductions.py")
+_REDUCTIONS = "torch/multiprocessing/reductions.py"
+_PICKLERS = (
+    "multiprocessing"  # the folder of the standard library's package: reduction.py, and pool.py for torch's queues
+)
+_SHARE_MEMORY = re.compile(r"\bshare_memory_?\b")
 # Operators without a frame of their own: text of the line that called them, kind, and way.
 _TEXTS: tuple[tuple[str, ReleaseKind, ReleaseWay], ...] = (
     (r"\.grad\s*=\s*None\b", "zero-grad", "grad-none"),
@@ -115,9 +121,8 @@ def _traced(view: ProcessView, freed: Origin | None) -> Release | None:
     if freed is None:
         return None
     if any(_is_in(freed.python, function, "torch/storage.py") for function in _SHARES):
-        sent = freed.caller is not None and (freed.caller.file or "").endswith(_PICKLERS)
-        return Release("swap", Traced("sent" if sent else "share-memory"))
-    if _is_in(freed.python, "reduce_storage", _PICKLERS[1]):
+        return Release("swap", Traced(_shared_by(view, freed.caller)))
+    if _is_in(freed.python, "reduce_storage", _REDUCTIONS):
         return Release("swap", Traced("sent"))
     for function, file, kind, way in _FUNCTIONS:
         if any(_is_in(frame, function, file) for frame in (freed.python, freed.caller)):
@@ -130,6 +135,16 @@ def _traced(view: ProcessView, freed: Origin | None) -> Release | None:
         if re.search(pattern, text):
             return Release(kind, Traced(way, (frame, text)))
     return None
+
+
+def _shared_by(view: ProcessView, caller: PythonFrame | None) -> ReleaseWay:
+    """share_memory_() and a pickler are both written in Python of torch, which is not recorded: the caller decides."""
+    if caller is None:
+        return "shared"
+    if is_library_file(caller.file):
+        return "sent" if PurePosixPath(caller.file or "").parent.name == _PICKLERS else "shared"
+    text = line_text(view.process.snapshot, caller) or ""
+    return "share-memory" if _SHARE_MEMORY.search(text) else "shared"
 
 
 def _is_in(frame: PythonFrame | None, function: str, file: str) -> bool:

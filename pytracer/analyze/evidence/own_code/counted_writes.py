@@ -55,7 +55,7 @@ class CountedWrite:
         """Behind `the first suspect is`."""
         return (
             f"{self.call.function}() of {self.library} ({self.called}), whose {self.line} "
-            f"(`{shortened(self.text, _QUOTED)}`) writes up to `{self.count}` elements there"
+            f"(`{shortened(self.text, _QUOTED)}`) writes up to `{self.count}` elements into `{self.buffer}`"
         )
 
     @property

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pytracer._text import function_words, list_words
 from pytracer.analyze.evidence.native.fault_function import is_own_frame
 from pytracer.analyze.evidence.native.native_stack import functions, image_name, own_frames
-from pytracer.analyze.evidence.own_code.native_source import sources_beside
 from pytracer.analyze.evidence.own_code.own_libraries import is_own_path
+from pytracer.analyze.evidence.own_code.source_files import sources_beside
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import NativeFrame
 

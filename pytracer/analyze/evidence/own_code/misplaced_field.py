@@ -18,9 +18,10 @@ from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.native.fault_function import is_own_frame
 from pytracer.analyze.evidence.native.native_stack import own_frames
-from pytracer.analyze.evidence.own_code.native_source import own_source, sources_beside
+from pytracer.analyze.evidence.own_code.native_source import own_source
 from pytracer.analyze.evidence.own_code.own_libraries import is_own_path
 from pytracer.analyze.evidence.own_code.recorded_arrays import RecordedArrays
+from pytracer.analyze.evidence.own_code.source_files import source_levels
 from pytracer.analyze.evidence.own_code.struct_fields import (
     POINTER_BYTES,
     Field,
@@ -191,16 +192,12 @@ def declared_structures(view: ProcessView, trees: list[ast.Module]) -> Iterator[
     crash = view.crash
     own = {item.path for item in (crash.images if crash is not None else ()) if item.path and is_own_path(item.path)}
     folders = sorted({os.path.dirname(frame.file) for frame in program_frames(view) if frame.file})
-    found = [
-        item
-        for path in sorted(own)
-        if is_own_frame(NativeFrame(image=path))
-        for file, lines in sources_beside(path, folders)
-        for item in c_structures("\n".join(lines), short_file(file))
-    ]
-    if found:
-        yield from found
-        return
+    libraries = [path for path in sorted(own) if is_own_frame(NativeFrame(image=path))]
+    for level in source_levels(libraries, folders):
+        found = [item for file, lines in level for item in c_structures("\n".join(lines), short_file(file))]
+        if found:
+            yield from found
+            return
     for tree in trees:
         for node in ast.walk(tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and "struct" in node.value:

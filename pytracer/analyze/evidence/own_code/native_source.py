@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pytracer.analyze.evidence.native.fault_function import HEADERS
@@ -15,10 +15,9 @@ from pytracer.analyze.naming import short_file
 from pytracer.decode.files import read_all, regular_file
 from pytracer.report.job import NativeFrame, SourceLine
 
-_SUFFIXES = (".c", ".cc", ".cpp", ".cxx", ".h", ".hpp", ".cu", ".cuh")
+SUFFIXES = (".c", ".cc", ".cpp", ".cxx", ".h", ".hpp", ".cu", ".cuh")
 _LARGEST_BYTES = 4 << 20
 _MOST_LINES = 400  # of a function
-_MOST_FILES = 64  # of a folder
 _ARRAY = re.compile(
     r"^\s+(?:const\s+)?((?:unsigned\s+|struct\s+)?[A-Za-z_][\w:]*)\s+([A-Za-z_][^;(){}=]*\[[^;(){}=]*)[;=]"
 )
@@ -98,26 +97,16 @@ def lines_from(frame: NativeFrame, line: SourceLine, most: int) -> list[tuple[in
     return [(at + 1, lines[at]) for at in range(begin, min(end, begin + most))]
 
 
-def sources_beside(library: str, folders: Iterable[str] = ()) -> Iterator[tuple[str, list[str]]]:
-    """The sources in the folder of a library and in `folders`, each with its lines: only those older than it."""
-    for folder in dict.fromkeys((os.path.dirname(library), *folders)):
-        try:
-            names = sorted(os.listdir(folder)) if folder.startswith("/") else []
-        except OSError:
-            continue
-        sources = [name for name in names if name.endswith(_SUFFIXES)]
-        for name in sources[:_MOST_FILES]:
-            path = os.path.join(folder, name)
-            lines = _lines(NativeFrame(image=library), SourceLine(file=path, line=1))
-            if lines is not None:
-                yield path, lines
+def lines_of(library: str, path: str) -> list[str] | None:
+    """Of a file that a library may have been built from; None as in `_lines`."""
+    return _lines(NativeFrame(image=library), SourceLine(file=path, line=1))
 
 
 def _lines(frame: NativeFrame, line: SourceLine | None) -> list[str] | None:
     """The file; None where it is not here, or is newer than the library, so that the lines may be others."""
     if line is None or not line.file or line.line is None or not line.file.startswith("/") or not frame.image:
         return None
-    if not line.file.endswith(_SUFFIXES):  # a recording may name anything
+    if not line.file.endswith(SUFFIXES):  # a recording may name anything
         return None
     try:
         with regular_file(line.file, _LARGEST_BYTES, follow=True) as file:

@@ -8,7 +8,7 @@ program that made the layer is found by its class, and by what it passes for the
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from pytracer._library_files import is_library_file
@@ -41,6 +41,7 @@ class NoOutputs:
     """`layer`: `head`, of the class `kind`, whose `attribute` is 0. `made`: the lines that may have made it.
 
     `passed`: what these pass for the outputs; `source`: what makes that 0, and its line. `line`: that runs it.
+    `is_bound`: whether one of these sets what the layer is called by.
     """
 
     layer: str | None
@@ -51,13 +52,15 @@ class NoOutputs:
     passed: str | None
     source: LineWords | None
     is_qnnpack: bool
+    is_bound: bool = True
 
     @property
     def words(self) -> str:
         """`` `head`, a quantized Linear, has 0 outputs (`out_features`): line 19 (`...`) makes it with `n` ``."""
         kind = f"quantized {self.kind}" if self.is_qnnpack else self.kind
         named = f"`{self.layer}`, a {kind}," if self.layer is not None else f"the {kind} that {self.line} runs"
-        made = f": {list_words(list(self.made), conjunction='or')} makes it" if self.made else ""
+        makes = "makes" if self.is_bound else "may make"
+        made = f": {list_words(list(self.made), conjunction='or')} {makes} it" if self.made else ""
         count = f" with `{self.passed}`" if self.passed is not None and made else ""
         source = f"; the count comes from {self.source}" if self.source is not None else ""
         return f"{named} has 0 outputs (`{self.attribute}`){made}{count}{source}"
@@ -66,8 +69,8 @@ class NoOutputs:
     def advice(self) -> str:
         """The case to leave out."""
         of = f"`{self.layer}`" if self.layer is not None else f"the {self.kind}"
-        where = f" at {self.made[0].partition(' (')[0]}" if len(self.made) == 1 else ""
-        count = f"`{self.passed}`" if self.passed is not None else f"`{self.attribute}`"
+        where = f" at {self.made[0].partition(' (')[0]}" if self.is_bound and len(self.made) == 1 else ""
+        count = f"`{self.passed}`" if self.is_bound and self.passed is not None else f"`{self.attribute}`"
         filled = f", or give {self.source} what belongs there" if self.source is not None else ""
         engine = (
             f", or keep {of} a layer of floating point: the QNNPACK engine divides by the number of outputs; float "
@@ -98,12 +101,13 @@ def no_outputs(view: ProcessView) -> NoOutputs | None:
     files = program_files(view.process.snapshot, frames)
     made = _constructions(files, kind, attribute)
     called = {layer} if layer is not None else _called(files.get(frames[0].file or ""), frames[0].line)
-    made = [item for item in made if any(_binds(files[item[0]], item[1], name) for name in called)] or made
+    bound = [item for item in made if any(_binds(files[item[0]], item[1], name) for name in _names(called))]
+    made = bound or [item for item in made if not _sets_attribute(files[item[0]], item[1])]
     made = [item for item in made if not is_never_empty(files, item[0], item[2])]
     found = made if len(made) <= _MOST else []
     texts = {ast.unparse(value) for _, _, value in found}
     sources = {item for file, _, value in found if (item := empty_source(files, file, value)) is not None}
-    source = sources.pop() if len(sources) == 1 else None
+    source = sources.pop() if bound and len(sources) == 1 else None
     return NoOutputs(
         layer,
         kind,
@@ -113,6 +117,7 @@ def no_outputs(view: ProcessView) -> NoOutputs | None:
         texts.pop() if len(texts) == 1 else None,
         place_of(view, source.file, source.line).quoted(source.text) if source is not None else None,
         any(_QNNPACK in name.lower() for name in functions(view)),
+        bool(bound),
     )
 
 
@@ -149,6 +154,19 @@ def _called(tree: ast.Module | None, line: int) -> set[str]:
     """What the line calls by a name: the modules that it runs are among them."""
     calls = calls_on(tree, line) if tree is not None else []
     return {name for item in calls if (name := variable(item.func)) is not None}
+
+
+def _names(called: Iterable[str]) -> set[str]:
+    """By which a line may set it: `self.heads` for `self.heads[0]`, and `self.head`, in its class, for `net.head`."""
+    containers = {name.partition("[")[0] for name in called}
+    return {*containers, *(f"self.{name.rpartition('.')[2]}" for name in containers if "." in name)}
+
+
+def _sets_attribute(tree: ast.Module, call: ast.Call) -> bool:
+    """Whether the layer that it makes is called by another name than the one that runs."""
+    statement = statement_at(tree, call.lineno)
+    targets = statement.targets if isinstance(statement, ast.Assign) else ()
+    return any((variable(item) or "").startswith("self.") for item in targets)
 
 
 def _binds(tree: ast.Module, call: ast.Call, layer: str) -> bool:

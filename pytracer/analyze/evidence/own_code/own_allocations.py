@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pytracer._text import shortened
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
-from pytracer.analyze.evidence.own_code.native_source import sources_beside
 from pytracer.analyze.evidence.own_code.own_libraries import (
     OwnCall,
     OwnLibraries,
@@ -23,6 +22,7 @@ from pytracer.analyze.evidence.own_code.own_libraries import (
     own_libraries,
 )
 from pytracer.analyze.evidence.own_code.short_allocations import ShortAllocation, short_allocations
+from pytracer.analyze.evidence.own_code.source_files import sources_beside
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.naming import LineWords, short_file
 from pytracer.analyze.tensors.source_lines import line_text

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.native.fault_function import is_own_frame
 from pytracer.analyze.evidence.own_code.c_text import closing, declared_name, split
-from pytracer.analyze.evidence.own_code.native_source import sources_beside
 from pytracer.analyze.evidence.own_code.own_libraries import is_own_path
+from pytracer.analyze.evidence.own_code.source_files import source_levels
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import NativeFrame
 
@@ -78,7 +78,7 @@ def signature(view: ProcessView, function: str) -> tuple[Parameter, ...] | None:
 
 
 def own_definition(view: ProcessView, function: str) -> Definition | None:
-    """The only one in the sources beside the program's libraries, or beside its Python files."""
+    """The only one in the sources of the program's libraries, or in those beside and below its Python files."""
     crash = view.crash
     own = {
         item.path
@@ -86,13 +86,11 @@ def own_definition(view: ProcessView, function: str) -> Definition | None:
         if item.path and is_own_path(item.path) and is_own_frame(NativeFrame(image=item.path))
     }
     beside = {os.path.dirname(frame.file) for frame in program_frames(view) if frame.file}
-    found = {
-        made.place: made
-        for path in sorted(own)
-        for file, lines in sources_beside(path, sorted(beside))
-        for made in definitions(file, lines, function)
-    }
-    return next(iter(found.values())) if len(found) == 1 else None
+    for level in source_levels(sorted(own), sorted(beside)):
+        found = {made.place: made for file, lines in level for made in definitions(file, lines, function)}
+        if found:
+            return next(iter(found.values())) if len(found) == 1 else None
+    return None
 
 
 def argtypes(parameters: Sequence[Parameter]) -> str | None:

@@ -17,8 +17,8 @@ from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.native.native_stack import own_frames
 from pytracer.analyze.evidence.own_code.c_text import function_around
-from pytracer.analyze.evidence.own_code.native_source import sources_beside
 from pytracer.analyze.evidence.own_code.own_libraries import is_own_path
+from pytracer.analyze.evidence.own_code.source_files import sources_beside
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.naming import short_file

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pytracer.analyze.evidence.slicing.spots import END
 from pytracer.analyze.evidence.syntax.bindings import registered
 from pytracer.analyze.evidence.syntax.loops import LOOPS
-from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.names import holds, variable
 from pytracer.analyze.evidence.syntax.reaching import ENTRY, places_that_bind, reaching
 from pytracer.analyze.evidence.syntax.scopes import Scope, all_parameters, own_nodes
 
@@ -27,14 +27,14 @@ def bindings_of(scope: ast.AST, name: str) -> Iterator[tuple[int, ast.AST | None
                     starred = any(isinstance(item, ast.Starred) for item in target.elts)
                     if parts and not starred:
                         yield node.lineno, node.value, parts[0]
-                    elif any(_is(item, name) for item in ast.walk(target)):
+                    elif holds(target, name):
                         yield node.lineno, None, None
         elif isinstance(node, (ast.For, ast.AsyncFor, ast.AugAssign)):
-            if any(_is(item, name) for item in ast.walk(node.target)):
+            if holds(node.target, name):
                 yield node.lineno, None, None
         elif (held := registered(node)) is not None and held[0] == name and isinstance(node, ast.Call):
             yield node.lineno, held[1], None
-        elif isinstance(node, ast.withitem) and node.optional_vars is not None and _holds(node.optional_vars, name):
+        elif isinstance(node, ast.withitem) and node.optional_vars is not None and holds(node.optional_vars, name):
             yield node.optional_vars.lineno, None, None
 
 
@@ -91,10 +91,6 @@ def _other_branch(scope: Scope, one: int, line: int) -> bool:
         and item.lineno < one < item.orelse[0].lineno <= line <= (item.end_lineno or 0)
         for item in own_nodes(scope)
     )
-
-
-def _holds(target: ast.AST, name: str) -> bool:
-    return any(_is(item, name) for item in ast.walk(target))
 
 
 def _is(target: ast.AST, name: str) -> bool:

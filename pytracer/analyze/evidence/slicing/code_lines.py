@@ -39,7 +39,7 @@ def _head(snapshot: Snapshot, spot: Spot, statement: ast.stmt) -> str:
     return " ".join(ast.unparse(statement).split())
 
 
-def order(item: tuple[int | None, CodeLine]) -> tuple[int, int]:
-    """Those of functions that had returned, then of the outer ones of those that had not."""
+def order(item: tuple[int | None, CodeLine], failing: str | None) -> tuple[int, bool, str, int]:
+    """Those of functions that had returned, then of the outer ones of those that had not; lines of a file together."""
     depth, code = item
-    return -depth if depth is not None else -_DEEPEST, code.line or 0
+    return -depth if depth is not None else -_DEEPEST, code.file == failing, code.file or "", code.line or 0

@@ -114,7 +114,8 @@ def lines_behind(
     walk.follow(failing)
     if not walk.found:
         return []
-    return [*(code for _, code in sorted(walk.found.values(), key=order)), code_line(snapshot, spot, statement)]
+    found = sorted(walk.found.values(), key=lambda item: order(item, spot.file))
+    return [*(code for _, code in found), code_line(snapshot, spot, statement)]
 
 
 class _Walk:

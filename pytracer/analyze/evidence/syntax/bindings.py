@@ -130,6 +130,18 @@ def each_set(targets: Sequence[ast.expr], value: ast.expr) -> Iterator[tuple[ast
             yield target, value
 
 
+def set_by(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr | None]]:
+    """What a node gives a new object, with the value of an assignment; `x += y` changes what is there."""
+    if isinstance(node, ast.Assign):
+        yield from each_set(node.targets, node.value)
+    elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)) and node.value is not None:
+        yield node.target, node.value
+    elif isinstance(node, (ast.For, ast.AsyncFor)):
+        yield node.target, None
+    elif isinstance(node, ast.withitem) and node.optional_vars is not None:
+        yield node.optional_vars, None
+
+
 def _binds(target: ast.AST, name: str) -> bool:
     """`a, (b, *c) = ...` binds three; `a[0] = ...` and `a.b = ...` none."""
     if isinstance(target, (ast.Tuple, ast.List)):

@@ -39,3 +39,10 @@ def variable(node: ast.AST) -> str | None:
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
         return f"self.{node.attr}"
     return None
+
+
+def holds(target: ast.AST, name: str) -> bool:
+    """Whether a target binds a variable: `a, (b, *c)` binds three, `a[0]` and `a.b` none."""
+    if isinstance(target, (ast.Tuple, ast.List)):
+        return any(holds(item, name) for item in target.elts)
+    return holds(target.value, name) if isinstance(target, ast.Starred) else variable(target) == name

@@ -9,7 +9,7 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from pytracer.analyze.evidence.syntax.calls import called_name
-from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.names import holds
 from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, spans
 
 ENTRY = 0  # in place of a line: what the function was called with, or nothing yet
@@ -51,16 +51,9 @@ def _in_comprehension(scope: Scope, name: str, line: int) -> bool:
     return any(
         isinstance(item, _COMPREHENSIONS)
         and spans(item, line)
-        and any(_stores(part.target, name) for part in item.generators)
+        and any(holds(part.target, name) for part in item.generators)
         for item in ast.walk(scope)
     )
-
-
-def _stores(target: ast.AST, name: str) -> bool:
-    """`a, (b, *c)` binds three, `a[0]` and `a.b` none."""
-    if isinstance(target, (ast.Tuple, ast.List)):
-        return any(_stores(item, name) for item in target.elts)
-    return _stores(target.value, name) if isinstance(target, ast.Starred) else variable(target) == name
 
 
 def _bound_by(node: ast.AST, name: str) -> Iterator[int]:
@@ -75,7 +68,7 @@ def _bound_by(node: ast.AST, name: str) -> Iterator[int]:
     elif isinstance(node, ast.Delete):
         targets = [*node.targets]
     elif isinstance(node, ast.withitem) and node.optional_vars is not None:
-        if _stores(node.optional_vars, name):
+        if holds(node.optional_vars, name):
             yield node.optional_vars.lineno
     elif isinstance(node, (ast.Import, ast.ImportFrom)):
         if any((item.asname or item.name.split(".")[0]) == name for item in node.names):
@@ -89,7 +82,7 @@ def _bound_by(node: ast.AST, name: str) -> Iterator[int]:
         first = node.args[0] if node.args else None
         if isinstance(first, ast.Constant) and f"self.{first.value!s}" == name:
             yield node.lineno
-    if any(_stores(item, name) for item in targets):
+    if any(holds(item, name) for item in targets):
         yield node.lineno  # type: ignore[attr-defined]
 
 

@@ -189,7 +189,7 @@ class Standstill:
             ],
             advice_of(view, found),
             _missing(found),
-            line=pool.earlier.at if pool is not None else None,
+            line=pool.earlier.forked if pool is not None else None,  # there the child lost the threads
             behind=Behind.of([], pool) if pool is not None else None,
         )
 

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
+from pytracer.analyze import describing
 from pytracer.analyze.engine import build_report, job_view
-from pytracer.analyze.evidence.known_crashes import known_crash
+from pytracer.analyze.evidence.known_crashes import KnownCrash, known_crash
 from pytracer.analyze.known.registry import FOLDER, Entry, Facts, entries, read_entry
 from pytracer.analyze.known.versions import in_range
+from pytracer.analyze.rules.base import Description, Judgement
 from pytracer.analyze.timeline.clock import RunClock
 from pytracer.decode.job.merge import load_job
 from pytracer.decode.types.snapshot import Job
+from pytracer.report.job import Confidence
 from tests.golden.reports import GOLDEN, unpacked
 from tests.support import scenarios as s
 from tests.support.known_crashes import SIGNALS, Part, parts, process_with, view_of
@@ -107,6 +111,28 @@ def test_mere_possibility_does_not_replace_the_advice_of_the_rule(run: Path) -> 
     verdict = build_report(process_with(entry, run)).verdict
     assert verdict is not None and verdict.advice is not None
     assert verdict.advice.endswith(entry.advice) and verdict.advice != entry.advice
+
+
+@pytest.mark.parametrize(
+    ("confidence", "how", "is_shown"),
+    [
+        ("likely", {"explained": True, "names_cause": True}, False),
+        ("possible", {"explained": True, "names_cause": True}, False),
+        ("certain", {"explained": True, "names_cause": True}, True),  # it is that crash, whatever else is known
+        ("likely", {"explained": True}, True),  # the headline takes what is known
+        ("likely", {}, True),
+    ],
+)
+def test_resemblance_is_left_out_where_recorded_facts_explain_the_death(
+    confidence: Confidence, how: dict[str, Any], is_shown: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = KnownCrash("x", ("python-exception",), confidence, "it may be that", "looks like a/b#1: that", "Do that.")
+    monkeypatch.setattr(describing, "known_crash", lambda view, verdict_class: known)
+    view: Any = None
+    words = Description("It raised ValueError.", [], "Do this.", **how)
+    found = describing._recognized(Judgement("python-exception", "certain", (view,), None), words)
+    assert (known.evidence in found.evidence) == is_shown
+    assert is_shown or found == words
 
 
 # What is not

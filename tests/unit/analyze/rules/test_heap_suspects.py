@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from pytracer.analyze.evidence.heap import heap_suspects
 from pytracer.analyze.evidence.heap.heap_suspects import negative_lines
 from pytracer.report.job import Report
 from tests.support import scenarios as s
@@ -72,6 +74,30 @@ def test_memory_of_torch_suspects_it_as_well_and_keeps_guard_mode(run: Path) -> 
     assert said.startswith(
         "First suspect is echo() of libecho.so, to which line 5 passes `room`: an index or count that"
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "buffer", "is_suspect"),
+    [
+        ("keep", False, "keep", True),
+        ("scores", False, "keep", False),  # what lies behind another tensor was not written by that
+        ("scores", True, "keep", True),
+        ("keep", True, "keep", False),
+        (None, True, "keep", False),
+    ],
+)
+def test_counted_write_reaches_what_lies_behind_its_buffer(
+    name: str | None, before: bool, buffer: str, is_suspect: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before a tensor lies one that is not known: any buffer but the tensor itself."""
+    written = SimpleNamespace(buffer=buffer, lines=())
+    monkeypatch.setattr(
+        heap_suspects, "counted_write", lambda view, wanted=None: written if wanted in (None, buffer) else None
+    )
+    monkeypatch.setattr(heap_suspects, "own_allocation", lambda view: None)
+    view: Any = None
+    beside: Any = SimpleNamespace(name=name, overrun=SimpleNamespace(before=before), made=None)
+    assert (heap_suspects.suspect_behind(view, beside) is not None) == is_suspect
 
 
 @pytest.mark.parametrize("stack", [ARRAY, TENSOR])

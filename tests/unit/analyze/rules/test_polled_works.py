@@ -18,7 +18,7 @@ import time, torch.distributed as dist
 def serve(buffer):
     {0}
     {1}
-        time.sleep(0.1)
+        {3}
     return buffer
 def work(grad):
     dist.send(grad, dst=0)
@@ -41,10 +41,11 @@ def reported(
     open_too: bool = False,
     until: float = 60_000,
     name: str = "recv_",
+    inside: str = "time.sleep(0.1)",
     **other: Any,
 ) -> Report:
     """Rank 0 has begun to receive and is in a loop; rank 1 has sent, and waits for the answer."""
-    program = str(program_in(run, POLLS.format(*lines, more)))
+    program = str(program_in(run, POLLS.format(*lines, more, inside)))
     job = Ranks(2)
     job.everybody(call())
     master, worker = job.boxes
@@ -82,6 +83,31 @@ def test_polled_receive_whose_message_was_sent_is_the_cause(run: Path) -> None:
     assert advice(report).startswith("Call `request.wait()` in place of the loop of line 4.")
     assert "rank 1 its counterpart at program.py:8 in work" in evidence(report)
     assert "point-to-point-unmatched" not in {item.id for item in report.findings or ()}
+
+
+def state_of_send(report: Report) -> str | None:
+    """In the list of its sender's calls."""
+    sender = next(item for item in report.processes or () if item.rank == 1)
+    spans = sender.timeline.collectives or [] if sender.timeline is not None else []
+    return next(item.state for item in spans if item.op == "send")
+
+
+@pytest.mark.parametrize(
+    ("lines", "how", "state"),
+    [
+        (ONE, {}, "receive begun"),
+        (ONE, {"until": 5_000}, "receive begun"),
+        ((ONE[0], "while busy():"), {}, "receive begun"),  # it came to no wait yet
+        (ONE, {"inside": "request.wait()"}, "not received"),
+        (ONE, {"tag": 4}, "not received"),
+    ],
+    ids=["polls", "shortly", "elsewhere", "waits", "other-tag"],
+)
+def test_send_whose_receiver_did_not_wait_for_it_may_have_come(
+    lines: tuple[str, str], how: dict[str, Any], state: str, run: Path
+) -> None:
+    """Only wait() of the receiver completes the receive: without that nobody recorded whether it has the message."""
+    assert state_of_send(reported(run, lines, **how)) == state
 
 
 def test_list_of_works_is_followed_to_what_made_them(run: Path) -> None:

@@ -64,18 +64,36 @@ def test_functions_of_torch_betray_why_memory_went(
     assert ids(report) & {"use-after-free", "stale-grad", "storage-swapped"} == {rule}
 
 
+EITHER = "share_memory_() or pickling for another process moved into shared memory"
+POOL = ("_handle_tasks", "/usr/lib/python3.11/multiprocessing/pool.py", 540)
+
+
 @pytest.mark.parametrize(
     ("caller", "says", "advises"),
     [
         (("dump", "/usr/lib/python3.11/multiprocessing/reduction.py", 60), "pickled for another process", "after that"),
-        (("train", s.SCRIPT, 80), "share_memory_() moved into shared memory", "after every change of the tensor"),
+        (POOL, "pickled for another process", "after that"),
+        ("table.share_memory_()", "share_memory_() moved into shared memory", "after every change of the tensor"),
+        ("list(map(Tensor.share_memory_, tables))", "share_memory_() moved into", "after every change of the tensor"),
+        ("pickler.dump(table)", EITHER, "after every change of the tensor"),
+        (("train", s.SCRIPT, 80), EITHER, "after every change of the tensor"),  # its text is not there
+        (LIBRARY, EITHER, "after every change of the tensor"),
+        (None, EITHER, "after every change of the tensor"),
     ],
+    ids=["pickler", "pool", "line", "method", "own pickler", "no source", "library", "small storage"],
 )
 def test_memory_that_moved_into_shared_memory(tmp_path: Path, caller: Any, says: str, advises: str) -> None:
     """share_memory_() and the pickler of multiprocessing move it by the same function."""
+    if isinstance(caller, str):
+        script = tmp_path / "train.py"
+        script.write_text(f"{caller}\n", encoding="utf-8")
+        os.utime(script, (0, 0))  # before the recorded process began
+        caller = ("train", str(script), 1)
     box = Box(pid=101).alloc(BASE, BYTES).later(1)
     box.free(BASE, box.site(("UntypedStorage._share_fd_cpu_", f"{s.TORCH}/storage.py", 527), caller))
-    report = judged(tmp_path, box)
+    run = tmp_path / "run"
+    run.mkdir()
+    report = judged(run, box)
     found, summary, _ = told(report)
     assert found == "storage-swapped" and says in summary
     assert advises in (report.verdict.advice or "" if report.verdict else "")

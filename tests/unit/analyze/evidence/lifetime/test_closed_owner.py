@@ -91,6 +91,60 @@ def test_end_of_a_with(tmp_path: Path) -> None:
     assert "has run for the last time, and end that `with` behind it" in found.advice("the tensor")
 
 
+LINE2 = 'shm = SharedMemory(name=meta["name"])'
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "is_known"),
+    [
+        ("def build(meta):", "def build(meta, shm=None):", True),
+        (f"    {LINE2}", f"    if meta: {LINE2}", True),
+        (f"build(meta):\n    {LINE2}", f"build(meta, shm=None):\n    if meta: {LINE2}", False),
+        (f"    {LINE2}", f"    if meta: {LINE2}\n    else: shm = meta['shm']", False),
+        (f"    {LINE2}", f"    {LINE2}\n    for shm in meta: pass", False),
+        (f"    {LINE2}", f"    {LINE2}\n    shm = meta.shm or shm", False),
+        (f"    {LINE2}", f"    {LINE2}\n    with meta as shm: pass", False),
+        (f"    {LINE2}", f"    global shm; {LINE2}", False),
+        (f"    {LINE2}", f"    shm = None\n    {LINE2}", True),  # nobody closes None
+    ],
+    ids=[
+        "set in any case",
+        "only if",
+        "parameter",
+        "subscript",
+        "loop",
+        "other value",
+        "with",
+        "global",
+        "None before",
+    ],
+)
+def test_line_that_made_it_is_named_where_no_other_binds_it(old: str, new: str, is_known: bool, tmp_path: Path) -> None:
+    source = LOADER.replace(old, new)
+    moved = source.count("\n") - LOADER.count("\n")
+    found = module.closed_owner(view_of(tmp_path, source, [("build", 5 + moved), ("main", 8 + moved)], 9 + moved))
+    assert found is not None and (found.made is not None) == is_known
+
+
+@pytest.mark.parametrize("other", ["self.shm = pool['shm']", "replay.shm = spare"])
+def test_attribute_that_is_set_elsewhere_may_be_another_object(other: str, tmp_path: Path) -> None:
+    source = ATTRIBUTE
+    if other.startswith("self"):
+        source = source.replace("def main", f"    def swap(self, pool):\n        {other}\ndef main")
+        lines = [("Replay.close", 6), ("main", 12)]
+    else:
+        source = source.replace("def main", f"def swap(replay, spare):\n    {other}\ndef main")
+        lines = [("Replay.close", 6), ("main", 12)]
+    found = module.closed_owner(view_of(tmp_path, source, lines, 11))
+    assert found is not None and found.made is None
+
+
+def test_attribute_that_is_emptied_after_it_was_closed(tmp_path: Path) -> None:
+    source = ATTRIBUTE.replace("        self.shm.close()\n", "        self.shm.close()\n        self.shm = None\n")
+    found = module.closed_owner(view_of(tmp_path, source, [("Replay.close", 6), ("main", 11)], 10))
+    assert found is not None and found.made is not None
+
+
 @pytest.mark.parametrize(
     ("old", "new", "library"),
     [

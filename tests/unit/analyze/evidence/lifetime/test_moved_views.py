@@ -131,6 +131,53 @@ def test_attribute_that_is_set_twice_may_be_another_tensor(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
+    "again",
+    [
+        "self.series, self.labels = read()",
+        "[self.labels, (self.series, self.n)] = read()",
+        "for self.series in read(): break",
+        "with read() as self.series: pass",
+        "(self.series := read())",
+    ],
+)
+def test_other_ways_to_set_an_attribute_count_too(tmp_path: Path, again: str) -> None:
+    source = WINDOWS.replace("    def __get", f"    def reload(self):\n        {again}\n    def __get")
+    found = moved(view_of(tmp_path, source, 3, 10))
+    assert found is not None and found.name is None
+
+
+@pytest.mark.parametrize(
+    ("made", "name"),
+    [
+        ("self.series, self.n = torch.randn(n, 8), n", "self.array"),
+        ("self.series, self.n = read(n), n", None),
+        ("for self.series in torch.randn(n, 8): pass", "self.array"),
+    ],
+)
+def test_attribute_that_is_one_of_several_targets(tmp_path: Path, made: str, name: str | None) -> None:
+    """Its own value decides, where that is written down."""
+    source = WINDOWS.replace("self.series = torch.randn(n, 8)", made)
+    if name is None:  # allocated somewhere else in the program
+        source = source.replace("step(batch)", "step(torch.randn(n, 8))")
+    found = moved(view_of(tmp_path, source, 3 if name is not None else 9, 8))
+    assert found is not None and found.name == name
+
+
+@pytest.mark.parametrize("change", ["self.series += 1", "self.series[0] = 1", "self.n, self.series[:] = 3, 1"])
+def test_change_in_place_leaves_the_memory(tmp_path: Path, change: str) -> None:
+    source = WINDOWS.replace("    def __get", f"    def scale(self):\n        {change}\n    def __get")
+    found = moved(view_of(tmp_path, source, 3, 10))
+    assert found is not None and found.name == "self.array"
+
+
+def test_body_of_a_loop_makes_nothing_that_its_target_has(tmp_path: Path) -> None:
+    source = "for rows in loader:\n    array = rows.numpy()\n    other = torch.randn(9, 9)\n    send(other)\n"
+    assert (found := moved(view_of(tmp_path, source, 3, 4))) is not None and found.name is None
+    source = "with torch.no_grad() as held:\n    array = held.numpy()\n    other = torch.randn(9, 9)\n"
+    assert (found := moved(view_of(tmp_path, source, 3, 2))) is not None and found.name is None
+
+
+@pytest.mark.parametrize(
     ("line", "names"),
     [
         ("a = x[1:, 0].detach().cpu().numpy().T", ["a"]),

@@ -46,7 +46,7 @@ def test_the_line_that_writes_is_named_with_what_counts_it() -> None:
     assert told is not None
     assert told.summary == (
         "nms() of libnms.so (line 1), whose nms.c:7 (`keep_out[kept++] = i;  // the best of those that are left`) "
-        "writes up to `boxes.shape[0]` elements there"
+        "writes up to `boxes.shape[0]` elements into `keep`"
     )
     assert "For `n` line 2 passes `boxes.shape[0]`, for `keep_out` the memory of `keep`." in told.advice
     assert "Make `keep` with `boxes.shape[0]` elements" in told.advice

@@ -84,6 +84,39 @@ def test_layer_that_is_called_on_the_line_is_the_one(tmp_path: Path) -> None:
     assert "line 4 (`self.two = nn.Linear(8, few)`) makes it with `few`" in found.words and found.source is None
 
 
+HEAD = """class Net(nn.Module):
+    def __init__(self, few):
+        {one}
+        {two}
+
+    def forward(self, x):
+        return {called}(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "called", "made"),
+    [
+        ("self.one = build(few)", "self.two = nn.Linear(8, few)", "self.one", None),
+        ("head = nn.Linear(8, few)", "self.one = head", "self.one", "line 3 (`head = nn.Linear(8, few)`) may make it"),
+        ("self.one = load()", "return nn.Linear(8, few)", "self.one", "line 4 (`return nn.Linear(8, few)`) may make"),
+        ("self.one = [nn.Linear(8, few)]", "pass", "self.one[0]", "line 3 (`self.one = [nn.Linear(8, few)]`) makes it"),
+        ("self.net = Heads()", "self.head = nn.Linear(8, few)", "self.net.head", "line 4 (`self.head = nn"),
+    ],
+    ids=["another layer", "renamed", "returned", "item", "of another object"],
+)
+def test_layer_of_another_name_is_not_said_to_be_the_one(
+    tmp_path: Path, one: str, two: str, called: str, made: str | None
+) -> None:
+    """A construction that nothing binds to the called layer may have made it; one that sets another attribute not."""
+    source = HEAD.format(one=one, two=two, called=called)
+    found = no_outputs(view_of(tmp_path, source, line=7, layer=called))
+    assert found is not None
+    assert found.words.startswith(f"`{called}`, a quantized Linear, has 0 outputs (`out_features`)")
+    assert (made in found.words) if made is not None else ("mak" not in found.words and "few" not in found.advice)
+    assert (" at line" in found.advice) == (made is not None and "makes it" in found.words)
+
+
 def test_engine_is_named_where_it_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(module, "functions", lambda view: ["at::native::something"])
     found = no_outputs(view_of(tmp_path))

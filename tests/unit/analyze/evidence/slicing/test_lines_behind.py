@@ -277,6 +277,16 @@ def test_line_that_the_verdict_names_is_shown_whatever_the_values_are(tmp_path: 
     assert behind(tmp_path, TWO, Behind(lines=((file, 3),))) == ["3 third = max(3, 4)", "4 10 // second + third"]
 
 
+def test_lines_of_one_file_are_shown_together(tmp_path: Path) -> None:
+    """Also where another file's lie between them by their numbers; the failing line's file comes last."""
+    other, source = tmp_path / "data.py", "first = 1\n\n\n\n\n\ndef load():\n    return first - 1\n"
+    other.write_text(source, encoding="utf-8")
+    main = "def size():\n    return 2\ndef other():\n    return 3\n\n\n\n\ndef last():\n    return 4\nsize() / 0\n"
+    file = str(tmp_path / "train.py")
+    about = Behind(lines=((file, 2), (str(other), 8), (file, 10), (str(other), 1)))
+    assert [item.partition(" ")[0] for item in behind(tmp_path, main, about)] == ["1", "8", "2", "10", "11"]
+
+
 def test_named_lines_of_libraries_and_the_failing_one_are_not_shown(tmp_path: Path) -> None:
     file = str(tmp_path / "train.py")
     assert behind(tmp_path, TWO, Behind(lines=((file, 4), (textwrap.__file__, 40)))) == []

@@ -159,6 +159,13 @@ def test_worker_waits_for_threads_of_a_library_that_the_parent_used(run: Path) -
     assert "move what line 15 does with it into the workers" in advice(report)
 
 
+def test_fork_is_the_line_that_is_marked_behind_the_use(run: Path) -> None:
+    """At the fork the threads are lost: what used the library before it is shown above."""
+    report = hung(run, "tokenizer.encode('a')")
+    assert report.verdict is not None
+    assert [item.line for item in report.verdict.code or ()] == [15, 17]
+
+
 @pytest.mark.parametrize(
     ("line", "how"),
     [
