@@ -37,7 +37,7 @@ FORMATTED_PY := pytracer scripts benchmarks examples tests setup.py
 help:
 	@echo "make demo    set up .venv, build, run a job that dies, print its report"
 	@echo "make test    the same set-up, then the quick tests    (ARGS='-k name', JOBS=$(JOBS))"
-	@echo "make test-slow  the tests that make test leaves out      (the same); make test-all: both"
+	@echo "make test-slow  the tests that make test leaves out      (the same); make test-all: both, with every parameter"
 	@echo "make test-crash  the whole crash matrix, and its table  (ARGS='-k name', ARGS='--write docs/measurements/crash-matrix.md')"
 	@echo "make test-harm  traced programs against untraced ones   (ARGS='-k waits --times 20', ARGS='--write docs/measurements/harm.md')"
 	@echo "make test-corpus  all crashes from public issues      (ARGS='-k name')"
@@ -81,15 +81,18 @@ test: build
 
 # Tests that are not part of another target.
 test-slow: build
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadscope -m "slow and $(ALL_TESTS)" $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadscope -m "slow and not every_parameter and $(ALL_TESTS)" $(ARGS)
 
-test-all: test test-slow
+# Both, and every parameter of tests that have many: half an hour to an hour.
+test-all: build
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadscope -m "$(ALL_TESTS)" $(ARGS)
 
 # Every kind of death x thread x state x way to record, each a process that dies.
 test-crash: build
 	$(BIN)/python scripts/crash_matrix.py -n $(JOBS) $(ARGS)
 
-# Every crash of public issues that is re-made in tests/corpus; make test-slow has the first ones, and one in six of the others.
+# Every crash of public issues that is re-made in tests/corpus; make test-slow has the first ones, and of one in six of
+# the others those that neither wait for a time limit nor need an extension.
 test-corpus: build
 	$(BIN)/python -m pytest tests/corpus -n $(JOBS) -m "" --dist worksteal $(ARGS)
 
@@ -177,7 +180,7 @@ test-asan: build
 	$(BIN)/python scripts/second_tree.py $(ASAN_TREE)
 	cd $(ASAN_TREE) && CXX="$(CXX)" PYTRACER_WITHOUT_TORCH=1 PYTRACER_PRESET=asan $(abspath $(BIN))/python setup.py -q build_ext --inplace
 	cd $(ASAN_TREE) && PYTHONPATH="$$PWD" $(abspath $(BIN))/python -m pytest tests/sanitizers tests/native -n $(JOBS) \
-	    -m "$(ALL_TESTS)" -k "not test_killed_process_leaves and not test_full_table_loses" $(ARGS)
+	    -m "not every_parameter and $(ALL_TESTS)" -k "not test_killed_process_leaves and not test_full_table_loses" $(ARGS)
 
 # Compiles core, helper, test libraries and the hooks for one torch without warnings, and checks the crash path's symbols; nothing is run.
 build-aarch64: build

@@ -31,6 +31,7 @@ for _number, _action in (
 os.environ.pop("COLUMNS", None)
 
 LEFT_OUT = ("full_matrix", "every_job", "every_row")
+_ONE_IN = 4  # of the parameters that are not quick
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -56,7 +57,10 @@ def every_sentence_has_its_fact() -> Iterator[None]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """`quick(n)`: of the parameters of a test, n that are spread evenly stay in `make test`, the last first."""
+    """`quick(n)`: of the parameters of a test, n that are spread evenly stay in `make test`, the last first.
+
+    Of the others a quarter stays in `make test-slow`, at least one; `make test-all` has them all.
+    """
     tests = defaultdict(list)
     for item in items:
         marker = item.get_closest_marker("quick")
@@ -66,9 +70,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         apart = max(1, len(cells) // count)
         # In steps of one more, so that of two crossed parameters each value has its turn.
         stay = {len(cells) - 1 - i * apart - i % apart for i in range(count)}
-        for number, item in enumerate(cells):
-            if number not in stay:
-                item.add_marker("slow")
+        others = [item for number, item in enumerate(cells) if number not in stay]
+        for number, item in enumerate(others):
+            item.add_marker("slow")
+            if number % _ONE_IN:
+                item.add_marker("every_parameter")
 
 
 @pytest.fixture

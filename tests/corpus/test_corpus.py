@@ -4,7 +4,8 @@ cases.toml has those that rules were made for; unseen.toml, second_unseen.toml, 
 nineteenth_unseen.toml, twenty_first_unseen.toml to twenty_seventh_unseen.toml those that were
 judged before any rule knew them; ranks.toml failures among ranks. Cases that are `measured` only are not run here.
 `or`: what a race may end in as well; `survives`: it may end well, too, and is run again.
-Of the sets after the first one in six is in `make test-slow`.
+Of the sets after the first one in six is in `make test-slow`, but none that stands still until its time limit or
+needs an extension: tests/crash has such deaths, smaller.
 
 The programs are as in the issues, re-made for one version of torch. What really happened was found without pytracer.
 """
@@ -66,7 +67,8 @@ VARIABLES = {
 
 def _param(place: int, name: str, case: dict[str, Any]) -> Any:
     marks = [pytest.mark.xfail(reason=case["xfail"], strict=not case.get("by_chance"))] if "xfail" in case else []
-    if name != _SETS[0] and place % 6:
+    takes_minutes = "xfail" in case or (name != _SETS[0] and ("limit_s" in case or "needs" in case))
+    if takes_minutes or (name != _SETS[0] and place % 6):
         marks.append(pytest.mark.every_case)
     return pytest.param(case, id=case["id"], marks=marks)
 
