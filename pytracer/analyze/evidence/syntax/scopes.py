@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections import deque
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 Scope = Function | ast.Module
@@ -48,8 +49,14 @@ def spans_body(body: Sequence[ast.stmt], line: int) -> bool:
 
 def scope_of(tree: ast.Module, line: int) -> Scope:
     """The innermost function around a line, else the module."""
-    inside = [item for item in ast.walk(tree) if isinstance(item, _FUNCTIONS) and _spans_function(item, line)]
+    inside = [item for item in _functions(tree) if _spans_function(item, line)]
     return max(inside, key=lambda item: item.lineno, default=tree)
+
+
+@lru_cache(maxsize=64)  # asked for each line that is followed, of few files
+def _functions(tree: ast.Module) -> tuple[Function, ...]:
+    """All of a module, the outer ones first."""
+    return tuple(item for item in ast.walk(tree) if isinstance(item, _FUNCTIONS))
 
 
 def _spans_function(node: Function, line: int) -> bool:
