@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pytracer._text import capital, count_words, uncapital
+from pytracer.analyze.behind import places_in
 from pytracer.analyze.collectives.call_sites import counts_at
 from pytracer.analyze.collectives.held_counts import count_on
 from pytracer.analyze.collectives.left_out_calls import TOGETHER, LeftOut
@@ -29,12 +30,15 @@ _CALLERS = 4
 
 @dataclass(frozen=True)
 class _Caught:
-    """`handler` caught, in `file`, `count` counts; `values`: of the rank that left out a call, and of the other."""
+    """`handler` of `file` caught, of what `line` led to, and `count` counts it.
+
+    `values`: of the rank that left out a call, and of the other.
+    """
 
     file: str
+    line: int
     handler: ast.ExceptHandler
     count: ErrorCount
-    inside: bool
     values: tuple[int, int | None]
 
 
@@ -65,7 +69,7 @@ def _found(there: Side, absent: Side) -> Iterator[_Caught]:
                 if inside and _may_have_caught_it(there):
                     theirs = None
                 if mine is not None and mine > (theirs or 0):
-                    yield _Caught(frame.file, handler, count, inside, (mine, theirs))
+                    yield _Caught(frame.file, frame.line, handler, count, (mine, theirs))
 
 
 def _may_have_caught_it(side: Side) -> bool:
@@ -103,4 +107,5 @@ def _words(found: _Caught, there: Side, absent: Side, calls: Sequence[int]) -> L
         f"{calls[0]} times: print what {where} catches, with its batch (traceback.print_exc()), and mend that. An "
         "error that one rank alone catches costs it calls that the others wait for: let it end the rank. Or: "
         f"{uncapital(TOGETHER)}, before line {at.line}.",
+        places_in([at, (found.file, found.line), (found.file, found.handler.lineno), (found.file, found.count.line)]),
     )

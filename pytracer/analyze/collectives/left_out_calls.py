@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pytracer._text import capital, list_words, uncapital
+from pytracer.analyze.behind import Place
 from pytracer.analyze.collectives.absent_gradients import parameter_places, parameters, parameters_of, stale_gradients
 from pytracer.analyze.collectives.call_sites import calls_of_group, site_of
 from pytracer.analyze.collectives.deciders import (
@@ -46,10 +47,11 @@ TOGETHER = "Let all ranks leave out the same rounds: all_reduce() the flag (MAX)
 
 @dataclass(frozen=True)
 class LeftOut:
-    """`subject`: for the headline; `advice`: what to change."""
+    """`subject`: for the headline; `advice`: what to change; `places`: lines that show it."""
 
     subject: str | None
     advice: str
+    places: tuple[Place, ...] = ()
 
 
 @dataclass(frozen=True)

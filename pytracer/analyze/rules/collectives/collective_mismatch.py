@@ -61,6 +61,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from pytracer._text import count_words
+from pytracer.analyze.behind import Behind
 from pytracer.analyze.collectives.call_sites import calls_by_site, calls_of_group, differing_sites
 from pytracer.analyze.collectives.ddp_settings import DifferingOption, differing_option, option_advice, option_words
 from pytracer.analyze.collectives.description import at_place, call_words, place_of, span_words
@@ -151,6 +152,7 @@ class CollectiveMismatch:
                 else None,
                 f"the collectives of {span_words(match.unknown)}: no readable record" if match.unknown else None,
             ],
+            behind=Behind(lines=told.places) if told.places else None,
         )
 
 
