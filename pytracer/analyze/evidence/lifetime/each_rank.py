@@ -33,6 +33,7 @@ from pytracer.report.job import PythonFrame
 
 _LEVELS, _HOPS = 4, 4
 _QUOTED = 60
+_SPAWN = ("spawn", "start_processes")
 
 
 _Kind = Literal["maps", "saves", "opens"]
@@ -126,21 +127,26 @@ class _Link:
 
 def _chain(files: Mapping[str, ast.Module], file: str, call: ast.Call) -> list[_Link] | None:
     """The call, and the calls that lead there; None where one is below a branch on the rank."""
-    found = [_Link(file, files[file], call.lineno)]
+    found = [_Link(file, files[file], call.lineno, call)]
     for link in found:
         if len(found) > _LEVELS * _LEVELS:
             return None
-        if _is_by_rank(link.tree, link.line):
+        if _is_by_rank(link):
             return None
         found += [item for item in _callers(files, link) if item not in found]
     return found
 
 
-def _is_by_rank(tree: ast.Module, line: int) -> bool:
-    """Whether a condition on the rank decides about a line, also one on the line itself."""
-    tests = [item.test for item, _ in deciding_ifs(tree, line)]
-    own = (item for item in ast.walk(tree) if isinstance(item, (ast.If, ast.IfExp)) and item.lineno == line)
-    return any(reads_rank(test) for test in (*tests, *(item.test for item in own)))
+def _is_by_rank(link: _Link) -> bool:
+    """Whether a condition on the rank decides about a call, also one on its own line."""
+    tests = [item.test for item, _ in deciding_ifs(link.tree, link.line)]
+    choices = (item for item in ast.walk(link.tree) if isinstance(item, (ast.If, ast.IfExp)))
+    own = [item.test for item in choices if item.lineno == link.line and _has(item, link.call)]
+    return any(reads_rank(test) for test in (*tests, *own))
+
+
+def _has(node: ast.AST, call: ast.Call | None) -> bool:
+    return any(item is call for item in ast.walk(node))
 
 
 def _callers(files: Mapping[str, ast.Module], link: _Link) -> Iterator[_Link]:
@@ -155,7 +161,7 @@ def _callers(files: Mapping[str, ast.Module], link: _Link) -> Iterator[_Link]:
         return
     defined = only_function(files, name) if name is not None else None
     for item in calls_of(files, *defined) if defined is not None else ():
-        yield _Link(item.file, item.tree, item.call.lineno, item.call if item.passed is None else None)
+        yield _Link(item.file, item.tree, item.call.lineno, item.call)
 
 
 def _has_run(view: ProcessView, files: Mapping[str, ast.Module], chain: list[_Link]) -> bool:
@@ -219,10 +225,15 @@ class _Rank:
                 yield file, value.lineno, value
         if name not in parameters(scope) or isinstance(scope, (ast.Module, ast.Lambda)):
             return
+        owner = class_around(tree, scope)
         for link in _callers(self._files, _Link(file, tree, scope.body[0].lineno)):
-            value = argument_of(link.call, scope, name) if link.call is not None else None
-            if value is not None:
-                yield link.file, link.line, value
+            if link.call is None:
+                continue
+            if called_name(link.call) in (scope.name, owner.name if owner is not None else None):
+                value = argument_of(link.call, scope, name)
+                yield from [(link.file, link.line, value)] if value is not None else []
+            elif called_name(link.call) in _SPAWN and parameters(scope)[0] == name:
+                yield link.file, link.line, ast.Name("rank")  # mp.spawn() passes the number of the process
 
     def _attributes(self, name: str) -> Iterator[tuple[str, int, ast.AST]]:
         """Of `shard.slide`: what the program's classes set it to."""

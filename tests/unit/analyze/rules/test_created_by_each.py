@@ -34,6 +34,7 @@ class Shard:
 for name in ("a", "features"):
     embed(Shard(name, rank), rank)
 """
+SPAWN = "def run(i, shard):\n    embed(shard, i)\nmp.spawn(run, args=(Shard(),))\n"
 TRUNCATES = 'line 4 (`self.data = np.memmap(self.path, dtype="f4", mode="w+", s...`) truncates it in each rank'
 IN_WRITE = [("Store.write", 6), ("embed", 14), ("<module>", 19)]
 IN_LOOP = [("embed", 14), ("<module>", 19)]
@@ -75,6 +76,12 @@ def test_line_that_maps_and_creates_the_file_in_each_rank_is_named(run: Path) ->
     assert "preview" not in advice(report)
 
 
+def test_size_by_the_rank_is_no_branch(run: Path) -> None:
+    """Each rank creates it with a size of its own: so it is cut."""
+    source = STORE.replace("len(shard.rows))", "9 if rank == 0 else 3)")
+    assert "and rank 0 had run it, too." in summary(reported(run, source))
+
+
 def test_rank_that_was_elsewhere_is_not_said_to_have_run_it(run: Path) -> None:
     """It may have; that is not known."""
     report = reported(run, other=[("preview", 8), ("embed", 11), ("<module>", 19)])
@@ -91,8 +98,12 @@ def test_rank_that_was_elsewhere_is_not_said_to_have_run_it(run: Path) -> None:
         (STORE.replace("Shard(name, rank)", 'Shard(f"features{rank}", rank)'), IN_LOOP),
         (STORE.replace('Store("/data",', 'Store(f"/data/{rank}",'), IN_LOOP),
         (STORE.replace('Store("/data",', "Store(folder_of(rank),"), IN_LOOP),
+        (
+            STORE.replace("(shard, rank):", "(shard, i):").replace('Store("/data",', 'Store(f"/data/{i}",') + SPAWN,
+            IN_LOOP,
+        ),
     ],
-    ids=["one process", "another file", "r+", "rank 0 alone", "name by rank", "folder by rank", "folder by a call"],
+    ids=["one process", "another file", "r+", "rank 0 alone", "name", "folder", "folder by a call", "spawn's number"],
 )
 def test_line_of_one_rank_or_of_a_file_of_its_own_is_not_blamed(
     source: str, other: list[tuple[str, int]] | None, run: Path
