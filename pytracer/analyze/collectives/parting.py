@@ -18,6 +18,7 @@ from pytracer.analyze.collectives.description import place_of
 from pytracer.analyze.collectives.differing_bounds import differing_bound
 from pytracer.analyze.collectives.exchanges import exchange
 from pytracer.analyze.collectives.later_rounds import passed_by
+from pytracer.analyze.collectives.one_rank_exits import one_rank_exit
 from pytracer.analyze.collectives.one_rank_values import OneRankValue
 from pytracer.analyze.collectives.quiet_handlers import quiet_handler, quiet_place
 from pytracer.analyze.collectives.rank_branches import branch_words
@@ -184,6 +185,9 @@ def _behind(inside: Side, outside: Side, at: int, loop: Loop) -> Parting | None:
     if text is None:
         return None
     words = f"{outside.name} was behind the loop of line {loop.lineno} ({text}), {inside.name} still in it"
+    alone = one_rank_exit(inside, outside, at, loop)
+    if alone is not None:
+        return Parting(alone.advice, subject=alone.subject, one_rank=True)
     ways = dict.fromkeys([*((item.lineno, item.test) for item in _ends(loop)), *filter(None, [way_out(loop)])])
     for line, test in ways:
         known = decided_by_rank(snapshot, inside.way[::-1], len(inside.way) - 1 - at, line, test)

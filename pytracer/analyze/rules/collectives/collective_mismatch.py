@@ -34,6 +34,9 @@ Each rank calls its part of an exchange in a loop of its own, one sends and the 
 Ranks ran different units of FSDP in one forward: the first is named, and the `if` that decides, with the random number
 that it goes by and the line that seeds that by the rank.
 
+One rank left a loop by a `break` or `return` below a branch on the rank, before a call that the others make in it, or
+where all have as many rounds: that line is named, not what the condition asks, which the others never come to.
+
 A rank left a loop before the others, whose bounds were recorded: the rounds of both are told. Without these, the calls
 of both from the line in the loop are counted, where nothing else can have led that rank on; with the samples of each
 rank's DataLoader where these differ, the line that gives each rank items of its own (`shards[rank::world]`), or what
