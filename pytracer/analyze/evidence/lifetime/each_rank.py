@@ -1,7 +1,7 @@
 """A line that creates a file anew, and that each rank of a job runs: it truncates what the others have mapped.
 
 np.memmap(mode="w+") in each rank, or open(path, "wb"): the last rank to come there cuts the file of those that were
-before. Nothing is said of a line below a branch on the rank, nor of a path with the rank in it.
+before. Nothing is said of a line below a branch on the rank, nor of a path that is each rank's own.
 """
 
 from __future__ import annotations
@@ -33,6 +33,10 @@ from pytracer.report.job import PythonFrame
 
 _LEVELS, _HOPS = 4, 4
 _QUOTED = 60
+_OWN = frozenset(  # another name in each process
+    {"getpid", "mkdtemp", "mkstemp", "mktemp", "TemporaryDirectory", "NamedTemporaryFile", "uuid4", "uuid1", "time"}
+    | {"time_ns", "now", "token_hex", "randint", "random"}
+)
 _SPAWN = ("spawn", "start_processes")
 
 
@@ -183,7 +187,10 @@ def _is_behind(tree: ast.Module, line: int, at: int) -> bool:
 
 
 class _Rank:
-    """Whether an expression is made with the number of the rank, followed through variables and callers."""
+    """Whether an expression is made with the number of the rank, or with what else is its own.
+
+    Followed through variables and callers.
+    """
 
     def __init__(self, files: Mapping[str, ast.Module]) -> None:
         self._files = files
@@ -194,7 +201,7 @@ class _Rank:
         if id(node) in self._seen:
             return False
         self._seen.add(id(node))
-        if reads_rank(node):
+        if reads_rank(node) or any(isinstance(item, ast.Call) and called_name(item) in _OWN for item in ast.walk(node)):
             return True
         return hops > 0 and any(self.makes(*item, hops - 1) for item in self._sources(file, line, node))
 

@@ -102,8 +102,21 @@ def test_rank_that_was_elsewhere_is_not_said_to_have_run_it(run: Path) -> None:
             STORE.replace("(shard, rank):", "(shard, i):").replace('Store("/data",', 'Store(f"/data/{i}",') + SPAWN,
             IN_LOOP,
         ),
+        (STORE.replace('Store("/data",', "Store(tempfile.mkdtemp(),"), IN_LOOP),
+        (STORE.replace("folder, name +", 'folder, f"{os.getpid()}" + name +'), IN_LOOP),
     ],
-    ids=["one process", "another file", "r+", "rank 0 alone", "name", "folder", "folder by a call", "spawn's number"],
+    ids=[
+        "one process",
+        "another file",
+        "r+",
+        "rank 0 alone",
+        "name",
+        "folder",
+        "folder by a call",
+        "spawn's number",
+        "temporary",
+        "pid",
+    ],
 )
 def test_line_of_one_rank_or_of_a_file_of_its_own_is_not_blamed(
     source: str, other: list[tuple[str, int]] | None, run: Path
