@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from pytracer._text import capital, count_words, uncapital
 from pytracer.analyze.behind import places_in
-from pytracer.analyze.collectives.call_sites import counts_at
+from pytracer.analyze.collectives.call_sites import calls_of_group, counts_at
+from pytracer.analyze.collectives.description import place_of
 from pytracer.analyze.collectives.held_counts import count_on
 from pytracer.analyze.collectives.left_out_calls import TOGETHER, LeftOut
 from pytracer.analyze.collectives.quiet_handlers import handlers_that_leave
@@ -66,15 +67,19 @@ def _found(there: Side, absent: Side) -> Iterator[_Caught]:
             for count in error_counts(tree, handler):
                 mine = count_on(absent.view, frame.file, tree, count)
                 theirs = count_on(there.view, frame.file, tree, count)
-                if inside and _may_have_caught_it(there):
+                if _may_have_counted_failures(absent):
+                    mine = None
+                if inside and _may_have_counted_failures(there):
                     theirs = None
                 if mine is not None and mine > (theirs or 0):
                     yield _Caught(frame.file, frame.line, handler, count, (mine, theirs))
 
 
-def _may_have_caught_it(side: Side) -> bool:
-    """Whether the call of a rank failed in the `try`, and was no end of it: that error is counted, too."""
-    return side.call.state == "failed" and not (side.view.raised and side.way[-1] in side.view.exception_stack)
+def _may_have_counted_failures(side: Side) -> bool:
+    """Whether a collective of a rank failed that was no end of it: what caught that may have counted it, too."""
+    failed = [item for item in calls_of_group(side.view, side.call.group) if item.state == "failed"]
+    last = place_of(failed[-1]) if failed else None
+    return len(failed) > (side.view.raised and last in side.view.exception_stack)
 
 
 def _led(files: Mapping[str, ast.Module], way: tuple[PythonFrame, ...]) -> Iterator[PythonFrame]:

@@ -100,6 +100,12 @@ def test_count_is_followed_to_the_callers_of_a_function_whose_stack_is_not_known
     assert f"{LEFT_OUT}`self.skipped`, which line 13 counts up, is 1 on rank 1." in summary(report)
 
 
+def test_failure_that_the_handler_may_have_caught_itself_proves_nothing(run: Path) -> None:
+    """The look-alike: the call of the rank failed, and that was no end of it."""
+    report = reported(run, ({}, {"self.skipped": "1"}), ways=(IN_STEP, [IN_SUMMARY[0]]))
+    assert "left out" not in summary(report)
+
+
 def test_several_errors_are_told_as_several(run: Path) -> None:
     """Three of them, of which each may have left out a call."""
     report = reported(run, ({"self.skipped": "2"}, {"self.skipped": "3"}))
