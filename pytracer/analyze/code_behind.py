@@ -40,7 +40,8 @@ def code_behind(judgement: AnyJudgement, words: Description) -> list[CodeLine]:
     elsewhere = judgement.verdict_class in _ELSEWHERE
     if judgement.verdict_class == "heap-corruption" and words.behind is not None:
         elsewhere = False  # the call that did the damage is known
-    if elsewhere or not all(stacks) or any(item[0] != stacks[0][0] for item in stacks):
+    named = words.behind is not None and judgement.verdict_class == "collective-mismatch"  # of ranks at two lines
+    if elsewhere or not all(stacks) or (not named and any(item[0] != stacks[0][0] for item in stacks)):
         return []
     made = [] if view.raised else [*dict.fromkeys(_made(view, about))]
     return _behind(view, stacks[0], made[:_MOST_MADE], about)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tests.support.synth import Box
 
 MODULE, PARAMETER, BUFFER, STATE, USER = 1, 2, 3, 4, 5
-LOCAL, CELL, GLOBAL, SAVED = 1, 2, 3, 4
+LOCAL, CELL, GLOBAL, SAVED, NUMBER = 1, 2, 3, 4, 5
 _FLOATS = (5, 6, 7, 8, 9, 10, 15)  # c10::ScalarType
 _STEPS_DONE_AT, _HOLDERS_AT, _ARGUMENTS_AT = 40, 936, 948
 

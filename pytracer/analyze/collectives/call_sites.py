@@ -46,6 +46,14 @@ def calls_by_site(view: ProcessView, group: str | None, before: int | None = Non
     return Counter(site for site in sites if site is not None) if all(sites) else None
 
 
+def counts_at(call: Collective, views: Sequence[ProcessView]) -> list[int] | None:
+    """How often each of some ranks called from the line of a call; None where that is not known of all."""
+    site = site_of(call)
+    counts = [calls_by_site(view, call.group) for view in views]
+    known = [count[site] for count in counts if count is not None and site is not None]
+    return known if len(known) == len(views) else None
+
+
 def stacks_of(view: ProcessView) -> Iterator[Sequence[PythonFrame]]:
     """Of the thread that ended a rank; then of the others, where one of the backend's aborted. Innermost first."""
     yield view.exception_stack if view.raised else view.python_stack or []

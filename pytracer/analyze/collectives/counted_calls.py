@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from pytracer.analyze.collectives.call_sites import Site, calls_by_site, site_of
 from pytracer.analyze.collectives.calls_behind import ended_loop, left_words, may_have_left_out
+from pytracer.analyze.collectives.caught_errors import caught_error
 from pytracer.analyze.collectives.deciders import Deciding, all_deciders, calls_from, ends_early
 from pytracer.analyze.collectives.description import place_of
 from pytracer.analyze.collectives.differing_bounds import equal_heads
@@ -52,17 +53,16 @@ def at_other_lines(job: JobView, match: GroupMatch, found: Mismatch) -> LeftOut 
     parting = find_parting(sides[0], found.variants[0].call, sides[1], found.variants[1].call) if sides[1:] else None
     if parting is not None and parting.one_rank:
         return LeftOut(parting.subject, parting.advice)
-    for side, view in zip(found.variants, sides, strict=False):
-        below = own_group_advice(job, view, side) or branch_advice(view, side.call, library_call(view, side.call))
-        if below is not None:
-            return LeftOut(None, below)
+    calls = (found.variants[0].call, found.variants[1].call)
     if not sides[1:]:
-        return None
+        return _below(job, found, sides)
+    pair = Side(sides[0], way_to(sides[0], calls[0]), calls[0]), Side(sides[1], way_to(sides[1], calls[1]), calls[1])
+    known = caught_error(*pair) or _below(job, found, sides)
+    if known is not None:
+        return known
     parted = LeftOut(parting.subject, parting.advice) if parting is not None else None
     if parting is not None and not parting.inferred and not (parting.skipped and parting.subject is None):
         return parted
-    calls = (found.variants[0].call, found.variants[1].call)
-    pair = Side(sides[0], way_to(sides[0], calls[0]), calls[0]), Side(sides[1], way_to(sides[1], calls[1]), calls[1])
     deciding = all_deciders(*pair)
     without = left_out_in_line(*pair) if site_of(calls[0]) == site_of(calls[1]) else left_out(deciding)
     if without is not None:
@@ -98,6 +98,15 @@ def at_other_lines(job: JobView, match: GroupMatch, found: Mismatch) -> LeftOut 
     return counts.words(ended, steps, of_rounds=parting is not None or loops_alone)
 
 
+def _below(job: JobView, found: Mismatch, sides: Sequence[ProcessView]) -> LeftOut | None:
+    """A branch on the rank around one of the calls, or a group that one rank alone made."""
+    for side, view in zip(found.variants, sides, strict=False):
+        below = own_group_advice(job, view, side) or branch_advice(view, side.call, library_call(view, side.call))
+        if below is not None:
+            return LeftOut(None, below)
+    return None
+
+
 @dataclass(frozen=True)
 class _Counts:
     """How often two ranks had called from the lines that they were at.
@@ -127,8 +136,8 @@ class _Counts:
         said, other = counted_words(self.often_site, often_counted), counted_words(self.rare_site, rare_counted)
         snapshot, equal = often.view.process.snapshot, equal_heads(often, rare)
         rounds = said + rounds_words(snapshot, often.way, self.often_site, steps, equal)
-        if of_rounds:
-            return LeftOut(fact, rounds)
+        if of_rounds or (self.of_rare[0] == self.of_rare[1] > 0 and self.of_often[0] != self.of_often[1]):
+            return LeftOut(fact, rounds)  # as many from the other line explain nothing
         if not all(self.of_rare):
             return LeftOut(
                 fact,

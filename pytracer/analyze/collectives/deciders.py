@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pytracer._library_files import is_library_file
 from pytracer.analyze.collectives.call_sites import calls_by_site, calls_of_group, site_of, stacks_of
 from pytracer.analyze.collectives.differing_bounds import equal_heads
+from pytracer.analyze.collectives.held_counts import caught_none
 from pytracer.analyze.collectives.quiet_handlers import handlers_that_leave, quiet_handler
 from pytracer.analyze.collectives.rounds import is_fixed
 from pytracer.analyze.collectives.same_rounds import has_same_rounds
@@ -94,7 +95,11 @@ def _between(one: Side, other: Side) -> list[Decider] | None:
             or ends_early(item.node)
             or not ((frame.file, item.node.lineno) in same or has_same_rounds(inside, outside, position, item.node))
         ]
-        found += [Decider(frame, tree, *item) for item in handlers_that_leave(tree, frame.line, beside)]
+        found += [
+            Decider(frame, tree, *item)
+            for item in handlers_that_leave(tree, frame.line, beside)
+            if not (frame.file is not None and caught_none(outside.view, frame.file, tree, item[0]))
+        ]
     return _of_round(found, inside.way[-1]) if found and is_within_round(inside) else found
 
 

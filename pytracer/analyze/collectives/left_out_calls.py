@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pytracer._text import capital, list_words, uncapital
+from pytracer.analyze.behind import Place
 from pytracer.analyze.collectives.absent_gradients import parameter_places, parameters, parameters_of, stale_gradients
 from pytracer.analyze.collectives.call_sites import calls_of_group, site_of
 from pytracer.analyze.collectives.deciders import (
@@ -41,15 +42,16 @@ from pytracer.decode.types.snapshot import Collective
 from pytracer.report.job import PythonFrame
 
 _MOST = 3
-_TOGETHER = "Let all ranks leave out the same rounds: all_reduce() the flag (MAX) in each round"
+TOGETHER = "Let all ranks leave out the same rounds: all_reduce() the flag (MAX) in each round"
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """`subject`: for the headline; `advice`: what to change."""
+    """`subject`: for the headline; `advice`: what to change; `places`: lines that show it."""
 
     subject: str | None
     advice: str
+    places: tuple[Place, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -211,18 +213,18 @@ def _of_followed(found: _Call, by: Decider, head: str, test: FollowedTest) -> Le
         return LeftOut(
             said,
             f"{capital(number)} was not finite on {who} alone: look at its batch of that round (NaN or infinity in the "
-            f"data, a division by 0).{f' {makes}' if makes else ''} {_TOGETHER}, before {where} ({head}).",
+            f"data, a division by 0).{f' {makes}' if makes else ''} {TOGETHER}, before {where} ({head}).",
         )
     if test.handler is not None:
         return LeftOut(
             said,
             f"An error came to {absent} alone: look for it in its output, and let it end the rank. Or: "
-            f"{uncapital(_TOGETHER)}, before {where} ({head}).",
+            f"{uncapital(TOGETHER)}, before {where} ({head}).",
         )
     asks = f"`{source(test.asks)}`" if test.asks is not None else where
     return LeftOut(
         said,
-        f"{asks} came out differently on {absent}. {_TOGETHER}, before {where} ({head}), or take part with zeros or "
+        f"{asks} came out differently on {absent}. {TOGETHER}, before {where} ({head}), or take part with zeros or "
         "another neutral value.",
     )
 
@@ -242,7 +244,7 @@ def _of_handler(found: _Call, by: Decider, handler: ast.ExceptHandler) -> LeftOu
     return LeftOut(
         f"{absent} left out a call of line {frame.line} by an error that {where} (`{kind}`) caught",
         f"Look in the output of {absent} for an error that {where} (`{kind}`) caught there: it left out a call of line "
-        f"{frame.line}, for which the other ranks wait. Let the error end the rank. Or: {uncapital(_TOGETHER)}, before "
+        f"{frame.line}, for which the other ranks wait. Let the error end the rank. Or: {uncapital(TOGETHER)}, before "
         "that call.",
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pytracer.analyze.behind import Place
 from pytracer.analyze.collectives.beside_join import beside_join
 from pytracer.analyze.collectives.broadcast_buffers import buffers_words
 from pytracer.analyze.collectives.call_sites import site_of
@@ -90,7 +91,7 @@ class Explained:
     `cause`: the loop that one rank left, a value that only one has, a call that it left out. `packing`: the line that
     packs only gradients which are not None. `names_who`: whether it is known which rank left out a call, or called one
     more. `opens`: whether the cause can begin the headline, after the file of its lines. `brief`: the cause with its
-    files, and without the text of lines.
+    files, and without the text of lines. `places`: lines that show the cause.
     """
 
     advice: str
@@ -99,6 +100,7 @@ class Explained:
     names_who: bool = False
     brief: str | None = None
     opens: bool = False
+    places: tuple[Place, ...] = ()
 
 
 def explained(job: JobView, match: GroupMatch, found: Mismatch) -> Explained:
@@ -122,13 +124,14 @@ def explained(job: JobView, match: GroupMatch, found: Mismatch) -> Explained:
     if found.field != "op":
         if told is None:
             return Explained(_ADVICE_LINES)
-        return Explained(told.advice, told.subject, names_who=True, opens=True)
+        return Explained(told.advice, told.subject, names_who=True, opens=True, places=told.places)
     threads = _threads_advice(match, found, views_of(job, [side.ranks[0] for side in found.variants[:2]]))
     if threads is not None:
         return Explained(threads, names_who=told is not None)
     if told is None:
         return Explained(_of_op(found))
-    return Explained(told.advice + _of_buffers(job, found), told.subject, names_who=True, opens=True)
+    advice = told.advice + _of_buffers(job, found)
+    return Explained(advice, told.subject, names_who=True, opens=True, places=told.places)
 
 
 def _of_op(found: Mismatch) -> str:

@@ -51,6 +51,8 @@ def called_there(snapshot: Snapshot, at: PythonFrame, inside: Sequence[PythonFra
 def writing_lines(snapshot: Snapshot, branch: ast.If, at: PythonFrame, inside: Sequence[PythonFrame]) -> str | None:
     """`line 45 (`torch.save(state, path)`)`: what writes a file after the collective; None of none, and of many.
 
+    Before it `the printing of its result`, where the branch prints after that line.
+
     Args:
         snapshot: Of the process.
         branch: Around the line.
@@ -58,7 +60,11 @@ def writing_lines(snapshot: Snapshot, branch: ast.If, at: PythonFrame, inside: S
         inside: The frames that it led to.
     """
     found = [line_words for frame in (at, *inside) for line_words in _lines(snapshot, frame, at, branch)]
-    return list_words(found) if 0 < len(found) <= _MOST else None
+    if not 0 < len(found) <= _MOST:
+        return None
+    calls = (item for item in ast.walk(branch) if isinstance(item, ast.Call) and item.lineno > (at.line or 0))
+    printed = any(called_name(item) == "print" for item in calls)
+    return list_words([*(["the printing of its result"] if printed else []), *found])
 
 
 def _lines(snapshot: Snapshot, frame: PythonFrame, at: PythonFrame, branch: ast.If) -> Iterator[str]:

@@ -108,6 +108,9 @@ def one_rank_value(
     spot = slice_.spot(depth)
     if spot is None or any(is_for_one_rank(item) is not None for item in ast.walk(test) if isinstance(item, ast.expr)):
         return None
+    around = (item for item, is_around in deciding_ifs(spot.tree, line) if is_around)
+    if any(is_for_one_rank(item.test) is not None for item in around):
+        return None  # the others never ask
     names = dict.fromkeys(name for item in ast.walk(test) if (name := variable(item)) is not None)
     for name in names:
         found = _Walk(slice_).of_name(name, replace(spot, line=line))

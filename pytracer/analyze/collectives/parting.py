@@ -11,15 +11,16 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from pytracer._text import capital
-from pytracer.analyze.collectives.call_sites import site_of
+from pytracer._text import capital, count_words
+from pytracer.analyze.collectives.call_sites import counts_at, site_of
 from pytracer.analyze.collectives.deciding_tests import DECIDE, advice_of_test
 from pytracer.analyze.collectives.description import place_of
 from pytracer.analyze.collectives.differing_bounds import differing_bound
 from pytracer.analyze.collectives.exchanges import exchange
 from pytracer.analyze.collectives.later_rounds import passed_by
+from pytracer.analyze.collectives.one_rank_exits import one_rank_exit
 from pytracer.analyze.collectives.one_rank_values import OneRankValue
-from pytracer.analyze.collectives.quiet_handlers import quiet_handler
+from pytracer.analyze.collectives.quiet_handlers import quiet_handler, quiet_place
 from pytracer.analyze.collectives.rank_branches import branch_words
 from pytracer.analyze.collectives.rank_objects import RankObject, decided_by_rank
 from pytracer.analyze.collectives.stop_flags import stop_flag, way_out
@@ -31,6 +32,7 @@ from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.loops import LOOPS, Loop, deciding_ifs, loops_around
 from pytracer.analyze.evidence.syntax.scopes import scope_of, spans
+from pytracer.analyze.naming import line_in
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Collective
@@ -183,6 +185,9 @@ def _behind(inside: Side, outside: Side, at: int, loop: Loop) -> Parting | None:
     if text is None:
         return None
     words = f"{outside.name} was behind the loop of line {loop.lineno} ({text}), {inside.name} still in it"
+    alone = one_rank_exit(inside, outside, at, loop)
+    if alone is not None:
+        return Parting(alone.advice, subject=alone.subject, one_rank=True)
     ways = dict.fromkeys([*((item.lineno, item.test) for item in _ends(loop)), *filter(None, [way_out(loop)])])
     for line, test in ways:
         known = decided_by_rank(snapshot, inside.way[::-1], len(inside.way) - 1 - at, line, test)
@@ -193,17 +198,35 @@ def _behind(inside: Side, outside: Side, at: int, loop: Loop) -> Parting | None:
     if left is not None:
         return left
     ends = [item for item in _ends(loop) if item.lineno != here.line]
-    skips = quiet_handler(snapshot, inside.way[at:], outside.name)
+    skips = quiet_handler(snapshot, inside.way[at:], outside.name, absent=outside.view)
     if ends:
         shown = " or ".join(f"line {item.lineno} ({quoted(snapshot, here, item.lineno)})" for item in ends[:2])
         said = f"See whether {shown}, which ends it, came out differently: {DECIDE}{_and(skips)}"
         return Parting(f"{capital(words)}. {said}")
     if skips is not None:
-        return Parting(f"{capital(words)}. {skips}")
+        return Parting(f"{capital(words)}. {skips}", subject=_fewer_calls(inside, outside, at))
     source = _rounds_source(inside, at, loop)
     by = f" (line {source.line}: `{source.text}`)" if source is not None else ""
     more = f"may depend on the rank{by}" if by or _RANK.search(text) else "may differ"
     return Parting(f"{capital(words)}. Its number of rounds {more}: {_ROUNDS}", inferred=True)
+
+
+def _fewer_calls(one: Side, other: Side, at: int, unless: int | None = None) -> str | None:
+    """How often both had called from the line of the first, where the other has fewer, and what may have caught there.
+
+    `rank 1 had called 7 times from line 46, rank 0 8 times, and line 48 (`except ...`) goes on after an error there`.
+    """
+    found = quiet_place(one.view.process.snapshot, one.way[at:], unless, other.view)
+    counts = counts_at(one.call, (one.view, other.view))
+    if found is None or counts is None or counts[0] <= counts[1]:
+        return None
+    (frame, handler), here = found, one.way[-1]
+    where = line_in(frame.file, handler.lineno, here.file)
+    text = quoted(one.view.process.snapshot, frame, handler.lineno)
+    calls = (
+        f"{other.name} had called {count_words(counts[1], 'time')} from line {here.line}, {one.name} {counts[0]} times"
+    )
+    return f"{calls}, and {where} ({text}) goes on after an error there"
 
 
 def _left_by(inside: Side, outside: Side, at: int, loop: Loop) -> Parting | None:
@@ -214,7 +237,7 @@ def _left_by(inside: Side, outside: Side, at: int, loop: Loop) -> Parting | None
     if out is None or text is None or here.file is None or fork is None or not in_step(inside, outside):
         return None
     unless = outside.way[fork].line if len(outside.way) > fork else None
-    if quiet_handler(snapshot, inside.way[fork:], outside.name, unless=unless) is not None:
+    if quiet_handler(snapshot, inside.way[fork:], outside.name, unless, outside.view) is not None:
         return None
     sure = out[0] == loop.lineno or _is_endless(inside, at, loop)
     flag = stop_flag(program_files(snapshot, inside.way[::-1]), here.file, *out)
@@ -270,9 +293,9 @@ def _skipped(one: Side, other: Side, at: int) -> Parting | None:
     if len(one.way) <= at:
         return None
     snapshot, elsewhere = one.view.process.snapshot, other.way[at].line if len(other.way) > at else None
-    caught = quiet_handler(snapshot, one.way[at:], other.name, unless=elsewhere)
+    caught = quiet_handler(snapshot, one.way[at:], other.name, elsewhere, other.view)
     if caught is not None:
-        return Parting(caught)
+        return Parting(caught, subject=_fewer_calls(one, other, at, elsewhere))
     for position in range(len(one.way) - 1, at - 1, -1):
         frame = one.way[position]
         tree = syntax_tree(snapshot, frame)

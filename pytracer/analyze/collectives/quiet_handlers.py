@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
+from pytracer.analyze.collectives.held_counts import caught_none
 from pytracer.analyze.evidence.syntax.loops import loops_around
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans, spans_body
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.tensors.source_lines import syntax_tree
+from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import PythonFrame
 
@@ -16,11 +18,33 @@ _LEAVING = (ast.Continue, ast.Return, ast.Break)
 _EXITS = ("sys.exit", "exit", "os._exit", "os.abort", "quit")
 
 
-def quiet_handler(snapshot: Snapshot, way: Sequence[PythonFrame], other: str, unless: int | None = None) -> str | None:
+def quiet_handler(
+    snapshot: Snapshot,
+    way: Sequence[PythonFrame],
+    other: str,
+    unless: int | None = None,
+    absent: ProcessView | None = None,
+) -> str | None:
     """An `except` around a line of the way that goes on as if nothing were: what it hides from the other ranks.
 
-    `unless`: a line of the first frame's function; a `try` that is around both says nothing.
+    `unless`: a line of the first frame's function; a `try` that is around both says nothing. `absent`: the other rank;
+    a handler whose count of errors is 0 there says nothing, either.
     """
+    found = quiet_place(snapshot, way, unless, absent)
+    if found is None:
+        return None
+    frame, handler = found
+    return (
+        f"{place_words(frame)} is in a `try` whose `except` (line {handler.lineno}) goes on: an error that {other} "
+        "alone caught there would cost it this collective. Look for it in that rank's output; then let the error end "
+        "the rank, or all ranks skip together."
+    )
+
+
+def quiet_place(
+    snapshot: Snapshot, way: Sequence[PythonFrame], unless: int | None = None, absent: ProcessView | None = None
+) -> tuple[PythonFrame, ast.ExceptHandler] | None:
+    """As quiet_handler: the line of the way, and what is around it."""
     for position in range(len(way) - 1, -1, -1):
         frame = way[position]
         tree = syntax_tree(snapshot, frame)
@@ -31,14 +55,15 @@ def quiet_handler(snapshot: Snapshot, way: Sequence[PythonFrame], other: str, un
                 continue
             if position == 0 and unless is not None and spans(item, unless):
                 continue
-            handler = next((handler for handler in item.handlers if goes_on(handler)), None)
+            quiet = (handler for handler in item.handlers if goes_on(handler))
+            handler = next((one for one in quiet if absent is None or not _ran_never(absent, frame, tree, one)), None)
             if handler is not None:
-                return (
-                    f"{place_words(frame)} is in a `try` whose `except` (line {handler.lineno}) goes on: an error "
-                    f"that {other} alone caught there would cost it this collective. Look for it in that rank's "
-                    "output; then let the error end the rank, or all ranks skip together."
-                )
+                return frame, handler
     return None
+
+
+def _ran_never(view: ProcessView, frame: PythonFrame, tree: ast.Module, handler: ast.ExceptHandler) -> bool:
+    return frame.file is not None and caught_none(view, frame.file, tree, handler)
 
 
 def handlers_that_leave(

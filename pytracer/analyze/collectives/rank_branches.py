@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pytracer._library_files import is_library_file
+from pytracer._text import list_words
 from pytracer.analyze.collectives.call_sites import stacks_of
 from pytracer.analyze.collectives.description import place_of
 from pytracer.analyze.collectives.one_rank_parts import called_there, writing_lines
@@ -20,7 +21,7 @@ from pytracer.analyze.evidence.syntax.loops import deciding_ifs
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.ranks import comes_alone, is_for_one_rank, one_rank_words, opposite
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans, spans_body
-from pytracer.analyze.naming import place_words, short_file
+from pytracer.analyze.naming import line_in, place_words, short_file
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Collective
@@ -145,8 +146,18 @@ def branch_advice(view: ProcessView, call: Collective, inside: str | None = None
     if below_forward(view, call, inside):
         return f"{found.words}, and {_IN_FORWARD.format(_unwrapped(view, call))}"
     what = f"{inside}(), which is a collective of all ranks" if inside is not None else "what communicates there"
+    what += _led_words(way_to(view, call), found.frame, call) if inside is None else ""
     op = (call.op or "") if found.frame == place_of(call) else ""
     return f"{found.words}, so that only some ranks call {what}: {_way_out(view, call, found, op)}"
+
+
+def _led_words(way: Sequence[PythonFrame], branch: PythonFrame, call: Collective) -> str:
+    """` (the all_gather of line 47, by line 97 and line 52)`: of a call that several functions lead to."""
+    inner = way[way.index(branch) + 1 :] if branch in way else ()
+    if len(inner) < 2:
+        return ""
+    *through, last = [line_in(frame.file, frame.line or 0, branch.file) for frame in inner]
+    return f" (the {call.op} of {last}, by {list_words(through)})"
 
 
 def _way_out(view: ProcessView, call: Collective, branch: RankBranch, op: str) -> str:

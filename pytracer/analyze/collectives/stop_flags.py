@@ -31,7 +31,7 @@ class StopFlag:
 def way_out(loop: Loop) -> tuple[int, ast.expr] | None:
     """The one condition that ends a loop before its rounds are over: the line and the test; None of several."""
     inside = [*own_nodes(loop)]
-    leaving = [item for item in inside if isinstance(item, ast.Return) or _breaks(loop, item)]
+    leaving = [item for item in inside if isinstance(item, ast.Return) or breaks(loop, item)]
     heads = isinstance(loop, ast.While) and not isinstance(loop.test, ast.Constant)
     if heads and isinstance(loop, ast.While):
         return (loop.lineno, loop.test) if not leaving else None
@@ -40,7 +40,7 @@ def way_out(loop: Loop) -> tuple[int, ast.expr] | None:
     return (tests[0].lineno, tests[0].test) if len(tests) == 1 else None
 
 
-def _breaks(loop: Loop, item: ast.AST) -> bool:
+def breaks(loop: Loop, item: ast.AST) -> bool:
     """Whether it is a `break` of that loop, and not of one inside."""
     inner = (part for part in own_nodes(loop) if isinstance(part, LOOPS))
     return isinstance(item, ast.Break) and not any(spans(part, item.lineno) for part in inner)

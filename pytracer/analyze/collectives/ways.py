@@ -12,6 +12,9 @@ from pytracer.analyze.collectives.call_sites import calls_of_group, site_of, sta
 from pytracer.analyze.collectives.description import place_of
 from pytracer.analyze.evidence.slicing.callers import mentions, only_function
 from pytracer.analyze.evidence.slicing.files import program_files
+from pytracer.analyze.evidence.syntax.bindings import set_by
+from pytracer.analyze.evidence.syntax.imports import imported_as
+from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, qualified_name, scope_of
 from pytracer.analyze.evidence.syntax.unbounded import EndlessLoop, head_of
 from pytracer.analyze.tensors.source_lines import line_text
@@ -21,6 +24,7 @@ from pytracer.report.job import PythonFrame
 
 _LONGEST = 80  # characters of a quoted line
 _DEPTH = 8  # functions
+_LIBRARY = "torch"
 
 
 @dataclass(frozen=True)
@@ -91,8 +95,8 @@ def _led_from(one: Side, other: Side) -> Side:
 
 
 def _only_caller(files: Mapping[str, ast.Module], name: str) -> PythonFrame | None:
-    """The line that calls the only function of a name, where no other line names it."""
-    named = [*mentions(files, name)]
+    """The line that calls the only function of a name, where no other line names it; `self.opt.step()` is torch's."""
+    named = [item for item in mentions(files, name) if not _is_of_library(item[1], item[2])]
     if len(named) != 1 or only_function(files, name) is None:
         return None
     file, tree, node = named[0]
@@ -101,6 +105,16 @@ def _only_caller(files: Mapping[str, ast.Module], name: str) -> PythonFrame | No
     if isinstance(scope, ast.Lambda) or next(calls, None) is None:
         return None
     return PythonFrame(file=file, function=qualified_name(tree, scope), line=node.lineno)
+
+
+def _is_of_library(tree: ast.Module, node: ast.Name | ast.Attribute) -> bool:
+    """Whether it is a method of an object of a library: all lines that set the object call an imported class."""
+    held = variable(node.value) if isinstance(node, ast.Attribute) else None
+    if held is None or held == "self":
+        return False
+    values = [value for item in ast.walk(tree) for to, value in set_by(item) if variable(to) == held]
+    made = [imported_as(tree, item.func) if isinstance(item, ast.Call) else None for item in values]
+    return bool(made) and all((origin or "").partition(".")[0] == _LIBRARY for origin in made)
 
 
 def _beside(one: Side, other: Side) -> Side:

@@ -116,6 +116,7 @@ class CrashReader:
         threads = self._python_threads(frames)
         memory = tuple(self._memory())
         numbers, arrays = split_arrays(self._numbers(threads))
+        others, _ = split_arrays(self._numbers(threads, own=False))
         node = head.node_name if head.node_found else None
         shown = head.native_count + head.native_tail
         return Crash(
@@ -165,6 +166,7 @@ class CrashReader:
             helper_error=head.helper_error or None,
             holders=tuple(self._holders(threads)),
             numbers=numbers,
+            other_numbers=others,
             arrays=arrays,
             holders_truncated=bool(head.holders_truncated),
             arguments=tuple(self._arguments()),
@@ -342,12 +344,21 @@ class CrashReader:
                     _HOLDERS[item.kind], text, item.base, frame, item.frame < own, pthread, elements=item.elements
                 )
 
-    def _numbers(self, threads: tuple[tuple[int, tuple[PythonFrame, ...]], ...]) -> Iterable[HeldNumber]:
-        frames = threads[0][1] if threads and self._head.python_matched else ()
+    def _numbers(
+        self, threads: tuple[tuple[int, tuple[PythonFrame, ...]], ...], *, own: bool = True
+    ) -> Iterable[HeldNumber]:
+        """Of the crashed thread; else of the others, the depth among the frames of each."""
+        matched = bool(threads and self._head.python_matched)
+        stacks = [stack for _, stack in threads]
+        frames = [
+            (at == 0 and matched, depth, frame) for at, stack in enumerate(stacks) for depth, frame in enumerate(stack)
+        ]
         for item in self._box.items(Region.HOLDERS, raw.Holder, self._head.holder_count):
             if item.kind == HolderKind.NUMBER and item.frame < len(frames):
-                value = item.addr - (1 << 64) if item.addr >> 63 else item.addr
-                yield HeldNumber(self._text(item.text, item.text_nbytes), value, frames[item.frame], item.frame)
+                crashed, depth, frame = frames[item.frame]
+                if crashed is own:
+                    value = item.addr - (1 << 64) if item.addr >> 63 else item.addr
+                    yield HeldNumber(self._text(item.text, item.text_nbytes), value, frame, depth)
 
     def _arguments(self) -> Iterable[Argument]:
         names, frames = self._register_names, self._head.native_count

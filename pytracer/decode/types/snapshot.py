@@ -585,6 +585,7 @@ class Crash:
     helper_error: int | None = None  # errno when the launcher's helper refused
     arrays: tuple[HeldArray, ...] = ()  # of the same frames
     numbers: tuple[HeldNumber, ...] = ()  # of the crashed thread's innermost frames, which come first
+    other_numbers: tuple[HeldNumber, ...] = ()  # of other threads, where the crashed one runs no Python
     holders: tuple[Holder, ...] = ()  # in the order of the search: innermost frames first
     holders_truncated: bool = False  # the search reached one of its limits
     arguments: tuple[Argument, ...] = ()  # of native code: registers first, then the stack from the innermost frame on

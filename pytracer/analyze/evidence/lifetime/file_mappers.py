@@ -15,6 +15,7 @@ from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
+from pytracer.analyze.evidence.syntax.path_ends import may_be
 from pytracer.analyze.tensors.source_lines import line_text
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Storage
@@ -51,6 +52,7 @@ def file_mapper(view: ProcessView, path: str) -> FileMapper | None:
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and _maps(node)
     ]
+    found = [item for item in found if not item[2].args or may_be(item[1], item[2], item[2].args[0], path)]
     if len(found) > 1:
         found = [item for item in found if _names(item[1], item[2], path)]
     if len(found) != 1:

@@ -19,6 +19,7 @@ from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value, passed_values
 from pytracer.analyze.evidence.syntax.loops import LOOPS
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.path_ends import may_be
 from pytracer.analyze.evidence.syntax.scopes import class_around, function_named, own_nodes, scope_of
 from pytracer.analyze.naming import line_in
 from pytracer.analyze.tensors.source_lines import line_text
@@ -28,6 +29,7 @@ from pytracer.report.job import PythonFrame
 _QUOTED = 44
 _LEAST_NAME, _LEAST_PREFIX = 3, 6  # characters; shorter names mean anything
 _HOPS = 3
+_ONCE, _MAPS, _MAKES_MISSING = 1, 2, 3  # doubts
 # Where the path is among the arguments, of calls that shorten a file that is there.
 _PATHS = {
     "open": 0, "memmap": 0, "open_memmap": 0, "File": 0, "truncate": 0, "tofile": 0, "save": 0, "savez": 0,
@@ -91,6 +93,8 @@ def _candidates(
     first = frames[0].file if frames else next(iter(trees), None)
     for file, tree in trees.items():
         for call, given in _writers(tree):
+            if called_name(call) not in _STARTS and not all(may_be(tree, call, item, path) for item in given):
+                continue
             for caller, where in _named(trees, (file, tree), call, given, path):
                 at = PythonFrame(function=None, file=file, line=call.lineno)
                 outer = (
@@ -109,16 +113,20 @@ def _candidates(
 
 
 def _doubt(tree: ast.Module, node: ast.Call) -> int:
-    """How unlikely it met a file that was mapped: 2 of a call that makes a missing one, 1 of one that ran once."""
+    """How unlikely it met a file that was mapped: least of a call that may run often, more of one that ran once.
+
+    Still more of one that maps the file itself, and most of one that makes a missing file.
+    """
     around = [item for item in ast.walk(tree) if hasattr(item, "body") and _spans(item, node.lineno)]
     if any(isinstance(item, ast.If) and "exists" in ast.unparse(item.test) for item in around):
-        return 2
-    scope = scope_of(tree, node.lineno)
+        return _MAKES_MISSING
+    scope, looped = scope_of(tree, node.lineno), any(isinstance(item, LOOPS) for item in around)
     mapped = [item.lineno for item in own_nodes(scope) if isinstance(item, ast.Call) and _leads_to_map(tree, item)]
-    if any(line > node.lineno for line in mapped) and not any(isinstance(item, LOOPS) for item in around):
-        return 2  # it makes the file that is mapped then
-    inside = any(isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef, ast.For, ast.While)) for item in around)
-    return 0 if inside else 1
+    if any(line > node.lineno for line in mapped) and not looped:
+        return _MAKES_MISSING  # it makes the file that is mapped then
+    if _leads_to_map(tree, node) and not looped:
+        return _MAPS
+    return 0 if looped or any(isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef)) for item in around) else _ONCE
 
 
 def _leads_to_map(tree: ast.Module, call: ast.Call) -> bool:
@@ -161,6 +169,12 @@ def _writers(tree: ast.Module) -> Iterator[tuple[ast.Call, list[ast.expr]]]:
                 continue
             if len(node.args) > place:
                 yield node, [node.args[place]]
+
+
+def creates(call: ast.Call) -> bool:
+    """Whether it makes a file anew that is there: by its mode, or as each call of that name does."""
+    name = called_name(call) or ""
+    return "w" in _mode(call, _MODES[name]) if name in _MODES else name in ("tofile", *_SAVES)
 
 
 def _mode(call: ast.Call, place: int) -> str:

@@ -15,11 +15,12 @@ _LONGEST = 240
 _DEEPEST = 1 << 30
 _HEADED = (
     *(ast.For, ast.AsyncFor, ast.While, ast.If, ast.With, ast.AsyncWith),
-    *(ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef),
+    *(ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Try, ast.ExceptHandler),
 )
+Shown = ast.stmt | ast.ExceptHandler
 
 
-def code_line(snapshot: Snapshot, spot: Spot, statement: ast.stmt) -> CodeLine:
+def code_line(snapshot: Snapshot, spot: Spot, statement: Shown) -> CodeLine:
     """The statement with its function."""
     function = getattr(spot.scope, "name", None)
     owner = class_around(spot.tree, spot.scope)
@@ -28,7 +29,7 @@ def code_line(snapshot: Snapshot, spot: Spot, statement: ast.stmt) -> CodeLine:
     return CodeLine(file=spot.file, line=statement.lineno, function=name, text=text)
 
 
-def _head(snapshot: Snapshot, spot: Spot, statement: ast.stmt) -> str:
+def _head(snapshot: Snapshot, spot: Spot, statement: Shown) -> str:
     """On one line, as it is written where it fits there; of a loop or branch without its body."""
     if isinstance(statement, _HEADED) or statement.end_lineno == statement.lineno:
         found = line_text(snapshot, PythonFrame(file=spot.file, line=statement.lineno))

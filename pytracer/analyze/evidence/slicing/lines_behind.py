@@ -27,7 +27,7 @@ from pytracer.analyze.evidence.slicing.bearing import (
     names_that_place,
 )
 from pytracer.analyze.evidence.slicing.callers import only_call
-from pytracer.analyze.evidence.slicing.code_lines import code_line, order
+from pytracer.analyze.evidence.slicing.code_lines import Shown, code_line, order
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import END, Spot
@@ -140,7 +140,7 @@ class _Walk:
     def _files(self) -> dict[str, ast.Module]:
         return program_files(self._snapshot, self._stack)
 
-    def take(self, spot: Spot, statement: ast.stmt) -> None:
+    def take(self, spot: Spot, statement: Shown) -> None:
         """Adds a line."""
         self.found.setdefault(_place(spot, statement), (spot.depth, code_line(self._snapshot, spot, statement)))
 
@@ -151,7 +151,8 @@ class _Walk:
         statement = statement_at(at.tree, line) if at is not None and not is_library_file(file) else None
         if at is None or statement is None or _place(at, statement) == failing:
             return
-        self.take(at, statement)
+        handlers = statement.handlers if isinstance(statement, ast.Try) else []
+        self.take(at, next((item for item in handlers if item.lineno == line), statement))
 
     def _bears(self, maker: Spot, statement: ast.stmt) -> bool:
         """Whether a line shows more than another name for the value."""
@@ -342,5 +343,5 @@ def _in_one_loop(scope: Scope, one: int, other: int) -> bool:
     return any(isinstance(item, LOOPS) and spans(item, one) and spans(item, other) for item in own_nodes(scope))
 
 
-def _place(spot: Spot, statement: ast.stmt) -> Place:
+def _place(spot: Spot, statement: Shown) -> Place:
     return spot.file, statement.lineno

@@ -20,6 +20,9 @@ An `if` skips a call on one rank, or a dict has fewer keys there: it is named wh
 decided, in a round that both ranks take part in. Of a gradient that is None there, the parameter is named, and the
 condition below which forward() runs its layer.
 
+A count of caught errors that the program keeps (`self.skipped += 1` in an `except`, and nowhere else) was not 0 on the
+rank that had called less often: the handler had left out a call there. Where it was 0, the handler is no reason.
+
 An exception on one rank, whose `except` or `finally` then calls a collective, while the others go on: it is named,
 where that call failed.
 
@@ -30,6 +33,9 @@ Each rank calls its part of an exchange in a loop of its own, one sends and the 
 
 Ranks ran different units of FSDP in one forward: the first is named, and the `if` that decides, with the random number
 that it goes by and the line that seeds that by the rank.
+
+One rank left a loop by a `break` or `return` below a branch on the rank, before a call that the others make in it, or
+where all have as many rounds: that line is named, not what the condition asks, which the others never come to.
 
 A rank left a loop before the others, whose bounds were recorded: the rounds of both are told. Without these, the calls
 of both from the line in the loop are counted, where nothing else can have led that rank on; with the samples of each
@@ -58,6 +64,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from pytracer._text import count_words
+from pytracer.analyze.behind import Behind
 from pytracer.analyze.collectives.call_sites import calls_by_site, calls_of_group, differing_sites
 from pytracer.analyze.collectives.ddp_settings import DifferingOption, differing_option, option_advice, option_words
 from pytracer.analyze.collectives.description import at_place, call_words, place_of, span_words
@@ -148,6 +155,7 @@ class CollectiveMismatch:
                 else None,
                 f"the collectives of {span_words(match.unknown)}: no readable record" if match.unknown else None,
             ],
+            behind=Behind(lines=told.places) if told.places else None,
         )
 
 

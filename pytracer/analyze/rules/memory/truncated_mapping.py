@@ -6,8 +6,12 @@ was mapped, the size at the crash and the size now are named.
 Why it happens: the file was truncated or rewritten in place while it was mapped (np.memmap, torch.from_file,
 torch.load(mmap=True), safetensors), a download or a writer had not finished, or more was mapped than the file held.
 
+Each rank of a job creates the file by one line, np.memmap(mode="w+") or open(path, "wb"): it truncates what the others
+have mapped. That line is named, and the ranks that had run it, as their last lines show.
+
 What to do: find who writes to the file; lines of the program that write or truncate one of its name are named. Write
-a new file aside and rename it over the old one: mappings of the old one then stay whole.
+a new file aside and rename it over the old one: mappings of the old one then stay whole. A file that ranks share is
+created by one of them, before the others open it.
 
 How it can be wrong: where the size at the crash is not known, the size now is taken, and the file may have changed in
 between. The rest of the last, partial page can be read and does not fault.
@@ -20,6 +24,7 @@ from collections.abc import Sequence
 from pytracer._text import count_words
 from pytracer.analyze.address_space.mapped_file import MappedFile, mapped_file, truncation_confidence
 from pytracer.analyze.behind import Behind
+from pytracer.analyze.evidence.lifetime.each_rank import CreatedByEach, created_by_each
 from pytracer.analyze.evidence.lifetime.file_mappers import file_mapper
 from pytracer.analyze.evidence.lifetime.file_writers import file_writer
 from pytracer.analyze.evidence.phrases import (
@@ -53,11 +58,12 @@ class TruncatedMapping(MemoryFaultRule[MappedFile]):
     def describe(self, job: JobView, judgement: Judgement[MappedFile]) -> Description:
         """See MemoryFaultRule."""
         view, file = judgement.views[0], judgement.found
+        created = created_by_each(job, view, file.path)
         behind = file.then_bytes if file.then_bytes is not None else file.now_bytes
         return Description(
             f"{introduction(judgement.views)} {access_verb(view)} byte {file.offset} of the mapped file {file.path}"
             f"{in_function(view)}: the file {'held' if file.then_bytes is not None else 'now holds'} {_bytes(behind)}"
-            f"{_rewritten(view, file)}.",
+            f"{_rewritten(view, file, created)}.",
             [
                 fault_evidence(view),
                 _extent(file),
@@ -68,9 +74,9 @@ class TruncatedMapping(MemoryFaultRule[MappedFile]):
                 storage_evidence(view) if view.place is not None and view.place.kind == "in-storage" else None,
                 python_evidence(view),
             ],
-            _advice(view, file),
+            _advice(view, file, created),
             [None if file.then_bytes is not None else "the size of the file at the crash"],
-            behind=Behind.of([], file_mapper(view, file.path), file_writer(view, file.path)),
+            behind=Behind.of([], file_mapper(view, file.path), created or file_writer(view, file.path)),
         )
 
     def otherwise(self, faults: Sequence[ProcessView]) -> NoFinding:
@@ -88,7 +94,9 @@ _ASIDE = (
 _OF_TORCH = "/dev/shm/torch_"
 
 
-def _advice(view: ProcessView, file: MappedFile) -> str:
+def _advice(view: ProcessView, file: MappedFile, created: CreatedByEach | None) -> str:
+    if created is not None:
+        return created.advice
     writer = file_writer(view, file.path)
     if file.path.startswith(_OF_TORCH):
         owner = (
@@ -108,8 +116,10 @@ def _advice(view: ProcessView, file: MappedFile) -> str:
     )
 
 
-def _rewritten(view: ProcessView, file: MappedFile) -> str:
+def _rewritten(view: ProcessView, file: MappedFile, created: CreatedByEach | None) -> str:
     """`` , which line 29 (`torch.save(half, path)`) may have written since line 22 mapped it ``."""
+    if created is not None:
+        return f"; {created.brief}"
     writer, mapper = file_writer(view, file.path), file_mapper(view, file.path)
     if writer is None or writer.begins is not None or file.path.startswith(_OF_TORCH):
         return ""

@@ -78,3 +78,18 @@ def test_line_that_does_not_name_the_function_keeps_the_general_words(run: Path)
     """The look-alike: a method that is bound elsewhere, or a hook."""
     said = told(run, TEST, "callback(model)", "torch.save(state, path)", "pass")
     assert "take it out of that branch, call it on all ranks, and keep only line 4 (`torch.save(state, path)`)" in said
+
+
+def test_printing_beside_what_is_written_stays_for_one_rank_too(run: Path) -> None:
+    """Only where the branch itself prints behind the call."""
+    said = told(run, TEST, EXPORTS, "print(state)", "torch.save(state, path)")
+    assert "keep only the printing of its result and line 8 (`torch.save(state, path)`) for one rank" in said
+    said = told(run, TEST, EXPORTS, "pass", "print(1); torch.save(state, path)")
+    assert "the printing of its result" not in said
+
+
+def test_functions_between_the_branch_and_the_collective_are_told(run: Path) -> None:
+    """What communicates is not seen at the line below the branch; one line on the way needs no words."""
+    said = told(run, TEST, EXPORTS, "pass", "pass")
+    assert "only some ranks call what communicates there (the all_gather of line 11, by line 7): call" in said
+    assert "what communicates there: " in told(run, TEST, "gather(model)", "pass", "pass", direct=True)

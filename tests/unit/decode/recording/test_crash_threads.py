@@ -12,6 +12,7 @@ from pytracer.decode.recording.reader import read_box
 from pytracer.decode.types.journal import CppException, select
 from pytracer.decode.types.snapshot import Crash, MemoryBlock, NativeFrame
 from tests.support.synth import Box
+from tests.support.synth_names import NUMBER, add_holders
 from tests.support.synth_threads import HEAD, RING, OtherThread
 
 LIBX, LIBY = "/lib/libx.so", "/lib/liby.so"
@@ -44,6 +45,19 @@ def test_frames_that_the_handler_could_not_place_are_placed_by_the_table(tmp_pat
     at = Box().bias(LIBY) + 0x300
     found = crash(tmp_path, native=[(LIBX, 0x1100), (None, at)], loaded=[LIBY])
     assert found.native_stack[1].image == LIBY and found.native_stack[1].offset == 0x300
+
+
+@pytest.mark.parametrize("matched", [True, False])
+def test_numbers_of_the_main_thread_are_kept_where_another_one_crashed(matched: bool, tmp_path: Path) -> None:
+    """gloo's thread runs no Python: then those of the others are known, each by its place in its own stack."""
+    stack = [("step", "/job/train.py", 12), ("main", "/job/train.py", 20)]
+    box = Box(pid=7).crash(6, 0, python=stack, python_matched=matched, other_python={8: stack})
+    add_holders(box, [(NUMBER, "skipped", 0, 1), (NUMBER, "rows", 0, 3)])
+    found = read_box(box.write(tmp_path / "box.blackbox")).crash
+    assert found is not None
+    own, others = ([(item.expression, item.depth) for item in items] for items in (found.numbers, found.other_numbers))
+    assert own == ([("skipped", 1)] if matched else [])
+    assert others == ([("rows", 1)] if matched else [("skipped", 1), ("rows", 1)])
 
 
 @pytest.mark.parametrize("total", [HEAD - 1, HEAD, HEAD + 1, HEAD + RING, HEAD + RING + 5, 5000])
