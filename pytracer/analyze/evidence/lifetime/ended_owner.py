@@ -1,4 +1,4 @@
-"""The variable whose memory a tensor was made of by its address alone, and which ended: `_from_blob(x.ctypes.data, ...)`.
+"""The variable whose memory a tensor got by its address alone, and which ended: `_from_blob(x.ctypes.data, ...)`.
 
 What is made of an address keeps nothing: the array ends with the function whose variable alone held it, with the next
 round of a loop, or as a temporary with its line. Large arrays are unmapped then; small ones stay readable by luck.

@@ -31,6 +31,7 @@ from pytracer.analyze.evidence.lifetime.inherited_memory import was_left_behind
 from pytracer.analyze.evidence.lifetime.owner_calls import owner_calls
 from pytracer.analyze.evidence.lifetime.owner_object import owner_object
 from pytracer.analyze.evidence.lifetime.reallocation import reallocation_of
+from pytracer.analyze.evidence.lifetime.resized_owner import resized_owner
 from pytracer.analyze.evidence.lifetime.unmapping import (
     unmapper_words,
     unmapping_evidence,
@@ -86,9 +87,13 @@ class UnmappedStorage(StorageFaultRule[None]):
             why = f"the tensor is alive, its memory was unmapped: {dropped.summary}"
         elif closed is not None:
             why = f"the tensor is alive, its memory was unmapped by {closed.by}{closed.still}"
-        ended = ended_owner(view)
-        if local is not None or ended is not None:
-            why = local.summary if local is not None else ended.summary if ended is not None else why
+        ended, resized = ended_owner(view), resized_owner(view, shrunk=False)
+        if local is not None:
+            why = local.summary
+        elif ended is not None:
+            why = ended.summary
+        elif resized is not None:
+            why = f"it {resized.summary}"
         if cut is not None:
             why = cut.summary
         return Description(
@@ -113,7 +118,8 @@ def _behind(view: ProcessView) -> Behind:
     made = storage.allocated.place if storage is not None and storage.allocated is not None else None
     owner = owner_object(view) if unmapping_of(view) is None else None
     gone = dropped_owner(view) or closed_owner(view)
-    cause = cut_memory(view) or local_blob(view) or ended_owner(view) or gone or owner or owner_calls(view)
+    cause = cut_memory(view) or local_blob(view) or ended_owner(view) or resized_owner(view, shrunk=False)
+    cause = cause or gone or owner or owner_calls(view)
     return Behind.of([], made, cause)
 
 
@@ -124,7 +130,7 @@ def _by_words(view: ProcessView) -> str:
 
 def _advice(view: ProcessView) -> str:
     unmapping = unmapping_of(view)
-    ended = ended_owner(view)
+    ended = ended_owner(view) or resized_owner(view, shrunk=False)
     if ended is not None:
         return ended.advice
     owner = owner_object(view)
