@@ -55,8 +55,8 @@ class Search:
             for value in passed_values(call):
                 yield from self._addresses(value, spot, depth)
         if not calls:
-            for value, at in self._behind(node, spot, depth):
-                yield from self.given(value, at, depth + 1)
+            for behind, at in self._behind(node, spot, depth):
+                yield from self.given(behind, at, depth + 1)
 
     def _addresses(self, node: ast.AST, spot: Spot, depth: int) -> Iterator[GivenMemory]:
         taken = [(item, *found) for item in ast.walk(node) if (found := _taken(item)) is not None]

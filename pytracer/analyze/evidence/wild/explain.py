@@ -21,6 +21,7 @@ from pytracer.analyze.evidence.wild.memory import missing_memory, overwritten_me
 from pytracer.analyze.evidence.wild.second_owner import second_owner
 from pytracer.analyze.evidence.wild.small_argument import small_argument
 from pytracer.analyze.evidence.wild.sparse_index import sparse_index
+from pytracer.analyze.evidence.wild.stored_objects import stored_objects
 from pytracer.analyze.evidence.wild.taken_jump import WildJump
 from pytracer.analyze.evidence.wild.thread_table import thread_table
 from pytracer.analyze.evidence.wild.truncated_address import truncated_address
@@ -67,6 +68,7 @@ def _overflow(view: ProcessView) -> Explanation | None:
 
 
 _FINDERS: tuple[Callable[[ProcessView], Explanation | None], ...] = (
+    stored_objects,
     deregistered_operator,
     freed_callback,
     below_null,

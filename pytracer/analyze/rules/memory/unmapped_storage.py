@@ -118,7 +118,7 @@ def _behind(view: ProcessView) -> Behind:
     made = storage.allocated.place if storage is not None and storage.allocated is not None else None
     owner = owner_object(view) if unmapping_of(view) is None else None
     gone = dropped_owner(view) or closed_owner(view)
-    cause = cut_memory(view) or local_blob(view) or ended_owner(view) or resized_owner(view, shrunk=False)
+    cause: object = cut_memory(view) or local_blob(view) or ended_owner(view) or resized_owner(view, shrunk=False)
     cause = cause or gone or owner or owner_calls(view)
     return Behind.of([], made, cause)
 
