@@ -139,9 +139,16 @@ def _at_exit(rule: str, judgement: AnyJudgement, words: Description) -> Descript
     if found is None:
         return words
     summary = f"{introduction(judgement.views)} {found.summary}."
-    behind = Behind.of([], found)
-    more = {"has_place": True, "explained": True, "names_cause": True, "names_source": True}
-    return replace(words, summary=summary, advice=found.advice, behind=behind, **more)
+    return replace(
+        words,
+        summary=summary,
+        advice=found.advice,
+        behind=Behind.of([], found),
+        has_place=True,
+        explained=True,
+        names_cause=True,
+        names_source=True,
+    )
 
 
 def _of_looked_up(rule: str, judgement: AnyJudgement, words: Description) -> Description:
