@@ -1,4 +1,4 @@
-"""A function of the program's library that C ran at exit, and that called Python when the interpreter had ended.
+"""A function that C ran at exit, and that called Python, or was a callback of Python, when the interpreter had ended.
 
 C runs the functions that atexit() was given behind Py_FinalizeEx(). A callback of ctypes or cffi then finds no
 interpreter, however well it is held.
@@ -21,6 +21,7 @@ from pytracer.analyze.evidence.own_code.native_calls import last_name, native_ca
 from pytracer.analyze.evidence.own_code.native_source import own_source
 from pytracer.analyze.evidence.own_code.own_libraries import allocating_frames
 from pytracer.analyze.evidence.slicing.files import program_files
+from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.naming import LineWords, short_file
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import NativeFrame
@@ -29,6 +30,8 @@ _QUOTED = 44
 _STATES = ("PyGILState_Ensure", "PyThreadState_New", "PyEval_AcquireThread", "PyEval_RestoreThread")
 _RUNS = ("__run_exit_handlers", "__run_on_exit", "exit")
 _CALLBACKS = re.compile(r"^(_ctypes|_cffi_backend)\b")
+_OF_CALLBACK = re.compile(r"^(_ctypes|_cffi_backend|libffi)\b")
+_GIVES = ("atexit", "on_exit")
 _RUNNING = ("Py_FinalizeEx", "_PyEval_EvalFrameDefault")  # the interpreter is there
 
 
@@ -80,8 +83,34 @@ class ExitHandler:
         )
 
 
-def exit_handler(view: ProcessView) -> ExitHandler | None:
-    """None unless C was running such a function, and that had called a callback of ctypes or cffi."""
+@dataclass(frozen=True)
+class GivenToExit:
+    """`text` (`libc.on_exit(report, None)`) at `line` gave a callback itself to C, to be run at exit."""
+
+    text: str
+    line: LineWords
+
+    @property
+    def summary(self) -> str:
+        """Behind the subject of the headline."""
+        return (
+            f"died at its exit: C ran the callback of Python that `{self.text}` ({self.line}) had given to it when the "
+            "interpreter had ended"
+        )
+
+    @property
+    def advice(self) -> str:
+        """The change to make."""
+        return (
+            f"Use Python's atexit.register() at {self.line} instead of `{self.text}`: it runs before the interpreter "
+            "ends, and what it is given needs no ctypes. C's atexit() and on_exit() run behind that: holding the "
+            "callback does not help. What it was to do at this exit was not done; what the program had saved before is "
+            "not concerned."
+        )
+
+
+def exit_handler(view: ProcessView) -> ExitHandler | GivenToExit | None:
+    """None unless C was running such a function, and that had called, or was, a callback of ctypes or cffi."""
     frames = own_frames(view)
     names = [frame.function or "" for frame in frames]
     if not any(name in _STATES for name in names[:3]) or any(name in _RUNNING for name in names):
@@ -89,6 +118,8 @@ def exit_handler(view: ProcessView) -> ExitHandler | None:
     run = next((number for number, name in enumerate(names) if name in _RUNS), None)
     handler = frames[run - 1] if run else None
     inside = any(_CALLBACKS.match(image_name(frame.image)) for frame in frames[:run])
+    if handler is not None and inside and _OF_CALLBACK.match(image_name(handler.image)):
+        return _given(view)
     if handler is None or handler.function is None or not inside or not is_own_frame(handler):
         return None
     function = handler.function.partition("(")[0]
@@ -98,6 +129,21 @@ def exit_handler(view: ProcessView) -> ExitHandler | None:
     callback, library = _of_python(view)
     own = f"{library}.{function}" if library is not None and not is_static else None
     return ExitHandler(function, image_name(handler.image), place, registered, callback, own)
+
+
+def _given(view: ProcessView) -> GivenToExit | None:
+    """The only line of the program that calls C's atexit() or on_exit()."""
+    files = program_files(view.process.snapshot, program_frames(view) or allocating_frames(view))
+    found = [
+        (file, node)
+        for file, tree in files.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and called_name(node) in _GIVES
+    ]
+    if len(found) != 1:
+        return None
+    file, call = found[0]
+    return GivenToExit(shortened(ast.unparse(call), _QUOTED), place_of(view, file, call.lineno))
 
 
 def _registered(frame: NativeFrame, function: str) -> tuple[str | None, bool]:

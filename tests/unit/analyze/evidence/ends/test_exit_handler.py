@@ -38,12 +38,24 @@ STACK = ["PyThreadState_New", "PyGILState_Ensure", "_CallPythonObject", "closure
 IMAGES = ["libpython3.11.so.1.0"] * 2 + ["_ctypes.cpython-311-x86_64-linux-gnu.so"] * 2
 
 
-def view_of(folder: Path, stack: list[str], source: str = C, images: list[str] | None = None) -> Any:
+GIVEN = """libc = ctypes.CDLL(None)
+@ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p)
+def report(status, argument):
+    print(status)
+x = torch.zeros(9)
+y = x + 1
+libc.on_exit(report, None)
+"""
+
+
+def view_of(
+    folder: Path, stack: list[str], source: str = C, images: list[str] | None = None, python: str = PYTHON
+) -> Any:
     """A process without Python frames; the last of the stack is of the program's library, at line 4."""
     code, library, program = folder / "slog.c", folder / "libslog.so", folder / "train.py"
     code.write_text(source)
     library.write_text("")
-    program.write_text(PYTHON)
+    program.write_text(python)
     os.utime(code, (1, 1))
     frames = [NativeFrame(function=name, image=path) for name, path in zip(stack, images or IMAGES, strict=False)]
     frames.append(NativeFrame(function=stack[-1], image=str(library), lines=[SourceLine(file=str(code), line=4)]))
@@ -58,7 +70,7 @@ def view_of(folder: Path, stack: list[str], source: str = C, images: list[str] |
 
 def test_handler_that_calls_a_callback(tmp_path: Path) -> None:
     found = module.exit_handler(view_of(tmp_path, STACK))
-    assert found is not None
+    assert isinstance(found, module.ExitHandler)
     assert found.summary == (
         "died at its exit: slog_flush() (slog.c:4) of libslog.so, which C runs when the interpreter has ended "
         "(registered at slog.c:9: `atexit(slog_flush)`), called the callback `SINK(self._write)` (train.py:5) of Python"
@@ -69,7 +81,8 @@ def test_handler_that_calls_a_callback(tmp_path: Path) -> None:
 
 def test_function_that_python_cannot_call(tmp_path: Path) -> None:
     found = module.exit_handler(view_of(tmp_path, STACK, C.replace("void slog_flush", "static void slog_flush")))
-    assert found is not None and found.own_call is None and "export what slog_flush() does" in found.advice
+    assert isinstance(found, module.ExitHandler) and found.own_call is None
+    assert "export what slog_flush() does" in found.advice
 
 
 @pytest.mark.parametrize(
@@ -84,3 +97,12 @@ def test_function_that_python_cannot_call(tmp_path: Path) -> None:
 )
 def test_what_is_no_such_end(stack: list[str], images: list[str] | None, tmp_path: Path) -> None:
     assert module.exit_handler(view_of(tmp_path, stack, images=images)) is None
+
+
+def test_callback_that_is_given_to_c_itself(tmp_path: Path) -> None:
+    view = view_of(tmp_path, [*STACK[:4], "ffi"], python=GIVEN)
+    view.native_stack[4] = NativeFrame(image="/usr/lib/libffi.so.8")
+    found = module.exit_handler(view)
+    assert isinstance(found, module.GivenToExit)
+    assert "callback of Python that `libc.on_exit(report, None)` (train.py:7) had given to it" in found.summary
+    assert found.advice.startswith("Use Python's atexit.register() at train.py:7")
