@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.lifetime.unmapping import unmapping_of
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import own_line, place_of
+from pytracer.analyze.evidence.native.fault_function import is_numpy
 from pytracer.analyze.evidence.own_code.native_calls import Uses, parents_of
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.given_memory import GivenMemory, Search
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.lines import names_of_line
 from pytracer.analyze.evidence.syntax.loops import loops_around
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, qualified_name, scope_of, statement_at
 from pytracer.analyze.naming import LineWords
@@ -59,6 +61,8 @@ class EndedOwner:
     how: str
     given: LineWords
     ended: str
+    of_array: bool = False
+    """Whether an array of NumPy was made of it, and no tensor."""
 
     @property
     def summary(self) -> str:
@@ -67,7 +71,7 @@ class EndedOwner:
         of = f" of {self.function}()" if self.function != "<module>" else ""
         what = f"`{self.owner}`{of}" if self.is_variable else own
         return (
-            f"its memory was that of {what} ({self.made}), which {self.ended}, as the tensor was given only the "
+            f"its memory was that of {what} ({self.made}), which {self.ended}, as {self.given} takes only the "
             f"address, `{self.taken}`"
         )
 
@@ -75,14 +79,17 @@ class EndedOwner:
     def advice(self) -> str:
         """The change to make."""
         default = _ARRAY_INTERFACE if "__array_interface__" in self.how else _ANY_BUFFER
+        what, copy = ("array", "copy()") if self.of_array else ("tensor", "clone()")
         holding = _HOLDING.get(self.how, default).format(self.owner)
-        keep = f"keep `{self.owner}` with the tensor" if self.is_variable else "keep it in a variable with the tensor"
+        if self.of_array:
+            holding = f"`{self.owner}` itself (or a view of it)"
+        keep = f"keep `{self.owner}` with the {what}" if self.is_variable else f"keep it in a variable with the {what}"
         late = f"once {self.function}() has returned" if self.function != "<module>" else "later"
         return (
             f"Use {holding} at {self.given} instead of `{self.taken}`: it shares the memory, too, and keeps it, which "
-            f"an address does not. Or {keep} for as long as that is used, or clone() the tensor there: {late}, it is "
-            "too late. Smaller ones are freed as well, and are not unmapped: tensors of them read what others write "
-            "there, without a crash, so check the results so far."
+            f"an address does not. Or {keep} for as long as that is used, or {copy} the {what} there: {late}, it is "
+            f"too late. Smaller ones are freed as well, and are not unmapped: a {what} of them reads what others "
+            "write there, without a crash, so check the results so far."
         )
 
 
@@ -105,6 +112,29 @@ def ended_owner(view: ProcessView) -> EndedOwner | None:
     owners = {ast.unparse(item.owner): item for item in search.given(statement, spot)}
     given = next(iter(owners.values())) if len(owners) == 1 else None
     return _ended(view, search, given) if given is not None else None
+
+
+def ended_array(view: ProcessView) -> EndedOwner | None:
+    """Of what the failing line passes to NumPy, by its source alone: the only array that was made of an address."""
+    frame = next(iter(program_frames(view)), None)
+    if (
+        frame is None
+        or frame.file is None
+        or frame.line is None
+        or not is_numpy(view)
+        or unmapping_of(view) is not None
+    ):
+        return None
+    files = program_files(view.process.snapshot, program_frames(view))
+    tree = files.get(frame.file)
+    if tree is None:
+        return None
+    spot, search = Spot(frame.file, tree, scope_of(tree, frame.line), frame.line), Search(files)
+    named = (ast.parse(name, mode="eval").body for name in names_of_line(tree, frame.line))
+    found = {ast.unparse(item.owner): item for node in named for item in search.given(node, spot)}
+    given = next(iter(found.values())) if len(found) == 1 else None
+    found_owner = _ended(view, search, given) if given is not None else None
+    return replace(found_owner, of_array=True) if found_owner is not None else None
 
 
 def _ended(view: ProcessView, search: Search, given: GivenMemory) -> EndedOwner | None:

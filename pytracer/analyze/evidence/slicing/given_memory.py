@@ -9,12 +9,14 @@ import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from pytracer.analyze.evidence.slicing.bindings import bindings_of, only_global
 from pytracer.analyze.evidence.slicing.callers import only_call, only_function
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.lost_owners import address_taken
-from pytracer.analyze.evidence.syntax.scopes import own_nodes, parameters, scope_of
+from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, parameters, scope_of
 
 _DEPTH = 6
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -74,6 +76,8 @@ class Search:
         for item in ast.walk(node):
             if isinstance(item, ast.Name) and isinstance(item.ctx, ast.Load):
                 yield from self._values(item.id, spot)
+            elif (name := variable(item)) is not None:
+                yield from _of_class(name, spot)
             elif isinstance(item, ast.Call):
                 yield from self._returned(item, spot)
 
@@ -87,6 +91,10 @@ class Search:
             given = self._argument(name, spot)
             if given is not None:
                 yield given
+        elif not isinstance(spot.scope, ast.Module):
+            found = only_global(spot.tree, name)
+            if found is not None and found[1] is not None:
+                yield found[1], replace(spot, scope=spot.tree, line=found[0] - 1)
 
     def _argument(self, name: str, spot: Spot) -> tuple[ast.expr, Spot] | None:
         """What the only call of the function passes for a parameter."""
@@ -154,6 +162,16 @@ class Search:
             of = call.func.value if of is None and isinstance(call.func, ast.Attribute) else of
             return self.is_fresh(of, spot, depth + 1)
         return True
+
+
+def _of_class(name: str, spot: Spot) -> Iterator[tuple[ast.AST, Spot]]:
+    """What the only line of a class that sets `self.x` sets it to."""
+    around = class_around(spot.tree, spot.scope)
+    methods = [item for item in around.body if isinstance(item, _FUNCTIONS)] if around is not None else []
+    sets = [(method, line, value) for method in methods for line, value, _ in bindings_of(method, name)]
+    method, line, value = sets[0] if len(sets) == 1 else (None, 0, None)
+    if method is not None and value is not None:
+        yield value, replace(spot, scope=method, line=line - 1)
 
 
 def _taken(node: ast.AST) -> tuple[ast.expr, str] | None:

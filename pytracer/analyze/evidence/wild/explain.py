@@ -11,6 +11,7 @@ from pytracer.analyze.evidence.wild.called_number import called_number
 from pytracer.analyze.evidence.wild.closed_handle import closed_handle
 from pytracer.analyze.evidence.wild.cut_handle import cut_handle
 from pytracer.analyze.evidence.wild.deregistered_operator import deregistered_operator
+from pytracer.analyze.evidence.wild.ended_memory import ended_memory
 from pytracer.analyze.evidence.wild.explanation import Explanation
 from pytracer.analyze.evidence.wild.far_index import far_index
 from pytracer.analyze.evidence.wild.freed_argument import freed_argument
@@ -69,6 +70,7 @@ def _overflow(view: ProcessView) -> Explanation | None:
 
 _FINDERS: tuple[Callable[[ProcessView], Explanation | None], ...] = (
     stored_objects,
+    ended_memory,
     deregistered_operator,
     freed_callback,
     below_null,

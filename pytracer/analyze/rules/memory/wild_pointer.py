@@ -36,6 +36,9 @@ the line. By the program's source alone it is *likely*.
 A small negative number, -4096 to -1, that no register and no empty tensor explains is *possible* only: index -1 of an
 empty buffer, or an error code that was used as a pointer.
 
+Where NumPy made the access, and the failing line passes the only array that was made of another one's address alone
+(`from_address(x.ctypes.data)`), and that one ended, the class is use-after-free, *likely*.
+
 Where the address is the start of such a large block of malloc() as an array of NumPy has, and the line passes by ctypes
 the address of one array that had ended, a temporary or a variable of the function that returned it, the class is
 use-after-free, *likely*.

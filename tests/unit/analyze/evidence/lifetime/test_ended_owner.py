@@ -69,7 +69,7 @@ def test_local_of_a_function_that_returned(tmp_path: Path) -> None:
     assert found is not None
     assert found.summary == (
         "its memory was that of `values` of Reader.tensor() (line 8: `values = self.decode(path)`), which was freed "
-        "when tensor() returned, as the tensor was given only the address, `values.ctypes.data`"
+        "when tensor() returned, as line 9 takes only the address, `values.ctypes.data`"
     )
     assert found.advice.startswith("Use torch.from_numpy(values) at line 9 instead of `values.ctypes.data`: ")
     assert "once Reader.tensor() has returned, it is too late" in found.advice
@@ -133,3 +133,27 @@ def test_array_that_may_be_alive(old: str, new: str, tmp_path: Path) -> None:
 def test_memory_that_a_call_unmapped(tmp_path: Path) -> None:
     """A look-alike: what gave the memory back is on record."""
     assert module.ended_owner(view_of(tmp_path, DECODED, 9, 11, SimpleNamespace(addr=0x1000, nbytes=9))) is None
+
+
+ARRAY = """class Lut:
+    def __init__(self, n):
+        self.values = self.build(n)
+    def build(self, n):
+        grid = np.linspace(0, 1, n) ** 2
+        pointer = ctypes.cast(grid.ctypes.data, ctypes.POINTER(ctypes.c_double))
+        return np.ctypeslib.as_array(pointer, shape=(n,))
+    def at(self, k):
+        return self.values[k].sum()
+"""
+
+
+def test_array_of_numpy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No tensor is there: by what the failing line passes, back over the attribute and the method that made it."""
+    monkeypatch.setattr(module, "is_numpy", lambda view: True)
+    found = module.ended_array(view_of(tmp_path, ARRAY, 1, 9))
+    assert found is not None and (found.owner, found.function) == ("grid", "Lut.build")
+    assert found.advice.startswith("Use `grid` itself (or a view of it) at line 6 instead of `grid.ctypes.data`")
+    held = ARRAY.replace("ctypes.cast(grid.ctypes.data, ", "grid.ctypes.data_as((")
+    assert module.ended_array(view_of(tmp_path, held.replace("c_double))", "c_double)))"), 1, 9)) is None
+    monkeypatch.setattr(module, "is_numpy", lambda view: False)
+    assert module.ended_array(view_of(tmp_path, ARRAY, 1, 9)) is None
