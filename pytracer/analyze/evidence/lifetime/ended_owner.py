@@ -63,6 +63,8 @@ class EndedOwner:
     ended: str
     of_array: bool = False
     """Whether an array of NumPy was made of it, and no tensor."""
+    assumed: bool = False
+    """Whether it was made by a function that may have lent what something else holds."""
 
     @property
     def summary(self) -> str:
@@ -71,8 +73,8 @@ class EndedOwner:
         of = f" of {self.function}()" if self.function != "<module>" else ""
         what = f"`{self.owner}`{of}" if self.is_variable else own
         return (
-            f"its memory was that of {what} ({self.made}), which {self.ended}, as {self.given} takes only the "
-            f"address, `{self.taken}`"
+            f"its memory was {'likely ' if self.assumed else ''}that of {what} ({self.made}), which {self.ended}, as "
+            f"{self.given} takes only the address, `{self.taken}`"
         )
 
     @property
@@ -139,17 +141,27 @@ def ended_array(view: ProcessView) -> EndedOwner | None:
 
 def _ended(view: ProcessView, search: Search, given: GivenMemory) -> EndedOwner | None:
     owner, spot = search.held(given.owner, given.spot)
+    if not search.is_fresh(owner, spot):
+        return None
     function = qualified_name(spot.tree, spot.scope)
     at = place_of(view, given.spot.file, given.line)
     line = getattr(owner, "lineno", given.line)
     if not isinstance(owner, ast.Name):
-        if not search.is_fresh(owner, spot):
-            return None
         ended = "was freed as soon as that line had run"
         text = shortened(ast.unparse(owner), _QUOTED)
-        return EndedOwner(text, False, function, place_of(view, spot.file, line), given.text, given.how, at, ended)
+        return EndedOwner(
+            text,
+            False,
+            function,
+            place_of(view, spot.file, line),
+            given.text,
+            given.how,
+            at,
+            ended,
+            assumed=search.assumed,
+        )
     bound = [item for item in lines_that_bind(spot.scope, owner.id) if item[0] <= line]
-    if not bound or not search.is_fresh(owner, spot) or _keeps(spot, owner.id):
+    if not bound or _keeps(spot, owner.id):
         return None
     words = _when(view, spot, owner.id, line)
     statement = statement_at(spot.tree, max(item[0] for item in bound))
@@ -157,7 +169,7 @@ def _ended(view: ProcessView, search: Search, given: GivenMemory) -> EndedOwner 
         return None
     text = shortened(ast.unparse(statement), _QUOTED) if not isinstance(statement, ast.With) else owner.id
     made = place_of(view, spot.file, statement.lineno).then(f": `{text}`")
-    return EndedOwner(owner.id, True, function, made, given.text, given.how, at, words)
+    return EndedOwner(owner.id, True, function, made, given.text, given.how, at, words, assumed=search.assumed)
 
 
 def _when(view: ProcessView, spot: Spot, name: str, line: int) -> str | None:

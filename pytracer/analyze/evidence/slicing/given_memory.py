@@ -29,6 +29,11 @@ _SAME = frozenset(
     + ("frombuffer", "from_buffer", "as_tensor", "byteswap", "newbyteorder")
 )
 _HELD = frozenset(("get", "setdefault", "pop", "popleft", "getattr", "next", "getbuffer", "values", "items", "memmap"))
+_MODULES = frozenset(("np", "numpy", "torch", "array", "ctypes", "bytearray", "bytes", "random", "cv2"))
+_COPIES = frozenset(
+    ("astype", "copy", "clone", "normal", "standard_normal", "uniform", "integers", "random", "read", "tobytes", "half")
+    + ("double", "float", "bfloat16", "create_string_buffer", "to_numpy", "cat", "stack", "mul", "add")
+)
 _TAKING = ("buffer_info", "__array_interface__")
 _CACHES = ("cache", "lru_cache", "cached_property", "memoize")
 
@@ -49,6 +54,7 @@ class Search:
 
     def __init__(self, files: Mapping[str, ast.Module]) -> None:
         self._files = files
+        self.assumed = False  # whether is_fresh() took a library's function for one that makes memory
 
     def given(self, node: ast.AST, spot: Spot, depth: int = 0) -> Iterator[GivenMemory]:
         """The addresses that what a statement makes was made of."""
@@ -161,6 +167,7 @@ class Search:
             of = call.args[0] if call.args and _is_of_module(call.func) else None
             of = call.func.value if of is None and isinstance(call.func, ast.Attribute) else of
             return self.is_fresh(of, spot, depth + 1)
+        self.assumed = self.assumed or not _is_known(call)
         return True
 
 
@@ -187,6 +194,15 @@ def _is_of_module(function: ast.expr) -> bool:
     """`np.asarray(x)` and `memoryview(x)`, not `x.reshape(3)`."""
     owner = function.value if isinstance(function, ast.Attribute) else None
     return owner is None or (isinstance(owner, ast.Name) and owner.id in ("np", "numpy", "torch"))
+
+
+def _is_known(call: ast.Call) -> bool:
+    """Of NumPy, torch, ctypes or Python, or a method that always copies."""
+    root: ast.AST = call.func
+    while isinstance(root, (ast.Attribute, ast.Call, ast.Subscript)):
+        root = root.func if isinstance(root, ast.Call) else root.value
+    of_module = isinstance(root, ast.Name) and root.id in _MODULES
+    return of_module or called_name(call) in _COPIES
 
 
 def _is_cache(node: ast.expr) -> bool:

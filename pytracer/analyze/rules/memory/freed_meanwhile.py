@@ -6,6 +6,7 @@ allocated by the crashed thread either.
 
 Why it happens: two threads share a tensor without keeping it: one replaces it (`self.buffer = torch.empty(...)`), and
 the other one still works with its address in native code, without the GIL.
+A lock that the line which frees the memory is below, and that the thread which used it has not taken, is named.
 
 What to do: hand the thread a reference of its own to the tensor, or let the one that replaces it wait for the other.
 

@@ -66,7 +66,7 @@ def view_of(folder: Path, source: str, made: int, failing: int, unmapping: objec
 
 def test_local_of_a_function_that_returned(tmp_path: Path) -> None:
     found = module.ended_owner(view_of(tmp_path, DECODED, 9, 11))
-    assert found is not None
+    assert found is not None and not found.assumed
     assert found.summary == (
         "its memory was that of `values` of Reader.tensor() (line 8: `values = self.decode(path)`), which was freed "
         "when tensor() returned, as line 9 takes only the address, `values.ctypes.data`"
@@ -100,6 +100,14 @@ def test_temporary(tmp_path: Path) -> None:
     found = module.ended_owner(view_of(tmp_path, source, 9, 11))
     assert found is not None and not found.is_variable
     assert "`values.astype('f8')`, a temporary (line 9), which was freed as soon as that line had run" in found.summary
+
+
+def test_array_that_a_library_returned(tmp_path: Path) -> None:
+    """It may be lent: that it ended there is but likely."""
+    source = DECODED.replace('raw.astype("f4")', "camera.grab(raw)")
+    found = module.ended_owner(view_of(tmp_path, source, 9, 11))
+    assert found is not None and found.assumed
+    assert found.summary.startswith("its memory was likely that of `values` of Reader.tensor()")
 
 
 @pytest.mark.parametrize(
