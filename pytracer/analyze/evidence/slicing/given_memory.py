@@ -18,7 +18,7 @@ from pytracer.analyze.evidence.syntax.lost_owners import address_taken
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, parameters, scope_of
 
-_DEPTH = 6
+_DEPTH, _MOST_STEPS = 6, 2000
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 # What takes an address for that of memory, of which it makes an array, a tensor or a pointer.
 _BELIEVE = frozenset({"_from_blob", "from_blob", "from_address", "cast"})
@@ -54,10 +54,14 @@ class Search:
 
     def __init__(self, files: Mapping[str, ast.Module]) -> None:
         self._files = files
+        self._seen: set[tuple[int, bool]] = set()
+        self._steps = 0
         self.assumed = False  # whether is_fresh() took a library's function for one that makes memory
 
     def given(self, node: ast.AST, spot: Spot, depth: int = 0) -> Iterator[GivenMemory]:
         """The addresses that what a statement makes was made of."""
+        if self._was_seen(node, of_address=False):
+            return
         calls = [item for item in ast.walk(node) if isinstance(item, ast.Call) and called_name(item) in _BELIEVE]
         for call in calls:
             for value in passed_values(call):
@@ -67,6 +71,8 @@ class Search:
                 yield from self.given(behind, at, depth + 1)
 
     def _addresses(self, node: ast.AST, spot: Spot, depth: int) -> Iterator[GivenMemory]:
+        if self._was_seen(node, of_address=True):
+            return
         taken = [(item, *found) for item in ast.walk(node) if (found := _taken(item)) is not None]
         for item, owner, how in taken:
             text = f"{ast.unparse(item)}()" if how == "buffer_info" else ast.unparse(item)
@@ -74,6 +80,13 @@ class Search:
         if not taken:
             for value, at in self._behind(node, spot, depth):
                 yield from self._addresses(value, at, depth + 1)
+
+    def _was_seen(self, node: ast.AST, *, of_address: bool) -> bool:
+        """Whether it was followed before: several variables may be made of one."""
+        key = (id(node), of_address)
+        seen = key in self._seen
+        self._seen.add(key)
+        return seen
 
     def _behind(self, node: ast.AST, spot: Spot, depth: int) -> Iterator[tuple[ast.AST, Spot]]:
         """What the variables of an expression were set to, and what the program's functions that it calls return."""
@@ -135,7 +148,8 @@ class Search:
 
     def is_fresh(self, node: ast.AST | None, spot: Spot, depth: int = 0) -> bool:
         """Whether an expression makes an object with memory of its own, which nothing else holds, as far as is seen."""
-        if depth > _DEPTH or node is None:
+        self._steps += 1
+        if depth > _DEPTH or node is None or self._steps > _MOST_STEPS:
             return False
         if isinstance(node, ast.Name):
             bound = [item for item in lines_that_bind(spot.scope, node.id) if item[0] <= spot.line]
