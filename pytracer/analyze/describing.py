@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.at_fault import of_looked_up
+from pytracer.analyze.evidence.ends.exit_handler import exit_handler
 from pytracer.analyze.evidence.heap.beyond_storage import beyond_advice, beyond_storage
 from pytracer.analyze.evidence.indices.coordinates import not_finite_coordinates
 from pytracer.analyze.evidence.indices.reached_row import reached_row
@@ -46,6 +47,7 @@ def described(job: JobView, rule: AnyRule, judgement: AnyJudgement, *, is_cause:
         words = _of_layout(rule.id, judgement, words)
         words = _of_coordinates(judgement, words)
         words = _while_loading(rule.id, judgement, words)
+        words = _at_exit(rule.id, judgement, words)
         # where somebody else ended it, the line is where the process was, not what went wrong
         if judgement.verdict_class != "external-kill" and not words.has_place:
             words = replace(words, summary=with_line(words.summary, judgement.views))
@@ -128,6 +130,25 @@ def _while_loading(rule: str, judgement: AnyJudgement, words: Description) -> De
         return words
     summary = f"{words.summary.removesuffix('.')}{load.when(view)}, by {load.step}."
     return replace(words, summary=summary, advice=load.advice(view), explained=True, has_place=True)
+
+
+def _at_exit(rule: str, judgement: AnyJudgement, words: Description) -> Description:
+    """Of a function that C ran at exit, and that called Python when there was none any more."""
+    view = judgement.views[0]
+    found = exit_handler(view) if rule in _BY_POINTERS and view.is_fault else None
+    if found is None:
+        return words
+    summary = f"{introduction(judgement.views)} {found.summary}."
+    return replace(
+        words,
+        summary=summary,
+        advice=found.advice,
+        behind=Behind.of([], found),
+        has_place=True,
+        explained=True,
+        names_cause=True,
+        names_source=True,
+    )
 
 
 def _of_looked_up(rule: str, judgement: AnyJudgement, words: Description) -> Description:

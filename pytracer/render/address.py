@@ -143,7 +143,9 @@ def _before(fault: r.Fault) -> Iterator[str]:
     if earlier:
         yield f"before that, the same memory was {cut(earlier, 2)}"
     elif fault.earlier_lives and fault.kind == "in-storage":
-        yield f"before that, {life_words(fault.earlier_lives[0])}"
+        life = fault.earlier_lives[0]
+        before = "another tensor has that memory, too:" if life.state == "live" else "before that,"
+        yield f"{before} {life_words(life)}"
 
 
 def life_words(storage: r.StorageReport) -> str:

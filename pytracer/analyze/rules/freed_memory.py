@@ -12,6 +12,7 @@ from pytracer.analyze.evidence.lifetime.moved_views import moved_view
 from pytracer.analyze.evidence.lifetime.release_words import ReleaseWords, release_words
 from pytracer.analyze.evidence.lifetime.releases import Release, is_sent, release_of
 from pytracer.analyze.evidence.lifetime.saves import save_advice
+from pytracer.analyze.evidence.lifetime.unlocked_use import unlocked_use
 from pytracer.analyze.evidence.operators.operator import find_operator, out_of_compressed, out_of_range
 from pytracer.analyze.evidence.own_code.address_of_temporary import TemporaryAddress, address_of_temporary
 from pytracer.analyze.evidence.own_code.given_address import GivenAddress, given_address
@@ -68,7 +69,9 @@ class FreedMemoryRule(StorageFaultRule[Release | None]):
         release = release_words(view, judgement.found) if judgement.found is not None else None
         temporary = _kept_address(view) if release is None else None
         moved = moved_view(view, judgement.found)
-        where = f"{_where(view)}, {_released(view, release)}"
+        unlocked = unlocked_use(view) if _by_other_thread(view) else None
+        below = f"; {unlocked.summary}" if unlocked is not None else ""
+        where = f"{_where(view)}, {_released(view, release)}{below}"
         if temporary is not None:
             where = f"{_where(view)}{in_function(view)}: {temporary.summary}"
         elif moved is not None:
@@ -99,8 +102,9 @@ def _behind(view: ProcessView, found: object) -> Behind:
     """Where the memory was allocated and freed, and what kept its address."""
     storage = view.storage
     sites = (storage.allocated, storage.freed) if storage is not None else ()
-    address = unheld_address(view) if _by_other_thread(view) else None
-    return Behind.of([], [site.place for site in sites if site is not None], found, address)
+    other = _by_other_thread(view)
+    address, unlocked = (unheld_address(view), unlocked_use(view)) if other else (None, None)
+    return Behind.of([], [site.place for site in sites if site is not None], found, address, unlocked)
 
 
 def _confidence(view: ProcessView) -> Confidence:
@@ -231,8 +235,8 @@ def _advice(view: ProcessView, found: Release | None, release: ReleaseWords | No
     frame = view.python_frame
     user = place_words(frame) if frame else "The native code"
     if _by_other_thread(view) and not is_sent(found):
-        address = unheld_address(view)
-        held = address.advice if address is not None else None
+        address, unlocked = unheld_address(view), unlocked_use(view)
+        held = address.advice if address is not None else unlocked.advice if unlocked is not None else None
         return save_advice(view) or held or _WAIT.format(user)
     if release is not None:
         return f"{user} {release.advice}"

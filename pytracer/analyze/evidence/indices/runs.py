@@ -5,6 +5,7 @@ from __future__ import annotations
 from pytracer.analyze.address_space.overrun import Run, run_beside
 from pytracer.analyze.address_space.stack_bounds import ran_over
 from pytracer.analyze.evidence.heap.heap import heap_damage
+from pytracer.analyze.evidence.lifetime.ended_owner import ended_array
 from pytracer.analyze.evidence.native.jumps import wild_jump
 from pytracer.analyze.evidence.own_code.deregistered import deregistered_at_crash
 from pytracer.analyze.view import ProcessView
@@ -26,6 +27,8 @@ def ran_on(view: ProcessView) -> Run | None:
     if ran_over(view) or heap_damage(view) is not None or wild_jump(view) is not None:
         return None
     if deregistered_at_crash(view) is not None:  # the length was read out of freed memory
+        return None
+    if ended_array(view) is not None:  # its memory is gone, and something else ends where that began
         return None
     kernels = place.mapping if place.mapping is not None and place.mapping.path in _KERNELS else None
     if kernels is not None:  # it may be read, but for pages that this machine lacks

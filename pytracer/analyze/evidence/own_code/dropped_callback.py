@@ -61,12 +61,12 @@ def dropped_callbacks(view: ProcessView) -> Iterator[DroppedCallback]:
     frames = program_frames(view)
     files = program_files(view.process.snapshot, frames)
     native = native_calls(files)
-    types = {name for tree in files.values() for name in _types(tree)}
+    types = {name for tree in files.values() for name in callback_types(tree)}
     for file, tree in files.items():
         yield from _Callbacks(tree, file, frames, native, types).found()
 
 
-def _types(tree: ast.Module) -> Iterator[str]:
+def callback_types(tree: ast.Module) -> Iterator[str]:
     """Names of the prototypes that a file makes."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and called_name(node.value) in _PROTOTYPES:

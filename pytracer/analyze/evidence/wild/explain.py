@@ -11,6 +11,7 @@ from pytracer.analyze.evidence.wild.called_number import called_number
 from pytracer.analyze.evidence.wild.closed_handle import closed_handle
 from pytracer.analyze.evidence.wild.cut_handle import cut_handle
 from pytracer.analyze.evidence.wild.deregistered_operator import deregistered_operator
+from pytracer.analyze.evidence.wild.ended_memory import ended_memory
 from pytracer.analyze.evidence.wild.explanation import Explanation
 from pytracer.analyze.evidence.wild.far_index import far_index
 from pytracer.analyze.evidence.wild.freed_argument import freed_argument
@@ -21,6 +22,7 @@ from pytracer.analyze.evidence.wild.memory import missing_memory, overwritten_me
 from pytracer.analyze.evidence.wild.second_owner import second_owner
 from pytracer.analyze.evidence.wild.small_argument import small_argument
 from pytracer.analyze.evidence.wild.sparse_index import sparse_index
+from pytracer.analyze.evidence.wild.stored_objects import stored_objects
 from pytracer.analyze.evidence.wild.taken_jump import WildJump
 from pytracer.analyze.evidence.wild.thread_table import thread_table
 from pytracer.analyze.evidence.wild.truncated_address import truncated_address
@@ -67,6 +69,8 @@ def _overflow(view: ProcessView) -> Explanation | None:
 
 
 _FINDERS: tuple[Callable[[ProcessView], Explanation | None], ...] = (
+    stored_objects,
+    ended_memory,
     deregistered_operator,
     freed_callback,
     below_null,

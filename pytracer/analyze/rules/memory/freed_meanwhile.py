@@ -6,6 +6,7 @@ allocated by the crashed thread either.
 
 Why it happens: two threads share a tensor without keeping it: one replaces it (`self.buffer = torch.empty(...)`), and
 the other one still works with its address in native code, without the GIL.
+A lock that the line which frees the memory is below, and that the thread which used it has not taken, is named.
 
 What to do: hand the thread a reference of its own to the tensor, or let the one that replaces it wait for the other.
 
@@ -18,7 +19,9 @@ from __future__ import annotations
 from typing import Literal
 
 from pytracer._text import hex_addr, size_words
+from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.lifetime.reallocation import Reallocation, reallocation_of
+from pytracer.analyze.evidence.lifetime.unlocked_use import unlocked_use
 from pytracer.analyze.evidence.phrases import (
     access_verb,
     fault_evidence,
@@ -50,10 +53,12 @@ class FreedMeanwhile(StorageFaultRule[Reallocation]):
         view, lives = judgement.views[0], judgement.found
         made, freed = view.storages.life(lives.used)
         again, _ = view.storages.life(lives.since)
+        unlocked = unlocked_use(view, lives.used)
+        below = f"; {unlocked.summary}" if unlocked is not None else ""
         return Description(
             f"{introduction(judgement.views)} {access_verb(view)} memory that another thread freed"
             f"{_at(freed)} meanwhile: a storage of {size_words(lives.used.nbytes)}, whose memory was allocated "
-            f"again{_at(again)}.",
+            f"again{_at(again)}{below}.",
             [
                 fault_evidence(view),
                 Evidence(
@@ -68,8 +73,11 @@ class FreedMeanwhile(StorageFaultRule[Reallocation]):
                 _end("allocation", "its memory was allocated again", lives.since, again),
                 python_evidence(view),
             ],
-            _advice(view, freed),
+            unlocked.advice if unlocked is not None else _advice(view, freed),
             ["whether the pointer belonged to that storage: it may be older"],
+            behind=Behind.of([], freed.place if freed is not None else None, unlocked)
+            if unlocked is not None
+            else None,
         )
 
 

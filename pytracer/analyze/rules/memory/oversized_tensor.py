@@ -6,6 +6,10 @@ there, and the memory ends, or refuses the access, before the address.
 Why it happens: the tensor was made of memory of others with wrong sizes or strides: `numpy` `as_strided` and
 `from_numpy`, `torch.from_blob`, DLPack, `frombuffer` of a C array.
 
+Where that memory is of a bytearray, an `array` or a NumPy array that the program shrinks or grows, or may have, behind
+the line that made the tensor, its sizes were right: the class is use-after-free, *likely*, and the line is named.
+torch.frombuffer() compares sizes with the buffer, and does not keep it from being resized.
+
 What to do: compare sizes, strides and dtype with the memory that the tensor was made of.
 
 How it can be wrong: memory of which only the end was unmapped while the tensor lived looks the same; owners unmap what
@@ -16,6 +20,8 @@ from __future__ import annotations
 
 from pytracer._text import hex_addr, size_words
 from pytracer.analyze.address_space.overrun import oversized_bytes
+from pytracer.analyze.behind import Behind
+from pytracer.analyze.evidence.lifetime.resized_owner import ResizedOwner, resized_owner
 from pytracer.analyze.evidence.lifetime.variables import variable_of
 from pytracer.analyze.evidence.phrases import (
     access_verb,
@@ -46,7 +52,10 @@ class OversizedTensor(StorageFaultRule[int]):
         if place is None or crash is None or place.kind != "in-storage" or place.storage is None:
             return None
         there = oversized_bytes(crash, place)
-        return Judgement("out-of-bounds", "likely", (view,), there) if there is not None else None
+        if there is None:
+            return None
+        shrunk = resized_owner(view, shrunk=True) is not None
+        return Judgement("use-after-free" if shrunk else "out-of-bounds", "likely", (view,), there)
 
     def describe(self, job: JobView, judgement: Judgement[int]) -> Description:
         """See FaultRule."""
@@ -56,6 +65,9 @@ class OversizedTensor(StorageFaultRule[int]):
         base = view.place.storage.base if view.place is not None and view.place.storage is not None else 0
         name = variable_of(view, base) or "a tensor"
         at = f" made at {place_words(made)}" if made else ""
+        resized = resized_owner(view, shrunk=True)
+        if resized is not None:
+            return _of_resized(judgement, resized, name)
         return Description(
             f"{introduction(judgement.views)} {access_verb(view)} out of bounds{in_function(view)}: {name}{at} claims "
             f"{claimed}, of which at most {size_words(judgement.found)} exist.",
@@ -78,3 +90,25 @@ class OversizedTensor(StorageFaultRule[int]):
             "or copy.",
             ["how large that memory really was"],
         )
+
+
+def _of_resized(judgement: Judgement[int], resized: ResizedOwner, name: str) -> Description:
+    """Of memory that its owner gave back while the tensor was in use: the sizes of the tensor were right."""
+    view, storage = judgement.views[0], judgement.views[0].storage
+    base = view.place.storage.base if view.place is not None and view.place.storage is not None else 0
+    there = f"at most {size_words(judgement.found)} are there where the tensor's memory begins"
+    return Description(
+        f"{introduction(judgement.views)} {access_verb(view)} memory that is gone{in_function(view)}: {name} "
+        f"{resized.summary}.",
+        [
+            fault_evidence(view),
+            storage_evidence(view),
+            Evidence("mapping", there, base=hex_addr(base), nbytes=judgement.found),
+            allocation_evidence(storage, "made"),
+            python_evidence(view),
+            collective_evidence(judgement.views),
+        ],
+        resized.advice,
+        ["which call resized it: that follows from the program's source"],
+        behind=Behind.of([], resized),
+    )

@@ -9,6 +9,7 @@ Why it happens: the tensor is still alive and looks the same, but its memory has
 
 What to do: take the address again after every such change, or change the values in place (`copy_()`). A NumPy view that
 NumPy itself used, and that a line of the program keeps beside its tensor, is named: make it where it is used, or copy.
+A lock that the line which frees the memory is below, and that the thread which used it has not taken, is named.
 
 How it can be wrong: operators that are written in C++ leave no frame of their own, so that they are known by the text
 of the line that freed the memory; a line that calls two of them names the first. A change of the file since is noticed

@@ -7,6 +7,7 @@ Why it happens: the memory has another owner. `torch.from_blob`, `torch.frombuff
 DLPack make tensors of memory that another library, a `mmap` or a C array owns; a tensor keeps the object alive that it
 was made from, but not what that object only points at. An owner that unmaps its memory when it is collected
 (SharedMemory, mmap) is named, where it was a local variable of a function that has returned, or where a line closed it.
+So is the variable whose address alone the tensor was made of (`_from_blob(x.ctypes.data, ...)`), where it ended.
 
 An address of 32 bits, in a process that has no memory below 4 GiB, lost its upper half before the tensor was made of
 it: then it is a `wild-pointer`.
@@ -25,10 +26,12 @@ from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.lifetime.closed_owner import closed_owner
 from pytracer.analyze.evidence.lifetime.cut_memory import cut_memory
 from pytracer.analyze.evidence.lifetime.dropped_owner import dropped_owner
+from pytracer.analyze.evidence.lifetime.ended_owner import ended_owner
 from pytracer.analyze.evidence.lifetime.inherited_memory import was_left_behind
 from pytracer.analyze.evidence.lifetime.owner_calls import owner_calls
 from pytracer.analyze.evidence.lifetime.owner_object import owner_object
 from pytracer.analyze.evidence.lifetime.reallocation import reallocation_of
+from pytracer.analyze.evidence.lifetime.resized_owner import resized_owner
 from pytracer.analyze.evidence.lifetime.unmapping import (
     unmapper_words,
     unmapping_evidence,
@@ -84,8 +87,13 @@ class UnmappedStorage(StorageFaultRule[None]):
             why = f"the tensor is alive, its memory was unmapped: {dropped.summary}"
         elif closed is not None:
             why = f"the tensor is alive, its memory was unmapped by {closed.by}{closed.still}"
+        ended, resized = ended_owner(view), resized_owner(view, shrunk=False)
         if local is not None:
             why = local.summary
+        elif ended is not None:
+            why = ended.summary
+        elif resized is not None:
+            why = f"it {resized.summary}"
         if cut is not None:
             why = cut.summary
         return Description(
@@ -99,7 +107,7 @@ class UnmappedStorage(StorageFaultRule[None]):
                 python_evidence(view),
             ],
             cut.advice if cut is not None else _advice(view),
-            [None if unmapping_of(view) or cut is not None else "who unmapped the memory"],
+            [None if unmapping_of(view) or cut is not None or ended is not None else "who unmapped the memory"],
             behind=_behind(view),
         )
 
@@ -110,7 +118,8 @@ def _behind(view: ProcessView) -> Behind:
     made = storage.allocated.place if storage is not None and storage.allocated is not None else None
     owner = owner_object(view) if unmapping_of(view) is None else None
     gone = dropped_owner(view) or closed_owner(view)
-    cause = cut_memory(view) or local_blob(view) or gone or owner or owner_calls(view)
+    cause: object = cut_memory(view) or local_blob(view) or ended_owner(view) or resized_owner(view, shrunk=False)
+    cause = cause or gone or owner or owner_calls(view)
     return Behind.of([], made, cause)
 
 
@@ -121,6 +130,9 @@ def _by_words(view: ProcessView) -> str:
 
 def _advice(view: ProcessView) -> str:
     unmapping = unmapping_of(view)
+    ended = ended_owner(view) or resized_owner(view, shrunk=False)
+    if ended is not None:
+        return ended.advice
     owner = owner_object(view)
     if unmapping is None and owner is not None:
         return owner.advice

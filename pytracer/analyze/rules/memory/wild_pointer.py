@@ -29,8 +29,15 @@ address is a whole number of elements away from a dense one. Where C called a ca
 cffi or the interpreter before the callback's Python code ran, and a line gave C a callback that nothing holds, or where
 a destructor deletes what the source shows to have a second owner, the class is use-after-free, *likely* as well.
 
+Where NumPy was reading references to Python objects, and a mapped file or shared memory has the address at a place that
+a register points at, an array with an object field was stored there by another process: *certain*, with the field and
+the line. By the program's source alone it is *likely*.
+
 A small negative number, -4096 to -1, that no register and no empty tensor explains is *possible* only: index -1 of an
 empty buffer, or an error code that was used as a pointer.
+
+Where NumPy made the access, and the failing line passes the only array that was made of another one's address alone
+(`from_address(x.ctypes.data)`), and that one ended, the class is use-after-free, *likely*.
 
 Where the address is the start of such a large block of malloc() as an array of NumPy has, and the line passes by ctypes
 the address of one array that had ended, a temporary or a variable of the function that returned it, the class is
