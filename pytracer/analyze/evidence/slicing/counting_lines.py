@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from pytracer.analyze.evidence.slicing.callers import only_function
+from pytracer.analyze.evidence.slicing.callers import called_function
 from pytracer.analyze.evidence.slicing.kept_values import kept_in
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
@@ -124,14 +124,13 @@ def _next(item: _Value, value: ast.expr, spot: Spot, key: object = None) -> _Val
 def _of_call(
     files: Mapping[str, ast.Module], back: Slice, item: _Value, call: ast.Call, key: object
 ) -> Iterator[_Value]:
-    function = only_function(files, called_name(call) or "") if isinstance(call.func, ast.Name) else None
+    function = called_function(files, item.spot.tree, call)
     if function is None and reads_file(call):
         saved = written(files, back, call, key, item.spot)
         if saved is not None:
             read = replace(item.spot, line=call.lineno)
             yield replace(_next(item, saved.value, saved.spot), saved=saved.spot, read=read)
         return
-    function = function or only_function(files, called_name(call) or "")
     if function is None:
         return
     file, scope = function

@@ -66,7 +66,7 @@ def tensor(base: int, *sizes: int) -> Argument:
 
 def report_of(run: Path, text: str, highest: int, columns: int = 48) -> Report:
     """Of 1000 rows."""
-    script = run.parent / "train.py"
+    script = run / "train.py"
     script.write_text(HEAD + text, encoding="utf-8")
     os.utime(script, (0, 0))  # before the recorded process began
     last = len((HEAD + text).splitlines())
