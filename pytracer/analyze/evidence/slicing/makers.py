@@ -25,14 +25,18 @@ from pytracer.analyze.evidence.syntax.scopes import own_nodes, parameters, scope
 _MOST = 48
 _ANY: Part = (ANY,)
 _READS = frozenset({"get", "pop", "popleft", "popitem"})
+_ORDERS = frozenset({"sorted", "reversed"})
 _ITERATES = frozenset({"list", "tuple", "sorted", "reversed", "iter", "next"})
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp)
 
 _Value = tuple[ast.AST, Spot, tuple[Part, ...]]
 
 
-def makers(files: Files, back: Slice, node: ast.expr, spot: Spot) -> list[Made]:
-    """What is neither a variable nor a container of the program's; nothing where a way is too long to follow."""
+def makers(files: Files, back: Slice, node: ast.expr, spot: Spot, *, ordered: bool = False) -> list[Made]:
+    """What is neither a variable nor a container of the program's; nothing where a way is too long to follow.
+
+    `ordered`: what lists them in another order is no way, but makes them.
+    """
     waiting: deque[_Value] = deque([(node, spot, ())])
     seen: set[tuple[int, tuple[Part, ...]]] = set()
     found: dict[int, Made] = {}
@@ -44,11 +48,20 @@ def makers(files: Files, back: Slice, node: ast.expr, spot: Spot) -> list[Made]:
         if len(seen) == _MOST:
             return []
         seen.add(key)
-        steps = [step for step in _steps(files, back, *item) if not _is_nothing(step[0])]
+        orders = ordered and _is_reordering(item[0])
+        steps = [step for step in _steps(files, back, *item) if not _is_nothing(step[0])] if not orders else []
+        if ordered and isinstance(item[0], _COMPREHENSIONS) and not item[2]:
+            steps = [(item[0].generators[0].iter, replace(item[1], line=item[0].lineno), ())]
         waiting.extend(steps)
         if not steps:
             found.setdefault(id(item[0]), Made(item[0], item[1]))
     return [*found.values()]
+
+
+def _is_reordering(node: ast.AST) -> bool:
+    """`sorted(x)`, `x[::-1]`."""
+    called = called_name(node) if isinstance(node, ast.Call) else None
+    return called in _ORDERS or (isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice))
 
 
 def _is_nothing(node: ast.AST) -> bool:

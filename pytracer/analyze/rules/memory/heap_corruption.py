@@ -56,7 +56,7 @@ from pytracer.analyze.evidence.lifetime.deleters import Deleter, owners_words, r
 from pytracer.analyze.evidence.native.aborts import is_abort
 from pytracer.analyze.evidence.native.fault_function import is_of_own_image
 from pytracer.analyze.evidence.native.native_stack import own_frames
-from pytracer.analyze.evidence.operators.state_sizes import UnfitState, unfit_state
+from pytracer.analyze.evidence.operators.state_sizes import UnfitState, state_behind, unfit_state
 from pytracer.analyze.evidence.operators.unfit_operands import Unfit, unfit_operands
 from pytracer.analyze.evidence.own_code.dropped_handle import dropped_handle
 from pytracer.analyze.evidence.own_code.freed_by_python import FreedByPython, freed_by_python
@@ -165,6 +165,8 @@ class HeapCorruption:
             explained=any(item is not None for item in (*explained, behind)),
             behind=of_unfit(view, unfit)
             if isinstance(unfit, Violated)
+            else state_behind(view, unfit.size)
+            if isinstance(unfit, UnfitState)
             else suspect_behind(view, behind)
             if suspect is not None
             else Behind.of([], freed)
