@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
-from pytracer._text import capital, shortened, size_words
+from pytracer._text import size_words
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.lifetime.variables import line_words, program_frames
 from pytracer.analyze.evidence.lifetime.where_made import line_that_made, place_of
@@ -33,7 +33,6 @@ from pytracer.decode.types.snapshot import NamedTensor, Storage
 _OF = " of "
 _FUSED = "aten::_fused_"
 _SEVERAL = 2
-_QUOTED = 60
 _COUNTER = "step"  # one number for each parameter, of any size
 _OF_OTHER_TYPES = {1, 2, 4, 8}  # states of float32 for parameters of bfloat16, of 8 bits for float32, ...
 
@@ -298,11 +297,7 @@ def state_advice(view: ProcessView, found: StateSize) -> str:
 
 def _order_advice(view: ProcessView, order: StateOrder, at: str) -> str:
     lists = _lists(view)
-    listed = ""
-    if lists is not None:
-        one, other = (place_of(view, item.spot.file, item.line).quoted(_quoted(item.node)) for item in lists.both)
-        where = f" where `{_quoted(lists.test)}`" if lists.test is not None else ""
-        listed = f" {capital(other)} lists them in another order than {one}{where}."
+    listed = f" {lists.words(lambda spot, line: place_of(view, spot.file, line))}" if lists is not None else ""
     of = f", {order.saved}," if order.saved is not None else ","
     return (
         f"Give the optimizer its parameters in the order in which the states were saved{of} or begin with the new "
@@ -319,10 +314,6 @@ def _lists(view: ProcessView) -> ParameterLists | None:
     frames = program_frames(view)
     files = program_files(view.process.snapshot, frames)
     return parameter_lists(files, Slice(view.process.snapshot, frames), next(iter(found))[2])
-
-
-def _quoted(node: ast.AST) -> str:
-    return shortened(ast.unparse(node), _QUOTED)
 
 
 def state_behind(view: ProcessView, found: StateSize) -> Behind | None:

@@ -7,9 +7,10 @@ groups: by syntax alone, from all calls that make the optimizer whose state is l
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from pytracer._text import capital, shortened
 from pytracer.analyze.behind import Place
 from pytracer.analyze.evidence.slicing.keepers import Files
 from pytracer.analyze.evidence.slicing.makers import makers
@@ -17,9 +18,11 @@ from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans_body
+from pytracer.analyze.naming import LineWords
 
 _PLAIN = frozenset({"parameters", "named_parameters"})
 _COMPREHENSIONS = (ast.ListComp, ast.GeneratorExp)
+_QUOTED = 44
 _REORDERS = frozenset({"sorted", "reversed", "set", "sample", "permutation"})
 
 
@@ -35,6 +38,12 @@ class ParameterLists:
     def both(self) -> tuple[Made, Made]:
         """The lines."""
         return self.one, self.other
+
+    def words(self, place: Callable[[Spot, int], LineWords]) -> str:
+        """`` Line 54 (`sorted(params)`) lists the parameters in another order than line 52 (...) where `cfg.x`. ``"""
+        one, other = (place(item.spot, item.line).quoted(_quoted(item.node)) for item in self.both)
+        where = f" where `{_quoted(self.test)}`" if self.test is not None else ""
+        return f"{capital(other)} lists the parameters in another order than {one}{where}."
 
     @property
     def places(self) -> tuple[Place, ...]:
@@ -75,6 +84,10 @@ def _made(files: Files, optimizer: str) -> Iterator[tuple[ast.Call, Spot]]:
                 continue
             if any(_last(ast.unparse(target)) == _last(optimizer) for target in item.targets):
                 yield call, Spot(file, tree, scope_of(tree, call.lineno), call.lineno)
+
+
+def _quoted(node: ast.AST) -> str:
+    return shortened(ast.unparse(node), _QUOTED)
 
 
 def _last(name: str) -> str:
