@@ -29,7 +29,12 @@ from pytracer.analyze.view import ProcessView
 _COPIED = {"c_char_p": "bytes", "c_wchar_p": "str"}
 _READS = {"string_at": "bytes", "wstring_at": "str"}
 _AROUND = frozenset({"c_void_p", "c_char_p", "c_wchar_p", "cast"})
-_RELEASES = re.compile(r"free|dealloc|release|destroy|delete|dispose|drop", re.IGNORECASE)
+# `free`, `word_free`, `releaseString`, `free_text`; `release_notes` may read them.
+_VERBS, _NOUNS = (
+    r"(?:free|dealloc(?:ate)?|release|destroy|delete|dispose|drop)",
+    r"(?:c?str(?:ing)?|c?text|buf(?:fer)?|mem(?:ory)?|ptr|pointer|result|char|block|data)s?",
+)
+_RELEASES = re.compile(rf"(?:.*[_a-z0-9])?{_VERBS}(?:_?{_NOUNS})?", re.IGNORECASE)
 _FREED = r"(?:\bfree\s*\(\s*(?:\([\w\s*]+\)\s*)?|\bdelete\s*(?:\[\s*\])?\s*){}\b"
 
 
@@ -109,7 +114,7 @@ def _frees(view: ProcessView, function: str, place: int) -> bool:
     """Whether its source frees that argument; of a function whose source is not here, by its name."""
     source = own_definition(view, function)
     if source is None:
-        return _RELEASES.search(function) is not None
+        return _RELEASES.fullmatch(function) is not None
     given = split(source.parameters)
     name = declared_name(given[place]) if place < len(given) else ""
     return bool(name) and re.search(_FREED.format(re.escape(name)), source.body) is not None

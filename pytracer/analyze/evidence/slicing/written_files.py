@@ -18,6 +18,7 @@ from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import scope_of
 
 _READERS = frozenset({"load", "fromfile", "memmap", "open_memmap", "from_file", "loadtxt"})
+_WRITERS = frozenset({"tofile", "savez", "savez_compressed", "save", "savetxt"})
 _UNKNOWN = re.compile(r"\{.*? \d+ \d+\}")  # as path_parts writes what the source does not show
 _LEAST = 3  # characters that are known; fewer are of any file
 _NUMPY, _ARRAY = frozenset({"np", "numpy"}), ".npy"
@@ -53,7 +54,7 @@ def written(files: Mapping[str, ast.Module], back: Slice, call: ast.Call, key: o
         item
         for file, tree in files.items()
         for node in ast.walk(tree)
-        if isinstance(node, ast.Call)
+        if isinstance(node, ast.Call) and called_name(node) in _WRITERS
         for item in _of_end(back, node, key, Spot(file, tree, scope_of(tree, node.lineno), node.lineno), end)
     ]
     return found[0] if len(found) == 1 else None
