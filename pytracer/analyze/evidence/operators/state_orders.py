@@ -47,12 +47,14 @@ def state_order(view: ProcessView, state: str, parameter: str) -> StateOrder | N
         parameter: `head.weight of Net`: one whose state has another size.
     """
     name, of, model = parameter.partition(_OF)
+    if not of:
+        return None
     recorded = [*chain.from_iterable(view.process.snapshot.named.values())]
     states = _of_model(recorded, f"{state}{_OF}", model, "optimizer state")
     loaded = sorted(states, key=lambda item: states[item].epoch)  # the last time: another optimizer may have had them
     params = _of_model(recorded, f"{_PARAMETER} ", model, _PARAMETER)
     params = {item: one for item, one in params.items() if item in states}
-    if not of or name not in params or len(params) != len(states) or len(states) < _LEAST:
+    if name not in params or len(params) != len(states) or len(states) < _LEAST:
         return None
     given = [states[item].nbytes for item in loaded]
     ratio = Fraction(sum(given), max(sum(one.nbytes for one in params.values()), 1))  # float32 for bfloat16
@@ -63,7 +65,8 @@ def state_order(view: ProcessView, state: str, parameter: str) -> StateOrder | N
     orders = [item for item in _orders(recorded, params) if [sizes[name] for name in item[1]] == given]
     owners = {order[loaded.index(name)] for _, order in orders} - {name}
     kinds = {kind for kind, _ in orders}
-    owner = owners.pop() if len(owners) == 1 else None
+    alike = [item for item in params if sizes[item] == states[name].nbytes]
+    owner = alike[0] if len(alike) == 1 else owners.pop() if len(owners) == 1 else None
     return StateOrder(misfits, len(states), model, name, owner, kinds.pop() if len(kinds) == 1 else None)
 
 

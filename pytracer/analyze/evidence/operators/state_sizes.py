@@ -185,6 +185,8 @@ def _order(view: ProcessView, found: StateSize) -> StateOrder | None:
 
 
 def _order_words(order: StateOrder, found: StateSize, at: str, sizes: tuple[str, str]) -> str:
+    if not all(text.startswith("[") for text in sizes):
+        sizes = size_words(found.nbytes), size_words(found.parameter_nbytes)
     state, parameter = (text if text.startswith("[") else f"({text})" for text in sizes)
     of = f"is that of {order.owner} {state}" if order.owner is not None else f"has {sizes[0]}"
     return (

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from pytracer._text import capital, shortened
 from pytracer.analyze.behind import Place
+from pytracer.analyze.evidence.slicing.callers import called_function
 from pytracer.analyze.evidence.slicing.keepers import Files
 from pytracer.analyze.evidence.slicing.makers import makers
 from pytracer.analyze.evidence.slicing.slice import Slice
@@ -76,14 +77,33 @@ def parameter_lists(files: Files, back: Slice, optimizer: str) -> ParameterLists
 
 
 def _made(files: Files, optimizer: str) -> Iterator[tuple[ast.Call, Spot]]:
-    """The calls that make an optimizer of that name."""
-    for file, tree in files.items():
+    """The calls that make an optimizer of that name, also in a function that returns it."""
+    for tree in files.values():
         for item in ast.walk(tree):
             call = item.value if isinstance(item, ast.Assign) else None
-            if not isinstance(item, ast.Assign) or not isinstance(call, ast.Call) or not is_optimizer(call):
+            if not isinstance(item, ast.Assign) or not isinstance(call, ast.Call):
                 continue
             if any(_last(ast.unparse(target)) == _last(optimizer) for target in item.targets):
-                yield call, Spot(file, tree, scope_of(tree, call.lineno), call.lineno)
+                yield from _constructions(files, tree, call)
+
+
+def _constructions(files: Files, tree: ast.Module, call: ast.Call) -> Iterator[tuple[ast.Call, Spot]]:
+    if is_optimizer(call):
+        yield call, _spot(files, tree, call)
+        return
+    found = called_function(files, tree, call)
+    if found is None:
+        return
+    file, function = found
+    for node in own_nodes(function):
+        value = node.value if isinstance(node, ast.Return) else None
+        if isinstance(value, ast.Call) and is_optimizer(value):
+            yield value, Spot(file, files[file], function, value.lineno, call=(call, _spot(files, tree, call)))
+
+
+def _spot(files: Files, tree: ast.Module, call: ast.Call) -> Spot:
+    file = next(file for file, one in files.items() if one is tree)
+    return Spot(file, tree, scope_of(tree, call.lineno), call.lineno)
 
 
 def _quoted(node: ast.AST) -> str:

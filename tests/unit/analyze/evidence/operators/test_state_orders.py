@@ -38,10 +38,22 @@ def test_state_is_that_of_the_parameter_that_had_its_place() -> None:
     assert (found.owner, found.saved, found.misfits, found.total) == ("conv.bias", "the model's", 2, 4)
 
 
-def test_order_that_is_not_known_names_no_owner() -> None:
+def test_owner_in_an_order_that_is_not_known_is_the_only_parameter_of_that_size() -> None:
     names = [name for name, _ in PARAMETERS]
     found = state_order(view_of(names, [128, 24, 3456, 8192]), "exp_avg", "fc.weight of Net")
-    assert found is not None and (found.owner, found.saved, found.misfits) == (None, None, 4)
+    assert found is not None and (found.owner, found.saved, found.misfits) == ("conv.weight", None, 4)
+
+
+def test_of_several_parameters_of_that_size_the_order_decides() -> None:
+    parameters = [*PARAMETERS, ("norm.weight", 128)]
+    names = [name for name, _ in parameters]
+    known = view_of([names[4], *names[:4]], [3456, 128, 8192, 24, 128], parameters=parameters)
+    found = state_order(known, "exp_avg", "conv.weight of Net")
+    assert found is not None and (found.owner, found.saved) == ("conv.bias", "the model's")
+    found = state_order(
+        view_of(names, [128, 24, 128, 3456, 8192], parameters=parameters), "exp_avg", "fc.weight of Net"
+    )
+    assert found is not None and (found.owner, found.saved) == (None, None)
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,25 @@ def test_orders_of_two_optimizers_of_one_name_are_told_apart(other: str) -> None
     assert lists(TWO.format(other, "[p for p in model.parameters() if p.requires_grad]")) == (5, 2, None)
 
 
+MADE = """def optimizer_of(params, decay):
+    params = [p for p in params if p.requires_grad]
+    if decay > 0:
+        params = large + small
+    return torch.optim.AdamW(params, fused=True)
+
+class Trainer:
+    def __init__(self, net):
+        self.opt = optimizer_of(net.parameters(), 0.1)
+"""
+
+
+def test_function_that_returns_the_optimizer_is_followed() -> None:
+    back: Any = SimpleNamespace(argument=lambda name, spot: (spot.call[0].args[0], spot.call[1]))
+    found = parameter_lists({FILE: ast.parse(MADE)}, back, "trainer.opt")
+    assert found is not None and (found.one.line, found.other.line) == (9, 4)
+    assert parameter_lists({FILE: ast.parse(MADE)}, back, "trainer.other") is None
+
+
 def test_groups_of_lists_that_a_loop_fills_are_an_order_of_their_own() -> None:
     assert lists(GROUPED) == (9, 5, None)
 
