@@ -17,22 +17,25 @@ _MISSED = ("past-storage", "before-storage")
 _FOUND = {"guessed": " (nearest storage, guessed)", "guard": ", in a guard"}
 
 
-def memory_text(subject: r.ProcessReport, verdict_class: str | None) -> Text | None:
+def memory_text(subject: r.ProcessReport, verdict: r.Verdict) -> Text | None:
     """What the fault address was; None if the verdict's evidence is more specific.
 
-    An address below a stack that did not overflow lies there by chance.
+    An address below a stack that did not overflow lies there by chance. So does one in freed memory where a number
+    that is certainly too large led there: who allocated and freed that has nothing to do with it.
     """
     fault, thread = subject.fault, subject.thread.name if subject.thread else None
     if fault is None:
         return None
     stack = next((item.stack for item in subject.threads or [] if item.crashed), None)
-    if fault.kind == "stack-guard" and verdict_class != "stack-overflow":
+    if fault.kind == "stack-guard" and verdict.class_ != "stack-overflow":
         return None
     if fault.kind == "stack-guard" and stack is not None and stack.low and stack.high:
         size = size_words(int(stack.high, 16) - int(stack.low, 16))
         return Text(f"at the end of this thread's stack of {size}, {stack.low} to {stack.high}")
     if fault.storage is None:
         return _region_text(fault)
+    if fault.storage.state == "freed" and _led_by_number(verdict):
+        return Text.assemble(_head(fault.storage, fault.kind), ", where the number that is too large leads")
     text = storage_text(fault.storage, fault.bucket, fault.fsdp, fault.kind, thread)
     if fault.cuda_graph is not None:
         text.append(f"\n{graph_words(fault.cuda_graph)}")
@@ -50,14 +53,31 @@ def _region_text(fault: r.Fault) -> Text | None:
     return Text(f"{mapping.path or 'anonymous memory'} ({mapping.permissions}){_file_size(mapping)}")
 
 
+def _led_by_number(verdict: r.Verdict) -> bool:
+    """Whether it is certain that a value of a tensor, which is larger than it may be, led out of another one."""
+    large = (
+        item.kind == "tensor" and item.value is not None and item.limit is not None and item.value > item.limit
+        for item in verdict.facts or []
+    )
+    return (verdict.class_, verdict.confidence) == ("out-of-bounds", "certain") and any(large)
+
+
+def _on_device(storage: r.StorageReport) -> bool:
+    return storage.device is not None and storage.device != "cpu"
+
+
+def _head(storage: r.StorageReport, kind: str | None) -> Text:
+    """`freed storage of 60.2 MiB at 0x7fd3c6988040, 0 bytes in`."""
+    text = Text().append(f"{storage.state} {'block' if _on_device(storage) else 'storage'}", style="bold")
+    return text.append(f" of {size_words(storage.nbytes or 0)} at {storage.base}, {_offset(storage, kind)}")
+
+
 def storage_text(
     storage: r.StorageReport, bucket: r.Bucket | None, unit: r.Fsdp | None, kind: str | None, thread: str | None
 ) -> Text:
     """A storage relative to an address, over several lines: distance, names, allocated, freed."""
-    on_device = storage.device is not None and storage.device != "cpu"
-    text = Text().append(f"{storage.state} {'block' if on_device else 'storage'}", style="bold")
-    text.append(f" of {size_words(storage.nbytes or 0)} at {storage.base}, {_offset(storage, kind)}")
-    if on_device:
+    text = _head(storage, kind)
+    if _on_device(storage):
         text.append(f"\non {storage.device}{_device_words(storage)}")
     elif kind_of_memory := origin_phrase(storage.origin, storage.file):
         text.append(f"\n{kind_of_memory}")

@@ -39,7 +39,7 @@ def subject_rows(
     if subject.doing is not None:
         yield subject.doing.kind or "doing", Text(subject.doing.text or "")
     yield from _word_rows(subject, verdict)
-    memory = memory_text(subject, verdict.class_)
+    memory = memory_text(subject, verdict)
     if memory is not None:
         yield "memory", memory
     else:

@@ -14,6 +14,7 @@ from pytracer.analyze.assemble.threads import Threads
 from pytracer.analyze.assemble.view import end_of
 from pytracer.analyze.evidence.cuda.cuda_graphs import graph_reports
 from pytracer.analyze.evidence.cuda.cuda_streams import stream_reports
+from pytracer.analyze.evidence.operators.line_tensors import are_operands_known
 from pytracer.analyze.evidence.operators.operator_report import operator_report
 from pytracer.analyze.tensors.origins import lost_storages
 from pytracer.analyze.timeline.clock import ProcessClock
@@ -140,7 +141,7 @@ def _notes(view: ProcessView) -> list[str]:
     notes += lost_storages(snapshot.counts)
     for steps, why in ((crash.steps_faulted, "met a fault"), (crash.steps_late, "took too long")) if crash else ():
         notes += [f"the crash handler's step {step} {why}: what it should have written is incomplete" for step in steps]
-    if crash is not None and crash.arguments_truncated:
+    if crash is not None and crash.arguments_truncated and not are_operands_known(view):
         notes.append("the crash handler's search for the operator's tensors reached a limit: some may be missing")
     if crash is not None and crash.helper_error is not None:
         why = os.strerror(crash.helper_error)

@@ -52,6 +52,22 @@ def operands_of_line(view: ProcessView) -> list[OperatorTensor] | None:
     None unless it passes nothing but variables and constants, and each variable that holds a tensor is seen in the
     native code with all its elements: then nothing else is an operand.
     """
+    operator, wanted = find_operator(view), _held_operands(view)
+    if operator is None or wanted is None:
+        return None
+    seen = {(item.item.base, item.item.elements): item for item in reversed(operator.tensors) if item.passed}
+    return [seen[key] for key in wanted] if all(key in seen for key in wanted) else None
+
+
+def are_operands_known(view: ProcessView) -> bool:
+    """Whether each tensor that the innermost line passes was found, if only as what a variable of it held."""
+    wanted, crash = _held_operands(view), view.crash
+    known = {(item.base, item.elements) for item in crash.arguments} if crash is not None else set()
+    return wanted is not None and all(key in known for key in wanted)
+
+
+def _held_operands(view: ProcessView) -> list[tuple[int, int]] | None:
+    """Memory and elements of what the line passes; None where it passes more than variables and constants."""
     own, operator = next(iter(python_frames(view)), None), find_operator(view)
     tree = syntax_tree(view.process.snapshot, python_frame(own)) if own is not None else None
     if operator is None or tree is None or own is None or own.line is None or is_library_file(own.file):
@@ -65,9 +81,7 @@ def operands_of_line(view: ProcessView) -> list[OperatorTensor] | None:
     names = [name for name in dict.fromkeys(given or ()) if name in held]
     if sum(not held[name][0] for name in names) > 1:
         return None  # which of those without memory is which is not known
-    wanted = list(dict.fromkeys(held[name] for name in names))
-    seen = {(item.item.base, item.item.elements): item for item in reversed(operator.tensors) if item.passed}
-    return [seen[key] for key in wanted] if wanted and all(key in seen for key in wanted) else None
+    return list(dict.fromkeys(held[name] for name in names)) or None
 
 
 def _only_operands(tree: ast.Module, line: int) -> list[str] | None:

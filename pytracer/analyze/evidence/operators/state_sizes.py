@@ -15,8 +15,12 @@ from itertools import chain
 from pytracer._text import size_words
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.lifetime.variables import line_words, program_frames
-from pytracer.analyze.evidence.lifetime.where_made import line_that_made
+from pytracer.analyze.evidence.lifetime.where_made import line_that_made, place_of
 from pytracer.analyze.evidence.operators.operator import find_operator, shape_words
+from pytracer.analyze.evidence.operators.state_orders import StateOrder, state_order
+from pytracer.analyze.evidence.slicing.files import program_files
+from pytracer.analyze.evidence.slicing.parameter_lists import ParameterLists, is_optimizer, parameter_lists
+from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 from pytracer.analyze.naming import line_in
@@ -162,6 +166,9 @@ def small_state(view: ProcessView) -> str | None:
     if found is None or found.nbytes >= found.parameter_nbytes:
         return None
     state, parameter = (_sized(view, base, nbytes) for base, nbytes in zip(found.bases, _both(found), strict=True))
+    order = _order(view, found)
+    if order is not None:
+        return _order_words(order, found, _loading_line(view) or "", (state, parameter))
     name = "the gradient" if found.is_gradient else f"`{found.state}`"
     resized = _resizing_line(view, found)
     brought = found.later if resized is not None else found.from_file or found.owner is not None
@@ -170,6 +177,22 @@ def small_state(view: ProcessView) -> str | None:
     of = f"{found.parameter} {state}{f', which load_state_dict(){loaded} brought,' if loaded else ''}"
     since = f", which {resized} made larger" if resized is not None else ""
     return f"{name} of {of} is smaller than the parameter {parameter}{since}"
+
+
+def _order(view: ProcessView, found: StateSize) -> StateOrder | None:
+    """Where the optimizer was given the states of the same model's parameters in another order."""
+    return state_order(view, found.state, found.parameter) if not found.is_gradient and not found.resized else None
+
+
+def _order_words(order: StateOrder, found: StateSize, at: str, sizes: tuple[str, str]) -> str:
+    if not all(text.startswith("[") for text in sizes):
+        sizes = size_words(found.nbytes), size_words(found.parameter_nbytes)
+    state, parameter = (text if text.startswith("[") else f"({text})" for text in sizes)
+    of = f"is that of {order.owner} {state}" if order.owner is not None else f"has {sizes[0]}"
+    return (
+        f"load_state_dict(){at} gave the parameters of {order.model} the states of others, as these were saved in "
+        f"another order: `{found.state}` of {order.parameter} {parameter} {of}"
+    )
 
 
 @dataclass(frozen=True)
@@ -238,6 +261,9 @@ def state_advice(view: ProcessView, found: StateSize) -> str:
             "takes both to be alike."
         )
     at, resized = _loading_line(view), _resizing_line(view, found)
+    order = _order(view, found)
+    if order is not None:
+        return _order_advice(view, order, at or "")
     if at and resized is not None and found.later:
         state, parameter = (_sized(view, base, nbytes) for base, nbytes in zip(found.bases, _both(found), strict=True))
         return (
@@ -271,9 +297,32 @@ def state_advice(view: ProcessView, found: StateSize) -> str:
     )
 
 
+def _order_advice(view: ProcessView, order: StateOrder, at: str) -> str:
+    lists = _lists(view)
+    listed = f" {lists.words(lambda spot, line: place_of(view, spot.file, line))}" if lists is not None else ""
+    of = f", {order.saved}," if order.saved is not None else ","
+    return (
+        f"Give the optimizer its parameters in the order in which the states were saved{of} or begin with the new "
+        f"optimizer: load_state_dict(){at} gives states out by order, not by name, and compares no shapes; "
+        f"{order.misfits} of {order.total} do not fit.{listed}{_refused(view)}"
+    )
+
+
+def _lists(view: ProcessView) -> ParameterLists | None:
+    """The lines that list the parameters of the optimizer that is loaded, where their orders differ."""
+    found, _ = _loading_calls(view)
+    if len(found) != 1:
+        return None
+    frames = program_frames(view)
+    files = program_files(view.process.snapshot, frames)
+    return parameter_lists(files, Slice(view.process.snapshot, frames), next(iter(found))[2])
+
+
 def state_behind(view: ProcessView, found: StateSize) -> Behind | None:
     """The lines that loaded the state, and that made the parameter larger, where they are known."""
     at, resized = _loading_line(view), _resizing_line(view, found)
+    if at and _order(view, found) is not None:
+        return Behind.of([], at, _lists(view))
     if resized is None:
         return Behind.of([], at) if at and (found.from_file or found.owner is not None) else None
     return Behind.of([], at if found.later else None, resized)
@@ -288,9 +337,18 @@ def _refused(view: ProcessView) -> str:
 
 def _loading_line(view: ProcessView) -> str | None:
     """` (line 39)`; empty where several lines do it or no source is there, None where no line does."""
-    frames = program_frames(view)
+    frames, (found, known) = program_frames(view), _loading_calls(view)
+    if len(found) != 1:
+        return "" if found or not known else None
+    file, line, _ = next(iter(found))
+    here = frames[0].file if frames else None
+    return line_in(file, line, here).after(" (").then(")")
+
+
+def _loading_calls(view: ProcessView) -> tuple[set[tuple[str | None, int, str]], bool]:
+    """Where the state of an optimizer is loaded, and what that is called there; and whether any source is here."""
     found, known = set(), False
-    for file, frame in {frame.file: frame for frame in frames}.items():
+    for file, frame in {frame.file: frame for frame in program_frames(view)}.items():
         tree = syntax_tree(view.process.snapshot, frame)
         known = known or tree is not None
         made = {*_optimizers(tree)} if tree is not None else set()
@@ -299,12 +357,8 @@ def _loading_line(view: ProcessView) -> str | None:
                 owner = ast.unparse(node.func.value)
                 is_one = owner in made or ("opt" in owner.lower() and "sched" not in owner.lower())
                 if node.func.attr == "load_state_dict" and is_one:
-                    found.add((file, node.lineno))
-    if len(found) != 1:
-        return "" if found or not known else None
-    file, line = found.pop()
-    here = frames[0].file if frames else None
-    return line_in(file, line, here).after(" (").then(")")
+                    found.add((file, node.lineno, owner))
+    return found, known
 
 
 def _optimizers(tree: ast.Module) -> Iterator[str]:
@@ -314,15 +368,11 @@ def _optimizers(tree: ast.Module) -> Iterator[str]:
         for item in ast.walk(tree)
         if isinstance(item, ast.FunctionDef)
         for node in own_nodes(item)
-        if isinstance(node, ast.Return) and isinstance(node.value, ast.Call) and _is_optimizer(node.value)
+        if isinstance(node, ast.Return) and isinstance(node.value, ast.Call) and is_optimizer(node.value)
     }
     for item in ast.walk(tree):
         call = item.value if isinstance(item, ast.Assign) else None
         if not isinstance(item, ast.Assign) or not isinstance(call, ast.Call):
             continue
-        if _is_optimizer(call) or called_name(call) in makers:
+        if is_optimizer(call) or called_name(call) in makers:
             yield from (ast.unparse(target) for target in item.targets)
-
-
-def _is_optimizer(call: ast.Call) -> bool:
-    return ast.unparse(call.func).rpartition(".")[0].rpartition(".")[2] == "optim"

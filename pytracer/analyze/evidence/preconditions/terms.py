@@ -106,6 +106,11 @@ def left_argument(text: str) -> str | None:
     return first.id if isinstance(first, ast.Name) else None
 
 
+def may_be_equal(text: str) -> bool:
+    """Whether it is one of `<=`: the offset behind the last row is as large as there are rows."""
+    return isinstance(_parsed(text.partition(_IF)[0]).ops[0], ast.LtE)
+
+
 def holds(text: str, given: Mapping[str, Given]) -> bool:
     """Whether a comparison holds, whether or not its condition applies."""
     comparison = text.partition(_IF)[0]

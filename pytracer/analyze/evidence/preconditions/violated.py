@@ -12,8 +12,9 @@ from fractions import Fraction
 from pytracer._text import count_words, list_words
 from pytracer.analyze.evidence.heap.heap import heap_damage
 from pytracer.analyze.evidence.indices.byte_order import reversed_range
+from pytracer.analyze.evidence.indices.counted_elements import Counted, counted_elements
 from pytracer.analyze.evidence.indices.index_origins import byte_order_advice
-from pytracer.analyze.evidence.lifetime.variables import line_words
+from pytracer.analyze.evidence.lifetime.variables import line_words, plain_expression
 from pytracer.analyze.evidence.lifetime.where_made import line_that_made
 from pytracer.analyze.evidence.operators.in_backward import backward
 from pytracer.analyze.evidence.operators.operator import find_operator, shape_words
@@ -35,6 +36,7 @@ from pytracer.analyze.evidence.preconditions.terms import (
     is_decided,
     left_argument,
     left_number,
+    may_be_equal,
     unfit_numbers,
 )
 from pytracer.analyze.known.operators import preconditions
@@ -57,6 +59,7 @@ class Violated:
     call: BoundCall
     broken: Broken
     before: bool = False  # whether the call had returned
+    counted: Counted | None = None  # what its numbers count instead, where they show that
 
     @property
     def culprit(self) -> Given:
@@ -98,6 +101,8 @@ class Violated:
         ends = reversed_range(self.culprit.tensor)
         if ends is not None:
             reason += f" (with the bytes of each number reversed it holds {ends[0]}..{ends[1]})"
+        elif self.counted is not None and self.counted.is_sure:
+            reason += f": {self.counted.words}"
         return f"{_held(self.broken.left, self.call.given)}, where {self.taken}{reason}"
 
     @property
@@ -133,6 +138,14 @@ class Violated:
         if left.function in _OF_VALUES:
             what = "sum to" if left.function == "least_sum" else "be"
             hint = f" {self.call.entry.hint.format_map(_Texts(self.call.texts))}" if self.call.entry.hint else ""
+            if self.counted is not None and not self.counted.is_sure:
+                hint = f" {self.counted.doubtful_words}{hint}"
+            elif self.counted is not None:
+                name = plain_expression(culprit.name.strip("`"))
+                return (
+                    f"{self.counted.advice(view, name, line)} {self.call.operator} does not check that {culprit.name} "
+                    f"holds {limit}."
+                )
             return (
                 f"Check the values of {culprit.name}{_range(culprit)}{since} before {line} passes it: they must {what} "
                 f"{limit}. {self.call.operator} does not check them.{_lost_words(self.call)}{hint}"
@@ -158,8 +171,18 @@ def violated(view: ProcessView) -> Violated | None:
         call = with_numbers_of_origin(view, call)
         found = _first_broken(call)
         if found is not None:
-            return Violated(call, found)
+            return Violated(call, found, counted=_counted(view, call, found))
     return _of_backward(view) if not calls else None
+
+
+def _counted(view: ProcessView, call: BoundCall, found: Broken) -> Counted | None:
+    """What the number that does not fit counts, of one that may be as large as the limit: the end of the last row."""
+    culprit = call.given[found.left.arguments[0]]
+    if found.left.function != "max" or found.right.function not in _OF_SIZES or not may_be_equal(found.text):
+        return None
+    operands = [item.base for item in call.given.values() if item.base]
+    text = plain_expression(culprit.name.strip("`"))
+    return counted_elements(view, text, found.left.value, found.right.value, culprit.base, operands)
 
 
 def is_unfit(view: ProcessView) -> bool:

@@ -47,6 +47,18 @@ def only_function(files: Mapping[str, ast.Module], name: str) -> tuple[str, _Fun
     return None if function is None or isinstance(function, ast.ClassDef) else (file, function)
 
 
+def called_function(files: Mapping[str, ast.Module], tree: ast.Module, call: ast.Call) -> tuple[str, _Function] | None:
+    """The program's own function that a call in `tree` is of; None of `lib.make()`, where `lib` is no module."""
+    found = only_function(files, called_name(call) or "")
+    if found is None or not isinstance(call.func, ast.Attribute):
+        return found
+    home, function = found
+    imported = imported_as(tree, call.func)
+    if imported is not None:
+        return found if not _is_of_library(files, imported, home) else None
+    return found if is_method(files[home], function) else None
+
+
 def mentions(files: Mapping[str, ast.Module], name: str) -> Iterator[tuple[str, ast.Module, ast.Name | ast.Attribute]]:
     """Wherever a function of a name may be meant: where it is called, passed on, or bound anew."""
     for file, tree in files.items():

@@ -15,6 +15,7 @@ from pytracer.analyze.evidence.lifetime.variables import line_words, program_fra
 from pytracer.analyze.evidence.own_code.passed_memory import called_by_ctypes
 from pytracer.analyze.evidence.phrases import access_verb
 from pytracer.analyze.evidence.slicing.files import program_files
+from pytracer.analyze.evidence.slicing.makers import makers
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Made
 from pytracer.analyze.evidence.syntax.lines import names_of_line
@@ -97,16 +98,18 @@ def cut_handle(view: ProcessView) -> CutHandle | None:
             text = shortened(line_text(view.process.snapshot, at) or "", _QUOTED)
             where = line_in(at.file, at.line, frame.file)
             function = ast.unparse(called.func)
-            return CutHandle(found.expression, found.value, register, function, f"{where} (`{text}`)")
+            return CutHandle(found.expression, found.value, register, function, where.quoted(text))
     return None
 
 
 def _made(view: ProcessView, tree: ast.Module, line: int, name: str) -> Made | None:
-    search = Slice(view.process.snapshot, program_frames(view))
+    frames = program_frames(view)
+    search, files = Slice(view.process.snapshot, frames), program_files(view.process.snapshot, frames)
     spot = search.spot(0)
     for node in ast.walk(tree):
         if variable(node) == name and getattr(node, "lineno", 0) == line and isinstance(node, ast.expr) and spot:
-            return search.made(node, spot, calls=False)
+            found = makers(files, search, node, spot)
+            return found[0] if len(found) == 1 else None
     return None
 
 

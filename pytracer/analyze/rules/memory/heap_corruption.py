@@ -16,6 +16,9 @@ does all of these.
 Where the line of the program's own C++ that was freeing is known, its source says who allocated the memory: another
 allocator, a container, a tensor, or an object with a second owner.
 
+Where the line frees by ctypes what ctypes or string_at() copied (a result with `restype = c_char_p`), or the lower
+half of an address (a result without a restype), the heap is whole: the call, and what declares it, are named.
+
 Where a line gives a native struct the address of memory that nothing holds (`io.data = ffi.new(...)`), it is named as a
 suspect; so is an object of Python that freed its native one while another keeps the address. Where only the end of the
 program noticed the damage, in its exit handlers, the headline says so. Where the source of the program's own native
@@ -35,6 +38,7 @@ who noticed, not who did it.
 from __future__ import annotations
 
 from pytracer._text import function_words
+from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.at_fault import of_unfit
 from pytracer.analyze.evidence.heap.behind_storage import overwritten
 from pytracer.analyze.evidence.heap.beyond_storage import BeyondStorage, beyond_advice, beyond_storage, used_at
@@ -52,12 +56,14 @@ from pytracer.analyze.evidence.lifetime.deleters import Deleter, owners_words, r
 from pytracer.analyze.evidence.native.aborts import is_abort
 from pytracer.analyze.evidence.native.fault_function import is_of_own_image
 from pytracer.analyze.evidence.native.native_stack import own_frames
-from pytracer.analyze.evidence.operators.state_sizes import UnfitState, unfit_state
+from pytracer.analyze.evidence.operators.state_sizes import UnfitState, state_behind, unfit_state
 from pytracer.analyze.evidence.operators.unfit_operands import Unfit, unfit_operands
 from pytracer.analyze.evidence.own_code.dropped_handle import dropped_handle
 from pytracer.analyze.evidence.own_code.freed_by_python import FreedByPython, freed_by_python
+from pytracer.analyze.evidence.own_code.freed_number import FreedNumber, freed_number
 from pytracer.analyze.evidence.own_code.freed_pointer import freed_pointer
 from pytracer.analyze.evidence.own_code.freed_reasons import FreedPointer, OtherAllocator
+from pytracer.analyze.evidence.own_code.freed_result import FreedResult, freed_result
 from pytracer.analyze.evidence.own_code.pointer_content import numbers_followed
 from pytracer.analyze.evidence.own_code.unfit_memory import unfit_memory
 from pytracer.analyze.evidence.own_code.unheld_memory import unheld_memory
@@ -74,6 +80,8 @@ _FREED_BEFORE = ("free(): double free", "double free or corruption")
 _BY_ITS_LIST = ("free(): double free", _TWICE)  # it was the start of a block
 _ABOUT_FREED = ("free(): ", "munmap_chunk(): ", "double free or corruption")
 _BY_ITS_CALLER = ("free(): invalid pointer", "munmap_chunk(): invalid pointer", "free(): double free", _TWICE)
+
+Freed = FreedPointer | FreedByPython | FreedResult | FreedNumber
 
 
 class HeapCorruption:
@@ -100,7 +108,7 @@ class HeapCorruption:
         what = _what(view, damage, user, below) if deleter is None else _of_deleter(deleter)
         unfit = _unfit(view) if deleter is None and freed is None and beyond is None else None
         if freed is not None:
-            what = f"{_found(view, damage)}: {freed.summary}"
+            what = f"{_found(view, damage, freed)}: {freed.summary}"
         elif unfit is not None:
             what = f"{_found(view, damage)}: {unfit.summary}"
         elif beyond is not None:
@@ -157,8 +165,12 @@ class HeapCorruption:
             explained=any(item is not None for item in (*explained, behind)),
             behind=of_unfit(view, unfit)
             if isinstance(unfit, Violated)
+            else state_behind(view, unfit.size)
+            if isinstance(unfit, UnfitState)
             else suspect_behind(view, behind)
             if suspect is not None
+            else Behind.of([], freed)
+            if isinstance(freed, (FreedResult, FreedNumber))
             else None,
         )
 
@@ -195,12 +207,12 @@ def _advice(view: ProcessView, user: str | None, damage: HeapDamage, deleter: De
     )
 
 
-def _freed(view: ProcessView, damage: HeapDamage) -> FreedPointer | FreedByPython | None:
+def _freed(view: ProcessView, damage: HeapDamage) -> Freed | None:
     """What the line that was freeing must not free; where the allocator's words, or its function, are about that."""
     if not (damage.text or "").startswith(_ABOUT_FREED) and damage.function not in _FREES:
         return None
-    found = freed_pointer(view) or freed_by_python(view)
-    of_other = isinstance(found, (OtherAllocator, FreedByPython))
+    found = freed_pointer(view) or freed_result(view) or freed_number(view) or freed_by_python(view)
+    of_other = isinstance(found, (OtherAllocator, FreedByPython, FreedResult))
     return None if of_other and (damage.text or "").startswith(_BY_ITS_LIST) else found
 
 
@@ -249,9 +261,11 @@ def _frame_of(view: ProcessView, function: str | None) -> NativeFrame | None:
     return next((item for item in own_frames(view) if item.function == function), None) if function else None
 
 
-def _found(view: ProcessView, damage: HeapDamage) -> str:
+def _found(view: ProcessView, damage: HeapDamage, freed: Freed | None = None) -> str:
     end = ends_in(view)
     when = f" at the end of the program, in {end}," if end is not None else ""
     if damage.function is not None:
         return f"died{when} inside the allocator ({damage.function})"
+    if isinstance(freed, FreedResult):
+        return f"aborted{when} because free() was given an address that malloc() never gave out"  # the heap is whole
     return f"aborted{when} because the C library found its heap damaged"

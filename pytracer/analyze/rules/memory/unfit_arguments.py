@@ -9,6 +9,10 @@ Why it happens: the functions of torch.nn compare what they are given; the opera
 exported programs and hand-written backwards call, often do not. They then read or write past the end of the smaller
 tensor, and where that leads to is chance: freed memory, a library, another tensor, or nothing.
 
+An offset that is as large as a recorded tensor has elements, or bytes, in as many rows as there are, counts these where
+rows are meant; the line of the program that counts so is named, also where a file lies between. A factor of 8 or less
+may be chance, and counts only with such a line.
+
 What to do: make the named argument fit at the line that is named.
 
 How it can be wrong: which variable is which argument is read from the program's source, so the file must be as it was.

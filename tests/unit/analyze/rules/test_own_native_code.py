@@ -33,7 +33,7 @@ SOURCE = "void cumulative(const double *x, double *out, long n) {\n  out[n - 1] 
 
 
 def script(run: Path, text: str) -> str:
-    file = run.parent / "job.py"
+    file = run / "job.py"
     file.write_text(text, encoding="utf-8")
     os.utime(file, (0, 0))  # before the recorded process began
     return str(file)

@@ -7,10 +7,11 @@ import re
 
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.slicing.parameter_lists import parameter_lists
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
-from pytracer.analyze.evidence.syntax.scopes import own_nodes, spans
+from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, spans
 
 _MISFIT = re.compile(r"^The size of tensor a \(\d+\) must match the size of tensor b|doesn't match the broadcast shape")
 _OPTIM, _SCALER = "/torch/optim/", "/grad_scaler.py"
@@ -30,6 +31,7 @@ def misfit_state(at: FailingLine) -> str | None:
         return None
     name = _name_of(made.spot, made.node)
     load = _load(made.spot, name, made.line) if name is not None else None
+    load = load or (_load_of_class(made.spot, name) if name is not None else None)
     if name is None or load is None or not load.args:
         return None
     place = at.place(made.spot, load.lineno)
@@ -39,6 +41,12 @@ def misfit_state(at: FailingLine) -> str | None:
     )
     wrapped = _wrapped(made.spot, made.node)
     if wrapped is None:
+        lists = parameter_lists(at.files, at.slice, stepped)
+        if lists is not None:
+            return (
+                f"{begin}, and load_state_dict() compares no shapes. Load there what was saved with the same order of "
+                f"parameters, or begin with a new state. {lists.words(at.place)}"
+            )
         return (
             f"{begin}, and load_state_dict() compares no shapes. Load there what was saved for a model of the same "
             f"layers and sizes, in the same order; or leave {place} out, and begin with a new state."
@@ -75,6 +83,18 @@ def _load(spot: Spot, name: str, line: int) -> ast.Call | None:
         for item in own_nodes(spot.scope)
         if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and item.func.attr == "load_state_dict"
         if variable(item.func.value) == name and item.lineno > line
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def _load_of_class(spot: Spot, name: str) -> ast.Call | None:
+    """The only one of an attribute, in whichever method of its class."""
+    owner = class_around(spot.tree, spot.scope) if name.startswith("self.") else None
+    found = [
+        item
+        for item in (ast.walk(owner) if owner is not None else ())
+        if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and item.func.attr == "load_state_dict"
+        if variable(item.func.value) == name
     ]
     return found[0] if len(found) == 1 else None
 

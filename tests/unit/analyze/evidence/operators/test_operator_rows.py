@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pytracer.decode.types.snapshot import Argument, Holder, PythonFrame
+from pytracer.report import job as r
 from tests.support import scenarios as s
 from tests.support.deaths import PROGRAM, died
 from tests.support.synth import Box
@@ -31,9 +33,15 @@ def tensor(base: int, *sizes: int, frame: int | None = 0, outer: int | None = 2,
     )  # fmt: skip
 
 
-def row(
-    run: Path, line: str, *arguments: Argument, inner: bool = False, other: bool = False, called: str = "div_Tensor"
-) -> str:
+def row(run: Path, line: str, *arguments: Argument, **how: Any) -> str:
+    found = process(run, line, *arguments, **how).operator
+    return (found.says or "") if found is not None else ""
+
+
+def process(
+    run: Path, line: str, *arguments: Argument, inner: bool = False, other: bool = False, called: str = "div_Tensor",
+    truncated: bool = False,
+) -> r.ProcessReport:  # fmt: skip
     """`inner`: in autograd's engine; `other`: another thread runs the line, too, with other tensors."""
     script = run.parent / "train.py"
     script.write_text(f"import torch\n\n\ndef ratio(price, volume, loss):\n    {line}\n", encoding="utf-8")
@@ -51,10 +59,9 @@ def row(
     report = died(
         run, box=box, addr=0x1357_9BDF_0240, stack_of=[*operator, *([ENGINE] if inner else []), PYTHON],
         python=[("ratio", str(script), 5)], holders=tuple(holders), arguments=arguments, mappings=[PROGRAM],
-        registers={"rdx": 0x1357_9BDF_0240},
+        registers={"rdx": 0x1357_9BDF_0240}, arguments_truncated=truncated,
     )  # fmt: skip
-    found = (report.processes or [])[0].operator
-    return (found.says or "") if found is not None else ""
+    return (report.processes or [])[0]
 
 
 GIVEN = (tensor(PRICE, 256), tensor(VOLUME, 256))
@@ -65,6 +72,23 @@ def test_operands_alone_where_the_line_passes_nothing_else(line: str, run: Path)
     """No result, and no tensor that one of them is a view of; in the order of the line."""
     found = row(run, line, tensor(VOLUME, 40, 4096), *reversed(GIVEN), tensor(RESULT, 256))
     assert found == "aten::div_Tensor with price [256] float32; volume [256] float32"
+
+
+@pytest.mark.parametrize(
+    ("line", "arguments", "noted"),
+    [
+        ("return price / volume", GIVEN, False),
+        ("return price / volume", (tensor(PRICE, 256), tensor(VOLUME, 256, how="held")), False),
+        ("return price / volume", GIVEN[:1], True),
+        ("return torch.div(price, volume.exp())", GIVEN, True),
+    ],
+    ids=["all", "held by a variable", "one is missing", "one is computed"],
+)
+def test_search_that_reached_a_limit_is_noted_where_operands_may_be_missing(
+    line: str, arguments: tuple[Argument, ...], noted: bool, run: Path
+) -> None:
+    found = process(run, line, *arguments, truncated=True).notes or []
+    assert any("reached a limit" in item for item in found) == noted
 
 
 def test_what_the_line_computes_is_an_operand_too(run: Path) -> None:

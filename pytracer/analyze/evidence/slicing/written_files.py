@@ -1,0 +1,105 @@
+"""What a line reads from a file that another line of the same program saved: that line, and the value that it saved.
+
+By syntax alone: both paths end alike, in characters that the source shows, and only one line saves such a file.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from pytracer.analyze.evidence.failing.stored.paths import path_parts
+from pytracer.analyze.evidence.slicing.slice import Slice
+from pytracer.analyze.evidence.slicing.spots import Spot
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.scopes import scope_of
+
+_READERS = frozenset({"load", "fromfile", "memmap", "open_memmap", "from_file", "loadtxt"})
+_WRITERS = frozenset({"tofile", "savez", "savez_compressed", "save", "savetxt"})
+_UNKNOWN = re.compile(r"\{.*? \d+ \d+\}")  # as path_parts writes what the source does not show
+_LEAST = 3  # characters that are known; fewer are of any file
+_NUMPY, _ARRAY = frozenset({"np", "numpy"}), ".npy"
+
+
+@dataclass(frozen=True)
+class Written:
+    """`value` is what the call at `spot` saves."""
+
+    value: ast.expr
+    spot: Spot
+
+
+def reads_file(call: ast.Call) -> bool:
+    """Whether it reads numbers from a file whose path is its first argument."""
+    return called_name(call) in _READERS and bool(call.args) and not isinstance(call.args[0], ast.Starred)
+
+
+def written(files: Mapping[str, ast.Module], back: Slice, call: ast.Call, key: object, spot: Spot) -> Written | None:
+    """Of a reading call; None where no line or more than one may have saved it.
+
+    Args:
+        files: Those of the program.
+        back: Of the process.
+        call: `np.load(path)`, at `spot`.
+        key: `"rows"` of `np.load(path)["rows"]`, or None.
+        spot: The place of the call.
+    """
+    end = _end(back, call.args[0], spot)
+    if end is None:
+        return None
+    found = [
+        item
+        for file, tree in files.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and called_name(node) in _WRITERS
+        for item in _of_end(back, node, key, Spot(file, tree, scope_of(tree, node.lineno), node.lineno), end)
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def _of_end(back: Slice, call: ast.Call, key: object, spot: Spot, end: str) -> Iterator[Written]:
+    numpy = called_name(call) == "save" and _of_numpy(call)
+    for path, value in _saved(call, key):
+        if _end(back, path, spot, numpy=numpy) == end:
+            yield Written(value, spot)
+
+
+def _saved(call: ast.Call, key: object) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """The path and the value: of `np.save(path, x)`, `torch.save(x, path)`, `x.tofile(path)`, `np.savez(path, k=x)`."""
+    name, given = called_name(call), call.args
+    if any(isinstance(item, ast.Starred) for item in given) or not given:
+        return
+    if name == "tofile" and isinstance(call.func, ast.Attribute) and key is None:
+        yield given[0], call.func.value
+    elif name in ("savez", "savez_compressed"):
+        yield from ((given[0], item.value) for item in call.keywords if item.arg == key and key is not None)
+    elif name in ("save", "savetxt") and len(given) > 1:
+        path, value = given[:2] if _of_numpy(call) else given[1::-1]
+        of_key = _item(value, key)
+        if of_key is not None:
+            yield path, of_key
+
+
+def _item(value: ast.expr, key: object) -> ast.expr | None:
+    """The value itself, or what a dict that is written there has below a key."""
+    if key is None:
+        return value
+    pairs = zip(value.keys, value.values, strict=True) if isinstance(value, ast.Dict) else ()
+    found = [item for at, item in pairs if isinstance(at, ast.Constant) and at.value == key]
+    return found[0] if len(found) == 1 else None
+
+
+def _of_numpy(call: ast.Call) -> bool:
+    return isinstance(call.func, ast.Attribute) and variable(call.func.value) in _NUMPY
+
+
+def _end(back: Slice, node: ast.expr, spot: Spot, *, numpy: bool = False) -> str | None:
+    """`*.index.npy`: the file's name with `*` for what is not shown; None where too little of it is shown."""
+    parts = path_parts(back, node, spot)
+    name = _UNKNOWN.sub("*", parts[-1]) if parts else ""
+    if numpy and not name.endswith(_ARRAY):
+        name += _ARRAY  # numpy.save appends it (numpy 2.x, lib/_npyio_impl.py)
+    return name if len(name.replace("*", "")) >= _LEAST else None

@@ -1,0 +1,43 @@
+"""The row `memory`: who had freed memory is left out where only a number that is too large led there."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytracer.render.address import memory_text
+from pytracer.report import job as r
+
+FREED = r.StorageReport(
+    base="0x1000", nbytes=4096, offset_bytes=16, state="freed",
+    freed=r.Origin(python=r.PythonFrame(function="step", file="/job/train.py", line=7)),
+)  # fmt: skip
+
+
+def row(confidence: str, *facts: r.Fact, storage: r.StorageReport = FREED) -> str:
+    subject = r.ProcessReport(pid=1, fault=r.Fault(kind="freed-storage", storage=storage))
+    text = memory_text(subject, r.Verdict(class_="out-of-bounds", confidence=confidence, facts=[*facts]))
+    return text.plain if text is not None else ""
+
+
+LARGE = r.Fact(kind="tensor", tensor="ends", value=48000, limit=1000)
+
+
+def test_freed_memory_where_a_large_number_led_is_one_line() -> None:
+    assert (
+        row("certain", LARGE)
+        == "freed storage of 4096 bytes at 0x1000, 16 bytes in, where the number that is too large leads"
+    )
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [(), (r.Fact(kind="tensor", tensor="mean", value=16, limit=1024),), (r.Fact(kind="tensor", tensor="x"),)],
+    ids=["none", "a size that is too small", "a tensor without numbers"],
+)
+def test_who_freed_it_is_told_where_no_number_led_there(facts: tuple[r.Fact, ...]) -> None:
+    assert "freed     /job/train.py:7" in row("certain", *facts)
+
+
+def test_who_freed_it_is_told_where_the_number_is_not_certain() -> None:
+    assert "freed     " in row("likely", LARGE)
+    assert "leads" not in row("certain", LARGE, storage=r.StorageReport(base="0x1000", nbytes=64, state="live"))
