@@ -8,7 +8,8 @@ from pytracer.analyze.deaths.ending import asked_to_end
 from pytracer.analyze.evidence.ends.signal_senders import from_time_limit
 from pytracer.analyze.evidence.exceptions.handled import handled_at_end
 from pytracer.analyze.evidence.exceptions.loaders import loading_workers, waits_for_loader
-from pytracer.analyze.evidence.waits.ended_threads import no_other_could, thread_behind
+from pytracer.analyze.evidence.exceptions.unmade import unmade_error
+from pytracer.analyze.evidence.waits.ended_threads import lost_results, no_other_could, thread_behind
 from pytracer.analyze.evidence.waits.failed_task import failed_task
 from pytracer.analyze.evidence.waits.forked_locks import forked_lock
 from pytracer.analyze.evidence.waits.lock_order import crossed_locks, lock_holder
@@ -78,6 +79,7 @@ def last_wait(job: JobView, ended: ProcessView) -> tuple[ProcessView, Stood] | N
         unasked=_unasked(view, wait, gone),
         without=lost_task(job, view, wait),
         untaken=untaken_queue(view, wait, tuple(chain[:-1])),
+        unmade=unmade_error(job, view) if lost_results(view, wait) else None,
     )
 
 

@@ -9,8 +9,10 @@ from pytracer.analyze.deaths.ending import asked_to_end
 from pytracer.analyze.evidence.cuda.device_waits import DeviceWait
 from pytracer.analyze.evidence.exceptions.handled import Handled
 from pytracer.analyze.evidence.exceptions.loaders import loading_words
+from pytracer.analyze.evidence.exceptions.unmade import UnmadeError
 from pytracer.analyze.evidence.waits.ended_threads import (
     EndedThread,
+    died_words,
 )
 from pytracer.analyze.evidence.waits.executor_words import executor_words
 from pytracer.analyze.evidence.waits.failed_task import FailedTask
@@ -60,6 +62,7 @@ _LIMIT: dict[WaitKind, str] = {
     "queue": "get(timeout=...) raises instead of waiting for ever.",
     "full-queue": "put(timeout=...) raises instead of waiting for ever.",
     "notice": "wait(timeout=...) or result(timeout=...) does not wait for ever.",
+    "pool": "get(timeout=...) ends such a wait.",
 }
 
 
@@ -106,6 +109,9 @@ class Stood:
     """A worker of the pool that had ended inside of a task."""
     untaken: UntakenQueue | None = None
     """The bounded queue that its parent takes from only before it waits for its end."""
+
+    unmade: UnmadeError | None = None
+    """The exception of a pool's task that ended the thread which takes results."""
 
     @property
     def unread(self) -> bool:
@@ -167,6 +173,8 @@ def why_words(view: ProcessView, found: Stood) -> str:
         return f"; {found.unasked.words}"
     if found.gone and found.thread is None:
         return _gone_words(found)
+    if found.thread is not None and found.unmade is not None:
+        return f"; {died_words(found.thread.report, ', which takes the results,')}, as {found.unmade.words}"
     if found.thread is not None:
         return f"; {found.thread.words}"
     if found.handled is not None:
@@ -222,6 +230,8 @@ def _own_advice(view: ProcessView, found: Stood) -> str:
         return found.without.advice
     if found.untaken is not None and found.thread is None:
         return found.untaken.advice
+    if found.unmade is not None:
+        return found.unmade.advice
     kind: WaitKind = found.waiting[-1][1].kind if found.unread else found.wait.kind
     if found.thread is None:
         handled = f"Look at {found.handled.words} first: the program waits on its way out. " if found.handled else ""
@@ -237,7 +247,8 @@ def _own_advice(view: ProcessView, found: Stood) -> str:
         if forked is not None:
             return handled + forked.advice
         return handled + (found.both.advice if found.both is not None else wait_advice(view, found.wait))
-    return f"{found.thread.advice} {_LIMIT.get(kind, ADVICE[kind]) if found.thread.sure else ADVICE[kind]}"
+    in_limit = found.thread.sure and (kind != "pool" or found.thread.loads)
+    return f"{found.thread.advice} {_LIMIT.get(kind, ADVICE[kind]) if in_limit else ADVICE[kind]}"
 
 
 def _meanwhile(view: ProcessView, found: Stood) -> str:

@@ -26,7 +26,8 @@ waits for, the thread of the parent is named that was inside of its `with` at th
 source; so is a `with` of the forking thread around the fork. What ends a wait (set(), put(), release()) may lie
 behind a branch that leaves. recv() of a pipe gets no EOFError while its own process keeps the sender's end open, and
 two ends that both call recv() wait for each other. An OSError ends a pool's thread that receives results, such as of
-a tensor whose worker has ended. A task of a multiprocessing pool is lost when its worker ends by sys.exit(),
+a tensor whose worker has ended; another error there ends it with a traceback, such as of a task's exception whose class
+cannot be called with its `args` alone: what was raised, and its constructor, are named then. A task of a multiprocessing pool is lost when its worker ends by sys.exit(),
 os._exit() or a signal.
 
 What to do: OpenMP: start children by spawn or forkserver, or call torch.set_num_threads(1) before the first operator
@@ -52,8 +53,10 @@ from pytracer.analyze.evidence.ends.sent_signals import deadly_signal
 from pytracer.analyze.evidence.ends.signal_senders import from_time_limit, sender_words
 from pytracer.analyze.evidence.waits.ended_threads import (
     ended_thread_evidence,
+    lost_results,
 )
 from pytracer.analyze.evidence.waits.executor_threads import unfinished_task
+from pytracer.analyze.evidence.waits.forked_pool import ForkedPool
 from pytracer.analyze.evidence.waits.forked_pool_words import pool_of
 from pytracer.analyze.evidence.waits.last_wait import last_wait
 from pytracer.analyze.evidence.waits.lost_lock import LostLock, lost_lock
@@ -77,7 +80,7 @@ from pytracer.analyze.naming import introduction, name_words, subject_words
 from pytracer.analyze.platform.signals import SIGHUP, SIGINT, SIGQUIT, SIGTERM, signal_name
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.view import Death, JobView, ProcessView
-from pytracer.report.job import Confidence
+from pytracer.report.job import Confidence, PythonFrame
 
 _OPEN = ("scheduled", "started")
 _OUTSIDE = (SIGTERM, SIGHUP, SIGQUIT, SIGINT)
@@ -185,13 +188,21 @@ class Standstill:
                 found.unsent.evidence if found.unsent is not None else None,
                 found.task.evidence if found.task is not None else None,
                 found.without.evidence if found.without is not None else None,
+                found.unmade.evidence if found.unmade is not None else None,
                 *(found.device.evidence if found.device is not None else ()),
             ],
             advice_of(view, found),
             _missing(found),
-            line=pool.earlier.forked if pool is not None else None,  # there the child lost the threads
-            behind=Behind.of([], pool) if pool is not None else None,
+            line=_line(pool, found),
+            behind=Behind.of([], pool or found.unmade) if pool is not None or found.unmade is not None else None,
         )
+
+
+def _line(pool: ForkedPool | None, found: Stood) -> PythonFrame | None:
+    """Where the child lost the threads; where a task raised what could not be made again."""
+    if pool is not None:
+        return pool.earlier.forked
+    return found.unmade.at if found.unmade is not None else None
 
 
 def _missing(found: Stood) -> list[str | None]:
@@ -255,11 +266,16 @@ def _describe_lost(job: JobView, judgement: Judgement[Stood], lost: LostLock) ->
 
 
 def _has_asking_parent(death: Death, others: Sequence[Death]) -> bool:
-    """Whether it waits for a queue, as its parent does: that one's wait comes first."""
-    if not _asks_queue(death.view):
-        return False
+    """Whether it waits for a queue, as its parent does, or that one takes no results any more: its wait comes first."""
     parent = death.view.process.snapshot.ppid
-    return any(item.view.process.snapshot.pid == parent and _asks_queue(item.view) for item in others)
+    asks = _asks_queue(death.view)
+    above = [item.view for item in others if item.view.process.snapshot.pid == parent]
+    return any((asks and _asks_queue(item)) or _lost_results(item) for item in above)
+
+
+def _lost_results(view: ProcessView) -> bool:
+    wait = wait_of(view)
+    return wait is not None and lost_results(view, wait)
 
 
 def _asks_queue(view: ProcessView) -> bool:
