@@ -133,6 +133,7 @@ from pytracer.analyze.evidence.failing.usage.missing_forward import missing_forw
 from pytracer.analyze.evidence.failing.usage.nones import item_subject, none_subject_of_option, none_value
 from pytracer.analyze.evidence.failing.usage.order import called_in_order, order_subject
 from pytracer.analyze.evidence.failing.usage.recursions import repeated_calls
+from pytracer.analyze.evidence.failing.usage.replaced_functions import replaced_function, replaced_subject
 from pytracer.analyze.evidence.failing.usage.schedules import schedule_too_short
 from pytracer.analyze.evidence.failing.usage.settings import refused_setting, text_subject
 from pytracer.analyze.evidence.failing.usage.skipped import skipped_call, skipped_subject
@@ -149,6 +150,7 @@ from pytracer.report.job import Evidence, ExceptionReport, PythonFrame
 
 _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     dropped_library,
+    replaced_function,
     bypassed_forward,
     unreturned_loss,
     freed_weight,
@@ -264,6 +266,7 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
 
 _SUBJECTS = (
     dropped_library_subject,
+    replaced_subject,
     converted_subject,
     itself_subject,
     bypass_subject,

@@ -27,8 +27,8 @@ source; so is a `with` of the forking thread around the fork. What ends a wait (
 behind a branch that leaves. recv() of a pipe gets no EOFError while its own process keeps the sender's end open, and
 two ends that both call recv() wait for each other. An OSError ends a pool's thread that receives results, such as of
 a tensor whose worker has ended; another error there ends it with a traceback, such as of a task's exception whose class
-cannot be called with its `args` alone: what was raised, and its constructor, are named then. A task of a multiprocessing pool is lost when its worker ends by sys.exit(),
-os._exit() or a signal.
+cannot be called with its `args` alone: what was raised, and its constructor, are named then. A task of a
+multiprocessing pool is lost when its worker ends by sys.exit(), os._exit() or a signal.
 
 What to do: OpenMP: start children by spawn or forkserver, or call torch.set_num_threads(1) before the first operator
 of the parent. Locks: take them in one order. Queues: pass a timeout to get(), and look at who should have filled it.
