@@ -15,6 +15,7 @@ from pytracer.analyze.evidence.waits.forked_locks import forked_lock
 from pytracer.analyze.evidence.waits.lock_order import crossed_locks, lock_holder
 from pytracer.analyze.evidence.waits.lost_tasks import lost_task
 from pytracer.analyze.evidence.waits.messages import both_wait, serves_a_working_parent
+from pytracer.analyze.evidence.waits.parent_threads import parent_thread
 from pytracer.analyze.evidence.waits.pool_results import ended_receiver
 from pytracer.analyze.evidence.waits.starved_pool import starved_pool
 from pytracer.analyze.evidence.waits.stood import UNREAD, Stood
@@ -79,6 +80,7 @@ def last_wait(job: JobView, ended: ProcessView) -> tuple[ProcessView, Stood] | N
         unasked=_unasked(view, wait, gone),
         without=lost_task(job, view, wait),
         untaken=untaken_queue(view, wait, tuple(chain[:-1])),
+        started=parent_thread(view, wait, parent_of(job, view)) if wait.kind == "forked-notice" else None,
         unmade=unmade_error(job, view) if lost_results(view, wait) else None,
     )
 

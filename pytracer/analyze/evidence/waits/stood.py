@@ -24,6 +24,7 @@ from pytracer.analyze.evidence.waits.lock_order import CrossedLocks, LockHolder
 from pytracer.analyze.evidence.waits.lost_lock import LostLock
 from pytracer.analyze.evidence.waits.lost_tasks import LostTask
 from pytracer.analyze.evidence.waits.messages import BothWait, gone_advice
+from pytracer.analyze.evidence.waits.parent_threads import ParentThread
 from pytracer.analyze.evidence.waits.pool_results import EndedReceiver
 from pytracer.analyze.evidence.waits.starved_pool import StarvedPool
 from pytracer.analyze.evidence.waits.stood_loop import stood_loop
@@ -110,6 +111,8 @@ class Stood:
     untaken: UntakenQueue | None = None
     """The bounded queue that its parent takes from only before it waits for its end."""
 
+    started: ParentThread | None = None
+    """What a forked child waited for, and its parent had started."""
     unmade: UnmadeError | None = None
     """The exception of a pool's task that ended the thread which takes results."""
 
@@ -155,6 +158,8 @@ def why_words(view: ProcessView, found: Stood) -> str:
         return executor_words(view)
     if found.wait.kind == "forked-tasks":
         return started_words(view, found.wait.at)
+    if found.started is not None:
+        return f"; {found.started.words}"
     if found.wait.kind == "forked-native":
         return pool_words(view, found.together)
     if found.locks is not None:
@@ -211,6 +216,8 @@ def _own_advice(view: ProcessView, found: Stood) -> str:
         return found.forked.advice
     if found.locks is not None:
         return found.locks.advice
+    if found.started is not None:
+        return found.started.advice
     if found.unsent is not None:
         return unsent_advice(view, found.wait, found.unsent)
     if found.task is not None and found.thread is None:

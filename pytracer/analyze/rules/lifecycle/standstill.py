@@ -13,7 +13,9 @@ had put into a queue, and the exception that the program was handling: a `with` 
 Why it happens: fork() copies one thread only. The threads of an OpenMP pool that the parent had used do not exist in
 the child, whose next parallel region waits for them for ever; nor do threads that held a lock at that moment, or
 those that run the tasks of torch.jit.fork(), or those that another native library had started: of a worker that waits
-in such a library, the line is named that had used it in the parent before the fork. join() of a pool of processes,
+in such a library, the line is named that had used it in the parent before the fork. Of Python's own threads - one that
+runs an event loop, those of a ThreadPoolExecutor, one that answers by a queue - the line is named that starts them, and
+the one that led there in the parent. join() of a pool of processes,
 shutdown() of an executor and the end of a program that has one wait for the tasks of all workers, so one that stands
 is the cause. asyncio.run() and a `with ThreadPoolExecutor()` end when the threads of the executor do, and cancel() of
 a task does not end the thread that runs it already. A process that has put something into a multiprocessing queue
@@ -51,6 +53,7 @@ from pytracer.analyze.collectives.description import at_place, span_words
 from pytracer.analyze.deaths.order import is_interrupt
 from pytracer.analyze.evidence.ends.sent_signals import deadly_signal
 from pytracer.analyze.evidence.ends.signal_senders import from_time_limit, sender_words
+from pytracer.analyze.evidence.exceptions.unmade import UnmadeError
 from pytracer.analyze.evidence.waits.ended_threads import (
     ended_thread_evidence,
     lost_results,
@@ -61,6 +64,7 @@ from pytracer.analyze.evidence.waits.forked_pool_words import pool_of
 from pytracer.analyze.evidence.waits.last_wait import last_wait
 from pytracer.analyze.evidence.waits.lost_lock import LostLock, lost_lock
 from pytracer.analyze.evidence.waits.lost_tasks import lost_tasks
+from pytracer.analyze.evidence.waits.parent_threads import ParentThread
 from pytracer.analyze.evidence.waits.stood import Stood, advice_of, only_words, unread_words, why_words
 from pytracer.analyze.evidence.waits.stood_loop import stood_loop
 from pytracer.analyze.evidence.waits.wait_chain import (
@@ -194,7 +198,7 @@ class Standstill:
             advice_of(view, found),
             _missing(found),
             line=_line(pool, found),
-            behind=Behind.of([], pool or found.unmade) if pool is not None or found.unmade is not None else None,
+            behind=_behind(pool or found.unmade or found.started),
         )
 
 
@@ -202,7 +206,13 @@ def _line(pool: ForkedPool | None, found: Stood) -> PythonFrame | None:
     """Where the child lost the threads; where a task raised what could not be made again."""
     if pool is not None:
         return pool.earlier.forked
+    if found.started is not None:
+        return found.wait.at
     return found.unmade.at if found.unmade is not None else None
+
+
+def _behind(found: ForkedPool | UnmadeError | ParentThread | None) -> Behind | None:
+    return Behind.of([], found) if found is not None else None
 
 
 def _missing(found: Stood) -> list[str | None]:
