@@ -163,3 +163,18 @@ def test_pool_that_lost_a_worker_is_broken_by_that(cause: str | None, run: Path)
     report = broken(run, cause)
     assert report.verdict is not None and report.verdict.pid == 102
     assert "no worker had died before" not in summary(report)
+
+
+def test_worker_that_hands_over_a_result_waits_for_no_room(run: Path) -> None:
+    """Its parent works, and is not known to be lost; put() of that queue takes no time limit."""
+    stack: list[Frame] = [
+        ("SemLock.__enter__", f"{LIB}/synchronize.py", 95),
+        ("SimpleQueue.put", f"{LIB}/queues.py", 376),
+        WORKER,
+        ("Popen._launch", f"{LIB}/popen_fork.py", 71),
+        ("main", s.SCRIPT, 9),
+    ]
+    report = ended(run, stopped(parent(), [("main", s.SCRIPT, 9)]), stopped(Box(pid=102, ppid=101), stack))
+    assert "waited until another result is taken, to hand over its own;" in summary(report)
+    assert "put(timeout" not in advice(report)
+    assert "its thread that takes results" in advice(report)
