@@ -6,14 +6,13 @@ gets a result any more (python/cpython#103061); concurrent.futures calls the poo
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pytracer._library_files import is_library_file
-from pytracer._text import list_words, shortened
-from pytracer.analyze.behind import Place
+from pytracer.analyze.behind import Place, places_in
+from pytracer.analyze.evidence.exceptions.remaking import CALLED, Remaking
 from pytracer.analyze.evidence.exceptions.reraised import broken_by_loading, loading_error
 from pytracer.analyze.evidence.failing.explained import explained
 from pytracer.analyze.evidence.phrases import error_words
@@ -21,7 +20,7 @@ from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.error_classes import ErrorConstructor, error_constructor
 from pytracer.analyze.evidence.waits.ended_threads import LOADED
 from pytracer.analyze.evidence.waits.wait_chain import children_of
-from pytracer.analyze.naming import LineWords, line_in, name_words, place_words
+from pytracer.analyze.naming import name_words, place_words
 from pytracer.analyze.parts import exception_report, innermost_of_program
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.blackbox.schema import ON_FETCH
@@ -30,9 +29,6 @@ from pytracer.report.job import Evidence, ExceptionReport, PythonFrame
 
 _RECEIVES = re.compile(r"/multiprocessing/connection\.py$")
 _POOL = re.compile(r"/multiprocessing/pool\.py$")
-# CPython 3.10 has the class before it; 3.9 does not.
-_CALLED = re.compile(r"^(?:([\w.<>]+)\.)?__init__\(\) (?:missing|takes|got) ")
-_LONGEST = 50
 _NOBODY = "no worker had died before, and the pool ended them itself"
 
 
@@ -67,7 +63,7 @@ class UnmadeError:
     worker: ProcessView
     report: ExceptionReport
     at: PythonFrame | None
-    made: ErrorConstructor | None
+    made: Remaking | None
     failed: NotLoaded
 
     @property
@@ -79,9 +75,10 @@ class UnmadeError:
     def words(self) -> str:
         """Behind what could not be loaded: who raised it, and why it cannot be made again."""
         at = f" at {place_words(self.at)}" if self.at is not None else ""
+        why = self.made.why if self.made is not None else None
         return (
             f"{name_words([self.worker])} had raised {error_words(self.report)}{at}, which cannot be made again from "
-            f"its pickle{self._why}"
+            f"its pickle{f': {why}' if why is not None else ''}"
         )
 
     @property
@@ -93,18 +90,10 @@ class UnmadeError:
         return f"{self._mend} The program then gets the error itself, {real}.{then}"
 
     @property
-    def lines(self) -> tuple[LineWords, ...]:
-        """Of the constructor, and of its call of the base's."""
-        if self.made is None:
-            return ()
-        own, kept = self.made.node.lineno, self.made.kept
-        return (self._line(own), *([self._line(kept.lineno)] if kept is not None else []))
-
-    @property
     def places(self) -> tuple[Place, ...]:
         """Where it was raised, and these lines."""
         own = ((self.at.file, self.at.line),) if self.at is not None and self.at.line is not None else ()
-        return (*own, *((item.file, item.line) for item in self.lines if item.line is not None))
+        return (*own, *places_in([self.made.lines if self.made is not None else ()]))
 
     @property
     def subject(self) -> str:
@@ -126,48 +115,13 @@ class UnmadeError:
         )
 
     @property
-    def _why(self) -> str:
-        made = self.made
-        if made is None or not made.takes:
-            return ""
-        function = "__init__()" if made.owner == self.name else f"{made.owner}.__init__()"
-        takes = (
-            f": {function} ({self._line(made.node.lineno)}) takes {list_words([f'`{item}`' for item in made.takes])}"
-        )
-        if made.kept is None:
-            return takes
-        kept = f"{_function(made)} ({self._line(made.kept.lineno)})"
-        passed = made.passed
-        if passed is None:
-            return f"{takes}, and is called again with what {kept} gets"
-        texts = [shortened(f"`{item}", _LONGEST) + "`" for item in map(ast.unparse, passed)]
-        return f"{takes}, and {kept} gets {f'{list_words(texts)} only' if texts else 'nothing'}"
-
-    @property
     def _mend(self) -> str:
-        made = self.made
-        if made is None:
-            return (
-                f"Let {self.name} give super().__init__() all that its __init__ takes, or define __reduce__(): an "
-                "exception goes to another process as its class and its `args`, with which the class is called there."
-            )
-        kept = made.kept
-        line = self._line(kept.lineno if kept is not None else made.node.lineno)
-        instead = f" in place of `{shortened(ast.unparse(kept), _LONGEST)}`" if kept is not None else ""
-        how = f"At {line}, pass on all that __init__() takes: `{made.given_all}`{instead}, with the text in `__str__`"
-        if made.given_all is None:
-            by_name = f" by position, {list_words([f'`{item}`' for item in made.by_name])} too," if made.by_name else ""
-            how = (
-                f"Let __init__() take all{by_name} and give that to {_function(made)} at {line}; the text in `__str__`"
-            )
-        got = f"what {_function(made)} got" if kept is not None else "what it was made with by position"
+        if self.made is not None:
+            return self.made.mend
         return (
-            f"{how}; or define `__reduce__`. An exception goes to another process as its class and its `args`, {got}, "
-            "and the class is called with them there."
+            f"Let {self.name} give super().__init__() all that its __init__ takes, or define __reduce__(): an exception "
+            "is pickled as its class and its `args`, and loading it calls the class with them."
         )
-
-    def _line(self, line: int) -> LineWords:
-        return line_in(self.made.file if self.made is not None else None, line, self.at.file if self.at else None)
 
 
 def not_loaded(view: ProcessView) -> NotLoaded | None:
@@ -195,7 +149,9 @@ def unmade_error(job: JobView, view: ProcessView) -> UnmadeError | None:
         files = program_files(worker.process.snapshot, [frame for frame in frames if not is_library_file(frame.file)])
         made = error_constructor(files, report.type or "")
         if _is_of(failed, report, made):
-            return UnmadeError(worker, report, innermost_of_program(frames), made, failed)
+            at, name = innermost_of_program(frames), (report.type or "").rpartition(".")[2]
+            words = Remaking(made, name, at.file if at is not None else None) if made is not None else None
+            return UnmadeError(worker, report, at, words, failed)
     return None
 
 
@@ -203,7 +159,7 @@ def _is_of(failed: NotLoaded, report: ExceptionReport, made: ErrorConstructor | 
     """Whether it was the constructor of this exception that failed, by the message or by a line of it."""
     if made is not None and any(made.has_line(frame.file, frame.line) for frame in failed.frames):
         return True
-    called = _CALLED.search(failed.message) if failed.type == "TypeError" else None
+    called = CALLED.search(failed.message) if failed.type == "TypeError" else None
     if called is None:
         return False
     if called[1] is None:
@@ -223,8 +179,3 @@ def _handed_over(job: JobView, view: ProcessView) -> Iterator[tuple[ProcessView,
 def _is_receiver(frame: PythonFrame) -> bool:
     """`recv`, which loads what came."""
     return (frame.function or "").rpartition(".")[2] == "recv" and _RECEIVES.search(frame.file or "") is not None
-
-
-def _function(made: ErrorConstructor) -> str:
-    """`super().__init__()`."""
-    return f"{ast.unparse(made.kept.func)}()" if made.kept is not None else f"{made.owner}()"

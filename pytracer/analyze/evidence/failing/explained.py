@@ -142,6 +142,7 @@ from pytracer.analyze.evidence.failing.usage.told_lines import told_line, told_s
 from pytracer.analyze.evidence.failing.usage.traced_sizes import traced_size, traced_subject
 from pytracer.analyze.evidence.failing.usage.uncalled_classes import class_with_tensors
 from pytracer.analyze.evidence.failing.usage.unloaded_libraries import torch_not_imported
+from pytracer.analyze.evidence.failing.usage.unmade_errors import unmade_error_here, unmade_here_subject
 from pytracer.analyze.evidence.failing.usage.unpacked_keys import unpacked_keys
 from pytracer.analyze.evidence.failing.usage.walkers import too_deep, walked_too_deep
 from pytracer.analyze.evidence.limits.words import limit_reason
@@ -151,6 +152,7 @@ from pytracer.report.job import Evidence, ExceptionReport, PythonFrame
 _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     dropped_library,
     replaced_function,
+    unmade_error_here,
     bypassed_forward,
     unreturned_loss,
     freed_weight,
@@ -267,6 +269,7 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
 _SUBJECTS = (
     dropped_library_subject,
     replaced_subject,
+    unmade_here_subject,
     converted_subject,
     itself_subject,
     bypass_subject,

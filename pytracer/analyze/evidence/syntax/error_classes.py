@@ -7,6 +7,7 @@ __init__ gave super().__init__(), else what it was made with (CPython, BaseExcep
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -66,6 +67,19 @@ class ErrorConstructor:
             return None
         function = ast.unparse(self.kept.func) if self.kept is not None else "super().__init__"
         return f"{function}({', '.join([*([] if self._is_bound else ['self']), *self._positional])})"
+
+
+def is_error_class(files: Mapping[str, ast.Module], name: str) -> bool:
+    """Whether the only class of that name is derived from an exception, as far as the names of its bases show."""
+    for _ in range(_MOST_BASES):
+        found = [item for tree in files.values() if (item := class_named(tree, name)) is not None]
+        if len(found) != 1 or not found[0].bases:
+            return False
+        name = ast.unparse(found[0].bases[0]).rpartition(".")[2]
+        kind = getattr(builtins, name, None)
+        if isinstance(kind, type) and issubclass(kind, BaseException):
+            return True
+    return False
 
 
 def error_constructor(files: Mapping[str, ast.Module], type_: str) -> ErrorConstructor | None:
