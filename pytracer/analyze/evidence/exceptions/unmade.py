@@ -119,8 +119,8 @@ class UnmadeError:
         if self.made is not None:
             return self.made.mend
         return (
-            f"Let {self.name} give super().__init__() all that its __init__ takes, or define __reduce__(): an exception "
-            "is pickled as its class and its `args`, and loading it calls the class with them."
+            f"Let {self.name} give super().__init__() all that its __init__ takes, or define __reduce__(): an "
+            "exception is pickled as its class and its `args`, and loading it calls the class with them."
         )
 
 

@@ -20,7 +20,6 @@ from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import (
     Scope,
     class_around,
-    class_named,
     function_named,
     own_nodes,
     scope_of,
@@ -43,13 +42,13 @@ _ASKS_LOOP, _ASKS_EXECUTOR = ("run_coroutine_threadsafe", "call_soon_threadsafe"
 _RESULTS, _OF_MAP = ("Future.result", "result"), "result_iterator"
 _EXECUTOR, _THREAD = "ThreadPoolExecutor", "Thread"
 _LONGEST = 50
-_CHILD: dict[Starter, str] = {
+CHILD: dict[Starter, str] = {
     "Process": "child",
     "Pool": "worker",
     "ProcessPoolExecutor": "worker",
     "DataLoader": "worker",
 }
-_FIRST: dict[Starter, str] = {
+FIRST: dict[Starter, str] = {
     "Process": "first in the function that the child runs",
     "Pool": "in the `initializer` of the pool",
     "ProcessPoolExecutor": "in the `initializer` of the pool",
@@ -109,16 +108,16 @@ class ParentThread:
         """Where it can be made so that each process has its own."""
         thing, what = self._thing
         threads = "its threads" if self.kind == "executor" else "its thread"
-        child = _CHILD[self.starter]
+        child = CHILD[self.starter]
         why = f"fork() copies one thread: a forked {child} has {thing}, but not {threads}"
         if self.test is not None:
             why += f", and {self.test} makes no new one there"
         anew = "or keep os.getpid() beside it and make it anew where that differs"
         if self.test is not None and self.holder is not None:
-            by = f"{_FIRST[self.starter]}, or by os.register_at_fork(after_in_child=...)"
+            by = f"{FIRST[self.starter]}, or by os.register_at_fork(after_in_child=...)"
             own = f"Set {thing} to None in each {child}, {by}; {anew}"
         else:
-            own = f"Make {what} in each {child}, at its first use there or {_FIRST[self.starter]}; {anew}"
+            own = f"Make {what} in each {child}, at its first use there or {FIRST[self.starter]}; {anew}"
         shared = self.owner is not None  # what holds a thread cannot be pickled
         spawn = "" if shared else f". Or start the {child} by spawn, {SPAWNED[self.starter]}"
         return f"{why}. {own}{spawn}."
@@ -215,6 +214,8 @@ def _asked(files: Mapping[str, ast.Module], frame: PythonFrame, called: str) -> 
 
 def _starts(files: Mapping[str, ast.Module]) -> Iterator[_Start]:
     """All that the program makes of threads."""
+    every = [item for tree in files.values() for item in ast.walk(tree) if isinstance(item, ast.ClassDef)]
+    classes = {item.name: item for item in every if _is_thread_class(item)}
     for file, tree in files.items():
         for item in ast.walk(tree):
             name = called_name(item) if isinstance(item, ast.Call) else None
@@ -229,12 +230,14 @@ def _starts(files: Mapping[str, ast.Module]) -> Iterator[_Start]:
                 kind: Kind = "loop" if owner is not None else "thread"
                 function = ast.unparse(target).rpartition(".")[2] if target is not None else None
                 yield _Start(kind, file, tree, item, scope, function, owner or _target_of(tree, item))
-            elif _is_thread_class(class_named(tree, name)):
-                yield _Start("thread", file, tree, item, scope, "run", _target_of(tree, item))
+            elif name in classes:
+                loop = _loop_in(classes[name])
+                kind = "loop" if loop is not None else "thread"
+                yield _Start(kind, file, tree, item, scope, "run", loop or _target_of(tree, item))
 
 
-def _is_thread_class(node: ast.ClassDef | None) -> bool:
-    return node is not None and any(ast.unparse(base).rpartition(".")[2] == _THREAD for base in node.bases)
+def _is_thread_class(node: ast.ClassDef) -> bool:
+    return any(ast.unparse(base).rpartition(".")[2] == _THREAD for base in node.bases)
 
 
 def _loop_of(tree: ast.Module, target: ast.expr | None) -> str | None:
@@ -243,7 +246,12 @@ def _loop_of(tree: ast.Module, target: ast.expr | None) -> str | None:
         return ast.unparse(target.value)
     name = ast.unparse(target).rpartition(".")[2] if target is not None else ""
     function = function_named(tree, name) if name else None
-    for item in own_nodes(function) if function is not None else ():
+    return _loop_in(function) if function is not None else None
+
+
+def _loop_in(function: ast.AST) -> str | None:
+    """Of a function or a class that runs it."""
+    for item in ast.walk(function):
         if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and item.func.attr in _LOOPS:
             return ast.unparse(item.func.value)
     return None
@@ -285,6 +293,16 @@ def _runs(start: _Start, frames: Sequence[SnapshotFrame]) -> bool:
         if start.kind == "thread" and function == start.target and frame.file == start.file:
             return True
     return False
+
+
+def runs_loop_or_tasks(parent: ProcessView | None) -> bool:
+    """Whether a thread of a process runs an event loop, or tasks of an executor."""
+    return any(
+        (_OF_LOOP.search(frame.file) and (frame.function or "").rpartition(".")[2] in _LOOPS)
+        or (_OF_EXECUTOR.search(frame.file) and (frame.function or "").rpartition(".")[2] == "_worker")
+        for frames in _threads_of(parent)
+        for frame in frames
+    )
 
 
 def _led_there(

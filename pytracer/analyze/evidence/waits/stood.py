@@ -20,6 +20,7 @@ from pytracer.analyze.evidence.waits.fork_line import fork_line
 from pytracer.analyze.evidence.waits.forked_locks import ForkedLock
 from pytracer.analyze.evidence.waits.forked_pool_words import pool_words
 from pytracer.analyze.evidence.waits.interop_threads import started_words
+from pytracer.analyze.evidence.waits.library_threads import LibraryThread
 from pytracer.analyze.evidence.waits.lock_order import CrossedLocks, LockHolder
 from pytracer.analyze.evidence.waits.lost_lock import LostLock
 from pytracer.analyze.evidence.waits.lost_tasks import LostTask
@@ -111,7 +112,7 @@ class Stood:
     untaken: UntakenQueue | None = None
     """The bounded queue that its parent takes from only before it waits for its end."""
 
-    started: ParentThread | None = None
+    started: ParentThread | LibraryThread | None = None
     """What a forked child waited for, and its parent had started."""
     unmade: UnmadeError | None = None
     """The exception of a pool's task that ended the thread which takes results."""

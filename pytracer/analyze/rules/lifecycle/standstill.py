@@ -62,6 +62,7 @@ from pytracer.analyze.evidence.waits.executor_threads import unfinished_task
 from pytracer.analyze.evidence.waits.forked_pool import ForkedPool
 from pytracer.analyze.evidence.waits.forked_pool_words import pool_of
 from pytracer.analyze.evidence.waits.last_wait import last_wait
+from pytracer.analyze.evidence.waits.library_threads import LibraryThread
 from pytracer.analyze.evidence.waits.lost_lock import LostLock, lost_lock
 from pytracer.analyze.evidence.waits.lost_tasks import lost_tasks
 from pytracer.analyze.evidence.waits.parent_threads import ParentThread
@@ -211,7 +212,7 @@ def _line(pool: ForkedPool | None, found: Stood) -> PythonFrame | None:
     return found.unmade.at if found.unmade is not None else None
 
 
-def _behind(found: ForkedPool | UnmadeError | ParentThread | None) -> Behind | None:
+def _behind(found: ForkedPool | UnmadeError | ParentThread | LibraryThread | None) -> Behind | None:
     return Behind.of([], found) if found is not None else None
 
 
