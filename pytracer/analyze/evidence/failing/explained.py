@@ -39,6 +39,7 @@ from pytracer.analyze.evidence.failing.processes.between_ranks import (
 from pytracer.analyze.evidence.failing.processes.ended_senders import joined_senders
 from pytracer.analyze.evidence.failing.processes.kept_weights import freed_weight, freed_weight_subject
 from pytracer.analyze.evidence.failing.processes.made_by_one import made_by_one, made_by_one_subject
+from pytracer.analyze.evidence.failing.processes.not_fork_safe import not_fork_safe
 from pytracer.analyze.evidence.failing.processes.own_group_names import own_group_behind, own_group_name
 from pytracer.analyze.evidence.failing.processes.root_only import list_of_root, root_subject
 from pytracer.analyze.evidence.failing.processes.sharded import (
@@ -153,6 +154,7 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     dropped_library,
     replaced_function,
     unmade_error_here,
+    not_fork_safe,
     bypassed_forward,
     unreturned_loss,
     freed_weight,
@@ -363,7 +365,7 @@ def explained(
         subject = not_finite_subject(at) if words is not None and words == first_not_finite(at) else None
         if words is not None and subject is None:
             subject = next(subjects, None) or first_clause(words)
-        together = words is not None and words == shared_file(at)
+        together = words is not None and words in (shared_file(at), not_fork_safe(at))
         about = next((item for of in _BEHIND if (item := of(at)) is not None), named) if words is not None else None
         return Explanation(words, subject, file, together, behind=about)
     except Exception as error:  # a program may be written in any way: the report goes on, and says so

@@ -169,3 +169,56 @@ def test_thread_that_is_not_known_to_be_waited_for_is_not_named(
     assert "waited in a forked child for a thread that exists in its parent only" in summary(report)
     assert "it is " not in summary(report)
     assert advice(report).startswith("fork() copies one thread only")
+
+
+FSSPEC = f"{LIB}/site-packages/fsspec/asyn.py"
+STORE = """from fsspec.asyn import sync, get_loop
+def read(loop, key):
+    return sync(loop, fetch, key)
+def main(loader):
+    loop = get_loop()
+    print(read(loop, "first"))
+    for batch in loader:
+        print(batch)
+"""
+
+
+@pytest.mark.parametrize("thread", [RUNS_LOOP, [("beat", "", 2)]])
+def test_thread_of_a_library_is_named_with_what_had_used_it(thread: Sequence[Frame], run: Path) -> None:
+    """fsspec runs a loop of its own. The look-alike: no thread of the parent runs one, so nothing is known."""
+    waits: list[Frame] = [
+        ("Condition.wait", f"{LIB}/threading.py", 331),
+        ("Event.wait", f"{LIB}/threading.py", 629),
+        ("sync", FSSPEC, 100),
+    ]
+    report = job(run, STORE, waits, ("read", 3), 7, thread)
+    named = thread is RUNS_LOOP
+    assert (
+        "it is a thread of fsspec (`sync()`), which line 6 (`read(loop, 'first')`) had used" in summary(report)
+    ) == named
+    assert ("Make what line 3 uses of fsspec in each worker" in advice(report)) == named
+
+
+def test_class_of_a_thread_that_runs_a_loop_is_one_of_its_starts(run: Path) -> None:
+    """`class Io(threading.Thread)` with run()."""
+    program = """import asyncio, threading
+class Io(threading.Thread):
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.loop = asyncio.new_event_loop()
+    def run(self):
+        self.loop.run_forever()
+    def ask(self, key):
+        return asyncio.run_coroutine_threadsafe(fetch(key), self.loop).result()
+def begin():
+    io = Io()
+    io.start()
+    return io
+def main(loader):
+    io = begin()
+    for batch in loader:
+        print(batch)
+"""
+    report = job(run, program, RESULT, ("Io.ask", 9), 16, RUNS_LOOP)
+    assert "it is the thread of line 11 (`Io()`), which runs the event loop `self.loop`" in summary(report)
+    assert "started in the parent by line 15 (`begin()`) before line 16 forked" in summary(report)
