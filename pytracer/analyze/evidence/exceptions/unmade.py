@@ -18,7 +18,7 @@ from pytracer.analyze.evidence.failing.explained import explained
 from pytracer.analyze.evidence.phrases import error_words
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.error_classes import ErrorConstructor, error_constructor
-from pytracer.analyze.evidence.waits.ended_threads import LOADED
+from pytracer.analyze.evidence.waits.ended_threads import LOADED, EndedThread, died_words
 from pytracer.analyze.evidence.waits.wait_chain import children_of
 from pytracer.analyze.naming import name_words, place_words
 from pytracer.analyze.parts import exception_report, innermost_of_program
@@ -80,6 +80,10 @@ class UnmadeError:
             f"{name_words([self.worker])} had raised {error_words(self.report)}{at}, which cannot be made again from "
             f"its pickle{f': {why}' if why is not None else ''}"
         )
+
+    def ended(self, thread: EndedThread) -> str:
+        """Of the pool's thread that died of it: `its thread ..., which takes the results, had died of ..., as ...`."""
+        return f"{died_words(thread.report, ', which takes the results,')}, as {self.words}"
 
     @property
     def advice(self) -> str:

@@ -10,10 +10,7 @@ from pytracer.analyze.evidence.cuda.device_waits import DeviceWait
 from pytracer.analyze.evidence.exceptions.handled import Handled
 from pytracer.analyze.evidence.exceptions.loaders import loading_words
 from pytracer.analyze.evidence.exceptions.unmade import UnmadeError
-from pytracer.analyze.evidence.waits.ended_threads import (
-    EndedThread,
-    died_words,
-)
+from pytracer.analyze.evidence.waits.ended_threads import EndedThread
 from pytracer.analyze.evidence.waits.executor_words import executor_words
 from pytracer.analyze.evidence.waits.failed_task import FailedTask
 from pytracer.analyze.evidence.waits.fork_line import fork_line
@@ -180,7 +177,7 @@ def why_words(view: ProcessView, found: Stood) -> str:
     if found.gone and found.thread is None:
         return _gone_words(found)
     if found.thread is not None and found.unmade is not None:
-        return f"; {died_words(found.thread.report, ', which takes the results,')}, as {found.unmade.words}"
+        return f"; {found.unmade.ended(found.thread)}"
     if found.thread is not None:
         return f"; {found.thread.words}"
     if found.handled is not None:

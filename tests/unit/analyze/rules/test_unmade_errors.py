@@ -178,3 +178,21 @@ def test_worker_that_hands_over_a_result_waits_for_no_room(run: Path) -> None:
     assert "waited until another result is taken, to hand over its own;" in summary(report)
     assert "put(timeout" not in advice(report)
     assert "its thread that takes results" in advice(report)
+
+
+def test_interrupt_of_such_a_wait_names_the_exception_too(run: Path) -> None:
+    """Ctrl-C is how most people end it."""
+    script = str(s.program_in(run, PROGRAM))
+    wait: list[Frame] = [
+        ("Condition.wait", "/usr/lib/python3.11/threading.py", 327),
+        ("ApplyResult.wait", f"{LIB}/pool.py", 765),
+        ("main", script, 9),
+    ]
+    box = parent().at(500).thread_exception("TypeError", MISSING, RECEIVER, thread="Thread-3 (_handle_results)")
+    box.at(9_000).signal_seen(2, 0).exception("KeyboardInterrupt", "", wait)
+    worker = Box(pid=102, ppid=101).at(400)
+    worker.exception("RowError", "row 4: empty", [("load", script, 6), WORKER], on_its_way="fetch")
+    report = build_report(s.load(run, box.exit(130), worker.at(9_010).exit(0)))
+    assert verdict(report)[0] == "external-kill"
+    assert "had raised RowError: row 4: empty at program.py:6 in load" in summary(report)
+    assert "`super().__init__(row, reason)`" in advice(report)
