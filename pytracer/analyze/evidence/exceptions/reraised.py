@@ -98,7 +98,7 @@ def broken_by_loading(exception: ExceptionReport | None) -> bool:
     if exception is None or kind != "BrokenProcessPool" or not exception.remote_traceback:
         return False
     error = loading_error(exception)
-    return error is not None and error.type not in _CUT_SHORT
+    return error is not None and error.type.rpartition(".")[2] not in _CUT_SHORT
 
 
 def loading_error(exception: ExceptionReport) -> Reraised | None:

@@ -29,6 +29,7 @@ from pytracer.report.job import Evidence, ExceptionReport, PythonFrame
 
 _RECEIVES = re.compile(r"/multiprocessing/connection\.py$")
 _POOL = re.compile(r"/multiprocessing/pool\.py$")
+_NAMES = re.compile(r"'(\w+)'")
 _NOBODY = "no worker had died before, and the pool ended them itself"
 
 
@@ -166,8 +167,9 @@ def _is_of(failed: NotLoaded, report: ExceptionReport, made: ErrorConstructor | 
     called = CALLED.search(failed.message) if failed.type == "TypeError" else None
     if called is None:
         return False
-    if called[1] is None:
-        return made is not None
+    if called[1] is None:  # by the parameters that it lacks
+        lacking = set(_NAMES.findall(failed.message))
+        return made is not None and bool(lacking) and lacking <= {*made.takes}
     names = {(report.type or "").rpartition(".")[2], made.owner if made is not None else None}
     return called[1].rpartition(".")[2] in names
 

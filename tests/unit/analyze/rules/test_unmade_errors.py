@@ -157,7 +157,7 @@ def test_result_that_breaks_a_pool_is_no_exception_of_a_task(run: Path) -> None:
     assert "had raised" not in summary(report)
 
 
-@pytest.mark.parametrize("cause", [None, "EOFError"])
+@pytest.mark.parametrize("cause", [None, "EOFError", "_pickle.UnpicklingError: pickle data was truncated"])
 def test_pool_that_lost_a_worker_is_broken_by_that(cause: str | None, run: Path) -> None:
     """The look-alikes: no reason is given, or the message of the worker was cut short."""
     report = broken(run, cause)
@@ -196,3 +196,10 @@ def test_interrupt_of_such_a_wait_names_the_exception_too(run: Path) -> None:
     assert verdict(report)[0] == "external-kill"
     assert "had raised RowError: row 4: empty at program.py:6 in load" in summary(report)
     assert "`super().__init__(row, reason)`" in advice(report)
+
+
+@pytest.mark.parametrize(("name", "named"), [("reason", True), ("size", False)])
+def test_message_without_a_class_is_known_by_the_parameters_that_it_lacks(name: str, named: bool, run: Path) -> None:
+    """CPython 3.9. The look-alike: the constructor of a result, beside an exception that was handed over well."""
+    report = job(run, message=f"__init__() missing 1 required positional argument: '{name}'")
+    assert ("had raised RowError" in summary(report)) == named
