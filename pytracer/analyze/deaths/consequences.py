@@ -21,8 +21,10 @@ from itertools import takewhile
 from pytracer._library_files import is_library_file
 from pytracer._text import time_words
 from pytracer.analyze.deaths.lost_connection import lost_connection, lost_process, lost_rpc
+from pytracer.analyze.deaths.tree import Tree
 from pytracer.analyze.evidence.cuda.cuda_errors import cuda_error
 from pytracer.analyze.evidence.ends.sent_signals import deadly_signal, sent_signals
+from pytracer.analyze.evidence.exceptions.reraised import broken_by_loading
 from pytracer.analyze.naming import name_words
 from pytracer.analyze.platform.signals import SIGKILL, SIGTERM
 from pytracer.analyze.timeline.order import Absence
@@ -118,53 +120,6 @@ def reports_a_child(view: ProcessView) -> bool:
     return _says(_CHILD_FAILED, exception.type or "") or _says(_WORKER_DIED, exception.message or "")
 
 
-_FORK_SERVER = "from multiprocessing.forkserver import main"
-
-
-class Tree:
-    """Parents and children among the recorded processes.
-
-    multiprocessing's fork server, the default since CPython 3.14, is nobody's parent: the process that started it asks
-    for the children, and waits for them.
-    """
-
-    def __init__(self, views: Sequence[ProcessView]) -> None:
-        self._by_pid = {self._key(view, view.process.snapshot.pid): view for view in views}
-        self.parent = {view.index: self._asked_by(view) for view in views}
-        self.children: dict[int, list[ProcessView]] = {}
-        for view in views:
-            parent = self.parent[view.index]
-            if parent is not None and parent.index != view.index:
-                self.children.setdefault(parent.index, []).append(view)
-
-    def _asked_by(self, view: ProcessView) -> ProcessView | None:
-        parent = self._forked_by(view)
-        if parent is None or not any(_FORK_SERVER in word for word in parent.process.snapshot.argv):
-            return parent
-        above = self._forked_by(parent)
-        # Its children have its command line, too: one of them that forks is a parent.
-        is_child = above is not None and above.process.snapshot.argv == parent.process.snapshot.argv
-        return parent if above is None or is_child else above
-
-    def _forked_by(self, view: ProcessView) -> ProcessView | None:
-        return self._by_pid.get(self._key(view, view.process.snapshot.ppid))
-
-    @staticmethod
-    def _key(view: ProcessView, pid: int) -> tuple[str, str, int]:
-        snapshot = view.process.snapshot
-        return snapshot.host, snapshot.boot_id, pid
-
-    def descendants(self, view: ProcessView) -> Iterator[ProcessView]:
-        """All recorded processes below `view`."""
-        todo, seen = [view.index], {view.index}
-        while todo:
-            for child in self.children.get(todo.pop(), ()):
-                if child.index not in seen:
-                    seen.add(child.index)
-                    todo.append(child.index)
-                    yield child
-
-
 @dataclass(frozen=True)
 class Following:
     """Why a death is a consequence. `of`: the other process's index, where its end alone made this one raise."""
@@ -194,6 +149,7 @@ class Followers:
         self._judge(self._lost_worker)
         self._judge(self._lost_connection)
         self.came_first = {index: absence for absence in absences for index in self._left_first(absence)}
+        self._judge(self._of_broken_pool)
         for step in (self._cleanup, self._ended_by_launcher, self._lost_peer, self._ended_with_parent):
             self._judge(step)
 
@@ -218,6 +174,8 @@ class Followers:
     def _passes_on(self, death: Death) -> Following | None:
         role, exception = death.view.process.role, death.view.exception
         wrapper = death.nature == "exit" or (exception is not None and _says(_CHILD_FAILED, exception.type or ""))
+        if broken_by_loading(exception):
+            return None
         if death.nature in PROMPT or not (role == "launcher" or wrapper):
             return None
         if death.nature == "interrupt" and role == "launcher":
@@ -227,6 +185,15 @@ class Followers:
         if failed is not None and death.nature == "exception" and death.surely_before(failed):
             return None  # it raised while all of them lived, and ended them on its way out: Ray's driver
         return Following(WhyKind.REPORTED, f"reports the failure of {subject(failed)}") if failed is not None else None
+
+    def _of_broken_pool(self, death: Death) -> Following | None:
+        """A worker that a pool ended as it could not load what one had sent, before the program got its error."""
+        parent, number = self._tree.parent[death.view.index], death.view.process.signal
+        if death.nature != "sent" or parent is None or number is None or not broken_by_loading(parent.exception):
+            return None
+        if not self._sent_by(parent, death, number):
+            return None
+        return Following(WhyKind.SENT, f"ended by its parent, process {parent.process.snapshot.pid}, with its pool")
 
     def _lost_worker(self, death: Death) -> Following | None:
         exception = death.view.exception

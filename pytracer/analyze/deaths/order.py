@@ -14,13 +14,13 @@ from pytracer._text import list_words, ranks_words, time_words
 from pytracer.analyze.deaths.consequences import (
     PROMPT,
     Followers,
-    Tree,
     mentions_lost_peer,
     peer_gone,
     reports_a_child,
     subject,
 )
 from pytracer.analyze.deaths.ending import ending_in_mid_work, orderly_end
+from pytracer.analyze.deaths.tree import Tree
 from pytracer.analyze.evidence.ends.sent_signals import deadly_signal
 from pytracer.analyze.platform.signals import SI_USER, SIGABRT, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, signal_name
 from pytracer.analyze.timeline.order import Absence, absences

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from pytracer.analyze.deaths.consequences import Tree
+from pytracer.analyze.deaths.tree import Tree
 from pytracer.analyze.evidence.ends.sent_signals import Sent, deadly_signal
 from pytracer.analyze.evidence.ends.signal_senders import (
     chain_words,

@@ -36,6 +36,9 @@ _RAY_TRAIN = re.compile(r"^\[Rank ([\d,]{1,200}) Error Snippet\]:\n", re.MULTILI
 _BUILT_IN = re.compile(
     r"^(?:KeyError|IndexError|AttributeError|ImportError|ModuleNotFoundError|StopIteration|TypeError|NameError)$"
 )
+# What loading raises of a worker that died while it sent.
+_CUT_SHORT = ("EOFError", "OSError", "ConnectionResetError", "BrokenPipeError", "UnpicklingError")
+_TEXTS = "_RemoteTraceback"  # concurrent.futures: holds the text of a traceback, which `remote_traceback` has
 OF_POOL = "in a process of the pool"
 
 
@@ -65,6 +68,8 @@ def reraised(exception: ExceptionReport | None) -> Reraised | None:
     """None where the exception is the first one, or its text was cut before the traceback ended."""
     if exception is None:
         return None
+    if broken_by_loading(exception):
+        return None  # of a thread of its own
     if exception.remote_traceback:
         return _first(exception.remote_traceback.strip().strip('"'), OF_POOL)
     text = exception.message or ""
@@ -81,6 +86,24 @@ def reraised(exception: ExceptionReport | None) -> Reraised | None:
     if _HEAD not in text:
         return None
     return _first(text.rpartition(_HEAD)[2], told[1] or f"in {uncapital(told[2])}")
+
+
+def broken_by_loading(exception: ExceptionReport | None) -> bool:
+    """Whether a pool was called broken as what a worker had sent could not be loaded, and not as one had died.
+
+    CPython 3.9 to 3.14, concurrent/futures/process.py, terminate_broken(): only that has the text of a cause. It ends
+    the pool's workers itself then.
+    """
+    kind = (exception.type or "").rpartition(".")[2] if exception is not None else ""
+    if exception is None or kind != "BrokenProcessPool" or not exception.remote_traceback:
+        return False
+    error = loading_error(exception)
+    return error is not None and error.type.rpartition(".")[2] not in _CUT_SHORT
+
+
+def loading_error(exception: ExceptionReport) -> Reraised | None:
+    """Of a pool that was called broken by that: the error of the thread that loads what workers send."""
+    return _first((exception.remote_traceback or "").strip().strip("'\""), "in the pool's thread")
 
 
 def reason_within(exception: ExceptionReport) -> ExceptionReport:
@@ -102,6 +125,8 @@ def library_reason(exception: ExceptionReport) -> HandledExceptionReport | None:
     for item in exception.context or ():
         if any(not is_library_file(frame.file) for frame in item.python_stack or ()):
             return None
+        if (item.type or "").endswith(_TEXTS):
+            continue
         if has_facts(item.message) and _BUILT_IN.search(item.type or "") is None:
             return item
     return None

@@ -8,15 +8,17 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.cuda.shared_devices import shared_device
 from pytracer.analyze.evidence.exceptions.chains import Chain, as_uncaught, chain_of, found_its_way, original
 from pytracer.analyze.evidence.exceptions.ended_senders import ended_sender
 from pytracer.analyze.evidence.exceptions.name_origins import meant_words, origin_words
 from pytracer.analyze.evidence.exceptions.raisers import Raiser, failed_sample, raiser
-from pytracer.analyze.evidence.exceptions.reraised import Reraised, reason_within, reraised
+from pytracer.analyze.evidence.exceptions.reraised import Reraised, broken_by_loading, reason_within, reraised
 from pytracer.analyze.evidence.exceptions.rpc_peers import rpc_peer
 from pytracer.analyze.evidence.exceptions.shared_offsets import shared_offset
 from pytracer.analyze.evidence.exceptions.spent_senders import spent_sender
+from pytracer.analyze.evidence.exceptions.unmade import not_loaded, unmade_error
 from pytracer.analyze.evidence.failing.explained import Explanation, explained, involved
 from pytracer.analyze.evidence.limits.words import limit_reason
 from pytracer.analyze.evidence.phrases import error_at_words
@@ -141,6 +143,9 @@ def explanation_of(job: JobView, told: Told) -> Explanation:
         spent = spent_sender(job, view)
         if spent is not None:
             return Explanation(spent.advice, spent.subject, of_limit=True, line=spent.line, evidence=spent.evidence)
+        lost = unmade_error(job, view) or not_loaded(view) if broken_by_loading(own) else None
+        if lost is not None:
+            return Explanation(lost.advice, lost.subject, behind=Behind.of([], lost))
         gone = ended_sender(job, view)
         if gone is not None:
             return Explanation(gone.advice, gone.subject, behind=gone.behind)

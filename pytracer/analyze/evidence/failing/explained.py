@@ -39,6 +39,7 @@ from pytracer.analyze.evidence.failing.processes.between_ranks import (
 from pytracer.analyze.evidence.failing.processes.ended_senders import joined_senders
 from pytracer.analyze.evidence.failing.processes.kept_weights import freed_weight, freed_weight_subject
 from pytracer.analyze.evidence.failing.processes.made_by_one import made_by_one, made_by_one_subject
+from pytracer.analyze.evidence.failing.processes.not_fork_safe import not_fork_safe
 from pytracer.analyze.evidence.failing.processes.own_group_names import own_group_behind, own_group_name
 from pytracer.analyze.evidence.failing.processes.root_only import list_of_root, root_subject
 from pytracer.analyze.evidence.failing.processes.sharded import (
@@ -133,6 +134,7 @@ from pytracer.analyze.evidence.failing.usage.missing_forward import missing_forw
 from pytracer.analyze.evidence.failing.usage.nones import item_subject, none_subject_of_option, none_value
 from pytracer.analyze.evidence.failing.usage.order import called_in_order, order_subject
 from pytracer.analyze.evidence.failing.usage.recursions import repeated_calls
+from pytracer.analyze.evidence.failing.usage.replaced_functions import replaced_function, replaced_subject
 from pytracer.analyze.evidence.failing.usage.schedules import schedule_too_short
 from pytracer.analyze.evidence.failing.usage.settings import refused_setting, text_subject
 from pytracer.analyze.evidence.failing.usage.skipped import skipped_call, skipped_subject
@@ -141,6 +143,7 @@ from pytracer.analyze.evidence.failing.usage.told_lines import told_line, told_s
 from pytracer.analyze.evidence.failing.usage.traced_sizes import traced_size, traced_subject
 from pytracer.analyze.evidence.failing.usage.uncalled_classes import class_with_tensors
 from pytracer.analyze.evidence.failing.usage.unloaded_libraries import torch_not_imported
+from pytracer.analyze.evidence.failing.usage.unmade_errors import unmade_error_here, unmade_here_subject
 from pytracer.analyze.evidence.failing.usage.unpacked_keys import unpacked_keys
 from pytracer.analyze.evidence.failing.usage.walkers import too_deep, walked_too_deep
 from pytracer.analyze.evidence.limits.words import limit_reason
@@ -149,6 +152,9 @@ from pytracer.report.job import Evidence, ExceptionReport, PythonFrame
 
 _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     dropped_library,
+    replaced_function,
+    unmade_error_here,
+    not_fork_safe,
     bypassed_forward,
     unreturned_loss,
     freed_weight,
@@ -264,6 +270,8 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
 
 _SUBJECTS = (
     dropped_library_subject,
+    replaced_subject,
+    unmade_here_subject,
     converted_subject,
     itself_subject,
     bypass_subject,
@@ -357,7 +365,7 @@ def explained(
         subject = not_finite_subject(at) if words is not None and words == first_not_finite(at) else None
         if words is not None and subject is None:
             subject = next(subjects, None) or first_clause(words)
-        together = words is not None and words == shared_file(at)
+        together = words is not None and words in (shared_file(at), not_fork_safe(at))
         about = next((item for of in _BEHIND if (item := of(at)) is not None), named) if words is not None else None
         return Explanation(words, subject, file, together, behind=about)
     except Exception as error:  # a program may be written in any way: the report goes on, and says so

@@ -21,6 +21,11 @@ _POOL = re.compile(r"/multiprocessing/pool\.py$")
 _BETWEEN_PROCESSES = re.compile(r"/multiprocessing/\w+\.py$")
 # What waiting with a limit raises, and torch when the thread that pins batches is gone.
 _GAVE_UP = re.compile(r"\b(Empty|Full|TimeoutError|BrokenBarrierError)$")
+_RECEIVES = re.compile(r"/multiprocessing/connection\.py$")
+LOADED = (
+    "It could not load what a worker had sent: a result, or an exception of a task, whose class the message names. "
+    "Make that picklable (see its __init__, __reduce__ and __setstate__), or return and raise plain values."
+)
 _PIN_THREAD = "Pin memory thread exited"
 
 
@@ -41,14 +46,25 @@ class EndedThread:
         """Nobody is told of the end of a thread that one waits for."""
         frame = frame_of(self.report)
         at = f" at {place_words(frame)}" if frame is not None else ""
-        return f"Look at {error_words(self.report)}{at} first: it ended that thread, and only that thread."
+        loaded = f" {LOADED}" if self.loads else ""
+        return f"Look at {error_words(self.report)}{at} first: it ended that thread, and only that thread.{loaded}"
+
+    @property
+    def loads(self) -> bool:
+        """Whether the thread loaded what another process had sent."""
+        stack = self.report.python_stack or ()
+        return any(_RECEIVES.search(item.file or "") and (item.function or "").endswith("recv") for item in stack)
 
 
 def ended_words(report: ThreadExceptionReport) -> str:
     """`its thread Thread-1 (write) had died of KeyError: 2 at train.py:15 in write`."""
     frame = frame_of(report)
-    name = f" {report.thread}" if report.thread else ""
-    return f"its thread{name} had died of {error_words(report)}{f' at {place_words(frame)}' if frame else ''}"
+    return f"{died_words(report)}{f' at {place_words(frame)}' if frame else ''}"
+
+
+def died_words(report: ThreadExceptionReport, role: str = "") -> str:
+    """The same without the line: `its thread Thread-3 (_handle_results) had died of TypeError: ...`."""
+    return f"its thread{f' {report.thread}' if report.thread else ''}{role} had died of {error_words(report)}"
 
 
 def frame_of(report: ThreadExceptionReport) -> PythonFrame | None:
@@ -64,6 +80,28 @@ def thread_behind(view: ProcessView, wait: ProcessWait) -> EndedThread | None:
         own = [item for item in view.thread_exceptions if _is_of_pool(item.python_stack or ())]
         return EndedThread(own[-1], True) if own else None
     return EndedThread(view.thread_exceptions[-1], wait.kind in _IN_PROCESS and no_other_could(view))
+
+
+def lost_results(view: ProcessView, wait: ProcessWait) -> bool:
+    """Whether a process waits for a pool whose thread that takes results is gone, by an error or without a word."""
+    return wait.kind in ("pool", "workers") and (thread_behind(view, wait) is not None or lacks_receiver(view))
+
+
+def lacks_receiver(view: ProcessView) -> bool:
+    """Whether a pool's thread that receives results has ended, while its other threads run.
+
+    CPython 3.10 to 3.14, pool.py, Pool._handle_results: an OSError or EOFError ends it without a word, such as of a
+    tensor whose sender has ended.
+    """
+    ending = asked_to_end(view.process)
+    stacks = ending.python_threads if ending is not None else ()
+    run = {
+        (frame.function or "").rpartition(".")[2]
+        for _, frames in stacks
+        for frame in frames
+        if _POOL.search(frame.file)
+    }
+    return "_handle_workers" in run and "_handle_tasks" in run and "_handle_results" not in run
 
 
 def thread_behind_exception(view: ProcessView) -> EndedThread | None:

@@ -8,12 +8,15 @@ from pytracer.analyze.deaths.ending import asked_to_end
 from pytracer.analyze.evidence.ends.signal_senders import from_time_limit
 from pytracer.analyze.evidence.exceptions.handled import handled_at_end
 from pytracer.analyze.evidence.exceptions.loaders import loading_workers, waits_for_loader
-from pytracer.analyze.evidence.waits.ended_threads import no_other_could, thread_behind
+from pytracer.analyze.evidence.exceptions.unmade import unmade_error
+from pytracer.analyze.evidence.waits.ended_threads import lost_results, no_other_could, thread_behind
 from pytracer.analyze.evidence.waits.failed_task import failed_task
 from pytracer.analyze.evidence.waits.forked_locks import forked_lock
+from pytracer.analyze.evidence.waits.library_threads import LibraryThread, library_thread
 from pytracer.analyze.evidence.waits.lock_order import crossed_locks, lock_holder
 from pytracer.analyze.evidence.waits.lost_tasks import lost_task
 from pytracer.analyze.evidence.waits.messages import both_wait, serves_a_working_parent
+from pytracer.analyze.evidence.waits.parent_threads import ParentThread, parent_thread
 from pytracer.analyze.evidence.waits.pool_results import ended_receiver
 from pytracer.analyze.evidence.waits.starved_pool import starved_pool
 from pytracer.analyze.evidence.waits.stood import UNREAD, Stood
@@ -78,6 +81,8 @@ def last_wait(job: JobView, ended: ProcessView) -> tuple[ProcessView, Stood] | N
         unasked=_unasked(view, wait, gone),
         without=lost_task(job, view, wait),
         untaken=untaken_queue(view, wait, tuple(chain[:-1])),
+        started=_started(job, view, wait) if wait.kind == "forked-notice" else None,
+        unmade=unmade_error(job, view) if lost_results(view, wait) else None,
     )
 
 
@@ -106,6 +111,12 @@ def _unasked(view: ProcessView, wait: ProcessWait, gone: Sequence[ProcessView]) 
     found = unasked_tasks(view, wait) if wait.kind == "queue" and is_between_processes(view) else None
     well = bool(gone) and all(item.process.exit_code == 0 for item in gone)
     return found if found is not None and (found.refused is not None or well) else None
+
+
+def _started(job: JobView, view: ProcessView, wait: ProcessWait) -> ParentThread | LibraryThread | None:
+    """What a forked child waits for."""
+    parent = parent_of(job, view)
+    return parent_thread(view, wait, parent) or library_thread(view, wait, parent)
 
 
 def _loading(job: JobView, view: ProcessView) -> list[ProcessView]:

@@ -13,7 +13,9 @@ _POOL = re.compile(r"/multiprocessing/pool\.py$")
 _EXECUTOR = re.compile(r"/(concurrent/futures/process|loky/process_executor)\.py$")
 # CPython: `with` and shutdown(wait=True) of an executor, and the end of a program that has one.
 _ENDS = ("shutdown", "_python_exit")
-_JOIN, _WORKER = "join", "worker"
+_JOIN, _WORKER, _PUT = "join", "worker", "put"
+_QUEUES = "/multiprocessing/queues.py"
+_NEAR = 5
 
 
 def joins_pool(stack: Sequence[PythonFrame], end: Crash | None) -> bool:
@@ -40,3 +42,10 @@ def _has_own_workers(end: Crash | None) -> bool:
 
 def _last_word(function: str | None) -> str:
     return (function or "").rpartition(".")[2]
+
+
+def hands_over(stack: Sequence[PythonFrame]) -> bool:
+    """Whether a worker of a multiprocessing pool puts a result: into a pipe, and its put() takes no time limit."""
+    near = stack[:_NEAR]
+    puts = any(_last_word(item.function) == _PUT and (item.file or "").endswith(_QUEUES) for item in near)
+    return puts and any(_last_word(item.function) == _WORKER and _POOL.search(item.file or "") for item in near)

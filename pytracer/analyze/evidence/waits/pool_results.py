@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pytracer._text import count_words, shortened
-from pytracer.analyze.deaths.ending import asked_to_end
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.constants import is_none
 from pytracer.analyze.evidence.syntax.scopes import function_named, own_nodes
+from pytracer.analyze.evidence.waits.ended_threads import lacks_receiver
 from pytracer.analyze.evidence.waits.wait_chain import children_of
 from pytracer.analyze.evidence.waits.waits import ProcessWait, end_of
 from pytracer.analyze.tensors.source_lines import syntax_tree
@@ -20,7 +19,6 @@ from pytracer.analyze.view import JobView, ProcessView
 _GIVE = frozenset(
     {"apply", "apply_async", "map", "map_async", "imap", "imap_unordered", "starmap", "starmap_async"}
 )  # of Pool: the first argument is the function
-_POOL = re.compile(r"/multiprocessing/pool\.py$")
 _LIMIT = "maxtasksperchild"
 _LONGEST = 50
 
@@ -68,7 +66,7 @@ class EndedReceiver:
 
 def ended_receiver(job: JobView, view: ProcessView, wait: ProcessWait) -> EndedReceiver | None:
     """Of a process that waits for the result of a pool's task; None where the thread runs or nothing is known."""
-    if wait.kind not in ("pool", "workers") or not _lacks_receiver(view):
+    if wait.kind not in ("pool", "workers") or not lacks_receiver(view):
         return None
     end, tree = end_of(view), syntax_tree(view.process.snapshot, wait.at)
     ended = [
@@ -110,20 +108,3 @@ def _returns(tree: ast.Module, name: str) -> Iterator[tuple[int, str]]:
     for item in own_nodes(function) if function is not None else ():
         if isinstance(item, ast.Return) and item.value is not None:
             yield item.lineno, shortened(f"return {ast.unparse(item.value)}", _LONGEST)
-
-
-def _lacks_receiver(view: ProcessView) -> bool:
-    """Whether a pool's thread that receives results has ended, while its other threads run.
-
-    CPython 3.10 to 3.14, pool.py, Pool._handle_results: an OSError or EOFError ends it without a word, such as of a
-    tensor whose sender has ended.
-    """
-    ending = asked_to_end(view.process)
-    stacks = ending.python_threads if ending is not None else ()
-    run = {
-        (frame.function or "").rpartition(".")[2]
-        for _, frames in stacks
-        for frame in frames
-        if _POOL.search(frame.file)
-    }
-    return "_handle_workers" in run and "_handle_tasks" in run and "_handle_results" not in run

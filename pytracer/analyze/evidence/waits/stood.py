@@ -9,19 +9,20 @@ from pytracer.analyze.deaths.ending import asked_to_end
 from pytracer.analyze.evidence.cuda.device_waits import DeviceWait
 from pytracer.analyze.evidence.exceptions.handled import Handled
 from pytracer.analyze.evidence.exceptions.loaders import loading_words
-from pytracer.analyze.evidence.waits.ended_threads import (
-    EndedThread,
-)
+from pytracer.analyze.evidence.exceptions.unmade import UnmadeError
+from pytracer.analyze.evidence.waits.ended_threads import EndedThread
 from pytracer.analyze.evidence.waits.executor_words import executor_words
 from pytracer.analyze.evidence.waits.failed_task import FailedTask
 from pytracer.analyze.evidence.waits.fork_line import fork_line
 from pytracer.analyze.evidence.waits.forked_locks import ForkedLock
 from pytracer.analyze.evidence.waits.forked_pool_words import pool_words
 from pytracer.analyze.evidence.waits.interop_threads import started_words
+from pytracer.analyze.evidence.waits.library_threads import LibraryThread
 from pytracer.analyze.evidence.waits.lock_order import CrossedLocks, LockHolder
 from pytracer.analyze.evidence.waits.lost_lock import LostLock
 from pytracer.analyze.evidence.waits.lost_tasks import LostTask
 from pytracer.analyze.evidence.waits.messages import BothWait, gone_advice
+from pytracer.analyze.evidence.waits.parent_threads import ParentThread
 from pytracer.analyze.evidence.waits.pool_results import EndedReceiver
 from pytracer.analyze.evidence.waits.starved_pool import StarvedPool
 from pytracer.analyze.evidence.waits.stood_loop import stood_loop
@@ -60,6 +61,7 @@ _LIMIT: dict[WaitKind, str] = {
     "queue": "get(timeout=...) raises instead of waiting for ever.",
     "full-queue": "put(timeout=...) raises instead of waiting for ever.",
     "notice": "wait(timeout=...) or result(timeout=...) does not wait for ever.",
+    "pool": "get(timeout=...) ends such a wait.",
 }
 
 
@@ -107,6 +109,11 @@ class Stood:
     untaken: UntakenQueue | None = None
     """The bounded queue that its parent takes from only before it waits for its end."""
 
+    started: ParentThread | LibraryThread | None = None
+    """What a forked child waited for, and its parent had started."""
+    unmade: UnmadeError | None = None
+    """The exception of a pool's task that ended the thread which takes results."""
+
     @property
     def unread(self) -> bool:
         """Whether it waited for the end of a child that waits until its queue, or its pipe, is read."""
@@ -149,6 +156,8 @@ def why_words(view: ProcessView, found: Stood) -> str:
         return executor_words(view)
     if found.wait.kind == "forked-tasks":
         return started_words(view, found.wait.at)
+    if found.started is not None:
+        return f"; {found.started.words}"
     if found.wait.kind == "forked-native":
         return pool_words(view, found.together)
     if found.locks is not None:
@@ -167,6 +176,8 @@ def why_words(view: ProcessView, found: Stood) -> str:
         return f"; {found.unasked.words}"
     if found.gone and found.thread is None:
         return _gone_words(found)
+    if found.thread is not None and found.unmade is not None:
+        return f"; {found.unmade.ended(found.thread)}"
     if found.thread is not None:
         return f"; {found.thread.words}"
     if found.handled is not None:
@@ -203,6 +214,8 @@ def _own_advice(view: ProcessView, found: Stood) -> str:
         return found.forked.advice
     if found.locks is not None:
         return found.locks.advice
+    if found.started is not None:
+        return found.started.advice
     if found.unsent is not None:
         return unsent_advice(view, found.wait, found.unsent)
     if found.task is not None and found.thread is None:
@@ -222,6 +235,8 @@ def _own_advice(view: ProcessView, found: Stood) -> str:
         return found.without.advice
     if found.untaken is not None and found.thread is None:
         return found.untaken.advice
+    if found.unmade is not None:
+        return found.unmade.advice
     kind: WaitKind = found.waiting[-1][1].kind if found.unread else found.wait.kind
     if found.thread is None:
         handled = f"Look at {found.handled.words} first: the program waits on its way out. " if found.handled else ""
@@ -237,7 +252,8 @@ def _own_advice(view: ProcessView, found: Stood) -> str:
         if forked is not None:
             return handled + forked.advice
         return handled + (found.both.advice if found.both is not None else wait_advice(view, found.wait))
-    return f"{found.thread.advice} {_LIMIT.get(kind, ADVICE[kind]) if found.thread.sure else ADVICE[kind]}"
+    in_limit = found.thread.sure and (kind != "pool" or found.thread.loads)
+    return f"{found.thread.advice} {_LIMIT.get(kind, ADVICE[kind]) if in_limit else ADVICE[kind]}"
 
 
 def _meanwhile(view: ProcessView, found: Stood) -> str:

@@ -49,6 +49,8 @@ class _Uses:
     functions: frozenset[int] = frozenset()
     owners: frozenset[str | None] = frozenset()
     """Names of the owner: also those of the parameters that it is passed as."""
+    kept: frozenset[int] = frozenset()
+    """A function that counts by itself."""
 
     def leads_there(self, node: ast.AST) -> bool:
         """Whether a call, or `data[0]`, does."""
@@ -129,6 +131,20 @@ def used_before_fork(snapshot: Snapshot, stack: Sequence[PythonFrame], native: S
     return None
 
 
+def called_before_fork(
+    stack: Sequence[PythonFrame], files: Mapping[str, ast.Module], function: ast.FunctionDef | ast.AsyncFunctionDef
+) -> EarlierUse | None:
+    """The first call above the fork that led to a function of these files in the parent."""
+    at = max((place for place, frame in enumerate(stack) if _FORK.search(frame.file or "")), default=None)
+    outer = [item for item in stack[at + 1 :] if not is_library_file(item.file)] if at is not None else []
+    uses = _leading(_Uses(files, "", None, functions=frozenset({id(function)}), kept=frozenset({id(function)})))
+    for frame in reversed(outer):
+        found = _before(files.get(frame.file or ""), frame, uses)
+        if found is not None:
+            return EarlierUse(PythonFrame(frame.function, frame.file, found[0]), found[1], outer[0])
+    return None
+
+
 def _native_call(tree: ast.Module | None, frame: PythonFrame | None, native: Sequence[str]) -> ast.Call | None:
     """By the name of a native function, as ctypes has it; else the outermost call of the line."""
     calls = calls_on(tree, frame.line) if tree is not None and frame is not None and frame.line else []
@@ -138,7 +154,7 @@ def _native_call(tree: ast.Module | None, frame: PythonFrame | None, native: Seq
 def _leading(uses: _Uses) -> _Uses:
     """With all functions that lead to the call, over a few others."""
     for _ in range(_MOST_ROUNDS):
-        found = frozenset(
+        found = uses.kept | frozenset(
             id(item)
             for tree in uses.files.values()
             for item in ast.walk(tree)

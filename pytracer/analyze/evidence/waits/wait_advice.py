@@ -12,9 +12,10 @@ from pytracer.analyze.evidence.waits.executor_words import executor_advice
 from pytracer.analyze.evidence.waits.forked_locks import forked_lock
 from pytracer.analyze.evidence.waits.forked_pool_words import pool_advice
 from pytracer.analyze.evidence.waits.interop_threads import interop_advice
+from pytracer.analyze.evidence.waits.pool_joins import hands_over
 from pytracer.analyze.evidence.waits.queue_fillers import filler_of
 from pytracer.analyze.evidence.waits.waited_object import waited_object
-from pytracer.analyze.evidence.waits.waits import LET_THREAD_END, ProcessWait, WaitKind, called_by_program
+from pytracer.analyze.evidence.waits.waits import LET_THREAD_END, ProcessWait, WaitKind, called_by_program, main_stack
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 
@@ -22,6 +23,10 @@ _RESULTS = ("Future.result", "result_iterator")
 _FUTURE = (
     "Its task had not ended, or had not begun: look at where the pool's threads or processes were, which may be slow, "
     "wait themselves, or have been killed. result(timeout=...) raises instead of waiting for ever."
+)
+_HANDED = (
+    "Look at the process that has the pool: its thread that takes results (`Pool._handle_results`) has ended, as by "
+    "an error that it could not load, or waits itself, such as in a callback."
 )
 _WITH = "`with lock:` releases it on every way."
 _READERS = ("run", "check_output", "getoutput", "getstatusoutput")  # these read what is printed
@@ -96,6 +101,8 @@ def wait_advice(view: ProcessView, wait: ProcessWait) -> str:
         return _FUTURE
     if wait.kind == "executor":
         return executor_advice(view)
+    if wait.kind == "full-queue" and hands_over(main_stack(view)):
+        return _HANDED
     if wait.kind == "forked-tasks":
         return interop_advice(view, wait.at)
     if wait.kind == "forked-native":

@@ -10,6 +10,7 @@ from pytracer._library_files import is_library_file
 from pytracer._text import shortened
 from pytracer.analyze.deaths.ending import asked_to_end
 from pytracer.analyze.evidence.cuda.device_waits import DeviceWait, device_wait
+from pytracer.analyze.evidence.waits.ended_threads import lost_results
 from pytracer.analyze.evidence.waits.forked_pool import is_at_work
 from pytracer.analyze.evidence.waits.wait_advice import ADVICE, wait_advice
 from pytracer.analyze.evidence.waits.waits import (
@@ -194,7 +195,8 @@ def work_words(children: Sequence[ProcessView]) -> str:
 def wait_chain(job: JobView, view: ProcessView) -> Iterator[tuple[ProcessView, ProcessWait]]:
     """A waiting process, then the child that it waits for, if that one waits, and so on.
 
-    One that looks at its children again and again, asleep in between, waits for them, too (joblib).
+    One that looks at its children again and again, asleep in between, waits for them, too (joblib). A pool whose thread
+    takes no results any more has nothing to wait for: its workers are idle, or wait until their results are taken.
     """
     seen: set[int] = set()
     current: ProcessView | None = _waiting_child(job, view) if wait_of(view) is None and was_asleep(view) else view
@@ -204,7 +206,8 @@ def wait_chain(job: JobView, view: ProcessView) -> Iterator[tuple[ProcessView, P
         if wait is None or (wait.kind == "forked-native" and is_at_work(job, current)):
             return
         yield current, wait
-        current = _waiting_child(job, current, wait) if wait.kind in _OF_CHILDREN else None
+        on = wait.kind in _OF_CHILDREN and not lost_results(current, wait)
+        current = _waiting_child(job, current, wait) if on else None
 
 
 def _waiting_child(job: JobView, view: ProcessView, wait: ProcessWait | None = None) -> ProcessView | None:

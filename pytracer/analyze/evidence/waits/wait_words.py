@@ -8,9 +8,10 @@ from pytracer.analyze.evidence.exceptions.loaders import waits_for_loader
 from pytracer.analyze.evidence.waits.executor_words import executor_wait
 from pytracer.analyze.evidence.waits.forked_pool_words import pool_wait
 from pytracer.analyze.evidence.waits.messages import asked_words
+from pytracer.analyze.evidence.waits.pool_joins import hands_over
 from pytracer.analyze.evidence.waits.unread_queues import unread_queue
 from pytracer.analyze.evidence.waits.waited_object import waited_object
-from pytracer.analyze.evidence.waits.waits import WAITED, ProcessWait, called_by_program, called_of_driver
+from pytracer.analyze.evidence.waits.waits import WAITED, ProcessWait, called_by_program, called_of_driver, main_stack
 from pytracer.analyze.view import ProcessView
 
 _NOTICES = {
@@ -38,6 +39,8 @@ def wait_words(view: ProcessView, wait: ProcessWait) -> str:
         queue = unread_queue(view, wait)
         what = f"into `{queue.name}`" if queue is not None else "into a queue"
         return f"waited {'at its end ' if wait.at is None else ''}until what it had put {what} is read"
+    if wait.kind == "full-queue" and hands_over(main_stack(view)):
+        return "waited until another result is taken, to hand over its own"
     asked = asked_words(view, wait)
     if asked is not None:
         return f"waited for a message in {asked}"

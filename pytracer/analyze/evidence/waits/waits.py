@@ -144,7 +144,7 @@ def wait_of(view: ProcessView) -> ProcessWait | None:
     if kind == "thread-at-exit":
         name, at = _unfinished_thread(view)
         return ProcessWait(kind, at, name)
-    if kind == "unread-queue" and has_copied_frames_only(main_stack(view)):
+    if kind in ("unread-queue", "full-queue") and has_copied_frames_only(main_stack(view)):
         return ProcessWait(kind, None)
     at = waiting_frame(view)
     if kind == "workers" and (at is None or is_library_file(at.file)):  # the end of the program

@@ -54,6 +54,7 @@ from pytracer.analyze.evidence.ends.signal_senders import (
 )
 from pytracer.analyze.evidence.ends.timers import TIMERS, timer_advice, timer_words, was_sent_by_timer
 from pytracer.analyze.evidence.ends.unexplained_faults import fault_words
+from pytracer.analyze.evidence.exceptions.unmade import unmade_error
 from pytracer.analyze.evidence.limits.ended import limit_of_signal
 from pytracer.analyze.evidence.phrases import (
     bucket_evidence,
@@ -63,7 +64,7 @@ from pytracer.analyze.evidence.phrases import (
     storage_evidence,
 )
 from pytracer.analyze.evidence.waits.busy import blocking_call
-from pytracer.analyze.evidence.waits.ended_threads import ended_thread_evidence, thread_behind
+from pytracer.analyze.evidence.waits.ended_threads import ended_thread_evidence, lost_results, thread_behind
 from pytracer.analyze.evidence.waits.quiet import pause_of
 from pytracer.analyze.evidence.waits.waits import end_of, wait_of
 from pytracer.analyze.naming import introduction, place_words
@@ -193,8 +194,11 @@ class OtherDeath:
             wait = wait_of(view)
             thread = thread_behind(view, wait) if wait is not None else None
             evidence += ended_thread_evidence(view)
-            says = f"{says}; {thread.words}" if thread is not None else says
-            advice = f"{thread.advice} {advice}" if thread is not None else advice
+            unmade = unmade_error(job, view) if wait is not None and lost_results(view, wait) else None
+            if thread is not None:
+                says = f"{says}; {unmade.ended(thread) if unmade is not None else thread.words}"
+                advice = f"{unmade.advice if unmade is not None else thread.advice} {advice}"
+            evidence.append(unmade.evidence if unmade is not None else None)
         who = workers.subject(judgement.views) if workers is not None else introduction(judgement.views)
         return Description(f"{who} {says}.", evidence, advice, [missing])
 

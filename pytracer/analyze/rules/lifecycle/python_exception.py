@@ -13,6 +13,9 @@ its own limit, and the line that keeps files open there, are the reason. Where a
 the end of the one that sent the tensor: the line that put it, and the line that waited for that end too early, are
 named where the source shows them.
 
+A pool of concurrent.futures is called broken, too, where it could not load what a worker had sent: nobody had died. Of
+an exception whose class cannot be called with its `args` alone, the worker, its line and the constructor are named.
+
 Forked workers of a DataLoader share the position of a file that their dataset opened before: one moves it while
 another one reads. Where a label, an index or a key of a batch cannot be, and the source shows such a file, that is
 *likely* why.

@@ -13,7 +13,9 @@ had put into a queue, and the exception that the program was handling: a `with` 
 Why it happens: fork() copies one thread only. The threads of an OpenMP pool that the parent had used do not exist in
 the child, whose next parallel region waits for them for ever; nor do threads that held a lock at that moment, or
 those that run the tasks of torch.jit.fork(), or those that another native library had started: of a worker that waits
-in such a library, the line is named that had used it in the parent before the fork. join() of a pool of processes,
+in such a library, the line is named that had used it in the parent before the fork. Of Python's own threads - one that
+runs an event loop, those of a ThreadPoolExecutor, one that answers by a queue - the line is named that starts them, and
+the one that led there in the parent. join() of a pool of processes,
 shutdown() of an executor and the end of a program that has one wait for the tasks of all workers, so one that stands
 is the cause. asyncio.run() and a `with ThreadPoolExecutor()` end when the threads of the executor do, and cancel() of
 a task does not end the thread that runs it already. A process that has put something into a multiprocessing queue
@@ -26,8 +28,9 @@ waits for, the thread of the parent is named that was inside of its `with` at th
 source; so is a `with` of the forking thread around the fork. What ends a wait (set(), put(), release()) may lie
 behind a branch that leaves. recv() of a pipe gets no EOFError while its own process keeps the sender's end open, and
 two ends that both call recv() wait for each other. An OSError ends a pool's thread that receives results, such as of
-a tensor whose worker has ended. A task of a multiprocessing pool is lost when its worker ends by sys.exit(),
-os._exit() or a signal.
+a tensor whose worker has ended; another error there ends it with a traceback, such as of a task's exception whose class
+cannot be called with its `args` alone: what was raised, and its constructor, are named then. A task of a
+multiprocessing pool is lost when its worker ends by sys.exit(), os._exit() or a signal.
 
 What to do: OpenMP: start children by spawn or forkserver, or call torch.set_num_threads(1) before the first operator
 of the parent. Locks: take them in one order. Queues: pass a timeout to get(), and look at who should have filled it.
@@ -50,14 +53,19 @@ from pytracer.analyze.collectives.description import at_place, span_words
 from pytracer.analyze.deaths.order import is_interrupt
 from pytracer.analyze.evidence.ends.sent_signals import deadly_signal
 from pytracer.analyze.evidence.ends.signal_senders import from_time_limit, sender_words
+from pytracer.analyze.evidence.exceptions.unmade import UnmadeError
 from pytracer.analyze.evidence.waits.ended_threads import (
     ended_thread_evidence,
+    lost_results,
 )
 from pytracer.analyze.evidence.waits.executor_threads import unfinished_task
+from pytracer.analyze.evidence.waits.forked_pool import ForkedPool
 from pytracer.analyze.evidence.waits.forked_pool_words import pool_of
 from pytracer.analyze.evidence.waits.last_wait import last_wait
+from pytracer.analyze.evidence.waits.library_threads import LibraryThread
 from pytracer.analyze.evidence.waits.lost_lock import LostLock, lost_lock
 from pytracer.analyze.evidence.waits.lost_tasks import lost_tasks
+from pytracer.analyze.evidence.waits.parent_threads import ParentThread
 from pytracer.analyze.evidence.waits.stood import Stood, advice_of, only_words, unread_words, why_words
 from pytracer.analyze.evidence.waits.stood_loop import stood_loop
 from pytracer.analyze.evidence.waits.wait_chain import (
@@ -77,7 +85,7 @@ from pytracer.analyze.naming import introduction, name_words, subject_words
 from pytracer.analyze.platform.signals import SIGHUP, SIGINT, SIGQUIT, SIGTERM, signal_name
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.view import Death, JobView, ProcessView
-from pytracer.report.job import Confidence
+from pytracer.report.job import Confidence, PythonFrame
 
 _OPEN = ("scheduled", "started")
 _OUTSIDE = (SIGTERM, SIGHUP, SIGQUIT, SIGINT)
@@ -185,13 +193,27 @@ class Standstill:
                 found.unsent.evidence if found.unsent is not None else None,
                 found.task.evidence if found.task is not None else None,
                 found.without.evidence if found.without is not None else None,
+                found.unmade.evidence if found.unmade is not None else None,
                 *(found.device.evidence if found.device is not None else ()),
             ],
             advice_of(view, found),
             _missing(found),
-            line=pool.earlier.forked if pool is not None else None,  # there the child lost the threads
-            behind=Behind.of([], pool) if pool is not None else None,
+            line=_line(pool, found),
+            behind=_behind(pool or found.unmade or found.started),
         )
+
+
+def _line(pool: ForkedPool | None, found: Stood) -> PythonFrame | None:
+    """Where the child lost the threads; where a task raised what could not be made again."""
+    if pool is not None:
+        return pool.earlier.forked
+    if found.started is not None:
+        return found.wait.at
+    return found.unmade.at if found.unmade is not None else None
+
+
+def _behind(found: ForkedPool | UnmadeError | ParentThread | LibraryThread | None) -> Behind | None:
+    return Behind.of([], found) if found is not None else None
 
 
 def _missing(found: Stood) -> list[str | None]:
@@ -255,11 +277,16 @@ def _describe_lost(job: JobView, judgement: Judgement[Stood], lost: LostLock) ->
 
 
 def _has_asking_parent(death: Death, others: Sequence[Death]) -> bool:
-    """Whether it waits for a queue, as its parent does: that one's wait comes first."""
-    if not _asks_queue(death.view):
-        return False
+    """Whether it waits for a queue, as its parent does, or that one takes no results any more: its wait comes first."""
     parent = death.view.process.snapshot.ppid
-    return any(item.view.process.snapshot.pid == parent and _asks_queue(item.view) for item in others)
+    asks = _asks_queue(death.view)
+    above = [item.view for item in others if item.view.process.snapshot.pid == parent]
+    return any((asks and _asks_queue(item)) or _lost_results(item) for item in above)
+
+
+def _lost_results(view: ProcessView) -> bool:
+    wait = wait_of(view)
+    return wait is not None and lost_results(view, wait)
 
 
 def _asks_queue(view: ProcessView) -> bool:

@@ -61,7 +61,13 @@ def _explained(error: BaseException, judge: Callable[..., Any]) -> str | None:
         near=[NearNamesReport(**item) for item in near_names(error, trace)],  # type: ignore[arg-type]
     )
     snapshot: Any = SimpleNamespace(
-        created_wall_ns=time.time_ns() + 10**9, argv=("train.py", "--seed=1"), environment={}, step=5, rank=None
+        created_wall_ns=time.time_ns() + 10**9,
+        argv=("train.py", "--seed=1"),
+        environment={},
+        step=5,
+        rank=None,
+        facts=(),
+        created_mono_ns=0,
     )
     found = judge(snapshot, report, stack)
     if not isinstance(found, Explanation):
