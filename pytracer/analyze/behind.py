@@ -7,8 +7,10 @@ reads, of which most has nothing to do with the failure.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from typing import Protocol, runtime_checkable
+
+import msgspec
 
 from pytracer.analyze.naming import LineWords
 from pytracer.report.job import PythonFrame
@@ -17,8 +19,7 @@ Place = tuple[str | None, int]  # a file and a line
 _FINDINGS = "pytracer.analyze.evidence."
 
 
-@dataclass(frozen=True)
-class Behind:
+class Behind(msgspec.Struct, frozen=True):
     """What is wrong about the failing line, and where that was made.
 
     `names`: expressions of that line, as the program writes them, whose values are followed; None: which is not known.
@@ -67,6 +68,13 @@ def _places(item: object) -> Iterator[tuple[str | None, int | None]]:
             yield from _places(part)
     elif isinstance(item, HasPlaces):
         yield from item.places
-    elif is_dataclass(item) and type(item).__module__.startswith(_FINDINGS):
-        for part in fields(item):
-            yield from _places(getattr(item, part.name))
+    elif type(item).__module__.startswith(_FINDINGS):
+        for part in _fields(item):
+            yield from _places(getattr(item, part))
+
+
+def _fields(item: object) -> Sequence[str]:
+    """Of a finding; none of other objects."""
+    if isinstance(item, msgspec.Struct):
+        return item.__struct_fields__
+    return [part.name for part in fields(item)] if is_dataclass(item) else []

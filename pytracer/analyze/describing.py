@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec import structs
 
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.at_fault import of_looked_up
@@ -50,23 +50,23 @@ def described(job: JobView, rule: AnyRule, judgement: AnyJudgement, *, is_cause:
         words = _at_exit(rule.id, judgement, words)
         # where somebody else ended it, the line is where the process was, not what went wrong
         if judgement.verdict_class != "external-kill" and not words.has_place:
-            words = replace(words, summary=with_line(words.summary, judgement.views))
+            words = structs.replace(words, summary=with_line(words.summary, judgement.views))
         words = _recognized(judgement, words)
         state = state_size(judgement.views[0]) if rule.id in _OF_ARGUMENTS else None
         if state is not None:
             lines = state_behind(judgement.views[0], state) or words.behind
-            words = replace(words, advice=state_advice(judgement.views[0], state), explained=True, behind=lines)
+            words = structs.replace(words, advice=state_advice(judgement.views[0], state), explained=True, behind=lines)
         words = _of_smallest(judgement, words)
         words = _of_larger_tensor(rule.id, judgement.views[0], words) if state is None else words
         may_race = not words.explained and rule.id in (*_OF_ARGUMENTS, "heap-corruption")
         others = at_once(judgement.views[0]) if may_race else None
         if others is not None:
             summary = f"{words.summary.removesuffix('.')}; {others.summary}."
-            words = replace(words, summary=summary, advice=others.advice)
+            words = structs.replace(words, summary=summary, advice=others.advice)
         words = _of_a_sort(rule.id, judgement.views[0], words)
         about_arguments = words.advice.startswith(_ABOUT_ARGUMENTS) and not words.names_source
         if rule.id in _OF_ARGUMENTS and about_arguments:
-            words = replace(words, advice=with_native_line(judgement.views[0], words.advice))
+            words = structs.replace(words, advice=with_native_line(judgement.views[0], words.advice))
         words = _with_store(judgement.views[0], words)
     return words
 
@@ -78,7 +78,7 @@ def _of_coordinates(judgement: AnyJudgement, words: Description) -> Description:
     if found is None:
         return words
     access = f"{access_verb(view)} out of bounds{in_function(view)}"
-    return replace(
+    return structs.replace(
         words,
         summary=f"{introduction(judgement.views)} {access}: {found.summary}.",
         evidence=[*words.evidence, found.evidence],
@@ -97,8 +97,10 @@ def _of_smallest(judgement: AnyJudgement, words: Description) -> Description:
         return words
     summary = f"{words.summary.removesuffix('.')}; {found.summary}."
     about = words.behind or found.behind
-    behind = replace(about, lines=(*about.lines, *found.behind.lines))
-    return replace(words, summary=summary, advice=found.advice, behind=behind, explained=True, names_source=True)
+    behind = structs.replace(about, lines=(*about.lines, *found.behind.lines))
+    return structs.replace(
+        words, summary=summary, advice=found.advice, behind=behind, explained=True, names_source=True
+    )
 
 
 def _with_store(view: ProcessView, words: Description) -> Description:
@@ -114,7 +116,9 @@ def _with_store(view: ProcessView, words: Description) -> Description:
     more = store.change_words if store.places[0] in about.lines else store.words
     if not more:
         return words
-    return replace(words, advice=f"{words.advice} {more}", behind=replace(about, lines=(*about.lines, *store.places)))
+    return structs.replace(
+        words, advice=f"{words.advice} {more}", behind=structs.replace(about, lines=(*about.lines, *store.places))
+    )
 
 
 def _while_loading(rule: str, judgement: AnyJudgement, words: Description) -> Description:
@@ -125,11 +129,11 @@ def _while_loading(rule: str, judgement: AnyJudgement, words: Description) -> De
     ran_on, load = ran_past_end(view), loading(view)
     if ran_on is not None:
         summary = f"{introduction(judgement.views)} {ran_on.words}{load.when(view) if load is not None else ''}."
-        return replace(words, summary=summary, advice=ran_on.advice, explained=True, has_place=load is not None)
+        return structs.replace(words, summary=summary, advice=ran_on.advice, explained=True, has_place=load is not None)
     if load is None or words.explained or not words.advice.startswith(_ABOUT_ARGUMENTS):
         return words
     summary = f"{words.summary.removesuffix('.')}{load.when(view)}, by {load.step}."
-    return replace(words, summary=summary, advice=load.advice(view), explained=True, has_place=True)
+    return structs.replace(words, summary=summary, advice=load.advice(view), explained=True, has_place=True)
 
 
 def _at_exit(rule: str, judgement: AnyJudgement, words: Description) -> Description:
@@ -139,7 +143,7 @@ def _at_exit(rule: str, judgement: AnyJudgement, words: Description) -> Descript
     if found is None:
         return words
     summary = f"{introduction(judgement.views)} {found.summary}."
-    return replace(
+    return structs.replace(
         words,
         summary=summary,
         advice=found.advice,
@@ -159,10 +163,10 @@ def _of_looked_up(rule: str, judgement: AnyJudgement, words: Description) -> Des
         return words
     if _is_index_known(view):  # and said; not why there are so few
         why = f"{words.advice} {found.short_advice}" if found.short_advice else words.advice
-        return replace(words, advice=why)
+        return structs.replace(words, advice=why)
     access = f"{access_verb(view)} out of bounds{in_function(view)}"
     summary = f"{introduction(judgement.views)} {access}: {found.summary}."
-    return replace(
+    return structs.replace(
         words,
         summary=summary,
         evidence=[*words.evidence, found.evidence],
@@ -181,7 +185,7 @@ def _of_layout(rule: str, judgement: AnyJudgement, words: Description) -> Descri
     if found is None:
         return words
     access = f"{access_verb(view)} memory at a wrong address{in_function(view)}"
-    return replace(
+    return structs.replace(
         words,
         summary=f"{introduction(judgement.views)} {access}: {found.summary(view)}.",
         advice=found.advice(view),
@@ -204,7 +208,7 @@ def _of_a_sort(rule: str, view: ProcessView, words: Description) -> Description:
     order = sort_order(view) if rule in _BY_POINTERS and not words.explained else None
     if order is None:
         return words
-    return replace(words, summary=f"{words.summary.removesuffix('.')}: {order.summary}.", advice=order.advice)
+    return structs.replace(words, summary=f"{words.summary.removesuffix('.')}: {order.summary}.", advice=order.advice)
 
 
 def _of_larger_tensor(rule: str, view: ProcessView, words: Description) -> Description:
@@ -213,7 +217,7 @@ def _of_larger_tensor(rule: str, view: ProcessView, words: Description) -> Descr
     beyond = beyond_storage(view) if rule in _OF_ARGUMENTS and storage is not None else None
     if beyond is None or storage is None or beyond.storage.base != storage.base:
         return words
-    return replace(words, advice=beyond_advice(view, beyond), explained=True)
+    return structs.replace(words, advice=beyond_advice(view, beyond), explained=True)
 
 
 def _recognized(judgement: AnyJudgement, words: Description) -> Description:
@@ -229,7 +233,7 @@ def _recognized(judgement: AnyJudgement, words: Description) -> Description:
         return words
     evidence = [known.evidence, *words.evidence]
     if known.confidence == "possible" and not words.explained:
-        return replace(words, evidence=evidence, advice=f"{words.advice} {known.advice}")
+        return structs.replace(words, evidence=evidence, advice=f"{words.advice} {known.advice}")
     named = judgement.verdict_class in _NAMED_IN and known.what not in words.summary
     named = named and not words.names_cause
     summary = f"{words.summary.removesuffix('.')}: {known.what}." if named else words.summary
@@ -238,13 +242,13 @@ def _recognized(judgement: AnyJudgement, words: Description) -> Description:
         not_finite_lines(judgement.views[0]) if known.not_finite_advice is not None and not words.explained else None
     )
     if lines is None:
-        return replace(words, summary=summary, evidence=evidence, advice=advice)
+        return structs.replace(words, summary=summary, evidence=evidence, advice=advice)
     about = words.behind or Behind()
-    return replace(
+    return structs.replace(
         words,
         summary=f"{summary.removesuffix('.')}{lines.subject}.",
         evidence=evidence,
         advice=f"{lines.advice} {known.not_finite_advice}",
-        behind=replace(about, lines=(*about.lines, *lines.behind.lines)),
+        behind=structs.replace(about, lines=(*about.lines, *lines.behind.lines)),
         names_source=True,
     )

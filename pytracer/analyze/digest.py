@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -41,8 +41,7 @@ _MOST_STORAGES = 64
 _MOST_NEAR = 8  # for each address
 
 
-@dataclass(frozen=True)
-class _Step:
+class _Step(msgspec.Struct, frozen=True):
     """How much is kept: collectives of each rank, frames of a stack, and of suspects more than of the others."""
 
     collectives: int

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import get_args
 
 import msgspec
+from msgspec import structs
 
 from pytracer._errors import UsageError
 from pytracer.analyze.alternatives import alternatives
@@ -249,7 +250,7 @@ def _with_cause(job: JobView, judgement: AnyJudgement) -> JobView:
         index = death.view.index
         if index in reasons and (death.primary is not False or index in culprits):
             why, mine = reasons[index], index in culprits
-            death = replace(death, primary=False, kind=WhyKind.FINDING, why=why, by_finding=mine)
+            death = structs.replace(death, primary=False, kind=WhyKind.FINDING, why=why, by_finding=mine)
         deaths.append(death)
     return replace(job, deaths=tuple(deaths))
 

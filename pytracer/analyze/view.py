@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
 
+import msgspec
+
 from pytracer._library_files import is_library_file
 from pytracer._text import function_words
 from pytracer.analyze.address_space.address_info import Place
@@ -41,8 +43,7 @@ HANDLER_IMAGES = ("libpytracer_core",)
 HANDLER_FUNCTIONS = ("__restore_rt", "__kernel_rt_sigreturn")
 
 
-@dataclass(frozen=True)
-class RecordedSender:
+class RecordedSender(msgspec.Struct, frozen=True):
     """A recorded process that noted sending the signal that ended another one, or itself.
 
     `sure`: to this very process, by pid and start time; it was alive then, and the call succeeded. Otherwise it was
@@ -211,8 +212,7 @@ class WhyKind(Enum):
     FINDING = "finding"  # a finding about the whole job explains it
 
 
-@dataclass(frozen=True)
-class Death:
+class Death(msgspec.Struct, frozen=True):
     """One process's end, for the order of events. Times are ns since the run started; the death lies between them.
 
     `nature` is "fault", "abort", "sent", "interrupt", "exception", "exit", "left" or "vanished"; "left" is an end that

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal, Protocol
+
+import msgspec
+from msgspec import structs
 
 from pytracer.decode.types.journal import Doing
 from pytracer.decode.types.records import Text
@@ -37,16 +39,14 @@ class Frame(Protocol):
 Frames = Sequence[Frame]
 
 
-@dataclass(frozen=True)
-class Work:
+class Work(msgspec.Struct, frozen=True):
     """What a process is, and how that was found."""
 
     name: str
     found: Found
 
 
-@dataclass(frozen=True)
-class Task:
+class Task(msgspec.Struct, frozen=True):
     """What a process was doing. `kind`: one of KINDS. `mono_ns`: since when; None when a stack shows it."""
 
     kind: str
@@ -127,9 +127,9 @@ def task_of(snapshot: Snapshot, stack: Frames) -> Task | None:
     if noted:
         last = max(noted, key=lambda item: item.mono_ns or 0)
         if last.kind == "cell" and last.text:
-            return replace(last, text=_cell(snapshot, last.text, stacks))
+            return structs.replace(last, text=_cell(snapshot, last.text, stacks))
         phase = _phase(snapshot, last.mono_ns or 0, stacks) if last.kind == "test" else None
-        return replace(last, text=f"{last.text} ({phase})" if phase else last.text) if last.text else None
+        return structs.replace(last, text=f"{last.text} ({phase})" if phase else last.text) if last.text else None
     for frames in stacks:
         test = _test(frames)
         if test is not None:

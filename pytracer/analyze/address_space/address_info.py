@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from pytracer.decode.types.devices import DeviceSegment
 from pytracer.decode.types.snapshot import Holder, LoadedImage, Mapping, Storage
 
 
-@dataclass(frozen=True)
-class BucketLife:
+class BucketLife(msgspec.Struct, frozen=True):
     """A DDP bucket that lived in a storage.
 
     `parameters` are the fully qualified names; `rebuilt`: a newer generation was recorded later.
@@ -31,8 +30,7 @@ class BucketLife:
         return f"DDP bucket {self.index} of {self.module} (generation {self.generation})"
 
 
-@dataclass(frozen=True)
-class UnitLife:
+class UnitLife(msgspec.Struct, frozen=True):
     """What an FSDP unit used a storage for. `what` is one of report_parts.Fsdp.what.
 
     `parameter` is at the address; `shard_of_rank` is the owner of the shard, where several ranks' shards lie side by
@@ -83,8 +81,7 @@ WHAT_WORDS = {
 }
 
 
-@dataclass(frozen=True)
-class Region:
+class Region(msgspec.Struct, frozen=True):
     """The part of the address space at an address, storages aside.
 
     `kind` is one of report.Region.kind; `words` describe it: "the stack of thread pt_autograd_0 (4711)". `start` and
@@ -109,8 +106,7 @@ class Region:
         return "x" in (self.permissions or "")
 
 
-@dataclass(frozen=True)
-class Neighbor:
+class Neighbor(msgspec.Struct, frozen=True):
     """The storage that ends or begins next to an address, on one side of it.
 
     `distance_bytes`: from the address to its first byte, or from its last byte to the address; 1 is right beside it.
@@ -122,8 +118,7 @@ class Neighbor:
     names: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Formation:
+class Formation(msgspec.Struct, frozen=True):
     """How an address was computed: `storage.base + within_bytes + scale * index`, modulo 2**64.
 
     `pointer` and `index_at` are registers or words of the stack; `index_at` is None when the index was found in memory
@@ -148,8 +143,7 @@ class Formation:
         return self.storage.nbytes // self.scale
 
 
-@dataclass(frozen=True)
-class Overrun:
+class Overrun(msgspec.Struct, frozen=True):
     """An access that ran on without a gap: `span_bytes` from `start` to the fault, above it or below.
 
     `storage` began at `start`, or the variables `holders` had a tensor there whose record is gone. `register`, or that
@@ -173,8 +167,7 @@ class Overrun:
     of_line: bool = False
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """What an address was. `kind` is one of report.Fault.kind; `distance_bytes` is 0 inside the storage.
 
     `found` is "exact" when the crash handler itself found the storage or `register` of the faulting instruction pointed

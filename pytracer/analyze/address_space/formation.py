@@ -11,8 +11,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice, product
+
+import msgspec
 
 from pytracer.analyze.address_space.address_info import Formation
 from pytracer.analyze.address_space.lookup import AddressSpace
@@ -41,8 +42,7 @@ _NEAR_ADDRESS_BYTES = 1 << 16
 _MOST_STACK_WORDS, _MOST_BLOCKS, _MOST_BLOCK_BYTES = 512, 64, 1024
 
 
-@dataclass(frozen=True)
-class _Value:
+class _Value(msgspec.Struct, frozen=True):
     """A number that may have been the index."""
 
     number: int

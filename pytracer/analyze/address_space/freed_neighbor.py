@@ -7,7 +7,8 @@ it was freed has its address: of its first byte, as a rule.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.address_space.address_info import Place
 from pytracer.analyze.address_space.lookup import AddressSpace
@@ -21,8 +22,7 @@ _FIRST_BYTES = 64  # of a block: what one access of its first element touches
 _LEAST_STEPS = 8  # fewer are a number that any stack holds
 
 
-@dataclass(frozen=True)
-class FreedNeighbor:
+class FreedNeighbor(msgspec.Struct, frozen=True):
     """A live storage of which a pointer was held, and nothing of the first byte of the freed block.
 
     Either `live` ends right before the freed block, and its first byte was held; or `steps` was held as well.

@@ -7,8 +7,9 @@ the tables of the recording. `tensors/uses.py` finds the names of a storage.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from functools import cached_property
+
+from msgspec import structs
 
 from pytracer.analyze.address_space.address_info import Place
 from pytracer.analyze.address_space.guard_pool import FOUND, guarded_at, pool_of
@@ -71,7 +72,7 @@ class AddressSpace:
         segment = _segment_at(self.snapshot.segments, addr)
         block = next((hit for hit in (live, freed) if hit is not None and hit[0].device != "cpu"), None)
         if block is not None:
-            return replace(self._in_storage(addr, "device-memory", block, mapping), segment=segment)
+            return structs.replace(self._in_storage(addr, "device-memory", block, mapping), segment=segment)
         if segment is not None:
             return Place(addr, "device-memory", mapping=mapping, segment=segment)
         if live is not None:

@@ -6,7 +6,7 @@ zeros (mmap(2), mm/filemap.c: filemap_fault compares page numbers).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from pytracer.analyze.platform.signals import SIGBUS
 from pytracer.analyze.view import ProcessView
@@ -20,8 +20,7 @@ LITTLE_ROOM_BYTES = 4 << 20
 SHARED_MEMORY = ("/dev/shm/", "/memfd:", "/SYSV", "/dev/zero")
 
 
-@dataclass(frozen=True)
-class MappedFile:
+class MappedFile(msgspec.Struct, frozen=True):
     """Offsets and sizes are bytes. `then_bytes` is the size at the crash, `now_bytes` when the report was made.
 
     `mapped_end` is the offset in the file at which the mapping ends, `room_bytes` what was free on the file system.

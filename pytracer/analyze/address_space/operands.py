@@ -6,7 +6,7 @@ that is alive, that storage was meant, however far the address is from it.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec import structs
 
 from pytracer.analyze.address_space.address_info import Place
 from pytracer.analyze.address_space.common_offset import by_common_offset
@@ -82,7 +82,7 @@ def _by_operand(space: AddressSpace, place: Place, instruction: Instruction | No
         return place  # base and index may be a pointer and the difference to another pointer, to what was freed
     name, storage = aimed[0]
     if place.found == FOUND and place.storage is not None and place.storage.base == storage.base:
-        return replace(place, register=name)
+        return structs.replace(place, register=name)
     return _told_by(space, place, _side(storage, place.addr), storage, name)
 
 
@@ -92,7 +92,7 @@ def _by_others(space: AddressSpace, place: Place, instruction: Instruction | Non
     if found is None or place.found == FOUND:
         return None
     told = _told_by(space, place, _side(found.storage, place.addr), found.storage, None)
-    return replace(told, found=COMPUTED, register=None, formation=found)
+    return structs.replace(told, found=COMPUTED, register=None, formation=found)
 
 
 def _was_meant_elsewhere(space: AddressSpace, place: Place, instruction: Instruction | None) -> bool:
@@ -115,7 +115,7 @@ def _by_sum(space: AddressSpace, place: Place) -> Place | None:
     if found is None:
         return None
     told = _told_by(space, place, _side(found.storage, place.addr), found.storage, found.pointer)
-    return replace(told, found=COMPUTED, register=None, formation=found)
+    return structs.replace(told, found=COMPUTED, register=None, formation=found)
 
 
 def _by_rows(space: AddressSpace, place: Place) -> Place:
@@ -123,7 +123,7 @@ def _by_rows(space: AddressSpace, place: Place) -> Place:
     found = freed_neighbor(space, place)
     if found is None or found.step_bytes is None:
         return place
-    return replace(_told_by(space, place, "past-storage", found.live, None), found=ROWS)
+    return structs.replace(_told_by(space, place, "past-storage", found.live, None), found=ROWS)
 
 
 def _by_overrun(space: AddressSpace, place: Place, access: str | None, instruction: Instruction | None) -> Place | None:
@@ -134,9 +134,9 @@ def _by_overrun(space: AddressSpace, place: Place, access: str | None, instructi
         return None
     kind = "before-storage" if found.downwards else "past-storage"
     if found.storage is None:
-        return replace(place, kind=kind, found=COMPUTED, overrun=found)
+        return structs.replace(place, kind=kind, found=COMPUTED, overrun=found)
     told = _told_by(space, place, kind, found.storage, found.register)
-    return replace(told, found=COMPUTED, register=None, overrun=found)
+    return structs.replace(told, found=COMPUTED, register=None, overrun=found)
 
 
 def _side(storage: Storage, addr: int) -> str:
@@ -158,7 +158,7 @@ def _told_by(space: AddressSpace, place: Place, kind: str, storage: Storage, reg
     """The place, seen from a storage that a register pointed into."""
     inside = covers(storage, place.addr)
     bucket, names = space.uses.names_of(storage, place.addr if inside else storage.base)
-    return replace(
+    return structs.replace(
         place,
         kind=kind,
         storage=storage,

@@ -10,8 +10,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import product
+
+import msgspec
+from msgspec import structs
 
 from pytracer._library_files import is_library_file
 from pytracer.analyze.address_space.address_info import Overrun, Place
@@ -110,7 +112,7 @@ def _by_beginnings(
     if closer is not None and not _is_counted_from(space, instruction, storage):
         majority = _by_a_number(crash, instruction, closer) and not _by_a_number(crash, instruction, storage)
         found_by_line = _from_first_byte(crash, run, addr, closer, register)
-        return replace(found_by_line, sole=False, majority=majority, of_line=True)
+        return structs.replace(found_by_line, sole=False, majority=majority, of_line=True)
     return Overrun(
         start=start,
         span_bytes=abs(addr - start),
@@ -203,7 +205,7 @@ def _by_steps(space: AddressSpace, crash: Crash, addr: int, access: str | None) 
         run = run_beside(crash.mappings, addr, access, reach=stride)
         if run is None or run.downwards or not run.low <= storage.base:
             continue
-        found[storage.base] = replace(_from_first_byte(crash, run, addr, storage, name), stride_bytes=stride)
+        found[storage.base] = structs.replace(_from_first_byte(crash, run, addr, storage, name), stride_bytes=stride)
     return next(iter(found.values())) if len(found) == 1 else None
 
 
@@ -247,8 +249,7 @@ def _is_new_arena(crash: Crash, addr: int) -> bool:
     return addr % _ARENA_BYTES == 0 and addr + _ARENA_BYTES in reserved
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(msgspec.Struct, frozen=True):
     """Accessible memory without a gap, `low` to `high`, that ends at the page of an address, or begins behind it."""
 
     low: int

@@ -5,7 +5,7 @@ A register with a pointer into a tensor's storage is often more informative than
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec import structs
 
 from pytracer._text import function_words, hex_addr
 from pytracer.analyze.address_space.address_info import Place
@@ -60,7 +60,7 @@ def _pointer(crash: Crash, value: int, fault: Place | None, storages: StorageRep
     place = fault if fault is not None and fault.addr == value else space.describe(value)
     ends = value != (fault.addr if fault else None) and place.kind in _NEAREST
     if ends and not (place.kind == "past-storage" and place.storage and _end(place.storage) == value):
-        place = replace(place, kind="none", storage=None, bucket=None, names=(), unit=None)
+        place = structs.replace(place, kind="none", storage=None, bucket=None, names=(), unit=None)
     kind, says = _words(space, crash, place)
     if says is None:
         return None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.journal import Unit
@@ -12,8 +13,7 @@ from pytracer.decode.types.snapshot import Collective
 _Side = tuple[ProcessView, Collective]
 
 
-@dataclass(frozen=True)
-class Absent:
+class Absent(msgspec.Struct, frozen=True):
     """`names`: of parameters without a gradient."""
 
     rank: int

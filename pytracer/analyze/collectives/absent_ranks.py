@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import time_words
 from pytracer.analyze.collectives.description import at_place, global_rank, group_words, place_of, span_words
@@ -26,8 +27,7 @@ from pytracer.report.job import Confidence, Evidence
 _TEARDOWN = ("destroy_process_group", "shutdown", "_shutdown_backend")
 
 
-@dataclass(frozen=True)
-class Absence:
+class Absence(msgspec.Struct, frozen=True):
     """One wait at the end of all chains, with the absent ranks. `fate`: "dead", "left" (ended well) or "late"."""
 
     wait: Wait

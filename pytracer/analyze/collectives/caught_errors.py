@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import capital, count_words, uncapital
 from pytracer.analyze.behind import places_in
@@ -29,8 +30,7 @@ from pytracer.report.job import PythonFrame
 _CALLERS = 4
 
 
-@dataclass(frozen=True)
-class _Caught:
+class _Caught(msgspec.Struct, frozen=True):
     """`handler` of `file` caught, of what `line` led to, and `count` counts it.
 
     `values`: of the rank that left out a call, and of the other.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.collectives.call_sites import Site, calls_by_site, site_of
 from pytracer.analyze.collectives.calls_behind import ended_loop, left_words, may_have_left_out
@@ -107,8 +108,7 @@ def _below(job: JobView, found: Mismatch, sides: Sequence[ProcessView]) -> LeftO
     return None
 
 
-@dataclass(frozen=True)
-class _Counts:
+class _Counts(msgspec.Struct, frozen=True):
     """How often two ranks had called from the lines that they were at.
 
     `often`: the rank at the line that was called from more often; `rare`: the other one.

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer.analyze.collectives.call_sites import stacks_of
@@ -31,8 +32,7 @@ _REGISTER = ("register_comm_hook", "_register_builtin_comm_hook")
 Value = bool | float | str | None
 
 
-@dataclass(frozen=True)
-class DifferingOption:
+class DifferingOption(msgspec.Struct, frozen=True):
     """`values`: of the two ranks; `frames`: the lines that wrapped the module."""
 
     module: str

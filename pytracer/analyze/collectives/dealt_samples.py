@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from pytracer._text import count_words
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.journal import Loader
 
 
-@dataclass(frozen=True)
-class DealtSamples:
+class DealtSamples(msgspec.Struct, frozen=True):
     """`samples`: of the data set, as many on each rank; `dataset`: its class."""
 
     samples: int

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer.analyze.collectives.call_sites import calls_by_site, calls_of_group, site_of, stacks_of
@@ -33,8 +34,7 @@ _NO_SYNC = "no_sync("
 _SAME = re.compile(r"is_initialized|is_available|world_?size|__name__", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class Decider:
+class Decider(msgspec.Struct, frozen=True):
     """`node`: of the file of `frame`, whose function it is in. `around`: of an `if`, whether the call is below it.
 
     Of an `except`: whether the call is in its `try`.

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec import structs
 
 from pytracer._text import count_words
 from pytracer.analyze.collectives.rank_value_words import value_words
@@ -27,16 +29,14 @@ _READ = (ast.Name, ast.Attribute)
 _DECIDE = "Let one rank decide and broadcast it (broadcast_object_list())."
 
 
-@dataclass(frozen=True)
-class DifferingBound:
+class DifferingBound(msgspec.Struct, frozen=True):
     """`subject`: for the headline; `advice`: what to do."""
 
     subject: str
     advice: str
 
 
-@dataclass(frozen=True)
-class EqualHeads:
+class EqualHeads(msgspec.Struct, frozen=True):
     """Variables in heads of loops that were one number on both ranks; files and lines of loops with as many rounds."""
 
     names: frozenset[str] = frozenset()
@@ -103,7 +103,7 @@ class _Head:
 
     def __init__(self, compared: Compared, loop: Loop, depth: int) -> None:
         spot = compared.slice.spot(depth)
-        self.spot = replace(spot, line=loop.lineno) if spot is not None else None
+        self.spot = structs.replace(spot, line=loop.lineno) if spot is not None else None
         self._compared = compared
         self._loop = loop
         self._bounds = _bounds(loop)

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.collectives.call_sites import numbered_calls, site_of
 from pytracer.analyze.collectives.rank_branches import asks_rank
@@ -33,8 +34,7 @@ from pytracer.report.job import PythonFrame
 _HOPS = 8
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(msgspec.Struct, frozen=True):
     """The line of one rank's calls; `loop`: the innermost around them on its side; `file`: of the loop.
 
     `skips`: what may leave out a call in a round of it. `held`: what it goes through, as recorded.
@@ -67,8 +67,7 @@ class Part:
         return f"loops {'while' if isinstance(self.loop, ast.While) else 'over'} {self.over_words}"
 
 
-@dataclass(frozen=True)
-class Exchange:
+class Exchange(msgspec.Struct, frozen=True):
     """Both parts; `more`: at the number of the one's call, the other was elsewhere."""
 
     one: Part

@@ -8,7 +8,8 @@ What decided about the first such pair is the reason, and not where the ranks st
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import count_words, list_words
 from pytracer.analyze.collectives.call_sites import Site, calls_by_site, numbered_calls, site_of
@@ -34,8 +35,7 @@ _CALLERS = 4
 _NOT_COMMUNICATING = "what does not communicate"
 
 
-@dataclass(frozen=True)
-class ExtraCall:
+class ExtraCall(msgspec.Struct, frozen=True):
     """`subject`: who called what that others did not, and why as far as that is known; `met`: what it met instead.
 
     `advice`: what to change. `known`: whether the source shows what decided.
@@ -52,8 +52,7 @@ class ExtraCall:
         return f"before, {self.subject}; it met {self.met}"
 
 
-@dataclass(frozen=True)
-class _Extra:
+class _Extra(msgspec.Struct, frozen=True):
     """`names`: in words, the ranks that called and the others. `again`: as if by one round more of a loop."""
 
     there: Side
@@ -202,8 +201,7 @@ def _explained(found: _Extra, match: GroupMatch) -> ExtraCall | None:
     return ExtraCall(f"{subject}{reason.subject}", pair, reason.advice, known=True)
 
 
-@dataclass(frozen=True)
-class _Reason:
+class _Reason(msgspec.Struct, frozen=True):
     subject: str
     advice: str
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.collectives.ways import Side, quoted
 from pytracer.analyze.evidence.failing.expressions import source
@@ -23,8 +24,7 @@ _ADDED = "added"
 _MAKES = ("dict", "defaultdict", "OrderedDict")
 
 
-@dataclass(frozen=True)
-class FilledKeys:
+class FilledKeys(msgspec.Struct, frozen=True):
     """`name`: of the dict. `words`: `` `recall` is set only below `if found:` (line 8) ``, of the only such key.
 
     `added`: whether it is a dict with several keys, perhaps.

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.slicing.bindings import bindings_of
@@ -24,8 +25,7 @@ _FINITE = re.compile(r"\bisfinite\b")
 _LIBRARIES = ("torch", "math", "np", "numpy")
 
 
-@dataclass(frozen=True)
-class FollowedTest:
+class FollowedTest(msgspec.Struct, frozen=True):
     """`words`: where the value comes from that is tested; None where the condition asks it itself.
 
     `asks`: the last condition; `handler`: the `except` in which a function returns the value instead.

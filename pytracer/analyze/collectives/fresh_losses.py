@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.evidence.failing.expressions import short
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -21,8 +22,7 @@ _MADE = frozenset({"tensor", "zeros", "ones", "full", "zeros_like", "new_zeros",
 _BACKWARD = ("backward", "manual_backward")
 
 
-@dataclass(frozen=True)
-class FreshLoss:
+class FreshLoss(msgspec.Struct, frozen=True):
     """`text`: the expression that makes the tensor."""
 
     line: int

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.evidence.failing.line import failing_line
 from pytracer.analyze.evidence.syntax.error_counts import ErrorCount, error_counts
@@ -12,8 +13,7 @@ from pytracer.analyze.evidence.syntax.scopes import class_around, scope_of
 from pytracer.analyze.view import ProcessView
 
 
-@dataclass(frozen=True)
-class HeldCount:
+class HeldCount(msgspec.Struct, frozen=True):
     """`expression` as in Python, in a function of `file` that was at `line`."""
 
     expression: str

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.address_space.neighbors import covers
 from pytracer.analyze.tensors.journal import lived_at
@@ -15,8 +16,7 @@ _NOT_COMPLETED = ("scheduled", "started", "failed")
 _BAD_ADDRESS = "Bad address"  # strerror(EFAULT): a system call was given memory that is not mapped
 
 
-@dataclass(frozen=True)
-class FreedInFlight:
+class FreedInFlight(msgspec.Struct, frozen=True):
     """A collective, and the storage of one of its tensors that was freed after the call and before its end."""
 
     collective: Collective

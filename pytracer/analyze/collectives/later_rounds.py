@@ -7,7 +7,8 @@ rank in the later round would look like one that is still in a loop which the ot
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import capital
 from pytracer.analyze.collectives.call_sites import site_of
@@ -23,8 +24,7 @@ from pytracer.analyze.evidence.syntax.scopes import spans
 from pytracer.analyze.tensors.source_lines import syntax_tree
 
 
-@dataclass(frozen=True)
-class PassedBy:
+class PassedBy(msgspec.Struct, frozen=True):
     """`subject`: for the headline, where one `if` alone can have decided."""
 
     subject: str | None

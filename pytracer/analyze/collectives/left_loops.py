@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec import structs
 
 from pytracer._text import capital, uncapital
 from pytracer.analyze.collectives.dealt_samples import DealtSamples
@@ -47,8 +49,7 @@ _STREAMED = (
 )
 
 
-@dataclass(frozen=True)
-class LeftLoop:
+class LeftLoop(msgspec.Struct, frozen=True):
     """A loop of the rank that is still in it. `ends`: statements that leave it; `source`: what its rounds depend on.
 
     `skipped`: a line that may have left out a round of it; `even`: it has as many on all ranks. `flag`: what sets that
@@ -150,9 +151,9 @@ def left_loop(inside: ProcessView, call: Collective) -> LeftLoop | None:
             if source is not None and not ends:
                 sure = None if source.split is not None else skipped
                 place = _place(frame, source)
-                return replace(known, source=source, place=place, skipped=sure)
+                return structs.replace(known, source=source, place=place, skipped=sure)
             if skipping is None and (skipped is not None or stream is not None) and not ends:
-                skipping = replace(known, skipped=skipped, even=is_fixed(loop))
+                skipping = structs.replace(known, skipped=skipped, even=is_fixed(loop))
     return skipping
 
 

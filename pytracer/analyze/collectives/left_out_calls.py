@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import capital, list_words, uncapital
 from pytracer.analyze.behind import Place
@@ -45,8 +46,7 @@ _MOST = 3
 TOGETHER = "Let all ranks leave out the same rounds: all_reduce() the flag (MAX) in each round"
 
 
-@dataclass(frozen=True)
-class LeftOut:
+class LeftOut(msgspec.Struct, frozen=True):
     """`subject`: for the headline; `advice`: what to change; `places`: lines that show it."""
 
     subject: str | None
@@ -54,8 +54,7 @@ class LeftOut:
     places: tuple[Place, ...] = ()
 
 
-@dataclass(frozen=True)
-class _Call:
+class _Call(msgspec.Struct, frozen=True):
     """A call that `there` makes, and the rank of `absent` left out: by `by`, where that is known."""
 
     there: Side

@@ -6,7 +6,9 @@ No sampler deals out the samples of an IterableDataset: each rank has as many as
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec import structs
 
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
@@ -20,8 +22,7 @@ _PASSES_ON = ("enumerate", "tqdm", "track", "zip", "islice", "iter", "prepare", 
 _MOST = 6
 
 
-@dataclass(frozen=True)
-class Stream:
+class Stream(msgspec.Struct, frozen=True):
     """`name`: of its class; `line`: of that class, where it is in the file of the loop."""
 
     name: str
@@ -39,7 +40,7 @@ def stream_of(slice_: Slice, depth: int, loop: Loop) -> Stream | None:
     spot = slice_.spot(depth)
     if spot is None or isinstance(loop, ast.While):
         return None
-    node, at = _loader(slice_, loop.iter, replace(spot, line=loop.lineno))
+    node, at = _loader(slice_, loop.iter, structs.replace(spot, line=loop.lineno))
     if node is None:
         return None
     given = node.args[0] if node.args else keyword_value(node, "dataset")

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec import structs
 
 from pytracer.analyze.collectives.one_rank_values import SHARING, is_shared
 from pytracer.analyze.evidence.failing.expressions import source
@@ -21,8 +23,7 @@ from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import PythonFrame
 
 
-@dataclass(frozen=True)
-class LocalNumber:
+class LocalNumber(msgspec.Struct, frozen=True):
     """`name`: in the condition; `place` and `text`: the line that takes it out of a tensor."""
 
     name: str
@@ -54,7 +55,7 @@ def local_number(
     spot = slice_.spot(depth)
     if spot is None:
         return None
-    at = replace(spot, line=line)
+    at = structs.replace(spot, line=line)
     for name in names_of(test):
         node = next((item for item in ast.walk(test) if variable(item) == name), None)
         made = slice_.made(node, at, calls=True) if node is not None else None

@@ -8,7 +8,10 @@ seconds. Entries that a ring has overwritten are not absent: nothing is conclude
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+import msgspec
+from msgspec import structs
 
 from pytracer.analyze.evidence.ends.sent_signals import sent_signals
 from pytracer.decode.types.snapshot import Collective, CollectiveStateName, Group, Job, Process, Snapshot
@@ -54,8 +57,7 @@ class Variant:
             self.spans.append((rank, rank))
 
 
-@dataclass(frozen=True)
-class Mismatch:
+class Mismatch(msgspec.Struct, frozen=True):
     """The first sequence number at which ranks disagree. `odd` are the outvoted ranks; None: a vote decides nothing.
 
     `variants`: the largest first. `absent`: members without a record of this number. `later`: the number of the first
@@ -120,8 +122,7 @@ class GroupMatch:
         return first, tuple(sorted(rank for rank, number in known.items() if number < first))
 
 
-@dataclass(frozen=True)
-class Matches:
+class Matches(msgspec.Struct, frozen=True):
     """All groups of a job, in order of creation."""
 
     groups: tuple[GroupMatch, ...] = ()
@@ -180,7 +181,7 @@ class Matcher:
             match.mismatch = next(found, None)
             if match.mismatch is not None and match.mismatch.succeeded:
                 later = next((item.sequence_nr for item in found if not item.succeeded), None)
-                match.mismatch = replace(match.mismatch, later=later)
+                match.mismatch = structs.replace(match.mismatch, later=later)
             match.by_number = {}
         return Matches(tuple(sorted(self._groups.values(), key=lambda m: self._made[(m.name, m.ranks or None)])))
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.behind import Place
 from pytracer.analyze.collectives.beside_join import beside_join
@@ -84,8 +85,7 @@ _ADVICE = {
 }
 
 
-@dataclass(frozen=True)
-class Explained:
+class Explained(msgspec.Struct, frozen=True):
     """What to do about a mismatch, and what of that the headline tells, too.
 
     `cause`: the loop that one rank left, a value that only one has, a call that it left out. `packing`: the line that

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import capital
 from pytracer.analyze.collectives.call_sites import numbered_calls, site_of
@@ -21,8 +22,7 @@ from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.report.job import PythonFrame
 
 
-@dataclass(frozen=True)
-class OneRankExit:
+class OneRankExit(msgspec.Struct, frozen=True):
     """`subject`: which rank left what by which line, for the headline; `advice`: what to change."""
 
     subject: str

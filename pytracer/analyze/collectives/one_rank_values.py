@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Literal
+
+import msgspec
+from msgspec import structs
 
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.slicing.bindings import bindings_of
@@ -50,8 +52,7 @@ _Kind = Literal["reduced", "computed"]
 _Shared = Literal["shared"]
 
 
-@dataclass(frozen=True)
-class OneRankValue:
+class OneRankValue(msgspec.Struct, frozen=True):
     """`name`: what the condition asks; `rank`: who has it, `rank 0`; `place`: the line that leaves it there."""
 
     name: str
@@ -83,8 +84,7 @@ class OneRankValue:
         )
 
 
-@dataclass(frozen=True)
-class _Found:
+class _Found(msgspec.Struct, frozen=True):
     node: ast.AST
     spot: Spot
     rank: str
@@ -113,7 +113,7 @@ def one_rank_value(
         return None  # the others never ask
     names = dict.fromkeys(name for item in ast.walk(test) if (name := variable(item)) is not None)
     for name in names:
-        found = _Walk(slice_).of_name(name, replace(spot, line=line))
+        found = _Walk(slice_).of_name(name, structs.replace(spot, line=line))
         if not isinstance(found, _Found):
             continue
         at = getattr(found.node, "lineno", found.spot.line)
@@ -156,8 +156,8 @@ class _Walk:
                 ):
                     return None  # both have a value of their own: which one is meant is not known
                 node = _statement(spot, line) or value
-                return _Found(node, replace(spot, line=line), branch, "computed") if node else None
-            found = self.of_value(value, replace(spot, line=line)) if value is not None else None
+                return _Found(node, structs.replace(spot, line=line), branch, "computed") if node else None
+            found = self.of_value(value, structs.replace(spot, line=line)) if value is not None else None
             if found is not None:
                 return found
         if not bound and name in parameters(spot.scope):
@@ -191,7 +191,7 @@ class _Walk:
         for item in own_nodes(function):
             if not isinstance(item, ast.Return) or item.value is None:
                 continue
-            inside = replace(at, scope=function, line=item.lineno, depth=None, call=(call, spot))
+            inside = structs.replace(at, scope=function, line=item.lineno, depth=None, call=(call, spot))
             branch = _one_rank_branch(inside, item.lineno)
             ways.append(
                 _Found(item, inside, branch, "computed") if branch is not None else self.of_value(item.value, inside)
@@ -221,7 +221,7 @@ class _Walk:
         for call in sorted(calls, key=lambda item: (-item.lineno, -item.col_offset)):
             result = _shared_by(call, name, spot.tree) or self._shared_inside(call, name, spot)
             if result == "one":
-                return _Found(call, replace(spot, line=call.lineno), _root(call), "reduced", called_name(call))
+                return _Found(call, structs.replace(spot, line=call.lineno), _root(call), "reduced", called_name(call))
             if result is not None:
                 return result if isinstance(result, _Found) else "shared"
         return None
@@ -238,7 +238,9 @@ class _Walk:
         for parameter in parameters(function):
             passed = argument_of(call, function, parameter)
             if passed is not None and variable(passed) == name:
-                inside = replace(at, scope=function, line=(function.end_lineno or 0) + 1, depth=None, call=(call, spot))
+                inside = structs.replace(
+                    at, scope=function, line=(function.end_lineno or 0) + 1, depth=None, call=(call, spot)
+                )
                 return self._last_collective(parameter, inside, 0)
         return None
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec import structs
 
 from pytracer._text import capital, list_words
 from pytracer.analyze.collectives.absent_gradients import Absent, absent_gradients, models_differ
@@ -38,8 +40,7 @@ _MOST = 40
 _Place = tuple[ast.AST, Spot]
 
 
-@dataclass(frozen=True)
-class Packing:
+class Packing(msgspec.Struct, frozen=True):
     """The line that packs gradients which are not None. `absent`: which had none, where that is recorded."""
 
     place: str
@@ -148,12 +149,12 @@ class _Packed:
         if found is None:
             return
         function, at = found
-        inside = replace(at, scope=function, depth=None, call=(call, spot))
+        inside = structs.replace(at, scope=function, depth=None, call=(call, spot))
         for item in own_nodes(function):
             if isinstance(item, (ast.Return, ast.Yield)) and item.value is not None:
                 if isinstance(item, ast.Yield):
                     self._around(item.lineno, inside)
-                yield item.value, replace(inside, line=item.lineno)
+                yield item.value, structs.replace(inside, line=item.lineno)
 
     def _fills(self, name: str, spot: Spot) -> None:
         """Branches around what fills a list, or a list in a dict."""

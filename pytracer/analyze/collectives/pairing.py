@@ -7,7 +7,8 @@ a size or a missing call showed it: they added gradients of different micro-batc
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.collectives.call_sites import site_of
 from pytracer.analyze.collectives.description import at_place, group_words, place_of
@@ -19,8 +20,7 @@ from pytracer.decode.types.snapshot import Collective
 from pytracer.report.job import Evidence
 
 
-@dataclass(frozen=True)
-class _Pair:
+class _Pair(msgspec.Struct, frozen=True):
     mine: Collective
     theirs: Collective
 

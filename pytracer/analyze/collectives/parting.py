@@ -9,7 +9,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import capital, count_words
 from pytracer.analyze.collectives.call_sites import counts_at, site_of
@@ -47,8 +48,7 @@ _ROUNDS = (
 )
 
 
-@dataclass(frozen=True)
-class Parting:
+class Parting(msgspec.Struct, frozen=True):
     """What to say of it. `inferred`: only that one rank had left a loop; counts of its calls say more than that.
 
     `subject`: the same for the headline, where nothing else can have happened. `one_rank`: a value decided that only

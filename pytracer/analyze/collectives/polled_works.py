@@ -9,7 +9,9 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec import structs
 
 from pytracer._library_files import is_library_file
 from pytracer.analyze.collectives.counterparts import counterpart
@@ -37,8 +39,7 @@ _BEGIN = ("irecv", "isend", "batch_isend_irecv", "recv", "send")  # the last two
 _ISSUE = "pytorch/pytorch#30723"
 
 
-@dataclass(frozen=True)
-class PolledWork:
+class PolledWork(msgspec.Struct, frozen=True):
     """`call`: the send or receive, begun by a call of `name` at `begun`; `met`: what `peer` called.
 
     `at`: the function with the loop, at the line of its head.
@@ -149,7 +150,7 @@ def _polled_work(job: JobView, view: ProcessView) -> PolledWork | None:
         made = [item for node, at in asked for item in makers(slice_, node, at, _BEGIN)]
         found = next(_of_loop(job, view, loop, head, made, waiting), None)
         by = next((answers[name] for item in loop.asked if (name := called_name(item) or "") in answers), None)
-        return replace(found, answer=by) if found is not None else None
+        return structs.replace(found, answer=by) if found is not None else None
     return None
 
 
@@ -175,9 +176,9 @@ def _object(call: ast.Call, spot: Spot, answers: Mapping[str, Spot]) -> tuple[as
     asked = (
         answer_of(inside.scope, _ASKED) if inside is not None and isinstance(inside.scope, ast.FunctionDef) else None
     )
-    at = replace(spot, line=call.lineno)
+    at = structs.replace(spot, line=call.lineno)
     if inside is not None and asked is not None:
-        return asked, replace(inside, call=(call, at))
+        return asked, structs.replace(inside, call=(call, at))
     return (call.func.value if isinstance(call.func, ast.Attribute) else call.func), at
 
 

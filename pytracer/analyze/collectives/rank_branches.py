@@ -6,7 +6,8 @@ import ast
 import builtins
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer._text import list_words
@@ -52,8 +53,7 @@ _ON_DATA = (
 )
 
 
-@dataclass(frozen=True)
-class RankBranch:
+class RankBranch(msgspec.Struct, frozen=True):
     """`train.py:22 in save is below `if rank == 0:` (line 21)`."""
 
     frame: PythonFrame

@@ -9,8 +9,10 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Literal
+
+import msgspec
+from msgspec import structs
 
 from pytracer.analyze.collectives.one_rank_values import OneRankValue, one_rank_value
 from pytracer.analyze.evidence.failing.expressions import source
@@ -36,8 +38,7 @@ _COUNTED = frozenset({"n", "last_print_n"})
 _Kind = Literal["counted", "set", "given"]
 
 
-@dataclass(frozen=True)
-class RankObject:
+class RankObject(msgspec.Struct, frozen=True):
     """`name`: what is asked, `bar.n`, of the object that `place` makes with `given`; `why`: what that changes.
 
     `kind`: it is a number that the object adds to, something that it sets, or what it was given. `line`: that does so.
@@ -100,7 +101,7 @@ def decided_by_rank(
     spot = slice_.spot(depth)
     if spot is None or is_of_rank(test):
         return None
-    at = replace(spot, line=line)
+    at = structs.replace(spot, line=line)
     return next((found for item in _asked(test) if (found := _of_object(slice_, item, at)) is not None), None)
 
 
@@ -194,8 +195,7 @@ def _of_bar(call: ast.Call, asked: ast.Attribute, at: Spot, spot: Spot) -> RankO
     return _found(asked, call, at, spot, f"disable={source(option)}", _Why(why, "counted")) if option else None
 
 
-@dataclass(frozen=True)
-class _Why:
+class _Why(msgspec.Struct, frozen=True):
     """`line`: that adds to the attribute, or sets it; `method`: whether a method is asked."""
 
     words: str
@@ -227,7 +227,7 @@ class _Class:
         found = (self._of_attribute(name, held, parameter) for name in read)
         why = next((item for item in found if item is not None), None)
         called = not any(isinstance(item, ast.Name) and item.id == "property" for item in method.decorator_list)
-        return replace(why, method=called) if why is not None else None
+        return structs.replace(why, method=called) if why is not None else None
 
     def _of_attribute(self, name: str, held: frozenset[str], parameter: str) -> _Why | None:
         if name in held:

@@ -9,7 +9,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec import structs
 
 from pytracer.analyze.collectives.matching import state_of
 from pytracer.analyze.collectives.ways import way_to
@@ -33,8 +35,7 @@ _OBJECTS = ("scatter_object_list", "gather_object")  # which broadcast and gathe
 _PLACES = {"src": 1, "dst": 1, "tag": 3}
 
 
-@dataclass(frozen=True)
-class Differing:
+class Differing(msgspec.Struct, frozen=True):
     """A variable, and what it was on the two ranks. `line`: where it was read."""
 
     text: str
@@ -42,8 +43,7 @@ class Differing:
     spot: Spot
 
 
-@dataclass(frozen=True)
-class RankValue:
+class RankValue(msgspec.Struct, frozen=True):
     """What is known of it.
 
     `head`: the expression that was passed, at `at`. `last`: the variable furthest back that was recorded as different.
@@ -82,7 +82,7 @@ class Compared:
         depth = next(same, 0 if spot.depth == 0 else None)
         if depth is None or not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
             return None
-        own, other = mine.value_at(node, spot), theirs.value_at(node, replace(spot, depth=depth))
+        own, other = mine.value_at(node, spot), theirs.value_at(node, structs.replace(spot, depth=depth))
         return (own, other) if own is not None and other is not None else None
 
     def follow(self, node: ast.expr, spot: Spot) -> RankValue | None:
@@ -190,7 +190,7 @@ def _loop(node: ast.AST, spot: Spot) -> tuple[ast.AST, Spot] | None:
         if not isinstance(item, _LOOPS) or not item.lineno < spot.line <= (item.end_lineno or 0):
             continue
         if item.lineno == max(above, default=None) and variable(item.target) == node.id:
-            return item.iter, replace(spot, line=item.lineno)
+            return item.iter, structs.replace(spot, line=item.lineno)
     return None
 
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
+
+import msgspec
 
 from pytracer.analyze.evidence.ends.signal_senders import from_time_limit
 from pytracer.analyze.evidence.waits.waits import main_stack
@@ -20,8 +21,7 @@ _CALL, _CALL_FILE = "init_process_group", "/torch/distributed/distributed_c10d.p
 _A_WHILE_NS = 5_000_000_000
 
 
-@dataclass(frozen=True)
-class Join:
+class Join(msgspec.Struct, frozen=True):
     """One call. `done_ns`: when it had returned, on the process's clock; None when it never did."""
 
     view: ProcessView
@@ -43,8 +43,7 @@ class Join:
         return max(0, end_ns - self.begun_ns)
 
 
-@dataclass(frozen=True)
-class Mismatch:
+class Mismatch(msgspec.Struct, frozen=True):
     """Calls that cannot meet. `sides`: by value of `variable`, most first; of "twice" the calls of each repeated rank.
 
     `missing`: ranks of the job that no process has. `whole`: all ranks of the job called, each once.

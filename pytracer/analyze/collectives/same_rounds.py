@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec import structs
 
 from pytracer.analyze.collectives.rounds import is_fixed
 from pytracer.analyze.collectives.ways import Side
@@ -42,8 +44,7 @@ def has_same_rounds(side: Side, other: Side, position: int, loop: Loop) -> bool:
     return _is_dealt_alike(slice_, slice_.made(head, spot, calls=True), side, other)
 
 
-@dataclass(frozen=True)
-class Samples:
+class Samples(msgspec.Struct, frozen=True):
     """Of the DataLoader of a loop, on two ranks. `shared`: a DistributedSampler shares them out, of one data set.
 
     `size`: of its batches, where the source has that; `drops`: whether it leaves out a last one that is smaller.
@@ -114,7 +115,7 @@ def _head(side: Side, position: int, loop: ast.For | ast.AsyncFor) -> tuple[Slic
     slice_ = Slice(side.view.process.snapshot, frames)
     spot = slice_.spot(len(frames) - 1 - position)
     head = without_wrappers(loop.iter, _WRAPPERS)
-    return slice_, replace(spot, line=loop.lineno) if spot is not None else None, head
+    return slice_, structs.replace(spot, line=loop.lineno) if spot is not None else None, head
 
 
 def _is_same_number(slice_: Slice, node: ast.expr, spot: Spot, side: Side, other: Side) -> bool:

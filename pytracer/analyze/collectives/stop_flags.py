@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
@@ -20,8 +21,7 @@ _CLOCK = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class StopFlag:
+class StopFlag(msgspec.Struct, frozen=True):
     """`sets`: how it is set, after "which"; `why`: why only some ranks leave then, a sentence."""
 
     sets: str

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.collectives.description import is_default
 from pytracer.analyze.collectives.matching import GroupMatch
@@ -20,8 +21,7 @@ _LIMIT = re.compile(r"(?:Timed out waiting|monitoredBarrier (?:in|after)) (\d+) 
 _BARRIER = "monitored_barrier"  # has a time-out of its own
 
 
-@dataclass(frozen=True)
-class TimeLimit:
+class TimeLimit(msgspec.Struct, frozen=True):
     """`seconds` is None where the ranks that waited did not name it. `at`: file and line of the call that set it."""
 
     seconds: float | None

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec import structs
 
 from pytracer._text import capital, count_words
 from pytracer.analyze.collectives.deciders import ends_early, is_within_round
@@ -32,8 +34,7 @@ _OWN_DATA = (
 )
 
 
-@dataclass(frozen=True)
-class Uneven:
+class Uneven(msgspec.Struct, frozen=True):
     """What is known of it: the samples of both ranks, what gives a rank items of its own, what each draws for itself.
 
     `pairs`: the two ranks with their samples, in the order of the ranks.
@@ -171,8 +172,7 @@ def uneven(there: Side, absent: Side, frame: PythonFrame, loop: ast.AST) -> Unev
     return Uneven(there.way[-1].file, samples, tuple(sorted(numbers)), by_rank, drawn)
 
 
-@dataclass(frozen=True)
-class FewerRounds:
+class FewerRounds(msgspec.Struct, frozen=True):
     """Of a rank that was done before another one: `subject` for the headline, behind it; `advice`: what to change."""
 
     subject: str
@@ -193,7 +193,7 @@ def fewer_rounds(waiter: ProcessView, call: Collective, absent: ProcessView) -> 
         for loop in reversed(loops_around(tree, frame.line)) if tree is not None and frame.line is not None else ():
             if ends_early(loop):
                 return None
-            found = uneven(there, replace(there, view=absent), frame, loop)
+            found = uneven(there, structs.replace(there, view=absent), frame, loop)
             words = loop_words(snapshot, frame, loop, frames) if found is not None else None
             if found is None or words is None or (found.samples is None and found.drawn is None):
                 continue
@@ -210,4 +210,4 @@ def _drawn(
     slice_: Slice, files: Mapping[str, ast.Module], depth: int, loop: ast.For | ast.AsyncFor
 ) -> DrawnSize | None:
     spot = slice_.spot(depth)
-    return drawn_size(slice_, files, loop.iter, replace(spot, line=loop.lineno)) if spot is not None else None
+    return drawn_size(slice_, files, loop.iter, structs.replace(spot, line=loop.lineno)) if spot is not None else None

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.collectives.call_sites import numbered_calls, site_of
 from pytracer.analyze.collectives.description import place_of
@@ -31,8 +32,7 @@ _GATHER = "all_gather"
 _SAME_UNITS = "Each unit of FSDP communicates: all ranks must run the same ones in the same order."
 
 
-@dataclass(frozen=True)
-class UnitsApart:
+class UnitsApart(msgspec.Struct, frozen=True):
     """`subject`: for the headline; `advice`: what to change; `brief`: the subject without the text of lines."""
 
     subject: str
@@ -40,8 +40,7 @@ class UnitsApart:
     brief: str | None = None
 
 
-@dataclass(frozen=True)
-class _Test:
+class _Test(msgspec.Struct, frozen=True):
     """An `if` that decides whether a unit runs; `draw`: a number drawn for it; `alone`: no other `if` decides."""
 
     file: str | None

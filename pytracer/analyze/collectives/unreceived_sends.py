@@ -7,8 +7,9 @@ lives; what is left then is dropped without a word, and the receiver finds the c
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from pytracer._text import count_words
 from pytracer.analyze.collectives.counterparts import counterpart
@@ -28,8 +29,7 @@ _GLOO = "gloo"
 _How = Literal["dropped", "kept"]
 
 
-@dataclass(frozen=True)
-class UnreceivedSend:
+class UnreceivedSend(msgspec.Struct, frozen=True):
     """`call`: what the sender had begun to send, at the line of `frame`; `received`: the receiver's call.
 
     `how`: whether the line drops the Work, or keeps it and nothing in its file waits for one.

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.collectives.matching import (
     UNFINISHED,
@@ -22,8 +23,7 @@ from pytracer.decode.types.snapshot import Collective, Job, Process
 Sent = tuple[int | None, str | None, int | None, int | None]  # rank, group, peer in it, sequence number of a send
 
 
-@dataclass(frozen=True)
-class Wait:
+class Wait(msgspec.Struct, frozen=True):
     """These ranks wait for those, in one operation. `tags`: sender and receiver named different ones.
 
     Of a message, where nothing was forgotten: `counts`: which of the waiter's to or from that peer it is, from 1, and
@@ -39,8 +39,7 @@ class Wait:
     other: Collective | None = None
 
 
-@dataclass(frozen=True)
-class Unequal:
+class Unequal(msgspec.Struct, frozen=True):
     """A message whose receiver, which did not complete, expected another number of bytes than were sent."""
 
     sender: int
@@ -49,8 +48,7 @@ class Unequal:
     received: Collective
 
 
-@dataclass(frozen=True)
-class Waiting:
+class Waiting(msgspec.Struct, frozen=True):
     """All waits. `sinks`: awaited ranks that wait for no other; `cycles`: ranks in order of waiting.
 
     `not_received`: the sends that the backend completed, and whose receivers never began to receive them, or failed.
@@ -120,8 +118,7 @@ _GLOO = "gloo"
 _Side = tuple[GroupMatch, int, int, str]  # group, rank, peer, "send" | "recv"
 
 
-@dataclass(frozen=True)
-class _Messages:
+class _Messages(msgspec.Struct, frozen=True):
     """The operations of each side, in order."""
 
     by_rank: dict[int, Process]

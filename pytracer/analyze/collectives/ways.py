@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec import structs
 
 from pytracer._library_files import is_library_file
 from pytracer._text import shortened
@@ -27,8 +29,7 @@ _DEPTH = 8  # functions
 _LIBRARY = "torch"
 
 
-@dataclass(frozen=True)
-class Side:
+class Side(msgspec.Struct, frozen=True):
     """A rank, and the lines of its program that led to the call, the outermost first."""
 
     view: ProcessView
@@ -90,7 +91,7 @@ def _led_from(one: Side, other: Side) -> Side:
         led = (outer, *led)
         same = (at for at, item in enumerate(other.way) if (item.file, item.function) == (outer.file, outer.function))
         if (at := next(same, None)) is not None:
-            return replace(one, way=(*other.way[:at], *led))
+            return structs.replace(one, way=(*other.way[:at], *led))
     return one
 
 
@@ -122,7 +123,7 @@ def _beside(one: Side, other: Side) -> Side:
         return one
     single = other.way[0]
     same = (at for at, frame in enumerate(one.way) if (frame.file, frame.function) == (single.file, single.function))
-    return replace(one, way=one.way[next(same, 0) :])
+    return structs.replace(one, way=one.way[next(same, 0) :])
 
 
 def parted(mine: Sequence[PythonFrame], theirs: Sequence[PythonFrame]) -> int | None:

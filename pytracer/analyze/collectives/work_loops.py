@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer.analyze.collectives.rank_branches import branch_at_end
@@ -15,8 +16,7 @@ from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
 
 
-@dataclass(frozen=True)
-class WorkLoop:
+class WorkLoop(msgspec.Struct, frozen=True):
     """`frame`: its function, at the line of its head; `head`: that, in backticks.
 
     `is_inner`: whether the rank's innermost line is in it.

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import takewhile
+
+import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer._text import time_words
@@ -120,8 +121,7 @@ def reports_a_child(view: ProcessView) -> bool:
     return _says(_CHILD_FAILED, exception.type or "") or _says(_WORKER_DIED, exception.message or "")
 
 
-@dataclass(frozen=True)
-class Following:
+class Following(msgspec.Struct, frozen=True):
     """Why a death is a consequence. `of`: the other process's index, where its end alone made this one raise."""
 
     kind: WhyKind

@@ -8,7 +8,8 @@ the hosts (`order.py`), and only then from when a parent noticed it. Where times
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+
+from msgspec import structs
 
 from pytracer._text import list_words, ranks_words, time_words
 from pytracer.analyze.deaths.consequences import (
@@ -47,7 +48,7 @@ def find_deaths(views: Sequence[ProcessView]) -> tuple[Death, ...]:
     deaths += _early_leavers(views, deaths, missing)
     followers = Followers(deaths, tree, missing)
     judged = [
-        replace(death, primary=False, kind=follows.kind, why=follows.why, of=follows.of)
+        structs.replace(death, primary=False, kind=follows.kind, why=follows.why, of=follows.of)
         for death in deaths
         if (follows := followers.found.get(death.view.index)) is not None
     ]
@@ -247,7 +248,7 @@ def _as_leaver(death: Death, came_first: dict[int, Absence], views: Sequence[Pro
     by_index = {view.index: view for view in views}
     if death.nature == "sent" and any(peer_gone(by_index[i]) for i in absence.waiting) and not _had_left(death):
         return death  # only its end can have closed the connections: the signal was first
-    return replace(death, nature="left", why=_absence_words(absence, views))
+    return structs.replace(death, nature="left", why=_absence_words(absence, views))
 
 
 def _had_left(death: Death) -> bool:
@@ -293,10 +294,10 @@ def _judge_order(deaths: Sequence[Death], came_first: dict[int, Absence]) -> lis
 def _primary(death: Death, first: Death) -> Death:
     if death is not first:
         what = "exception" if death.nature == "exception" else "fault"
-        return replace(death, primary=True, kind=WhyKind.ALIKE, why=f"the same {what}, independently")
+        return structs.replace(death, primary=True, kind=WhyKind.ALIKE, why=f"the same {what}, independently")
     if death.why:
-        return replace(death, primary=True, kind=WhyKind.ABSENT, why=f"first: it {death.why}")
-    return replace(death, primary=True, kind=WhyKind.FIRST, why="first")
+        return structs.replace(death, primary=True, kind=WhyKind.ABSENT, why=f"first: it {death.why}")
+    return structs.replace(death, primary=True, kind=WhyKind.FIRST, why="first")
 
 
 def _without(deaths: Sequence[Death], others: Sequence[Death]) -> list[Death]:
@@ -348,7 +349,7 @@ class _Overlap:
         shown = [subject(other) for other in self._deaths[:5] if other.view.index != death.view.index]
         names = list_words([*shown[:4], *[""] * (len(self._deaths) - 1 - len(shown[:4]))])
         why = f"died at about the same time as others ({names}){clocks}"
-        return replace(death, primary=None, kind=WhyKind.UNDECIDED, why=why)
+        return structs.replace(death, primary=None, kind=WhyKind.UNDECIDED, why=why)
 
 
 def _later(death: Death, first: Death, primary: bool | None) -> Death:
@@ -357,4 +358,4 @@ def _later(death: Death, first: Death, primary: bool | None) -> Death:
     after = f"{time_words(gap)} after {subject(first)}" if seen and gap >= 0 else f"after {subject(first)}"
     note = "" if primary is False else "; it may be a consequence"
     kind = WhyKind.TEARDOWN if primary is False else WhyKind.UNDECIDED
-    return replace(death, primary=primary, kind=kind, why=f"died {after}{note}")
+    return structs.replace(death, primary=primary, kind=kind, why=f"died {after}{note}")

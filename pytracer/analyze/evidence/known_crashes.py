@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import function_words
 from pytracer.analyze.evidence.cuda.assertions import kernel_assertion
@@ -26,8 +27,7 @@ _MESSAGE_CHARACTERS = 4000  # the recorder writes no more; an expression may not
 _FINALIZERS = ("Py_FinalizeEx", "PyThread_exit_thread")
 
 
-@dataclass(frozen=True)
-class KnownCrash:
+class KnownCrash(msgspec.Struct, frozen=True):
     """What is known about a death. `what` is for the headline, `says` for the evidence, which cites an issue.
 
     `not_finite_advice`: behind the lines that can make NaN or infinity, of a crash that these numbers lead to.

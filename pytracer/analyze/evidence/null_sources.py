@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.at_fault import names_on_line
@@ -22,8 +23,7 @@ from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Holder
 
 
-@dataclass(frozen=True)
-class NullSource:
+class NullSource(msgspec.Struct, frozen=True):
     """For the headline, what to do, and what it is about. `advice`: None where a known crash has it."""
 
     summary: str

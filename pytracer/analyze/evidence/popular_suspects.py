@@ -6,8 +6,9 @@ None of them is a rule: each names a measure, not a cause. A measure is refuted 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from pytracer._text import count_words
 from pytracer.analyze.evidence.known_crashes import known_crash
@@ -29,8 +30,7 @@ _UNEXPLAINED = ("wild-pointer", "heap-corruption", "unknown")
 _FROM_OUTSIDE = ("external-kill", "oom-kill", "shm-exhausted", "disk-full")
 
 
-@dataclass(frozen=True)
-class Suspect:
+class Suspect(msgspec.Struct, frozen=True):
     """One piece of advice, and the fact that speaks against it or leaves it open."""
 
     id: str

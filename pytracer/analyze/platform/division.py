@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 _REGISTERS = (
     *("rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi"),
@@ -14,8 +15,7 @@ _BYTE_GROUP, _WIDE_GROUP = 0xF6, 0xF7  # opcode extensions 6 (div) and 7 (idiv)
 _DIV, _IDIV = 6, 7
 
 
-@dataclass(frozen=True)
-class Division:
+class Division(msgspec.Struct, frozen=True):
     """`signed` for idiv. `nbytes` is the operands' width; `register` is None when the divisor lies in memory.
 
     `divisor` is its bit pattern, None when it is not known.

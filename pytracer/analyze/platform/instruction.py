@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Protocol
+
+import msgspec
 
 from pytracer._text import hex_addr
 
@@ -57,8 +58,7 @@ class _Decoded(Protocol):
         """The name of a register by its number."""
 
 
-@dataclass(frozen=True)
-class Instruction:
+class Instruction(msgspec.Struct, frozen=True):
     """One decoded instruction and its memory operand; register values are those at the fault.
 
     `addr` is the effective address, None when a needed register or a segment base is unknown. `size` is in bytes.

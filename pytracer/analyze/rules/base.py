@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 
+import msgspec
+
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.view import JobView, ProcessView, death_signature
 from pytracer.report.job import Confidence, Evidence, Finding, PythonFrame, VerdictClass
@@ -37,16 +39,14 @@ class Judgement(Generic[F]):
     undecided: bool = False
 
 
-@dataclass(frozen=True)
-class NoFinding:
+class NoFinding(msgspec.Struct, frozen=True):
     """Why a rule has no judgement."""
 
     result: Literal["not-found", "cannot-decide"]
     why: str
 
 
-@dataclass(frozen=True)
-class Description:
+class Description(msgspec.Struct, frozen=True):
     """A judgement in words. None among evidence and missing is left out.
 
     `quotes_exception`: the summary has type and message of the exception that ended the process.

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.tensors.scopes import UnitStep
 from pytracer.decode.types.journal import Fact, Unit
 
 
-@dataclass(frozen=True)
-class Spot:
+class Spot(msgspec.Struct, frozen=True):
     """A parameter at an element, the offset of the element in it (or in a rank's shard of it), and the shard's rank."""
 
     parameter: str | None = None

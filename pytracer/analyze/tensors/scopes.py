@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 _FSDP = re.compile(r"FSDP::(?P<step>\w+)(?: \((?P<unit>.*?)\))?(?: \[pg=(?P<ranks>\d+)\])?")
 _HOOK = re.compile(r"DDP::comm_hook (?P<hook>.+) \((?P<module>.+) (?P<index>\d+)\)")
 _JOIN = re.compile(r"DDP::join \((?P<module>.+)\)")
 
 
-@dataclass(frozen=True)
-class UnitStep:
+class UnitStep(msgspec.Struct, frozen=True):
     """A step of FSDP's, e.g. `all_gather`, for one unit; `ranks`: of its several groups, the one of that size."""
 
     step: str
@@ -19,8 +19,7 @@ class UnitStep:
     ranks: int | None
 
 
-@dataclass(frozen=True)
-class HookCall:
+class HookCall(msgspec.Struct, frozen=True):
     """A communication hook that DDP called for one bucket."""
 
     hook: str

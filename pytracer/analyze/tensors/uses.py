@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import size_words
 from pytracer.analyze.address_space.address_info import BucketLife
@@ -18,8 +19,7 @@ from pytracer.decode.types.snapshot import Collective, Snapshot, Storage
 _BARRIERS = ("barrier", "monitored_barrier")  # what the backend passes may lie where a bucket had been
 
 
-@dataclass(frozen=True)
-class Buffer:
+class Buffer(msgspec.Struct, frozen=True):
     """One buffer of a collective. `what` is the best description, `names` are all that are known, the best first."""
 
     addr: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from pytracer.analyze.timeline.order import WALL_ERROR_NS, HostClock, host_clocks
 from pytracer.decode.types.snapshot import Job, Snapshot
@@ -37,8 +37,7 @@ class RunClock:
         return HostClock(offset, WALL_ERROR_NS, "wall clock")
 
 
-@dataclass(frozen=True)
-class ProcessClock:
+class ProcessClock(msgspec.Struct, frozen=True):
     """Converts CLOCK_MONOTONIC of one recording into ns since the run started. `host`: the clock of its host."""
 
     host: HostClock

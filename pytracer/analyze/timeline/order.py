@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+import msgspec
+
 from pytracer.decode.types.snapshot import Collective, Job, Process
 
 WALL_ERROR_NS = 2_000_000_000  # how far wall clocks of hosts that synchronize may be apart, generously
@@ -25,8 +27,7 @@ _Gathering = tuple[int | None, str | None, tuple[int, ...] | None]
 _Number = tuple[int, str]
 
 
-@dataclass(frozen=True)
-class HostClock:
+class HostClock(msgspec.Struct, frozen=True):
     """CLOCK_MONOTONIC of a boot on the run's own clock: add `offset_ns`, right to `error_ns`.
 
     `how`: "same clock", "collectives" or "wall clock".
@@ -141,8 +142,7 @@ def _closed(bounds: Mapping[tuple[str, str], float], reference: str) -> dict[str
     return {boot: (low[boot], high[boot]) for boot in boots}
 
 
-@dataclass(frozen=True)
-class Absence:
+class Absence(msgspec.Struct, frozen=True):
     """A rank that never entered a collective in which others of its group waited. All are indices in the job."""
 
     group: str

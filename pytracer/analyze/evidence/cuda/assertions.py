@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.known.device_assertions import Meaning, meaning_of
 from pytracer.analyze.view import ProcessView
@@ -26,8 +27,7 @@ _WITH_NAMES = ("vectorized_gather_kernel", "indexSelect", "EmbeddingBag_updateOu
 _NAMELESS = ("operator()", "unknown", "")  # a lambda's, Triton's
 
 
-@dataclass(frozen=True)
-class KernelAssertion:
+class KernelAssertion(msgspec.Struct, frozen=True):
     """One that failed. `function`: as the compiler names it, `operator()` for a lambda's."""
 
     text: str

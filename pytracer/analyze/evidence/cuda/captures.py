@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.evidence.cuda.cuda_errors import OF_MATH_LIBRARY
 from pytracer.analyze.evidence.cuda.refused_calls import RefusedCall, refused_call
@@ -63,8 +64,7 @@ _OF_CUDA = re.compile(
 _Report = ExceptionReport | HandledExceptionReport | ThreadExceptionReport
 
 
-@dataclass(frozen=True)
-class BrokenCapture:
+class BrokenCapture(msgspec.Struct, frozen=True):
     """`text`: CUDA's reason; `at`: the program's line that was refused; `thread`: another one than the capturing one.
 
     `captured_at`: where the capture began. `known`: False where only the consequence is recorded. `second`: another

@@ -9,7 +9,8 @@ the change is one that it does not count: through `.data`, another library or a 
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.evidence.cuda.assertions import KernelAssertion
 from pytracer.analyze.evidence.cuda.checked_arguments import launching_line
@@ -27,8 +28,7 @@ _CHECK = "ScatterGatherKernel.cu:"
 _CHECKS = ("gather.index", "take_along_dim.indices")
 
 
-@dataclass(frozen=True)
-class ChangedIndex:
+class ChangedIndex(msgspec.Struct, frozen=True):
     """`call` at `place` is the forward; `aliases`: lines that take the same memory by `.data`."""
 
     argument: str

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import msgspec
 
@@ -38,8 +37,7 @@ _MOST = 3
 _SOURCES = 2
 
 
-@dataclass(frozen=True)
-class CheckedArgument:
+class CheckedArgument(msgspec.Struct, frozen=True):
     """What a kernel checked.
 
     `arguments`: expressions of one call, or of several that are alike, of which it was one. `recorded`: what variables

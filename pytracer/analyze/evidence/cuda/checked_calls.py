@@ -9,7 +9,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.evidence.failing.expressions import parts, whole
 from pytracer.analyze.evidence.failing.line import FailingLine
@@ -69,8 +70,7 @@ _NO_INDEX = (ast.Slice, ast.Constant, ast.Starred, ast.Compare, ast.JoinedStr)
 _CONTAINERS = ("list of", "tuple of", "dict of", "deque of")
 
 
-@dataclass(frozen=True)
-class CheckedCall:
+class CheckedCall(msgspec.Struct, frozen=True):
     """A call, or x[...], with the expression that a kernel checks. `layer`: where the layer that is called was made."""
 
     function: str

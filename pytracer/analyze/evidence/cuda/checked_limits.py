@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.evidence.cuda.checked_calls import BRACKETS, CheckedCall
 from pytracer.analyze.evidence.failing.expressions import source, whole
@@ -28,8 +29,7 @@ _LAYERS = 8
 _VALUES = re.compile(r", (-?\d+)\.\.(-?\d+)$")
 
 
-@dataclass(frozen=True)
-class Limit:
+class Limit(msgspec.Struct, frozen=True):
     """`count`: of what is `counted` in `name`. `lowest`: the smallest number that is allowed."""
 
     count: int
@@ -43,8 +43,7 @@ class Limit:
         return f"{self.name} has {self.count} {self.counted}, {self.lowest} to {self.count - 1}"
 
 
-@dataclass(frozen=True)
-class Allowed:
+class Allowed(msgspec.Struct, frozen=True):
     """Which numbers a call takes. `limit`: None, if it isn't known. `skipped`: the label that a loss ignores."""
 
     function: str

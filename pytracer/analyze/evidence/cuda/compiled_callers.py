@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import list_words
 from pytracer.analyze.evidence.cuda.launches import Launch
@@ -27,8 +28,7 @@ _MOST_NAMES = 4
 _COMPILE = "compile"
 
 
-@dataclass(frozen=True)
-class CompiledCaller:
+class CompiledCaller(msgspec.Struct, frozen=True):
     """`frame` is the line that calls it; `passed`: the variables that it passes."""
 
     frame: PythonFrame

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
+
+import msgspec
 
 from pytracer.analyze.evidence.cuda.assertions import kernel_assertion
 from pytracer.analyze.view import ProcessView
@@ -24,8 +25,7 @@ _OF_LIBRARIES = re.compile(rf"\b((?:{_MATH_LIBRARIES}|CUDA_ERROR|NVRTC)_\w+|unha
 _OUT_OF_MEMORY = re.compile(r"^CUDA out of memory|CUDA error: out of memory")
 
 
-@dataclass(frozen=True)
-class CudaError:
+class CudaError(msgspec.Struct, frozen=True):
     """CUDA's error. `sticky`: every later call fails with it, so the one that returns it need not be its cause."""
 
     text: str

@@ -8,7 +8,8 @@ the program.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import time_words
 from pytracer.analyze.evidence.cuda.cuda_streams import name_of_stream
@@ -34,8 +35,7 @@ _ENDS = (
 )
 
 
-@dataclass(frozen=True)
-class DeviceWait:
+class DeviceWait(msgspec.Struct, frozen=True):
     """A wait of the host for a device.
 
     `quiet_ns`: how long before its end the process last recorded anything. `busy`: known streams that were busy at each

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.evidence.cuda.assertions import KernelAssertion
 from pytracer.analyze.evidence.cuda.changed_indices import ChangedIndex
@@ -20,8 +21,7 @@ from pytracer.analyze.naming import place_words
 from pytracer.analyze.view import ProcessView
 
 
-@dataclass(frozen=True)
-class KnownOfError:
+class KnownOfError(msgspec.Struct, frozen=True):
     """`blocking`: CUDA_LAUNCH_BLOCKING was set. `without`: an operator that was given a tensor without memory."""
 
     error: CudaError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from pytracer._text import uncapital
 from pytracer.analyze.evidence.cuda.cuda_graphs import broken_graphs, keep_advice, reused_words
@@ -12,8 +12,7 @@ from pytracer.analyze.evidence.cuda.stream_races import stream_races
 from pytracer.analyze.view import ProcessView
 
 
-@dataclass(frozen=True)
-class PossibleReason:
+class PossibleReason(msgspec.Struct, frozen=True):
     """`words`: a clause, as `the process replayed CUDA graph 1 ...`."""
 
     words: str

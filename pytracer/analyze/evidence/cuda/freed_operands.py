@@ -6,7 +6,8 @@ FSDP frees a gathered parameter in this way until it is needed again. A kernel t
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+
+from msgspec import structs
 
 from pytracer._text import list_words
 from pytracer.analyze.evidence.cuda.cuda_errors import CudaError
@@ -43,7 +44,7 @@ def led_by(found: Suspects, launch: Launch | None) -> Suspects:
     if launch is None:
         return found
     others = [item for item in found.launches if (item.python, item.node) != (launch.python, launch.node)]
-    return replace(found, launches=(launch, *others))
+    return structs.replace(found, launches=(launch, *others))
 
 
 def freed_words(launch: Launch | None) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import hex_addr, size_words
 from pytracer.analyze.evidence.cuda.cuda_errors import CudaError
@@ -23,8 +24,7 @@ from pytracer.decode.types.devices import CudaGraph, GraphInput
 from pytracer.decode.types.storages import CallSite
 
 
-@dataclass(frozen=True)
-class GoneMemory:
+class GoneMemory(msgspec.Struct, frozen=True):
     """`words`: a clause behind the headline's error."""
 
     words: str

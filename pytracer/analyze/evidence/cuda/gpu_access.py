@@ -7,7 +7,8 @@ width, or in memory that torch has not from the driver.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import hex_addr, size_words
 from pytracer.analyze.address_space.address_info import Place
@@ -22,8 +23,7 @@ _PAST = {"read": "read", "write": "wrote", "update": "updated"}
 _MISALIGNED, _ILLEGAL = frozenset({6, 11}), frozenset({1, 5, 7, 10, 14})  # codes of devices.EXCEPTIONS
 
 
-@dataclass(frozen=True)
-class DeviceAccess:
+class DeviceAccess(msgspec.Struct, frozen=True):
     """One thread's access that explains an exception. `last_addr`: with `addr`, the range in which one of them lay."""
 
     kind: str

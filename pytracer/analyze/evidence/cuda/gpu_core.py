@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import count_words, function_words, hex_addr, list_words
 from pytracer.analyze.address_space.device_memory import device_words, made_words
@@ -35,8 +36,7 @@ _TRAP_ERROR = "unspecified launch failure"  # as CUDA calls it where no dump is 
 _DRIVER_THREAD = "cuda-EvtHandlr"
 
 
-@dataclass(frozen=True)
-class FailedLaunch:
+class FailedLaunch(msgspec.Struct, frozen=True):
     """What a kernel died of. `access`: the one that explains it, if that could be computed.
 
     `storages`: start addresses of the device memory that its parameters point to.

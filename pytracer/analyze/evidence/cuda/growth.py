@@ -6,8 +6,9 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice
+
+import msgspec
 
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.recorded import shape_of
@@ -24,8 +25,7 @@ _RECORDED, _GRAPH = "tensors in ", "graph of "
 _LARGEST_ITEM = 16  # bytes, of complex128
 
 
-@dataclass(frozen=True)
-class Repeated:
+class Repeated(msgspec.Struct, frozen=True):
     """Live blocks of one size that one line allocated."""
 
     frame: PythonFrame
@@ -38,8 +38,7 @@ class Repeated:
         return self.nbytes * self.count
 
 
-@dataclass(frozen=True)
-class Keeper:
+class Keeper(msgspec.Struct, frozen=True):
     """What keeps them. `depth`: its frame among those of the program.
 
     `graphs`: that many of its tensors have an autograd graph; None: not recorded. `nbytes`: of the tensors themselves.

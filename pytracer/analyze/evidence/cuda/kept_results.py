@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import count_words, size_words
 from pytracer.analyze.evidence.cuda.growth import Keeper, Repeated, grown_in_rounds, keepers
@@ -23,8 +24,7 @@ _NO_GRAPH = re.compile(r"\bno_grad\b|\binference_mode\b")
 _LAYER_CALL = "Module._call_impl"
 
 
-@dataclass(frozen=True)
-class KeptResults:
+class KeptResults(msgspec.Struct, frozen=True):
     """`subject`: for the headline. `evidence`: what was seen. `change`: what to do."""
 
     subject: str

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.evidence.cuda.result_shapes import Result, results_of
 from pytracer.analyze.evidence.failing.expressions import source
@@ -22,8 +23,7 @@ _WIDTHS = (1, 2, 4, 8, 16)
 _LONG = 1024
 
 
-@dataclass(frozen=True)
-class LargeRequest:
+class LargeRequest(msgspec.Struct, frozen=True):
     """`subject`: what asks for it, and why so much. `change`: what to do about it."""
 
     subject: str

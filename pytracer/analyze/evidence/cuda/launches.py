@@ -8,7 +8,9 @@ operators check anything in their kernels, if an assertion failed; and from whic
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec import structs
 
 from pytracer._library_files import is_library_file
 from pytracer._text import list_words
@@ -47,8 +49,7 @@ _ASSERTING = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Launch:
+class Launch(msgspec.Struct, frozen=True):
     """An operator or a kernel that was launched.
 
     `python` is the program's line that called it or, in a backward pass, the operator whose `node` runs. `storages`:
@@ -134,8 +135,7 @@ class Launch:
         return f"{self.words} (kernel {self.kernel})" if self.kernel else self.words
 
 
-@dataclass(frozen=True)
-class Pending:
+class Pending(msgspec.Struct, frozen=True):
     """Launches that are not known to be over, oldest first. `waited`: streams whose earlier work is over."""
 
     launches: tuple[Launch, ...]
@@ -147,8 +147,7 @@ class Pending:
         return not self.overwritten or launch.stream in self.waited
 
 
-@dataclass(frozen=True)
-class Suspects:
+class Suspects(msgspec.Struct, frozen=True):
     """What may have launched the work that failed: one of each line, newest first. `why`: how they were found."""
 
     launches: tuple[Launch, ...] = ()
@@ -185,7 +184,7 @@ def pending_launches(view: ProcessView) -> Pending:
         elif launch is not None and launch.has_kernel and not launch.is_on_host:
             pending.append(launch)
         elif launch is not None and pending and launch.completes(pending[-1]):
-            pending[-1] = replace(pending[-1], mangled=launch.mangled)
+            pending[-1] = structs.replace(pending[-1], mangled=launch.mangled)
     overwritten = view.process.snapshot.counts.get("overwritten_records", 0) > 0
     return Pending(tuple(pending), frozenset(waited), overwritten)
 

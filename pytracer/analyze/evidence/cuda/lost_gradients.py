@@ -6,7 +6,8 @@ The replay writes to the memory of the capture, which no parameter has any more:
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import count_words
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -21,8 +22,7 @@ from pytracer.report.job import PythonFrame
 _ZERO_GRADS = ("Optimizer.zero_grad", "Module.zero_grad")
 
 
-@dataclass(frozen=True)
-class LostGradients:
+class LostGradients(msgspec.Struct, frozen=True):
     """`count`: of gradients, `at`: the line with zero_grad(). `captured`, `replayed`: lines, where known."""
 
     count: int

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import re
 from bisect import bisect_left
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import size_words
 from pytracer.analyze.evidence.slicing.files import program_files
@@ -24,8 +25,7 @@ _SETTER = "set_per_process_memory_fraction"
 _MOST = 0.5  # of the device
 
 
-@dataclass(frozen=True)
-class DeviceRoom:
+class DeviceRoom(msgspec.Struct, frozen=True):
     """Sizes are those of the message, rounded to two digits. `others`: the largest of the other processes, its pid."""
 
     capacity: int | None = None

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer._text import hex_addr, list_words, size_words
@@ -44,8 +45,7 @@ _TRUSTING = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class OwnKernel:
+class OwnKernel(msgspec.Struct, frozen=True):
     """The one call site. `launch`: of its launches the likeliest; `lines`: how many lines are suspects."""
 
     launch: Launch

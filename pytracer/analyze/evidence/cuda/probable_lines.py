@@ -6,7 +6,7 @@ dropped is over, or if a whole round of the program's loop is there: another lin
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer.analyze.evidence.cuda.assertions import KernelAssertion
@@ -19,8 +19,7 @@ _COPIES = ("copy_", "_to_copy")
 _REASON = "the only recorded line whose kernels have that assertion"
 
 
-@dataclass(frozen=True)
-class Probable:
+class Probable(msgspec.Struct, frozen=True):
     """`reason`: why that one, for the headline."""
 
     launch: Launch

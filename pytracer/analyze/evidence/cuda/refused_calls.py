@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.slicing.bindings import last_binding
@@ -22,8 +23,7 @@ _WAITS = frozenset({"synchronize"})
 _UPLOADS = frozenset({"cuda", "pin_memory", "tensor", "as_tensor", "from_numpy", "to"})
 
 
-@dataclass(frozen=True)
-class RefusedCall:
+class RefusedCall(msgspec.Struct, frozen=True):
     """`words`: the call, quoted; `reason`: a verb phrase behind it, or ""; `advice`: what to do instead."""
 
     words: str

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from pytracer.analyze.evidence.failing.expressions import parts
 from pytracer.analyze.evidence.failing.line import FailingLine
@@ -19,8 +20,7 @@ _OF_NUMBERS = frozenset((*SIZED, "one_hot", "repeat", "tile"))
 _TWO = 2
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(msgspec.Struct, frozen=True):
     """A new tensor of these sizes, and the operands that it is made of."""
 
     node: ast.expr

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer._text import shortened, span_words
@@ -22,8 +23,7 @@ _LOCAL_RANKS = ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MP
 _LONGEST = 60
 
 
-@dataclass(frozen=True)
-class SharedDevice:
+class SharedDevice(msgspec.Struct, frozen=True):
     """`first`: the program's line with the oldest known allocation there. `chosen`: calls of set_device() in its file.
 
     `variable`: of the environment, which numbers the ranks of a host.

@@ -8,7 +8,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec import structs
 
 from pytracer._library_files import is_library_file
 from pytracer._text import shortened
@@ -24,8 +26,7 @@ _LONGEST = 60
 _TAKEN = re.compile(r"\batomic(?:CAS|Exch)\w*\((?![^)]*,\s*(\w+)\s*,\s*\1\s*\))|\batomic_(?:cas|xchg)\(")
 
 
-@dataclass(frozen=True)
-class _Passed:
+class _Passed(msgspec.Struct, frozen=True):
     """An argument of a launch, and the line that assigns it."""
 
     text: str
@@ -39,8 +40,7 @@ class _Passed:
         return f"`{self.text}`{at}"
 
 
-@dataclass(frozen=True)
-class SpinningKernel:
+class SpinningKernel(msgspec.Struct, frozen=True):
     """`line`: of its loop. `launches`: lines of the program that launch it, by its name.
 
     `flag`: what the program passes for the parameter that the loop reads, `until`: for the one that it is compared
@@ -141,7 +141,7 @@ def _in_text(tree: ast.Module, file: str, source: str, node: ast.Constant) -> It
     for loop in waiting_loops(source):
         line = node.lineno + (source.count("\n", 0, loop.at) if exact else 0)
         kernel = SpinningKernel(loop.kernel, file, line, shortened(loop.condition, _LONGEST), written=loop.written)
-        yield _made(tree, replace(kernel, of_extension=loop.host is not None), loop.read, loop.until, loop.host)
+        yield _made(tree, structs.replace(kernel, of_extension=loop.host is not None), loop.read, loop.until, loop.host)
 
 
 def _in_triton(tree: ast.Module, file: str, node: ast.FunctionDef) -> Iterator[SpinningKernel]:
@@ -174,7 +174,7 @@ def _made(
     calls = sorted(found, key=lambda item: item.lineno)
     launches = tuple((item.lineno, shortened(ast.unparse(item), _LONGEST)) for item in calls)
     flag, limit = (_passed_by(tree, kernel.file, calls, position) for position in (read, until))
-    return replace(kernel, launches=launches, flag=flag, until=limit)
+    return structs.replace(kernel, launches=launches, flag=flag, until=limit)
 
 
 def _passed_by(tree: ast.Module, file: str, calls: list[ast.Call], position: int | None) -> _Passed | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.evidence.failing.expressions import short
 from pytracer.analyze.evidence.failing.line import FailingLine
@@ -20,8 +21,7 @@ _GROWS = ("append", "extend", "appendleft")
 _EMPTIES = ("clear", "pop", "popleft", "popitem")
 
 
-@dataclass(frozen=True)
-class Stored:
+class Stored(msgspec.Struct, frozen=True):
     """A statement that stores a value into a container."""
 
     file: str

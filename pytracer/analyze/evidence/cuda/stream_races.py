@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+import msgspec
+
 from pytracer._library_files import is_library_file
 from pytracer.analyze.evidence.cuda.host_memory import HostMemory
 from pytracer.analyze.evidence.cuda.launches import Launch, with_launches
@@ -26,8 +28,7 @@ _WAITING = ("bincount", "masked_select", "nonzero", "unique", "_unique")
 _BARRIER = "c10d::barrier"
 
 
-@dataclass(frozen=True)
-class Race:
+class Race(msgspec.Struct, frozen=True):
     """`later` uses memory at `addr` that `earlier`, on another stream, may not have done with. One of them writes.
 
     `by_host`: the later one is the host, the memory is pinned, and the earlier one copies from it or to it.
@@ -67,8 +68,7 @@ class _Uses:
     read: dict[int, tuple[int, Launch]] = field(default_factory=dict)  # by stream, the last
 
 
-@dataclass(frozen=True)
-class _Use:
+class _Use(msgspec.Struct, frozen=True):
     addr: int
     writes: bool
     on_host: bool = False

@@ -7,7 +7,9 @@ of the program returns, and to the only call of a function that is no longer on 
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec import structs
 
 from pytracer._text import list_words
 from pytracer.analyze.evidence.cuda.value_steps import Place, Program, before, kept, result
@@ -24,8 +26,7 @@ _MOST_LINES = 3
 _LONGEST = 70
 
 
-@dataclass(frozen=True)
-class SetLine:
+class SetLine(msgspec.Struct, frozen=True):
     """`labels.py:18`, and its text. `written`: the number that it puts into elements of what was made before."""
 
     place: str
@@ -33,8 +34,7 @@ class SetLine:
     written: int | None = None
 
 
-@dataclass(frozen=True)
-class ValueSource:
+class ValueSource(msgspec.Struct, frozen=True):
     """Lines that set a variable; the first one made it. `computed`: what the program's function returns that did."""
 
     name: str
@@ -82,7 +82,7 @@ def _computed(found: ValueSource, node: ast.expr, spot: Spot) -> ValueSource:
     line = SetLine(f"{short_file(spot.file)}:{node.lineno}", _text(node))
     if spot.call is None or line.place in [item.place for item in found.lines]:
         return found
-    return replace(found, computed=line)
+    return structs.replace(found, computed=line)
 
 
 def _text(node: ast.AST) -> str:
@@ -113,7 +113,9 @@ def _lines(program: Program, name: str, spot: Spot) -> tuple[SetLine, ...]:
     if len(found) > _MOST_LINES or not bound & {*found}:
         return ()
     return tuple(
-        SetLine(f"{short_file(spot.file)}:{line}", _text(item), _written(program, item, replace(spot, line=line)))
+        SetLine(
+            f"{short_file(spot.file)}:{line}", _text(item), _written(program, item, structs.replace(spot, line=line))
+        )
         for line, item in sorted(found.items())
     )
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec import structs
 
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.bindings import bindings_of, last_binding, only_global
@@ -32,8 +34,7 @@ _OF_OTHERS = frozenset({"forward", "__call__", "__init__", "apply", "step", *dir
 Place = tuple[ast.AST, Spot]
 
 
-@dataclass(frozen=True)
-class Program:
+class Program(msgspec.Struct, frozen=True):
     """Where values are followed: from a line, which is the innermost one of `at`. `files`: the program's."""
 
     at: FailingLine
@@ -82,7 +83,7 @@ def before(program: Program, name: str, spot: Spot) -> Place | None:
     if last is None:
         return None if _may_be_bound(name, spot) else _argument(program, name, spot)
     line, value, index = last
-    there = replace(spot, line=line)
+    there = structs.replace(spot, line=line)
     if value is None:
         return _of_loop(program, name, there)
     if index is None:
@@ -101,7 +102,7 @@ def _saved(spot: Spot) -> Place | None:
     calls = [item for item in nodes if isinstance(item, ast.Call) and called_name(item) == "save_for_backward"]
     if forward is None or len(calls) != 1 or any(isinstance(item, ast.Starred) for item in calls[0].args):
         return None
-    inside = replace(spot, scope=forward, line=calls[0].lineno, depth=None, call=None)
+    inside = structs.replace(spot, scope=forward, line=calls[0].lineno, depth=None, call=None)
     return ast.copy_location(ast.Tuple(calls[0].args, ast.Load()), calls[0]), inside
 
 
@@ -131,7 +132,7 @@ def _argument(program: Program, name: str, spot: Spot) -> Place | None:
     if isinstance(function, (ast.Module, ast.Lambda)):
         return None
     if name not in parameters(function):
-        outer = replace(spot, scope=spot.tree, line=END, depth=None, call=None)
+        outer = structs.replace(spot, scope=spot.tree, line=END, depth=None, call=None)
         return (ast.Name(name), outer) if only_global(spot.tree, name) is not None else None
     step = program.slice.argument(name, spot)
     if step is not None:
@@ -227,7 +228,7 @@ def _of_comprehension(
     program: Program, made: ast.ListComp | ast.GeneratorExp, path: list[int], spot: Spot
 ) -> Place | None:
     """Its element; of a name that it binds itself, what that is an element of."""
-    found = _part((made.elt, replace(spot, line=made.elt.lineno)), path)
+    found = _part((made.elt, structs.replace(spot, line=made.elt.lineno)), path)
     name = variable(kept(found[0])) if found is not None else None
     for item in made.generators if name is not None else ():
         inner = _path(item.target, name or "")
@@ -246,7 +247,7 @@ def _appended(place: Place) -> Place | None:
     ]  # fmt: skip
     if name is None or len(calls) != 1 or called_name(calls[0]) != "append" or len(calls[0].args) != 1:
         return None
-    return calls[0].args[0], replace(spot, line=calls[0].lineno)
+    return calls[0].args[0], structs.replace(spot, line=calls[0].lineno)
 
 
 def _yielded(program: Program, call: ast.Call, spot: Spot) -> Place | None:
@@ -258,7 +259,7 @@ def _yielded(program: Program, call: ast.Call, spot: Spot) -> Place | None:
     value = yields[0].value if len(yields) == 1 and isinstance(yields[0], ast.Yield) else None
     if value is None:
         return None
-    inside = replace(found[1], scope=found[0], line=yields[0].lineno, depth=None, call=(call, spot))
+    inside = structs.replace(found[1], scope=found[0], line=yields[0].lineno, depth=None, call=(call, spot))
     return value, inside
 
 
@@ -277,5 +278,5 @@ def _of_dataset(program: Program, call: ast.Call, path: list[int], spot: Spot) -
     returns = [item for item in own_nodes(method) if isinstance(item, ast.Return)] if method is not None else []
     if owner is None or method is None or len(returns) != 1 or returns[0].value is None:
         return None
-    inside = replace(owner[1], scope=method, line=returns[0].lineno, depth=None, call=(made.node, made.spot))
+    inside = structs.replace(owner[1], scope=method, line=returns[0].lineno, depth=None, call=(made.node, made.spot))
     return _part((returns[0].value, inside), path)

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec import structs
 
 _FUNCTION = re.compile(
     r"(?P<kind>__global__|__device__)\s(?:[^;{}()]|__launch_bounds__\s*\([^()]*\))*?"
@@ -42,8 +44,7 @@ _AT = re.compile(r"==\s*(\w+)$")
 _FOREVER = ("", "true", "1")
 
 
-@dataclass(frozen=True)
-class WaitingLoop:
+class WaitingLoop(msgspec.Struct, frozen=True):
     """Of a kernel, or of a function that it calls. `at`: its place in the source; `condition`: `while (*flag == 0)`, or
     `until (*flag != 0)` of a loop that is left by a `break`.
 
@@ -61,8 +62,7 @@ class WaitingLoop:
     host: str | None = None
 
 
-@dataclass(frozen=True)
-class _Function:
+class _Function(msgspec.Struct, frozen=True):
     kernel: bool
     name: str
     parameters: tuple[str, ...]
@@ -87,7 +87,7 @@ def waiting_loops(source: str) -> Iterator[WaitingLoop]:
             None,
         )
         if found is not None:
-            yield _from_host(text, replace(found, kernel=kernel.name))
+            yield _from_host(text, structs.replace(found, kernel=kernel.name))
 
 
 def _blank(found: re.Match[str]) -> str:
@@ -267,7 +267,7 @@ def _called(kernel: _Function, other: _Function, loop: WaitingLoop) -> WaitingLo
     read = of_kernel(loop.read)
     outside = kernel.body[: call.start()] + ";" + kernel.body[end:]
     written = loop.written or (_written(outside, kernel.parameters[read], "") if read is not None else None)
-    return replace(loop, read=read, until=of_kernel(loop.until), written=written)
+    return structs.replace(loop, read=read, until=of_kernel(loop.until), written=written)
 
 
 def _from_host(text: str, loop: WaitingLoop) -> WaitingLoop:
@@ -284,7 +284,7 @@ def _from_host(text: str, loop: WaitingLoop) -> WaitingLoop:
         _position(body, given[item], names) if item is not None and item < len(given) else None
         for item in (loop.read, loop.until)
     )
-    return replace(loop, read=read, until=until, host=head["name"])
+    return structs.replace(loop, read=read, until=until, host=head["name"])
 
 
 def _arguments(text: str) -> list[str]:

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import hex_addr, time_words
 from pytracer.analyze.address_space.device_memory import device_words, made_words
@@ -33,8 +34,7 @@ _BEFORE_NS = 60_000_000_000
 _AFTER_NS = 5_000_000_000
 
 
-@dataclass(frozen=True)
-class Meaning:
+class Meaning(msgspec.Struct, frozen=True):
     """What an Xid means. `kind`: "program", "hardware", "driver" or "consequence"; `step`: what to do next."""
 
     what: str
@@ -81,8 +81,7 @@ MEANINGS: dict[int, Meaning] = {
 }
 
 
-@dataclass(frozen=True)
-class Xid:
+class Xid(msgspec.Struct, frozen=True):
     """One line. `own`: it names this process; otherwise it was only written about the time of its end."""
 
     number: int

@@ -8,7 +8,8 @@ the job goes on without it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.deaths.tree import Tree
 from pytracer.analyze.evidence.ends.sent_signals import Sent, deadly_signal
@@ -29,8 +30,7 @@ _SHOWN = 4
 _ENDING = (SIGTERM, SIGKILL, SIGHUP, SIGINT, SIGQUIT)
 
 
-@dataclass(frozen=True)
-class EndedByOther:
+class EndedByOther(msgspec.Struct, frozen=True):
     """A process, the signal that ended it, and the recorded process that sent it."""
 
     view: ProcessView

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import list_words
 from pytracer.analyze.deaths.consequences import reports_a_child
@@ -25,8 +26,7 @@ _LEFT = ("SIG_IGN", "SIG_DFL")
 _LOADER = "DataLoader"
 
 
-@dataclass(frozen=True)
-class EndedWorkers:
+class EndedWorkers(msgspec.Struct, frozen=True):
     """`parent`: handled the signal, and raised for its worker; `handler`, `loader`: lines of its program, if known."""
 
     parent: ProcessView

@@ -9,7 +9,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.lifetime.variables import program_frames
@@ -35,8 +36,7 @@ _GIVES = ("atexit", "on_exit")
 _RUNNING = ("Py_FinalizeEx", "_PyEval_EvalFrameDefault")  # the interpreter is there
 
 
-@dataclass(frozen=True)
-class ExitHandler:
+class ExitHandler(msgspec.Struct, frozen=True):
     """`function` (`slog_flush`) of `library`, at `place` of its source when it called Python.
 
     `registered`: the line that gave it to C, with its text. `callback`: what it called, where that is one line.
@@ -83,8 +83,7 @@ class ExitHandler:
         )
 
 
-@dataclass(frozen=True)
-class GivenToExit:
+class GivenToExit(msgspec.Struct, frozen=True):
     """`text` (`libc.on_exit(report, None)`) at `line` gave a callback itself to C, to be run at exit."""
 
     text: str

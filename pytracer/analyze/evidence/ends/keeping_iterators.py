@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.exceptions.name_origins import follow
@@ -23,8 +24,7 @@ _QUOTED = 60
 _CYCLE = "itertools.cycle"
 
 
-@dataclass(frozen=True)
-class KeepingIterator:
+class KeepingIterator(msgspec.Struct, frozen=True):
     """An itertools.cycle() that gave what a line took. `frame`: where it was made, with its `text`."""
 
     frame: PythonFrame

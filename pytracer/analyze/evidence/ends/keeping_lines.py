@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.slicing.files import program_files
@@ -36,16 +37,14 @@ _INIT = "__init__"
 _FREES = ("backward", "grad", "manual_backward")
 
 
-@dataclass(frozen=True)
-class KeepingLine:
+class KeepingLine(msgspec.Struct, frozen=True):
     """`subject`: for the headline, without the line that made it. `advice`: what to write there."""
 
     subject: str
     advice: str
 
 
-@dataclass(frozen=True)
-class KeptThere:
+class KeptThere(msgspec.Struct, frozen=True):
     """The line that puts each of what a line makes into `container`: its place, its text, and what it puts there."""
 
     place: LineWords
@@ -54,8 +53,7 @@ class KeptThere:
     container: str
 
 
-@dataclass(frozen=True)
-class _Made:
+class _Made(msgspec.Struct, frozen=True):
     """What a round makes: the names that hold it, in a part of a function that runs again and again."""
 
     file: str
@@ -66,8 +64,7 @@ class _Made:
     line: int | None  # of the allocation, where it is in this very function
 
 
-@dataclass(frozen=True)
-class _Kept:
+class _Kept(msgspec.Struct, frozen=True):
     made: _Made
     node: ast.stmt
     container: ast.expr

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
+
+import msgspec
 
 from pytracer._text import capital, count_words, hex_addr, size_words
 from pytracer.analyze.evidence.ends.keeping_iterators import KeepingIterator, keeping_iterator
@@ -49,8 +50,7 @@ _FAILED = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class Holding:
+class Holding(msgspec.Struct, frozen=True):
     """Storages that one line allocated. `some`: there may have been more, which are no longer recorded."""
 
     frame: PythonFrame
@@ -68,8 +68,7 @@ class Holding:
         )
 
 
-@dataclass(frozen=True)
-class Shortage:
+class Shortage(msgspec.Struct, frozen=True):
     """What an allocation that failed is about: `words` follow its line; `advice` leads, whatever the limit is.
 
     `leads`: the words stand before those of the limit. `alone`: the advice is enough, no larger limit would help.

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from pytracer.analyze.platform.signals import SIGKILL
 from pytracer.analyze.view import JobView, ProcessView
@@ -20,8 +21,7 @@ from pytracer.report.job import Confidence
 _KILLED = re.compile(r"Killed process (\d+) \(|oom-kill:.*,pid=(\d+)|oom_reaper: reaped process (\d+)")
 
 
-@dataclass(frozen=True)
-class LogTrace:
+class LogTrace(msgspec.Struct, frozen=True):
     """The kernel's log: it names the process, or has kills by pids of the host, is unreadable, overflowed, or has none.
 
     `line`: about the kill of the process; with "silent", of another one.
@@ -32,8 +32,7 @@ class LogTrace:
     why: str | None = None
 
 
-@dataclass(frozen=True)
-class GroupTrace:
+class GroupTrace(msgspec.Struct, frozen=True):
     """The memory cgroups: kills in the process's own one at `own_path`, in another `group`, or none.
 
     "uncounted": the own cgroup or its counter is missing. `own_kills` is None where it is not known. `elsewhere`: kills
@@ -49,8 +48,7 @@ class GroupTrace:
     why: str | None = None
 
 
-@dataclass(frozen=True)
-class MachineTrace:
+class MachineTrace(msgspec.Struct, frozen=True):
     """The machine's counter of kills; None where it is not known."""
 
     way: Literal["counted", "unreadable", "too-late"]
@@ -58,8 +56,7 @@ class MachineTrace:
     why: str | None = None
 
 
-@dataclass(frozen=True)
-class OomTrace:
+class OomTrace(msgspec.Struct, frozen=True):
     """What speaks for the OOM killer: `confidence` None when nothing does; `excluded` when it certainly was not.
 
     `seen`: the process as the launcher saw it. `oom_words.py` makes the evidence.

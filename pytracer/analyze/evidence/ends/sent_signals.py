@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import structs
 
 from pytracer.analyze.platform.signals import SI_USER
 from pytracer.decode.types.journal import SeenSignal
@@ -17,8 +19,7 @@ if TYPE_CHECKING:
 _GRACE_NS = 120_000_000_000  # between a request to end and SIGKILL, schedulers wait for less
 
 
-@dataclass(frozen=True)
-class Sent:
+class Sent(msgspec.Struct, frozen=True):
     """One signal. `sender_pid` is 0 for the kernel and for processes of another pid namespace."""
 
     signal: int
@@ -96,7 +97,7 @@ def _with_line(view: ProcessView, sent: Sent | None) -> Sent | None:
     noted = [item for item in view.senders if sent is None or item.sender.snapshot.pid == sent.sender_pid]
     if sent is not None:
         before = [item for item in noted if item.send.mono_ns <= sent.mono_ns]
-        return replace(sent, frame=before[-1].frame) if before else sent
+        return structs.replace(sent, frame=before[-1].frame) if before else sent
     if not noted or view.raised:
         return None
     first = noted[0]

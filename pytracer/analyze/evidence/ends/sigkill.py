@@ -7,8 +7,9 @@ kernel, other processes of the job, and programs that manage jobs and memory on 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from pytracer._printable import shell_command, shell_word
 from pytracer.analyze.deaths.order import is_interrupt
@@ -31,8 +32,7 @@ _SCHEDULERS = (
 _GRACE_NS = 25_000_000_000  # torchrun's agent waits 30 s between SIGTERM and SIGKILL
 
 
-@dataclass(frozen=True)
-class _Agent:
+class _Agent(msgspec.Struct, frozen=True):
     """torchrun's agent, and why it may have killed the process: it had sent SIGTERM, had to stop, or saw a death."""
 
     view: ProcessView | None = None
@@ -40,8 +40,7 @@ class _Agent:
     earlier: Death | None = None
 
 
-@dataclass(frozen=True)
-class _Scheduler:
+class _Scheduler(msgspec.Struct, frozen=True):
     """A scheduler, the variable by which it is known, and the command that shows how it ended the job."""
 
     name: str

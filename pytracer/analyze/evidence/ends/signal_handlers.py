@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec import structs
 
 from pytracer._text import list_words
 from pytracer.analyze.evidence.own_code.native_calls import last_name
@@ -31,8 +33,7 @@ _BEFORE_NS = 2_000_000_000
 _MOST = 3
 
 
-@dataclass(frozen=True)
-class SignalHandler:
+class SignalHandler(msgspec.Struct, frozen=True):
     """`name` handles `signal`, which `place` sets. `ended`: children that had ended well; `asks`: it looks which."""
 
     name: str
@@ -106,6 +107,6 @@ def _of_child(
     }
     asks = bool(names & _ASKS)
     if failed or not ended:
-        return replace(found, asks=asks, failed=failed)
+        return structs.replace(found, asks=asks, failed=failed)
     before = end - max(time for time, _ in ended)
-    return replace(found, ended=tuple(item for _, item in ended), before_ns=before, asks=asks)
+    return structs.replace(found, ended=tuple(item for _, item in ended), before_ns=before, asks=asks)

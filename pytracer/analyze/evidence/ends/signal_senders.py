@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
+
+import msgspec
 
 from pytracer._text import time_words
 from pytracer.analyze.evidence.ends.sent_signals import Sent, deadly_signal, sent_signals
@@ -82,8 +83,7 @@ def senders_words(job: JobView, view: ProcessView) -> str:
     return ", or ".join(dict.fromkeys(words))
 
 
-@dataclass(frozen=True)
-class _Link:
+class _Link(msgspec.Struct, frozen=True):
     """A signal, who received it, and its sender's recording, if there is one."""
 
     receiver: ProcessView

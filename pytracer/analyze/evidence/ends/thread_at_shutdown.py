@@ -9,7 +9,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer._text import shortened
@@ -34,8 +35,7 @@ _DAEMONS = ("self.daemon", "daemon")
 _ENDS = "A daemon thread may not be inside torch when the interpreter shuts down. The work of the main thread was done."
 
 
-@dataclass(frozen=True)
-class MadeThread:
+class MadeThread(msgspec.Struct, frozen=True):
     """A thread that the program makes. `runs`: the function. `made`: the line and text of its constructor.
 
     `daemon`: the line that makes it one. `starts`: the line of start(). `loop`: an endless `while` of the function.
@@ -52,8 +52,7 @@ class MadeThread:
     several: bool = False
 
 
-@dataclass(frozen=True)
-class ThreadAtShutdown:
+class ThreadAtShutdown(msgspec.Struct, frozen=True):
     """`last`: the line of the program at which it last made or freed a tensor. `operator`: what it called of torch."""
 
     last: PythonFrame

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.own_code.own_libraries import allocating_frames
@@ -19,8 +20,7 @@ _KILLS = ("os.kill", "os.killpg", "signal.raise_signal", "signal.pthread_kill")
 _LONGEST = 80
 
 
-@dataclass(frozen=True)
-class TimerThread:
+class TimerThread(msgspec.Struct, frozen=True):
     """`place`: `job.py:14 in start_deadline`. `set_by`: the only call of its function, if that has the time."""
 
     place: str

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
@@ -41,8 +40,7 @@ _TOLD = 40  # characters of a message that the last one repeats
 How = Literal["on its way", "worded anew", "failed handler", "tried again", "by a library"]
 
 
-@dataclass(frozen=True)
-class Chain:
+class Chain(msgspec.Struct, frozen=True):
     """`first`: the oldest one of the program. `frame`: where the last one left the handler."""
 
     first: HandledExceptionReport

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.failing.line import failing_line
@@ -32,8 +33,7 @@ _SET: tuple[str, ...] = ("True", "1")
 _DEEPEST = 3  # functions between the two lines
 
 
-@dataclass(frozen=True)
-class ChangedLayer:
+class ChangedLayer(msgspec.Struct, frozen=True):
     """`file`, `done`: the line that changes `layer`. `test`: the `if` around it. `wrapped`: the line that wraps."""
 
     layer: str

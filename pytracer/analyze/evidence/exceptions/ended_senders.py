@@ -7,7 +7,8 @@ sender nobody listens there: the file that is "not found" is that socket.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import list_words, time_words
 from pytracer.analyze.behind import Behind
@@ -28,8 +29,7 @@ _GONE = ("FileNotFoundError", "ConnectionRefusedError", "ConnectionResetError", 
 _SHOWN = 2
 
 
-@dataclass(frozen=True)
-class EndedSender:
+class EndedSender(msgspec.Struct, frozen=True):
     """`lines`: those that put the tensor and that waited for the sender's end, as far as they are known."""
 
     subject: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer.analyze.collectives.call_sites import site_of
@@ -14,8 +14,7 @@ from pytracer.decode.types.snapshot import Collective
 from pytracer.report.job import Evidence, HandledExceptionReport, PythonFrame
 
 
-@dataclass(frozen=True)
-class Handled:
+class Handled(msgspec.Struct, frozen=True):
     """An exception that the program itself had caught, or that a `finally` of the program delayed."""
 
     view: ProcessView

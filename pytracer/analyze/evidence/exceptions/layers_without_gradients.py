@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import list_words
 from pytracer.analyze.evidence.slicing.files import program_files
@@ -17,8 +18,7 @@ from pytracer.analyze.view import ProcessView
 _OFF = re.compile(r"\b(?:no_grad|inference_mode)\b|set_grad_enabled\((?:mode=)?False\)")
 
 
-@dataclass(frozen=True)
-class Ungraded:
+class Ungraded(msgspec.Struct, frozen=True):
     """`layers`: attributes of the class `owner`. `text`: `with torch.no_grad()`, at `place`."""
 
     layers: tuple[str, ...]

@@ -10,7 +10,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer._text import shortened
@@ -51,8 +52,7 @@ USED_UP = ", used up"  # as the recorder writes of an iterator
 _SMALL = 2  # 0 and 1 are in every message and shape
 
 
-@dataclass(frozen=True)
-class NameOrigin:
+class NameOrigin(msgspec.Struct, frozen=True):
     """A variable of the failing line. `frame`: the line that made its value; `also`: where else it is filled or set."""
 
     name: str

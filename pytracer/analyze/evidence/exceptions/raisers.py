@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.evidence.exceptions.name_origins import sample_number
 from pytracer.analyze.evidence.exceptions.reraised import OF_POOL, Reraised, reason_within
@@ -23,8 +24,7 @@ _ENTRY = re.compile(r"at entry (\d+)\.?$")
 _FEW = 16  # samples that a line can list
 
 
-@dataclass(frozen=True)
-class Raiser:
+class Raiser(msgspec.Struct, frozen=True):
     """The process that raised an exception, and what it recorded of it."""
 
     snapshot: Snapshot

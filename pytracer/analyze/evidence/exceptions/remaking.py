@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import list_words, shortened
 from pytracer.analyze.evidence.syntax.error_classes import ErrorConstructor
@@ -15,8 +16,7 @@ CALLED = re.compile(r"^(?:([\w.<>]+)\.)?__init__\(\) (?:missing|takes|got) ")
 _LONGEST = 50
 
 
-@dataclass(frozen=True)
-class Remaking:
+class Remaking(msgspec.Struct, frozen=True):
     """`name`: of the exception's class. `here`: the file that is spoken of."""
 
     made: ErrorConstructor

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import msgspec
 
@@ -42,8 +41,7 @@ _TEXTS = "_RemoteTraceback"  # concurrent.futures: holds the text of a traceback
 OF_POOL = "in a process of the pool"
 
 
-@dataclass(frozen=True)
-class Reraised:
+class Reraised(msgspec.Struct, frozen=True):
     """The first exception: `where` is "in DataLoader worker process 1", `frame` its innermost line of the program.
 
     `pid`, `rank`: of the process that raised it, where the text has one of them. `innermost`: a library's, or `frame`.

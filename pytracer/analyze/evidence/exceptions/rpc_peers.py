@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer._text import capital
@@ -19,16 +20,14 @@ from pytracer.analyze.view import JobView, ProcessView
 _AT_THAT_TIME_NS = 3_000_000_000  # a process that has shut down its RPC takes a while to end
 
 
-@dataclass(frozen=True)
-class RpcPeer:
+class RpcPeer(msgspec.Struct, frozen=True):
     """The process that had ended, as the explanation of an exception."""
 
     subject: str
     advice: str
 
 
-@dataclass(frozen=True)
-class _Source:
+class _Source(msgspec.Struct, frozen=True):
     """`abrupt`: lines with shutdown(graceful=False); `early`: what returns after a time in any case before one."""
 
     abrupt: tuple[str, ...]

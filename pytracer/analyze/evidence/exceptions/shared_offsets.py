@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import capital
 from pytracer.analyze.behind import Behind
@@ -26,8 +27,7 @@ _GETTERS = ("__getitem__", "__getitems__", "__iter__", "__next__")
 _SEVERAL = 2
 
 
-@dataclass(frozen=True)
-class SharedOffset:
+class SharedOffset(msgspec.Struct, frozen=True):
     """The workers of a process, and the file that their dataset keeps open."""
 
     at: FailingLine

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.evidence.limits.numbers import recorded_numbers
 from pytracer.analyze.evidence.limits.words import limit_reason
@@ -27,8 +28,7 @@ _STRATEGY = " torch.multiprocessing.set_sharing_strategy() does not help: these 
 _BEFORE_NS, _AFTER_NS = 5_000_000_000, 2_000_000_000  # it records that while the receiver already ends
 
 
-@dataclass(frozen=True)
-class SpentSender:
+class SpentSender(msgspec.Struct, frozen=True):
     """`report`: the error of its thread."""
 
     view: ProcessView

@@ -6,7 +6,8 @@ Worked out once; the headline and the next step (next_step.py) read it.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.cuda.shared_devices import shared_device
@@ -29,8 +30,7 @@ from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import ExceptionReport, HandledExceptionReport, PythonFrame
 
 
-@dataclass(frozen=True)
-class Told:
+class Told(msgspec.Struct, frozen=True):
     """What is recorded of it. `first`: the text with it of another process; `origin`: that process, if recorded.
 
     `chain`: the exception that led to it, or to the one that another process handed over.

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer.analyze.behind import Place, places_in
@@ -33,8 +34,7 @@ _NAMES = re.compile(r"'(\w+)'")
 _NOBODY = "no worker had died before, and the pool ended them itself"
 
 
-@dataclass(frozen=True)
-class NotLoaded:
+class NotLoaded(msgspec.Struct, frozen=True):
     """The error of the parent's thread, and its innermost lines."""
 
     type: str | None
@@ -57,8 +57,7 @@ class NotLoaded:
         return LOADED
 
 
-@dataclass(frozen=True)
-class UnmadeError:
+class UnmadeError(msgspec.Struct, frozen=True):
     """`report`: what the worker had recorded of its exception. `made`: its class's constructor, where the source is."""
 
     worker: ProcessView

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._errors import bug_words
 from pytracer.analyze.behind import Behind
@@ -316,8 +317,7 @@ _BEHIND = (dropped_library_behind, itself_behind, unprepared_behind, own_group_b
 _OF_OTHERS = ("lfs", "html")  # no program of this job made them
 
 
-@dataclass(frozen=True)
-class Explanation:
+class Explanation(msgspec.Struct, frozen=True):
     """One cause, by the line and its values; None where a table's advice is all that can be said.
 
     `subject`: what it is about in a few words, for the headline; only with `words`.

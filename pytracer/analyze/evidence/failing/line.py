@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeVar
 
+import msgspec
+
 from pytracer._library_files import is_library_file
 from pytracer.analyze.evidence.exceptions.name_origins import NameOrigin, follow
 from pytracer.analyze.evidence.failing.expressions import (
@@ -41,8 +43,7 @@ _HANDS_ON = (ast.Name, ast.Attribute, ast.Subscript)
 Kind = TypeVar("Kind", bound=ast.AST)
 
 
-@dataclass(frozen=True)
-class Origin:
+class Origin(msgspec.Struct, frozen=True):
     """Where a value came from: `line 11`, and its text, `files = find(root)`. `also`: `, or line 14`."""
 
     place: str

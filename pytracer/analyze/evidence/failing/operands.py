@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
@@ -24,8 +25,7 @@ _REFUSALS = ("ValueError", "OverflowError")
 _OF_GRAPH = {"backward", "step"}  # what they work on is not what the line passes
 
 
-@dataclass(frozen=True)
-class _Operand:
+class _Operand(msgspec.Struct, frozen=True):
     text: str
     value: str
     came: str

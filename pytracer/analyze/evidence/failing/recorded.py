@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 _LAYER = re.compile(r"^([A-Z]\w+)\((.*?)\)?(?: (\w+))?$")
 _OPTION = re.compile(r"(\w+)=(\d+)")
 _SHAPE = re.compile(r"^\[([\d, ]*)\] ?(\w*)")
 
 
-@dataclass(frozen=True)
-class Shape:
+class Shape(msgspec.Struct, frozen=True):
     """What a variable with a tensor was."""
 
     sizes: tuple[int, ...]
@@ -29,8 +29,7 @@ class Shape:
         return math.prod(self.sizes)
 
 
-@dataclass(frozen=True)
-class Layer:
+class Layer(msgspec.Struct, frozen=True):
     """One of torch's own layers that the line called. `given`: its input."""
 
     name: str

@@ -9,7 +9,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer._text import count_words, hex_addr, list_words, shortened, size_words
@@ -52,8 +53,7 @@ _WROTE_BEFORE = "native code wrote before its start, by a negative index, or pas
 _GUARD = "`pytracer run --guard` stops at the first byte that is written behind a tensor."
 
 
-@dataclass(frozen=True)
-class Overwritten:
+class Overwritten(msgspec.Struct, frozen=True):
     """`tensor`: `` `scores` in fit() (15 elements, 60 bytes) ``; `advice`: what to compare, and where.
 
     `maker`: the operator that made it, where that takes sizes for granted.
@@ -122,8 +122,7 @@ def _holder(view: ProcessView, storage: Storage) -> Holder | None:
     return next(own, None)
 
 
-@dataclass(frozen=True)
-class _Made:
+class _Made(msgspec.Struct, frozen=True):
     """The program's line that made a tensor: in words with its text, and the variable that it binds."""
 
     frame: PythonFrame

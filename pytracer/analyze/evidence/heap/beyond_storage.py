@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer._text import shortened, size_words
@@ -31,8 +32,7 @@ _QUOTED = 44
 _TORCH = ("at::", "c10::", "torch::")
 
 
-@dataclass(frozen=True)
-class BeyondStorage:
+class BeyondStorage(msgspec.Struct, frozen=True):
     """`variable`: `` `frames` in decode() ``. `needed`: bytes up to its last element; `nbytes`: those there."""
 
     variable: str

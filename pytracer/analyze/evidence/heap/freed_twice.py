@@ -7,7 +7,8 @@ further call gives the same address back.
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import list_words
 from pytracer.analyze.evidence.lifetime.variables import program_frames
@@ -21,8 +22,7 @@ _MOST_CALLS = 3
 _METHODS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-@dataclass(frozen=True)
-class FreedTwice:
+class FreedTwice(msgspec.Struct, frozen=True):
     """`line` frees `attribute` in `method`; `calls`: the lines that call that method, each with its function."""
 
     attribute: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from itertools import takewhile
+
+import msgspec
 
 from pytracer._text import function_words
 from pytracer.analyze.evidence.native.aborts import PLUMBING, is_abort, printed
@@ -32,8 +33,7 @@ _C_LIBRARY = re.compile(r"libc[.-][\w.]*so|libc\.so|ld-musl")
 _ALLOCATORS = re.compile(r"lib(jemalloc|tcmalloc|mimalloc)")
 
 
-@dataclass(frozen=True)
-class HeapDamage:
+class HeapDamage(msgspec.Struct, frozen=True):
     """How the damage was noticed. `text` is the allocator's own, `meaning` its explanation.
 
     `function` is where the process died without a message; `of_request`: while memory was asked for, so that every

@@ -8,7 +8,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
@@ -27,8 +28,7 @@ _CHARACTERS = re.compile(r"^(?:unsigned\s+|signed\s+)?char\s*\*\s*(?P<name>\w+)$
 _WRITES = re.compile(r"\b(?P<name>sprintf|vsprintf|strcpy|strcat|stpcpy|gets)\s*\(")
 
 
-@dataclass(frozen=True)
-class TextBuffer:
+class TextBuffer(msgspec.Struct, frozen=True):
     """`made` (`create_string_buffer(64)`) at `place` is given to `function` at `call`, which writes by `writer`."""
 
     name: str

@@ -6,7 +6,7 @@ suspicion: others may have written there.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer._text import list_words
@@ -24,8 +24,7 @@ from pytracer.decode.types.snapshot import Storage
 _MOST_NAMES = 3
 
 
-@dataclass(frozen=True)
-class UncheckedMaker:
+class UncheckedMaker(msgspec.Struct, frozen=True):
     """`operator` at `place`, which does not check `term`; `replaced`: what is known of parameters of that size."""
 
     operator: str

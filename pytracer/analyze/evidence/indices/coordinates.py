@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.failing.expressions import source
@@ -38,8 +39,7 @@ _SMALLEST = -(1 << 31)
 _EXACT = ("register", "computed", "exact")  # Place.found
 
 
-@dataclass(frozen=True)
-class NotFinite:
+class NotFinite(msgspec.Struct, frozen=True):
     """`summary`: what the coordinates are, and what can have made them so, for the headline behind its colon."""
 
     summary: str
@@ -48,8 +48,7 @@ class NotFinite:
     behind: Behind
 
 
-@dataclass(frozen=True)
-class _Passed:
+class _Passed(msgspec.Struct, frozen=True):
     """The call of the program, and what it passes for the coordinates."""
 
     call: ast.Call

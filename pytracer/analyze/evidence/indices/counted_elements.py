@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import capital
 from pytracer.analyze.behind import Place
@@ -32,8 +33,7 @@ _DTYPE_BYTES = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Counted:
+class Counted(msgspec.Struct, frozen=True):
     """The number is `factor` times `rows`: as many `unit`s as `data` has, which is called `name`."""
 
     factor: int

@@ -10,7 +10,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import list_words
 from pytracer.analyze.collectives.quiet_handlers import goes_on
@@ -41,16 +42,14 @@ _INDEXING = ("embedding", "embedding_bag", "index_select", "gather", "take", "ta
 _MOST = 3
 
 
-@dataclass(frozen=True)
-class FailedCheck:
+class FailedCheck(msgspec.Struct, frozen=True):
     """`what` failed, in words, and what to do."""
 
     what: str
     advice: str
 
 
-@dataclass(frozen=True)
-class _Parts:
+class _Parts(msgspec.Struct, frozen=True):
     """`index`: the tensor that is wrong; `computed`: it is none that the compiled function was given."""
 
     index: OperatorTensor | None

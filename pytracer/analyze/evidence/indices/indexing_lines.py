@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec import structs
 
 from pytracer._text import list_words, shortened
 from pytracer.analyze.evidence.cuda.value_steps import unmoved
@@ -44,8 +46,7 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _Finds = Callable[[ast.AST, set[str], ast.Module], ast.expr | None]
 
 
-@dataclass(frozen=True)
-class IndexingLine:
+class IndexingLine(msgspec.Struct, frozen=True):
     """`text` at `place` indexes the variable by `index`; `made`: the line that made that, with its text.
 
     `only_below`: that line limits it at one end alone. `rows`: what it takes rows of, by the index alone.
@@ -124,7 +125,7 @@ class _Walk:
     def _of_call(
         self, spot: Spot, function: _Function, call: ast.Call, names: set[str], left: int
     ) -> Iterator[IndexingLine]:
-        called = self._back.function(call, replace(spot, line=call.lineno))
+        called = self._back.function(call, structs.replace(spot, line=call.lineno))
         if called is None or called[0] is function or not left:
             handed_on = any(variable(_whole(item)) in names for item in passed_values(call))
             self.is_open |= handed_on and not _is_of_torch(spot.tree, call)
@@ -136,7 +137,7 @@ class _Walk:
             if (given := argument_of(call, inner, item)) is not None and variable(_whole(given)) in names
         }
         if passed:
-            at = replace(there, scope=inner, line=inner.lineno, depth=None, call=(call, spot))
+            at = structs.replace(there, scope=inner, line=inner.lineno, depth=None, call=(call, spot))
             yield from self.of(at, inner, passed, left - 1)
 
     def _with_derived(self, spot: Spot, function: _Function, names: set[str]) -> set[str]:
@@ -148,7 +149,7 @@ class _Walk:
             if isinstance(value, ast.Subscript) or self._finds(value, found, spot.tree) is not None:
                 continue
             calls = [item for item in ast.walk(value) if isinstance(item, ast.Call)]
-            at = replace(spot, line=node.lineno)
+            at = structs.replace(spot, line=node.lineno)
             if any(self._back.function(item, at) is not None for item in calls):
                 continue
             if any(variable(item) in found for item in ast.walk(value)):

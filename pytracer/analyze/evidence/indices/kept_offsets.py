@@ -5,13 +5,12 @@ Those of a matrix of its own begin at 0 and end at the number of its indices (to
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from pytracer.analyze.evidence.operators.operator import Operator
 
 
-@dataclass(frozen=True)
-class KeptOffsets:
+class KeptOffsets(msgspec.Struct, frozen=True):
     """They go from `first` to `last`, and count as many indices as there are."""
 
     first: int

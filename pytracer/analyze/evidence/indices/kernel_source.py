@@ -10,7 +10,9 @@ import ast
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec import structs
 
 from pytracer.analyze.evidence.lifetime.variables import python_frames
 from pytracer.analyze.evidence.syntax.scopes import spans
@@ -29,8 +31,7 @@ _SIZES = "assert_size_stride"
 _AHEAD = 16  # lines from a check to the access that it is for
 
 
-@dataclass(frozen=True)
-class CheckedIndex:
+class CheckedIndex(msgspec.Struct, frozen=True):
     """Variables of the wrapper's call: which tensors the index is from, and which one it is for, if that is seen.
 
     `dimension`: of the table, where the limit is a variable of the kernel: its size is one that was not compiled in.
@@ -78,7 +79,7 @@ def _with_dimension(tree: ast.Module, found: CheckedIndex, size: str) -> Checked
         if ast.unparse(item) == size
     ]
     fit = [(tensor, place) for tensor, place in places if found.table in (None, tensor)]
-    return replace(found, table=fit[0][0], dimension=fit[0][1]) if len(fit) == 1 else found
+    return structs.replace(found, table=fit[0][0], dimension=fit[0][1]) if len(fit) == 1 else found
 
 
 def _checked(frame: PythonFrame, lines: Sequence[str], at: int, value: str, passed: Mapping[str, str]) -> CheckedIndex:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import ast
 import math
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.evidence.lifetime.variables import line_words, program_frames
 from pytracer.analyze.evidence.own_code.arrays import held_array
@@ -20,8 +21,7 @@ _HALF = 32
 _MOST_ROWS = 1 << 24
 
 
-@dataclass(frozen=True)
-class TwoIndices:
+class TwoIndices(msgspec.Struct, frozen=True):
     """The index is `low` + `high` * 2**32. `name`: the only array of the line that may have them."""
 
     index: int

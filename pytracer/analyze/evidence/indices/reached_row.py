@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec import structs
 
 from pytracer.analyze.address_space.address_info import Formation
 from pytracer.analyze.evidence.operators.line_tensors import line_tensors
@@ -23,8 +25,7 @@ _LEAST_FACTOR = 2
 _MOST_INDEX = 1 << 48
 
 
-@dataclass(frozen=True)
-class ReachedRow:
+class ReachedRow(msgspec.Struct, frozen=True):
     """The address is in row `row` of `data`, which has `rows` rows of `row_bytes` bytes.
 
     `index`: the tensor of integers that has the number, or values below and above it; None where several have. `seen`:
@@ -87,7 +88,7 @@ def _counted(indexed: Sequence[ReachedRow], ways: Sequence[ReachedRow], unit: st
         return indexed[-1]
     best = next((way for way in indexed if way.seen), indexed[0])
     units = {way.row_bytes for way in ways if way.data is best.data and _may_count(way, best.index)}
-    return best if best.seen or unit == "rows" or len(units) == 1 else replace(best, ambiguous=True)
+    return best if best.seen or unit == "rows" or len(units) == 1 else structs.replace(best, ambiguous=True)
 
 
 def _may_count(way: ReachedRow, index: OperatorTensor | None) -> bool:
@@ -183,7 +184,7 @@ def _indexed(way: ReachedRow, tensors: Sequence[OperatorTensor]) -> ReachedRow |
     if len({(item.item.minimum, item.item.maximum, item.item.elements) for item in reach}) != 1:
         return None  # a copy that the operator has made of it has the same range
     named = min(reach, key=lambda item: item.name is None)
-    return replace(way, index=named, seen=way.row in (named.item.minimum, named.item.maximum))
+    return structs.replace(way, index=named, seen=way.row in (named.item.minimum, named.item.maximum))
 
 
 def _are_indices(item: OperatorTensor) -> bool:
@@ -209,7 +210,7 @@ def _outgrown(way: ReachedRow, tensors: Sequence[OperatorTensor]) -> ReachedRow:
         and not _is_along_inner(other, item)
     ]
     best = max(large, key=lambda other: (other.name is not None, other.item.elements), default=None)
-    return replace(way, larger=best)
+    return structs.replace(way, larger=best)
 
 
 def _is_along_inner(large: OperatorTensor, small: Argument) -> bool:

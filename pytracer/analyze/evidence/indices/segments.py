@@ -5,7 +5,7 @@ Of a large tensor only the extremes are known: one length is the largest, none i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from pytracer.analyze.evidence.lifetime.variables import line_words
 from pytracer.analyze.evidence.operators.in_backward import backward, saved_advice
@@ -15,8 +15,7 @@ from pytracer.analyze.view import ProcessView
 _OPERATOR, _KERNEL = "segment_reduce", "lengths"
 
 
-@dataclass(frozen=True)
-class Segments:
+class Segments(msgspec.Struct, frozen=True):
     """`lengths` sum to `least` or more; the data has `rows`. `saved`: it is the backward that was given them."""
 
     lengths: OperatorTensor

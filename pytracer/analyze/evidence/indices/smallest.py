@@ -7,7 +7,8 @@ array.
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.failing.line import failing_line
@@ -20,8 +21,7 @@ from pytracer.analyze.view import ProcessView
 from pytracer.report.job import ExceptionReport
 
 
-@dataclass(frozen=True)
-class SmallestIndex:
+class SmallestIndex(msgspec.Struct, frozen=True):
     """`summary`: behind what the headline has. `behind`: its lines."""
 
     summary: str

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.exceptions.name_origins import follow
@@ -41,8 +42,7 @@ _PLAIN = frozenset({"torch", "self"})
 _MOST, _QUOTED, _SHORT = 8, 60, 34
 
 
-@dataclass(frozen=True)
-class SparseSource:
+class SparseSource(msgspec.Struct, frozen=True):
     """`name`: of the failing line. `indices` and `size` as the constructor's call has them; `spot`: where it is."""
 
     name: str

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.indices.sparse_source import CHECKS, CONSTRUCTORS
@@ -18,8 +19,7 @@ from pytracer.analyze.view import ProcessView
 _SHORT = 44
 
 
-@dataclass(frozen=True)
-class UncheckedSparse:
+class UncheckedSparse(msgspec.Struct, frozen=True):
     """`summary`: behind `the first suspect is`. `advice`: sentences."""
 
     summary: str

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer._text import list_words, shortened
@@ -35,8 +36,7 @@ _NUMBERS = ("item", "mean", "sum", "len", "max", "min", "print", "format")
 _SHOWN = 2
 
 
-@dataclass(frozen=True)
-class ClosedOwner:
+class ClosedOwner(msgspec.Struct, frozen=True):
     """`name`: of the object, `shm`; `call`: what closed it, at `at`; `made`: the line that bound it.
 
     `views`: what was made of it there, with the lines. `used`: the line of a caller that was to be over first, and

@@ -6,7 +6,7 @@ int where its restype is not set.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from pytracer._text import hex_addr
 from pytracer.analyze.evidence.lifetime.where_made import line_that_made
@@ -17,8 +17,7 @@ from pytracer.analyze.view import ProcessView
 _WHOLE = 1 << 64
 
 
-@dataclass(frozen=True)
-class CutMemory:
+class CutMemory(msgspec.Struct, frozen=True):
     """`base`: where the tensor says that its memory begins; `made`: the line that made it."""
 
     base: int

@@ -7,7 +7,8 @@ tells whose. Memory that its deleter cannot free has a second owner: a `__del__`
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import capital, function_words
 from pytracer.analyze.evidence.lifetime.variables import program_frames
@@ -25,8 +26,7 @@ _ENDING = "::Ending>"
 MADE_BY = {"DLPACK": "from_dlpack()", "BLOB": "from_blob()", "NUMPY": "from_numpy()", "BUFFER": "frombuffer()"}
 
 
-@dataclass(frozen=True)
-class Deleter:
+class Deleter(msgspec.Struct, frozen=True):
     """`function`: the deleter; `made_by`: `from_dlpack()`; `made`: the line; `calls`: lines that call it, too."""
 
     function: NativeFunction

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer._text import shortened
@@ -34,8 +35,7 @@ _KEEPS = frozenset({"append", "add", "extend", "setdefault", "put", "register"})
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-@dataclass(frozen=True)
-class _Local:
+class _Local(msgspec.Struct, frozen=True):
     """`name`, which `made` binds (`line 29: ...`) in `function`; `returns`: the line that returns without it."""
 
     name: str
@@ -48,8 +48,7 @@ class _Local:
     """Whether only an address is returned, of which a copy keeps nothing, either."""
 
 
-@dataclass(frozen=True)
-class DroppedOwner:
+class DroppedOwner(msgspec.Struct, frozen=True):
     """An object of class `owner` was collected at `line` of the program; `local`: the variable that held it."""
 
     owner: str

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+import msgspec
+
 from pytracer._library_files import is_library_file
 from pytracer._text import capital, list_words, shortened
 from pytracer.analyze.collectives.call_sites import stacks_of
@@ -43,8 +45,7 @@ _SPAWN = ("spawn", "start_processes")
 _Kind = Literal["maps", "saves", "opens"]
 
 
-@dataclass(frozen=True)
-class CreatedByEach:
+class CreatedByEach(msgspec.Struct, frozen=True):
     """`place` creates the file, by `text`. `others`: ranks that are known to have run it, too."""
 
     place: LineWords

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec import structs
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.lifetime.unmapping import unmapping_of
@@ -46,8 +48,7 @@ _LOOKS = frozenset(
 )
 
 
-@dataclass(frozen=True)
-class EndedOwner:
+class EndedOwner(msgspec.Struct, frozen=True):
     """`owner` of `function`, which `made` made, whose address `taken` (`values.ctypes.data`) is all a tensor got.
 
     `given`: the line that takes the address. `ended`: in words, when it was freed. `is_variable`: or a temporary.
@@ -136,7 +137,7 @@ def ended_array(view: ProcessView) -> EndedOwner | None:
     found = {ast.unparse(item.owner): item for node in named for item in search.given(node, spot)}
     given = next(iter(found.values())) if len(found) == 1 else None
     found_owner = _ended(view, search, given) if given is not None else None
-    return replace(found_owner, of_array=True) if found_owner is not None else None
+    return structs.replace(found_owner, of_array=True) if found_owner is not None else None
 
 
 def _ended(view: ProcessView, search: Search, given: GivenMemory) -> EndedOwner | None:

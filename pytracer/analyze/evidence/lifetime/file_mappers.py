@@ -6,7 +6,8 @@ Of several lines, the one whose arguments name the file; nothing where that is m
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer._text import shortened
@@ -28,8 +29,7 @@ _SHARES = ("from_numpy", "as_tensor", "frombuffer", "asarray")
 _QUOTED = 60
 
 
-@dataclass(frozen=True)
-class FileMapper:
+class FileMapper(msgspec.Struct, frozen=True):
     """`call` maps the file at `place` (`line 13`). `mode`: what makes it read-only, as it is written."""
 
     call: ast.Call

@@ -11,7 +11,8 @@ import ast
 import fnmatch
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.lifetime.variables import program_frames
@@ -42,8 +43,7 @@ _STARTS = ("run", "Popen", "check_call", "check_output", "call", "system")
 _STARTERS = ("subprocess", "os")
 
 
-@dataclass(frozen=True)
-class FileWriter:
+class FileWriter(msgspec.Struct, frozen=True):
     """`at` writes; `caller`: the call that gives it the path, where that is another line. `truncates`: only that.
 
     `begins`: the part of a name that the file's path begins with, where its whole name is not known.

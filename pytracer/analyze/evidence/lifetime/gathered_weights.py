@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer._text import shortened
@@ -31,8 +32,7 @@ _PARAMETERS = ("parameters", "named_parameters")
 _MOST, _QUOTED = 2, 60
 
 
-@dataclass(frozen=True)
-class GatheredWeight:
+class GatheredWeight(msgspec.Struct, frozen=True):
     """`name` has the size of parameters `of`; `lines`: where it was put away, each with its text."""
 
     name: str

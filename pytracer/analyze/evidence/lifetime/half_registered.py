@@ -6,7 +6,8 @@ torch (SavedVariable::register_hooks) installs the hooks before it calls the pac
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.collectives.quiet_handlers import goes_on
 from pytracer.analyze.evidence.lifetime.variables import program_frames
@@ -20,8 +21,7 @@ from pytracer.analyze.view import ProcessView
 _READS = "PySavedVariableHooks::retrieve_unpack_hook_data"
 
 
-@dataclass(frozen=True)
-class HalfRegistered:
+class HalfRegistered(msgspec.Struct, frozen=True):
     """The call of register_hooks() that may have raised, and the `except` around it."""
 
     call: LineWords

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.lifetime.releases import Release, ReleaseWay, Traced
@@ -42,8 +43,7 @@ _BY: dict[ReleaseWay, tuple[str, str]] = {
 }
 
 
-@dataclass(frozen=True)
-class MovedView:
+class MovedView(msgspec.Struct, frozen=True):
     """NumPy used memory that `tensor` had until `way` moved it; `freed`: at which line, where that is the program's.
 
     `name` is a view of it since `made`: None where no line of the program is known to keep one.
@@ -135,8 +135,7 @@ def _is_parameter(item: ArrayView, names: Sequence[str]) -> bool:
     return any(name and f".{ast.unparse(item.of)}".endswith(f".{name}") for name in names)
 
 
-@dataclass(frozen=True)
-class _Origin:
+class _Origin(msgspec.Struct, frozen=True):
     """The line that allocated the memory, and which expressions of the program are known to have it."""
 
     files: Mapping[str, ast.Module]

@@ -8,7 +8,8 @@ of the program that they were called by is the one to look at.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import function_words, hex_addr
 from pytracer.analyze.evidence.native.fault_function import NativeFunction, fault_function, is_own_frame, own_function
@@ -20,8 +21,7 @@ _ENDS = re.compile(r"(?:Tensor(?:Base)?::~Tensor|intrusive_ptr(?:<.*>)?::(?:~int
 _LEAST_ADDRESS = 1 << 16
 
 
-@dataclass(frozen=True)
-class NeverMade:
+class NeverMade(msgspec.Struct, frozen=True):
     """`function`: of the program, in which it happened; `held`: what was in the place of the pointer."""
 
     function: NativeFunction

@@ -7,7 +7,8 @@ of that memory do not know.
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.lifetime.where_made import place_of
@@ -28,8 +29,7 @@ _MOVES = ("resize", "close", "release", "clear", "append", "extend", "insert", "
 _MODULES = ("torch", "np", "numpy", "ctypes")
 
 
-@dataclass(frozen=True)
-class OwnerCalls:
+class OwnerCalls(msgspec.Struct, frozen=True):
     """`made`: the line that made the tensor, with its text; `later`: the only other method of `owner` behind it."""
 
     owner: str

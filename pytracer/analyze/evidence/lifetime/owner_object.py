@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, scope_of
@@ -18,8 +19,7 @@ _QUOTED = 44
 _FINALIZERS = ("__del__", "__exit__", "close", "free", "release")
 
 
-@dataclass(frozen=True)
-class OwnerObject:
+class OwnerObject(msgspec.Struct, frozen=True):
     """An object of class `owner` made the tensor; `method` of it calls native code at `line`."""
 
     owner: str

@@ -9,7 +9,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec import structs
 
 from pytracer._text import list_words, shortened
 from pytracer.analyze.evidence.lifetime.saved_states import (
@@ -38,8 +40,7 @@ _WRAPS = frozenset({"Parameter", "Buffer", "to", "cuda", "int", "long", "float",
 _QUOTED = 60
 
 
-@dataclass(frozen=True)
-class Placeholder:
+class Placeholder(msgspec.Struct, frozen=True):
     """`names`, `self.perm`, have 0 elements since `lines`; `text`: of the first; `setters`: `("init_random", 18)`.
 
     `is_only`: whether no other line sets them. `beside`: another tensor of the object, and the line outside of its
@@ -122,7 +123,7 @@ def placeholder(view: ProcessView, items: Sequence[Holder]) -> Placeholder | Non
     known = [item for item in found if item is not None]
     if not known or len(known) < len(found):
         return None
-    return replace(
+    return structs.replace(
         known[0],
         names=tuple(names),
         lines=tuple(item.lines[0] for item in known),

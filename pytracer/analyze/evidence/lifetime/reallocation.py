@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from pytracer.analyze.address_space.lookup import SEGV_MAPERR
 from pytracer.analyze.tensors.origins import is_borrowed
@@ -10,8 +10,7 @@ from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Storage
 
 
-@dataclass(frozen=True)
-class Reallocation:
+class Reallocation(msgspec.Struct, frozen=True):
     """The storage that was used, and the one that has its memory since."""
 
     used: Storage

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import count_words, hex_addr
 from pytracer.analyze.address_space.address_info import BucketLife, UnitLife
@@ -45,8 +46,7 @@ _DID: dict[ReleaseWay, str] = {
 }
 
 
-@dataclass(frozen=True)
-class ReleaseWords:
+class ReleaseWords(msgspec.Struct, frozen=True):
     """`says` completes "memory, which ...", `advice` "train.py:12 in main ..."; `evidence` says by what it is known."""
 
     says: str

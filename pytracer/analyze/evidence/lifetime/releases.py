@@ -7,9 +7,10 @@ that freed it. `release_words.py` has the sentences.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Literal
+
+import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer.analyze.address_space.address_info import BucketLife, UnitLife
@@ -37,24 +38,21 @@ ReleaseWay = Literal[
 ]
 
 
-@dataclass(frozen=True)
-class Moved:
+class Moved(msgspec.Struct, frozen=True):
     """A named tensor that had the storage, and where it lies since."""
 
     tensor: NamedTensor
     now: NamedTensor
 
 
-@dataclass(frozen=True)
-class Traced:
+class Traced(msgspec.Struct, frozen=True):
     """The way in which a function or a line released the memory. `line`: its text, where that is how it is known."""
 
     way: ReleaseWay
     line: tuple[PythonFrame, str] | None = None
 
 
-@dataclass(frozen=True)
-class Release:
+class Release(msgspec.Struct, frozen=True):
     """The kind of release, and by what it is known."""
 
     kind: ReleaseKind

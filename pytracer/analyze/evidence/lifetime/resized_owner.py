@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.lifetime.unmapping import unmapping_of
@@ -38,8 +39,7 @@ _LENDS = ("frombuffer", "from_numpy", "as_tensor", "_from_blob")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-@dataclass(frozen=True)
-class ResizedOwner:
+class ResizedOwner(msgspec.Struct, frozen=True):
     """`owner` (`self.buffer`), of class `kind`, lent its memory at `lent`; `calls`: what may have taken it, each with
     its line. `through`: the line that calls that, or whose `with` ends by it. `done`: `gave back` or `moved`. `shared`:
     whether other tensors were made of it, too.

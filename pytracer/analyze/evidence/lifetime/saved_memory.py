@@ -10,7 +10,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer._text import list_words, shortened
@@ -30,8 +31,7 @@ _ROLES = ("parameter", "buffer")
 _QUOTED, _MOST_NAMES = 60, 2
 
 
-@dataclass(frozen=True)
-class SavedWithoutMemory:
+class SavedWithoutMemory(msgspec.Struct, frozen=True):
     """`name`: `` `blocks.*.gamma` ``, None where it is not known; `shape`: `[256] float32`; `use`: the line it is of.
 
     `saved`: `which the forward saved for MulBackward0`. `taken`: the line that took the memory away. `line`: of the

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import list_words, shortened
 from pytracer.analyze.evidence.lifetime.variables import program_frames
@@ -21,8 +22,7 @@ _SAVES = ("save", "dump")
 _QUOTED = 60
 
 
-@dataclass(frozen=True)
-class LeftOut:
+class LeftOut(msgspec.Struct, frozen=True):
     """`line` takes only entries of a state for which `test` holds, or only parameters, where `test` is None.
 
     `what`: why the tensor is none of them: `int32`, or `a buffer`.
@@ -43,8 +43,7 @@ class LeftOut:
         return f"Keep {name} as well at line {self.line}, and set it where the state is loaded"
 
 
-@dataclass(frozen=True)
-class NotPersistent:
+class NotPersistent(msgspec.Struct, frozen=True):
     """`line` registers it with persistent=False, and `loads` loads a state, which then has none of it."""
 
     line: int

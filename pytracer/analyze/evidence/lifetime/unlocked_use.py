@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import list_words
 from pytracer.analyze.evidence.lifetime.variables import program_frames
@@ -36,8 +37,7 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _MOST_OTHERS = 3
 
 
-@dataclass(frozen=True)
-class UnlockedUse:
+class UnlockedUse(msgspec.Struct, frozen=True):
     """`lock` is taken at `taken` around what frees `freed`, both as a sentence has them; `reader` at `read` takes none.
 
     `others`: other methods of the class that read it so, each with the line.

@@ -10,7 +10,8 @@ import ast
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer._text import size_words
@@ -36,8 +37,7 @@ _POOL_CALLS = (
 _POOL = re.compile(r"/multiprocessing/pool\.py$")
 
 
-@dataclass(frozen=True)
-class CpuLimit:
+class CpuLimit(msgspec.Struct, frozen=True):
     """`used`: seconds, when it was last seen; None where it is not known."""
 
     limit: int
@@ -105,8 +105,7 @@ def memory_limit_words(job: JobView, view: ProcessView) -> tuple[str, str] | Non
     )
 
 
-@dataclass(frozen=True)
-class LostTask:
+class LostTask(msgspec.Struct, frozen=True):
     """What a multiprocessing.Pool waits for that lost a worker. `function`: what it runs, with its line."""
 
     at: PythonFrame

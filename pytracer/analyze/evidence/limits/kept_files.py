@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.ends.keeping_lines import only_grows, stored
@@ -30,8 +31,7 @@ _COMMON = frozenset({"get", "pop", "read", "load", "setdefault", "__getitem__", 
 _ROUNDS, _QUOTED = 4, 60
 
 
-@dataclass(frozen=True)
-class Opener:
+class Opener(msgspec.Struct, frozen=True):
     """The line that opens a file: `line 23`, its text. `owner`: the class whose attribute it becomes."""
 
     place: LineWords
@@ -41,8 +41,7 @@ class Opener:
     """The only other method of the class that uses it, and its place."""
 
 
-@dataclass(frozen=True)
-class KeptFiles:
+class KeptFiles(msgspec.Struct, frozen=True):
     """`place`: the line that keeps each in `holder`."""
 
     place: LineWords

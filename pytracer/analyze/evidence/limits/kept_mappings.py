@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import capital
 from pytracer.analyze.evidence.ends.keeping_lines import KeptThere, kept_there
@@ -25,8 +26,7 @@ _MOST = 0.8  # of the mappings
 _RAISED, _SHORT = 4, 40
 
 
-@dataclass(frozen=True)
-class KeptMappings:
+class KeptMappings(msgspec.Struct, frozen=True):
     """`received`: lines that keep what other processes sent; `own`: the line that keeps what the failing line makes.
 
     `counted`: the only recorded container with about as many items as there are mappings, or of `own`, and its size.

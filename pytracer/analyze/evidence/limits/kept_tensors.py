@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec import structs
 
 from pytracer._text import list_words, shortened
 from pytracer.analyze.evidence.ends.keeping_lines import held_by, only_grows, stored
@@ -28,8 +30,7 @@ _LOOPS = (ast.For, ast.AsyncFor)
 _DEEPEST, _MOST, _QUOTED = 3, 3, 50
 
 
-@dataclass(frozen=True)
-class KeptTensor:
+class KeptTensor(msgspec.Struct, frozen=True):
     """`place`: the line that keeps `value`; `copied`: the same as a copy, None where it may have several tensors.
 
     `container`: what it is kept in, where that has a name.
@@ -41,8 +42,7 @@ class KeptTensor:
     container: str | None = None
 
 
-@dataclass(frozen=True)
-class _Region:
+class _Region(msgspec.Struct, frozen=True):
     """Statements that run for each that is received, and the names by which they have it."""
 
     spot: Spot
@@ -160,7 +160,7 @@ def _with_aliases(region: _Region) -> _Region:
                     names |= _names(target)
         elif isinstance(item, _LOOPS) and _is_held(item.iter, frozenset(names)):
             names |= _names(item.target)
-    return replace(region, names=frozenset(names))
+    return structs.replace(region, names=frozenset(names))
 
 
 def _is_held(value: ast.expr, names: frozenset[str]) -> bool:
@@ -230,7 +230,7 @@ def _called(slice_: Slice, region: _Region) -> Iterator[_Region]:
     for call in _nodes(region):
         if not isinstance(call, ast.Call) or not any(_is_held(item, region.names) for item in _given(call)):
             continue
-        found = slice_.function(call, replace(region.spot, line=call.lineno))
+        found = slice_.function(call, structs.replace(region.spot, line=call.lineno))
         owner = variable(call.func.value) if isinstance(call.func, ast.Attribute) else None
         if found is None or owner in bound:
             continue
@@ -238,7 +238,7 @@ def _called(slice_: Slice, region: _Region) -> Iterator[_Region]:
         passed = {name: argument_of(call, function, name) for name in parameters(function)}
         names = frozenset(name for name, value in passed.items() if value is not None and _is_held(value, region.names))
         new = frozenset(name for name, value in passed.items() if value is not None and _is_new(value, bound))
-        spot = replace(at, scope=function, line=function.lineno, depth=None, call=(call, region.spot))
+        spot = structs.replace(at, scope=function, line=function.lineno, depth=None, call=(call, region.spot))
         if names:
             yield _Region(spot, function.body, names, new)
 

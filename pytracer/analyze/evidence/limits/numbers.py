@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.decode.types.host_counters import SeenProcess
 from pytracer.report.job import VariableReport
@@ -13,8 +14,7 @@ FILES, FILE_SIZE, CPU = "open files", "file size", "cpu seconds"
 USER_THREADS, PIDS, STACK = "threads of the user", "pids of the cgroup", "stack"
 
 
-@dataclass(frozen=True)
-class Numbers:
+class Numbers(msgspec.Struct, frozen=True):
     """By name. `files`, `threads`: how many are of the commonest kind, and which."""
 
     values: dict[str, int]

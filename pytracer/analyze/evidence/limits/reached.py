@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.evidence.limits.numbers import (
     ADDRESS_SPACE,
@@ -41,8 +42,7 @@ _SPARE_FILES = 3
 SPARE_MAPPINGS = 64
 
 
-@dataclass(frozen=True)
-class Reached:
+class Reached(msgspec.Struct, frozen=True):
     """`asked`: the bytes of the failed request, where the message has them. `matter`: what was asked for.
 
     `machine`: the memory that it has, of a limit of the stack that is larger.

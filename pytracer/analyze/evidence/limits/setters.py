@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.limits.numbers import ADDRESS_SPACE, CPU, DATA, FILE_SIZE, FILES, STACK, USER_THREADS
@@ -23,8 +24,7 @@ RESOURCES = {
 _QUOTED = 90
 
 
-@dataclass(frozen=True)
-class Setter:
+class Setter(msgspec.Struct, frozen=True):
     """`place`: `line 50`, or `worker.py:12` in another file than that of the stack's innermost frame."""
 
     place: str

@@ -6,7 +6,8 @@ import ast
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer._text import capital, size_words
@@ -48,8 +49,7 @@ _SMALL, _PLENTY = 1 << 20, 1 << 30  # bytes
 _LONG = 10_000
 
 
-@dataclass(frozen=True)
-class LimitReason:
+class LimitReason(msgspec.Struct, frozen=True):
     """`subject`: for the headline; `advice`: what to do; `behind`: lines that keep what is short, or set the limit.
 
     `line`: the one that keeps files open.

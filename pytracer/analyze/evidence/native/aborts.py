@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.evidence.native.native_stack import functions, own_frames
 from pytracer.analyze.platform.signals import SI_USER, SIGABRT
@@ -29,8 +30,7 @@ _ASSERTION = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class Assertion:
+class Assertion(msgspec.Struct, frozen=True):
     """A failed assert(), from the C library's own words: `prog: file:line: function: Assertion `x' failed.`"""
 
     file: str
@@ -39,8 +39,7 @@ class Assertion:
     text: str
 
 
-@dataclass(frozen=True)
-class CppException:
+class CppException(msgspec.Struct, frozen=True):
     """What std::terminate() was called for. `type` is None when no exception was active."""
 
     type: str | None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from pytracer._text import hex_addr
 from pytracer.analyze.evidence.native.fault_function import own_function
@@ -28,8 +28,7 @@ def needed_alignment(view: ProcessView) -> int | None:
     return instruction.size if aligned and mapped and place.addr % instruction.size else None
 
 
-@dataclass(frozen=True)
-class Unaligned:
+class Unaligned(msgspec.Struct, frozen=True):
     """`nbytes`: what the address must be a multiple of; `behind`: how far it is from one.
 
     `what`: `` row 1 of `x` [16, 100] ``; `why`: for the headline; `advice`: what to change.

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.native.aborts import cpp_exception
@@ -25,8 +26,7 @@ _LONGEST = 60
 _SHORT = 24
 
 
-@dataclass(frozen=True)
-class CutArchive:
+class CutArchive(msgspec.Struct, frozen=True):
     """`line`, `call`: of the program. `model`, `path`: what it saves, and where to. `caught`: an `except` around it."""
 
     line: int | None

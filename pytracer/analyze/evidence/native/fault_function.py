@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import function_words
 from pytracer.analyze.evidence.native.native_stack import image_name, own_frames
@@ -43,8 +44,7 @@ _GENERATED_NAME = re.compile(r"^(?:cpp|triton_[a-z]{3})_fused_(?P<operators>\w+?
 _KERNEL = re.compile(r"^at::(native|functorch|sparse|quantized|cpu)::|^torch::(csrc|jit|nn)")
 
 
-@dataclass(frozen=True)
-class NativeFunction:
+class NativeFunction(msgspec.Struct, frozen=True):
     """`name` as in a headline; `own`: of the program or of a library that is not torch. `place`: `ninthops.cpp:9`."""
 
     name: str

@@ -7,7 +7,7 @@ by the link register, and every branch is taken.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from pytracer.analyze.evidence.native.native_stack import image_at, memory_word, own_frames
 from pytracer.analyze.platform.instruction import Instruction, is_canonical
@@ -20,8 +20,7 @@ _RETURNS = (b"\xc3", b"\xc2")
 _REPEAT = b"\xf3"  # "rep ret" of older compilers
 
 
-@dataclass(frozen=True)
-class Jump:
+class Jump(msgspec.Struct, frozen=True):
     """`how` is "return", "call" or None when it is not known; `mapping` is the data that was jumped into.
 
     `refused`: the processor did not take the branch, so that it is at the program counter.

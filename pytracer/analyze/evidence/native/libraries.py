@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import function_words
 from pytracer.analyze.evidence.native.native_stack import image_name, own_frames
@@ -17,8 +18,7 @@ _NAME = re.compile(r"(lib[\w+]+?)(?:-[0-9a-f]{6,})?(?:-\d[\d.]*)?\.so(?:\.|$)")
 OPENMP = ("libgomp", "libiomp5", "libomp")
 
 
-@dataclass(frozen=True)
-class Library:
+class Library(msgspec.Struct, frozen=True):
     """One file. `name` is its name without hash and version: `libgomp`."""
 
     name: str

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer._text import function_words
@@ -30,8 +31,7 @@ _PADDING = 64  # bytes between functions, or up to the next section
 _INIT = re.compile(r"^PyInit_(\w+)$")
 
 
-@dataclass(frozen=True)
-class Loading:
+class Loading(msgspec.Struct, frozen=True):
     """`step`: what was running of the library `image`."""
 
     step: str
@@ -105,8 +105,7 @@ def _innermost_python_loads(view: ProcessView) -> bool:
     )
 
 
-@dataclass(frozen=True)
-class RanPastEnd:
+class RanPastEnd(msgspec.Struct, frozen=True):
     """A function without a `return` on its way: the compiler put nothing behind its last call."""
 
     function: str

@@ -9,7 +9,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.exceptions.name_origins import follow
@@ -40,8 +41,7 @@ _COPY = (
 _FLAT = "Make the data flat, such as a list of rows that refer to each other by number"
 
 
-@dataclass(frozen=True)
-class Nesting:
+class Nesting(msgspec.Struct, frozen=True):
     """`who` calls itself once for each `level`; `change`: what to do about it, in which {0} and {1} are to be filled.
 
     {0}: what is left out, "links" or an attribute; {1}: the class of the objects and a dot, where that is known.

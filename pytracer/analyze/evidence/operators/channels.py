@@ -7,7 +7,7 @@ tensors that have fewer, and damage what lies behind.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from pytracer._text import list_words
 from pytracer.analyze.evidence.lifetime.variables import line_words
@@ -19,8 +19,7 @@ _CHANNELS = 1  # dimension of the input
 _MOST = 4
 
 
-@dataclass(frozen=True)
-class UnfitChannels:
+class UnfitChannels(msgspec.Struct, frozen=True):
     """`data` has `channels`, `small` fewer elements."""
 
     operator: str

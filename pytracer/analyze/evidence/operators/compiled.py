@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer.analyze.evidence.syntax.scopes import function_headed
@@ -19,8 +20,7 @@ from pytracer.report.job import PythonFrame
 _MADE = re.compile(r"/torchinductor_[^/]+/|/c[a-z2-7]{51}\.py$|torch/_inductor/output_code\.py$")
 
 
-@dataclass(frozen=True)
-class CompiledCall:
+class CompiledCall(msgspec.Struct, frozen=True):
     """`function` is the compiled one, at its first line; `caller` the line of the program that called it, if known."""
 
     function: PythonFrame

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.exceptions.name_origins import follow
@@ -29,8 +30,7 @@ _ROUNDED = frozenset({"div", "div_", "divide", "divide_"})
 _QUOTED = 80
 
 
-@dataclass(frozen=True)
-class CompiledDivisor:
+class CompiledDivisor(msgspec.Struct, frozen=True):
     """`text`: the division, at `line`; `divisor` as it is written. `holds`: what it was recorded with: `0..1248`."""
 
     line: LineWords

@@ -7,7 +7,7 @@ by the groups, as the floating-point convolution does. Not for a transposed one,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from pytracer._text import capital, function_words, shortened
 from pytracer.analyze.evidence.lifetime.variables import line_words, program_frames
@@ -28,8 +28,7 @@ _LEAST_DIMENSIONS = 3  # batch, channels and a length
 _QUOTED = 70
 
 
-@dataclass(frozen=True)
-class ConvGroups:
+class ConvGroups(msgspec.Struct, frozen=True):
     """`data` [batch, channels, ...] and `weight` [outputs, channels of a group, ...] make `groups`.
 
     `line`: the one that runs the convolution; `set_outputs`: the one that sets `out_channels` of a module, where the

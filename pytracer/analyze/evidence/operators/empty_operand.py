@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.lifetime.variables import program_frames
@@ -33,8 +34,7 @@ from pytracer.analyze.view import ProcessView
 _QUOTED = 60
 
 
-@dataclass(frozen=True)
-class EmptyOperand:
+class EmptyOperand(msgspec.Struct, frozen=True):
     """`shape` of the tensor, of which `size` is 0. `call`: the forward, with its line; `name`: what that is given.
 
     `made`: the line that makes it. All None where the program does not show them.

@@ -8,7 +8,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import list_words, shortened
 from pytracer.analyze.evidence.lifetime.variables import program_frames
@@ -33,8 +34,7 @@ _PASSES_ON = frozenset({"squeeze", "flatten", "view", "reshape", "to", "numpy", 
 _Rows = tuple[ast.expr, ast.expr]  # what is filtered, and by what
 
 
-@dataclass(frozen=True)
-class Filtered:
+class Filtered(msgspec.Struct, frozen=True):
     """The `names`, which `line` filtered by `condition` (`labeled`), in the function `function`.
 
     `made`: the line of the condition. `batch`: whether it makes the batches of a DataLoader. `operands`: the

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.exceptions.name_origins import NameOrigin, follow
@@ -29,8 +30,7 @@ _QUOTED, _PAIR = 50, 2
 _REDUCES = ("mean", "sum", "max", "min", "norm", "clone", "float")
 
 
-@dataclass(frozen=True)
-class Backward:
+class Backward(msgspec.Struct, frozen=True):
     """`line`: of the program, that runs it. `forward`: the line that made what it starts from. `unpack`: the hook."""
 
     line: int

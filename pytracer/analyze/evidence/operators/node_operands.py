@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.lifetime.variables import program_frames
@@ -25,8 +26,7 @@ _QUOTED = 60
 _MODULES = ("torch", "F", "nn")
 
 
-@dataclass(frozen=True)
-class NodeOperands:
+class NodeOperands(msgspec.Struct, frozen=True):
     """`names`: of the failing function, which went into `call`, `` `self.items(items, offsets)` at line 45 ``.
 
     `begin`: the line of the failing function that calls it, or what calls it.

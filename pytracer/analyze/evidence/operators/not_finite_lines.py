@@ -9,7 +9,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec import structs
 
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
@@ -32,8 +34,7 @@ from pytracer.report.job import ExceptionReport, PythonFrame
 _LINALG = re.compile(r"\blinalg\.|\b(?:svd|qr|lu|inverse|pinverse|cholesky|geqrf|lstsq)$")
 
 
-@dataclass(frozen=True)
-class NotFiniteLines:
+class NotFiniteLines(msgspec.Struct, frozen=True):
     """`subject`: behind the headline's words, `; line 31 divides by ...`. `advice`: a sentence for each."""
 
     subject: str
@@ -65,7 +66,7 @@ def makers_of(snapshot: Snapshot, frames: Sequence[PythonFrame], name: str, line
     if at is None or spot is None:
         return ""
     read = ast.copy_location(ast.Name(name, ast.Load()), ast.Pass(lineno=line, col_offset=0))
-    found = hazards_of(at, [Part(read, replace(spot, line=line))], lambda item: not item.backward)
+    found = hazards_of(at, [Part(read, structs.replace(spot, line=line))], lambda item: not item.backward)
     return hazard_advice(at, found) if found and found[0].weight != WEAK else ""
 
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import function_words
 from pytracer.analyze.evidence.lifetime.variables import plain_expression, tensors_without_memory, variable_name
@@ -56,8 +57,7 @@ _SPARSE = ("sparse", "csr", "csc", "coo", "_sp")
 _MAY_BE_NEGATIVE = ("index", "nll", "take", "put", "_index", "_unsafe")
 
 
-@dataclass(frozen=True)
-class OperatorTensor:
+class OperatorTensor(msgspec.Struct, frozen=True):
     """One tensor. `argument`: its name in the operator's schema; `name`: of the parameter or variable.
 
     `passed`: an argument or the result, because the operator's caller refers to it as well.
@@ -69,8 +69,7 @@ class OperatorTensor:
     passed: bool
 
 
-@dataclass(frozen=True)
-class Operator:
+class Operator(msgspec.Struct, frozen=True):
     """`name` as in torch's schema, `aten::embedding`, or of a function that takes tensors.
 
     `inside`: the operator that it had called in turn. `from_records`: by a record of `--level ops`.
@@ -82,8 +81,7 @@ class Operator:
     from_records: bool = False
 
 
-@dataclass(frozen=True)
-class OutOfRange:
+class OutOfRange(msgspec.Struct, frozen=True):
     """An integer tensor with a value that no index of the operator's other tensors may have."""
 
     operator: str

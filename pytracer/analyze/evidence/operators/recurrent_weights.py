@@ -7,7 +7,8 @@ oneDNN read weight_hh as [gates * hidden, hidden]. The biases, which have gates 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.evidence.lifetime.variables import line_words, plain_expression, python_frames
 from pytracer.analyze.evidence.lifetime.where_made import line_that_made
@@ -19,8 +20,7 @@ _GATES = {"LSTM.forward": 4, "GRU.forward": 3, "RNN.forward": 1}
 _PARAMETER = re.compile(r"self\.(weight|bias)_(\w+)$")
 
 
-@dataclass(frozen=True)
-class CutWeight:
+class CutWeight(msgspec.Struct, frozen=True):
     """`name`: `weight_hh_l0` of `layer`, `LSTM`."""
 
     name: str

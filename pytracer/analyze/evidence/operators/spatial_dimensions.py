@@ -6,7 +6,7 @@ number of dimensions: a descriptor without a format is then read.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from pytracer.analyze.evidence.lifetime.variables import line_words
 from pytracer.analyze.evidence.operators.operator import OperatorTensor, find_operator, is_of_torch, shape_words
@@ -16,8 +16,7 @@ _CONVOLUTIONS = ("convolution", "conv_transpose", "conv1d", "conv2d", "conv3d", 
 _MOST, _BESIDE = 3, 2  # spatial dimensions; batch and channels, or the channels of both sides
 
 
-@dataclass(frozen=True)
-class SpatialDimensions:
+class SpatialDimensions(msgspec.Struct, frozen=True):
     """`tensor` of the operator has `count` dimensions beside batch and channels."""
 
     operator: str

@@ -7,10 +7,11 @@ the parameters, only not each of its own one: they are not of another model, nor
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import chain
 from typing import Literal
+
+import msgspec
 
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import NamedTensor
@@ -22,8 +23,7 @@ _LEAST = 3
 Saved = Literal["the model's", "the reverse of the model's", "that of their names"]
 
 
-@dataclass(frozen=True)
-class StateOrder:
+class StateOrder(msgspec.Struct, frozen=True):
     """`misfits` of `total` states have another size than the parameter that has them.
 
     `model`: whose parameters they are; `parameter`: the one that is spoken of, in it, whose state is that of `owner`.

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import chain
+
+import msgspec
 
 from pytracer._text import size_words
 from pytracer.analyze.behind import Behind
@@ -37,8 +38,7 @@ _COUNTER = "step"  # one number for each parameter, of any size
 _OF_OTHER_TYPES = {1, 2, 4, 8}  # states of float32 for parameters of bfloat16, of 8 bits for float32, ...
 
 
-@dataclass(frozen=True)
-class StateSize:
+class StateSize(msgspec.Struct, frozen=True):
     """`state`: `exp_avg_sq`; `parameter`: its name; both in bytes."""
 
     state: str
@@ -195,8 +195,7 @@ def _order_words(order: StateOrder, found: StateSize, at: str, sizes: tuple[str,
     )
 
 
-@dataclass(frozen=True)
-class UnfitState:
+class UnfitState(msgspec.Struct, frozen=True):
     """A state that the running fused operator writes to as far as its parameter goes: past the end of the state."""
 
     summary: str

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.evidence.lifetime.variables import plain_expression, program_frames
 from pytracer.analyze.evidence.operators.line_tensors import line_tensors
@@ -21,8 +22,7 @@ _ITEM = re.compile(r"\[\d+\]$")
 _LEAST_LARGE = 1 << 16  # smaller numbers than that may be seeds, flags or steps
 
 
-@dataclass(frozen=True)
-class Suspect:
+class Suspect(msgspec.Struct, frozen=True):
     """`name`: `` `edge_ids` [3] int64 ``; `what`: it holds 5005, and no tensor there has more than 40 elements."""
 
     name: str

@@ -6,7 +6,8 @@ By the line that made and freed the memory, which is one and the same.
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.lifetime.where_made import place_of
@@ -19,8 +20,7 @@ _QUOTED = 60
 _MAY_COPY = {"contiguous", "to", "float", "double", "half", "long", "int", "cpu", "reshape", "flatten"}
 
 
-@dataclass(frozen=True)
-class TemporaryAddress:
+class TemporaryAddress(msgspec.Struct, frozen=True):
     """`made` is the temporary, `place` its line; `name` keeps the address, None where the line passes it on."""
 
     made: str

@@ -8,7 +8,8 @@ from __future__ import annotations
 import ast
 import os
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import list_words
 from pytracer.analyze.evidence.lifetime.variables import program_frames
@@ -27,8 +28,7 @@ _OWNS = r"Py_X?INCREF\s*\(\s*{}\s*\)|Py_X?NewRef\s*\(\s*{}\s*\)"
 _MOST = 3
 
 
-@dataclass(frozen=True)
-class BorrowedReturn:
+class BorrowedReturn(msgspec.Struct, frozen=True):
     """`function` returns `object` at `place`; `calls`: the lines of the program that call it."""
 
     function: str

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 _HEAD = re.compile(
     r"(?P<name>~?\w+)\s*\((?P<parameters>(?:[^()]|\([^()]*\))*)\)\s*(?:const|noexcept|override|final|\s)*"
@@ -15,8 +16,7 @@ _MOST_BEFORE = 400
 _OPEN, _CLOSE = {"(": 1, "{": 1, "[": 1}, {")": 1, "}": 1, "]": 1}
 
 
-@dataclass(frozen=True)
-class Function:
+class Function(msgspec.Struct, frozen=True):
     """`body`: where its braces open."""
 
     name: str

@@ -7,7 +7,8 @@ and, where the table is not shared (PY_ARRAY_UNIQUE_SYMBOL), in that source file
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.address_space.regions import NEAR_NULL_BYTES
 from pytracer.analyze.evidence.native.fault_function import is_own_frame
@@ -24,8 +25,7 @@ _FETCHES = re.compile(r"\b(_?import_array\d?|PyArray_ImportNumPyAPI|import_umath
 _MAKES_MODULE = re.compile(r"\b(PyInit_\w+|PYBIND11_MODULE|BOOST_PYTHON_MODULE)\b")
 
 
-@dataclass(frozen=True)
-class UnfetchedTable:
+class UnfetchedTable(msgspec.Struct, frozen=True):
     """`called`: `PyArray_SimpleNewFromData`; `where`: `PyInit_fasthist()` where the file makes the module."""
 
     called: str

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import shortened
 from pytracer.analyze.behind import Place
@@ -32,8 +33,7 @@ _QUOTED = 60
 _CTYPE = "c_"
 
 
-@dataclass(frozen=True)
-class CountedWrite:
+class CountedWrite(msgspec.Struct, frozen=True):
     """`line` of the C source has `text`, which writes up to `bound` elements of `name`; `count` and `buffer` are what
     the program's call passes for these.
     """

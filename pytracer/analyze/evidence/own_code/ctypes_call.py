@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import list_words
 from pytracer.analyze.address_space.regions import NEAR_NULL_BYTES
@@ -27,8 +28,7 @@ _MOST_STRUCTURES = 2
 _MOST = 1 << 32  # larger ones are two numbers, as a rule
 
 
-@dataclass(frozen=True)
-class NumberAsPointer:
+class NumberAsPointer(msgspec.Struct, frozen=True):
     """`function` took `value` for a pointer; `names`: of the numbers that the line passes, those with that value.
 
     `field`: of a structure that has it. `called`: it was taken for the address of a function.

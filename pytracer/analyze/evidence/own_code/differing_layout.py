@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.behind import Place
 from pytracer.analyze.evidence.lifetime.variables import program_frames
@@ -31,8 +32,7 @@ from pytracer.analyze.view import ProcessView
 _MOST_LINES = 400
 
 
-@dataclass(frozen=True)
-class DifferingLayout:
+class DifferingLayout(msgspec.Struct, frozen=True):
     """`python`, declared in `file`, is not laid out as `declared`. `field`: of both; None: their sizes differ.
 
     `aligned`: what a NumPy dtype would be with align=True; None of a ctypes.Structure.

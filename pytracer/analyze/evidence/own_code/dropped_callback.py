@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.lifetime.variables import program_frames
@@ -20,8 +21,7 @@ _PROTOTYPES = ("CFUNCTYPE", "PYFUNCTYPE", "WINFUNCTYPE")
 _QUOTED = 44
 
 
-@dataclass(frozen=True)
-class DroppedCallback:
+class DroppedCallback(msgspec.Struct, frozen=True):
     """`text`: `LIKELIHOOD(loglike)`, of `place` (`line 35`).
 
     `function`: the Python function that it calls, where it has a name. `variable`: of `held_by`, the function that

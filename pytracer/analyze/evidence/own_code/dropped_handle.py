@@ -11,7 +11,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec import structs
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.lifetime.variables import program_frames
@@ -39,8 +41,7 @@ _SHARES = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class DroppedHandle:
+class DroppedHandle(msgspec.Struct, frozen=True):
     """`what` (`` `quantizer` (IndexFlat, made at line 88) ``) ended, as `ended` has it; `freed`: what freed its object.
 
     `native` of `line` had given the address to what `kept_in` (a field in C) or the native object keeps. `advice`: the
@@ -88,7 +89,7 @@ class _Search:
     def __init__(self, view: ProcessView, files: Mapping[str, ast.Module], stems: set[str]) -> None:
         self._view, self._files = view, files
         self._native = native_calls(files)
-        self._native = replace(self._native, owners=self._native.owners | {*self._modules(stems)})
+        self._native = structs.replace(self._native, owners=self._native.owners | {*self._modules(stems)})
         running = [(item.file, item.line) for item in program_frames(view) if item.line]
         self._owners = Owners(files, releases(files, self._is_native), self._is_native, running)
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec import structs
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
@@ -23,8 +25,7 @@ _QUOTED = 60
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-@dataclass(frozen=True)
-class DroppedOperators:
+class DroppedOperators(msgspec.Struct, frozen=True):
     """`made` (`pack = KernelPack(ns)`) at `place` (`line 31`) of `function` alone held the Library of `library`."""
 
     name: str
@@ -69,11 +70,11 @@ def _of_file(
             namespace = next((item.value for item in call.args[:1] if isinstance(item, ast.Constant)), None)
             named = namespace if isinstance(namespace, str) else None
             if isinstance(target, ast.Name) and not _kept(function, target.id):
-                yield replace(_dropped(tree, function, call, target.id, library, library), namespace=named)
+                yield structs.replace(_dropped(tree, function, call, target.id, library, library), namespace=named)
             owner = class_around(tree, function)
             if _is_of_self(target) and owner is not None and not _holds_itself(owner):
                 for item in _constructions(files, owner.name, library, first):
-                    yield replace(item, namespace=named)
+                    yield structs.replace(item, namespace=named)
 
 
 def _constructions(

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.slicing.bindings import bindings_of
@@ -24,8 +25,7 @@ _LITERALS = (ast.Constant, ast.List, ast.Tuple, ast.Set, ast.Dict)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
-@dataclass(frozen=True)
-class EmptySource:
+class EmptySource(msgspec.Struct, frozen=True):
     """`text` is what is empty or 0, at `line` of `file`: `'brand': []`."""
 
     file: str

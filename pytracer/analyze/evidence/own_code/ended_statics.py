@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import function_words, list_words
 from pytracer.analyze.evidence.native.fault_function import is_own_frame
@@ -28,8 +29,7 @@ _STATIC = re.compile(
 _MOST = 2
 
 
-@dataclass(frozen=True)
-class EndedStatic:
+class EndedStatic(msgspec.Struct, frozen=True):
     """`statics`: `` `static py::object stored` (main.cpp:9) ``, those of the source that hold Python objects.
 
     `leaking`: how the only one is written so that nothing destroys it.

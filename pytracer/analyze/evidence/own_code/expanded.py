@@ -6,7 +6,8 @@ Native code that is given its data_ptr() and its number of elements goes past th
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import hex_addr, size_words
 from pytracer.analyze.evidence.lifetime.variables import plain_expression, program_frames, variable_of
@@ -26,8 +27,7 @@ _MOST_COUNTED = 0xFFFFFFFF  # elements of a holder
 _FIRST_NAME = re.compile(r"^[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)?")
 
 
-@dataclass(frozen=True)
-class Expanded:
+class Expanded(msgspec.Struct, frozen=True):
     """The variable of the failing line. `strides`: in elements; nothing where they are not known."""
 
     name: str

@@ -8,7 +8,8 @@ the program tests the variable, or where a tensor or number was recorded for it.
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import function_words, shortened
 from pytracer.analyze.evidence.lifetime.variables import plain_expression, program_frames
@@ -24,8 +25,7 @@ _SEARCHES = ("find", "search", "lookup")
 _QUOTED = 60
 
 
-@dataclass(frozen=True)
-class FoundNothing:
+class FoundNothing(msgspec.Struct, frozen=True):
     """`name`, which `line` passes, comes from `search`, which `place` calls, for `sought` if that is written there."""
 
     name: str

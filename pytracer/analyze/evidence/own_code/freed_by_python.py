@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
@@ -16,8 +17,7 @@ from pytracer.analyze.view import ProcessView
 _FREES = ("free", "cfree")
 
 
-@dataclass(frozen=True)
-class FreedByPython:
+class FreedByPython(msgspec.Struct, frozen=True):
     """`line` frees `name`, which `maker`() returned at `place`; its source is at `defined`. `right`: what frees it."""
 
     line: int

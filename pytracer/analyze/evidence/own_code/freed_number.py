@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from pytracer.analyze.evidence.lifetime.variables import line_words
 from pytracer.analyze.evidence.wild.cut_handle import CutHandle, cut_handle
 from pytracer.analyze.view import ProcessView
 
 
-@dataclass(frozen=True)
-class FreedNumber:
+class FreedNumber(msgspec.Struct, frozen=True):
     """`cut` is what the line passes."""
 
     cut: CutHandle

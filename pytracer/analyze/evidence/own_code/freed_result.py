@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.behind import Place
 from pytracer.analyze.evidence.lifetime.variables import program_frames
@@ -38,8 +39,7 @@ _RELEASES = re.compile(rf"(?:.*[_a-z0-9])?{_VERBS}(?:_?{_NOUNS})?", re.IGNORECAS
 _FREED = r"(?:\bfree\s*\(\s*(?:\([\w\s*]+\)\s*)?|\bdelete\s*(?:\[\s*\])?\s*){}\b"
 
 
-@dataclass(frozen=True)
-class FreedResult:
+class FreedResult(msgspec.Struct, frozen=True):
     """`line` passes `name` to `function`, which frees it; it is of type `kind`, a copy that was made at `made`.
 
     `maker`: the function of C whose result was copied, because of `restype`, which `declared` sets; of string_at()

@@ -6,7 +6,8 @@ Read as text, without a compiler, from the innermost frame of the program, with 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.evidence.native.fault_function import is_of_own_image
 from pytracer.analyze.evidence.native.native_stack import own_frames
@@ -24,8 +25,7 @@ _C_CAST = re.compile(r"^\((?:const\s+)?[\w:\s]+\*+\s*\)\s*(?P<inner>.+)$")
 _VARIABLE = re.compile(r"^(?:this->)?(?P<name>\w+(?:(?:->|\.)\w+)*)$")
 
 
-@dataclass(frozen=True)
-class FreeingLine:
+class FreeingLine(msgspec.Struct, frozen=True):
     """`way` (`delete[]`, `free()`) frees `name` in line `number` of `text`, at `start` in it."""
 
     way: str

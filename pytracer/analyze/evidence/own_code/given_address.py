@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.lifetime.variables import program_frames
@@ -51,8 +52,7 @@ _AGAIN = (
 )
 
 
-@dataclass(frozen=True)
-class GivenAddress:
+class GivenAddress(msgspec.Struct, frozen=True):
     """`what` (`` `clip` (line 59 in add()) ``) ended, as `ended` has it, and `line` had given `native` its address.
 
     `advice`: the change to make.
@@ -70,8 +70,7 @@ class GivenAddress:
         return f"{self.what} {self.ended}, and {self.line} had given {self.native}() its address alone"
 
 
-@dataclass(frozen=True)
-class _Held:
+class _Held(msgspec.Struct, frozen=True):
     """What holds a tensor: the variable `name` of `scope` since `line`, or a temporary of that line."""
 
     file: str | None

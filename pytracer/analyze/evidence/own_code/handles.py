@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TypeGuard
+
+import msgspec
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.own_code.native_calls import parents_of
@@ -26,8 +27,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 IsNative = Callable[[ast.AST], bool]
 
 
-@dataclass(frozen=True)
-class Release:
+class Release(msgspec.Struct, frozen=True):
     """`text` at `line`, a call of `function`, frees what `attribute` of an object of class `owner` has.
 
     `way`: the method that does, or `weakref.finalize` and `ffi.gc`, which do when the object is collected.

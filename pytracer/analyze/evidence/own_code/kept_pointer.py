@@ -8,7 +8,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer._text import shortened
@@ -31,8 +32,7 @@ _SETS = re.compile(
 _QUOTED = 50
 
 
-@dataclass(frozen=True)
-class KeptPointer:
+class KeptPointer(msgspec.Struct, frozen=True):
     """`name` was set at `place`, in `function`, to the address of `given`, which `line` (`line 47`) passed."""
 
     name: str

@@ -7,7 +7,8 @@ data_ptr() of its own tensor leaves a pointer.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.lifetime.where_made import place_of
@@ -27,8 +28,7 @@ _MAY_SHARE = re.compile(r"(?:auto|(?:torch|at)::Tensor)\b")  # `auto t = x.conti
 _RETURNED = re.compile(r"\breturn\s+(?P<name>\w+)\s*\.\s*(?:const_|mutable_)?data(?:_ptr)?\b")
 
 
-@dataclass(frozen=True)
-class LocalMemory:
+class LocalMemory(msgspec.Struct, frozen=True):
     """`text` at `place` hands out the memory of `name`, a local object of `function`."""
 
     function: str

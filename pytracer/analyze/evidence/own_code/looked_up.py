@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import list_words
 from pytracer.analyze.address_space.referrers import data_registers
@@ -29,8 +30,7 @@ _OF_FLOATS = re.compile(r"\b[xyz]mm\d|\bst\(|\b[sdqv]\d+\b")
 _NARROW = {"uint8": 1 << 8, "int8": 1 << 7, "uint16": 1 << 16, "int16": 1 << 15, "uint32": 1 << 32, "int32": 1 << 31}
 
 
-@dataclass(frozen=True)
-class _Link:
+class _Link(msgspec.Struct, frozen=True):
     """An array, and how its elements are taken."""
 
     lookup: Lookup
@@ -44,8 +44,7 @@ class _Link:
         return self.array.sizes[0] if len(self.array.sizes) > 1 else None
 
 
-@dataclass(frozen=True)
-class LookedUp:
+class LookedUp(msgspec.Struct, frozen=True):
     """`table`, indexed by the elements of `by`. `into`: what an element of `table` indexes; None where `table` faulted.
 
     `wrong`: whether a number of `by` is known to be outside of `table`; False where all are known to be inside.

@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from pytracer.analyze.evidence.own_code.c_text import (
     calls_of,
     closing,
@@ -34,8 +36,7 @@ _MOVED = re.compile(r"[-+*/%&|^?\[](?!>)")
 _ENDS = (";", "{", "}", ")", ":", ">")
 
 
-@dataclass(frozen=True)
-class Scope:
+class Scope(msgspec.Struct, frozen=True):
     """A function of a file, up to a place. `given`: what `outer` passes for its parameters."""
 
     name: str
@@ -73,8 +74,7 @@ class Lookup:
         return f"the range of `{self.variable}`" if self.of_loop else f"`{self.variable or self.text}`"
 
 
-@dataclass(frozen=True)
-class Lookups:
+class Lookups(msgspec.Struct, frozen=True):
     """All elements that the line at `place` (`ops.c:10`) takes, the first one first."""
 
     place: str

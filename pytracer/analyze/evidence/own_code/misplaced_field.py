@@ -9,8 +9,10 @@ import ast
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import product, takewhile
+
+import msgspec
+from msgspec import structs
 
 from pytracer._text import list_words
 from pytracer.analyze.behind import Place
@@ -44,8 +46,7 @@ _MOST_VALUES = 8  # of a field
 _LEAST_TELLING = 4096  # less may be null plus the offset of a member
 
 
-@dataclass(frozen=True)
-class MisplacedField:
+class MisplacedField(msgspec.Struct, frozen=True):
     """`fields` of `python`, a structure in `file`, have the value that C used as a pointer; two have half of it each.
 
     `pointer` of `declared`: what C has there; None where its declaration is not known.
@@ -93,8 +94,7 @@ class MisplacedField:
         )
 
 
-@dataclass(frozen=True)
-class _Given:
+class _Given(msgspec.Struct, frozen=True):
     """A line of the program gives `field` of `owner` a value; None where that is not known."""
 
     owner: Structure
@@ -223,7 +223,7 @@ def _spot(frames: Sequence[PythonFrame], path: str, tree: ast.Module, line: int)
     """With its frame, where the function is running."""
     scope = scope_of(tree, line)
     spot = Spot(path, tree, scope, line)
-    return replace(spot, depth=next((n for n, frame in enumerate(frames) if spot.is_of(frame)), None))
+    return structs.replace(spot, depth=next((n for n, frame in enumerate(frames) if spot.is_of(frame)), None))
 
 
 def _is_made_by(back: Slice, node: ast.expr, spot: Spot, name: str) -> bool:

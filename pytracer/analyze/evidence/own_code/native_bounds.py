@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import list_words, shortened
 from pytracer.analyze.evidence.native.fault_function import is_own_frame
@@ -27,8 +28,7 @@ _OWN_BOUND = re.compile(r"^\w+$")
 _LOOKUP = re.compile(r"^\w+\s*\[[^=]*\]$")
 
 
-@dataclass(frozen=True)
-class NativeBounds:
+class NativeBounds(msgspec.Struct, frozen=True):
     """`place` reads `text`; `loops`: `` `y` below `height`, which is `image.size(0)` ``; `reads`: looked-up indices."""
 
     place: str

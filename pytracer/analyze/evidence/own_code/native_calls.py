@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.evidence.syntax.bindings import each_set
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -25,8 +26,7 @@ _PASSES_ON = frozenset({"cast", "byref", "pointer"})
 _NUMBER_OF = frozenset({"int", "addressof", "c_void_p", "len", "sizeof", "memmove", "memset"})
 
 
-@dataclass(frozen=True)
-class NativeCalls:
+class NativeCalls(msgspec.Struct, frozen=True):
     """`owners`: last names of what libraries were loaded into (`lib` of `self.lib`); `defined`: own functions."""
 
     owners: frozenset[str]
@@ -100,8 +100,7 @@ def parents_of(tree: ast.AST) -> dict[int, ast.AST]:
     return {id(child): node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
 
 
-@dataclass(frozen=True)
-class Uses:
+class Uses(msgspec.Struct, frozen=True):
     """How a function uses a variable. `is_native`, `is_field`: whether a call, or what is set, keeps no object.
 
     `is_read`: whether an attribute of it, or what a method of it returns, keeps no object either.

@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.evidence.native.fault_function import HEADERS
 from pytracer.analyze.naming import short_file
@@ -26,8 +27,7 @@ _MACRO = re.compile(r"^\s*#\s*define\s+([A-Za-z_]\w*)\s+\(?\s*(\d+)\s*\)?\s*(?:/
 _NOT_TYPES = ("return", "delete", "goto", "case", "static", "typedef", "else", "extern")
 
 
-@dataclass(frozen=True)
-class LocalArray:
+class LocalArray(msgspec.Struct, frozen=True):
     """`char name[96]`; `size`: of its first dimension, None where it is not known."""
 
     type: str

@@ -9,7 +9,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import list_words, shortened
 from pytracer.analyze.evidence.lifetime.variables import program_frames
@@ -29,8 +30,7 @@ _QUOTED = 40
 _MOST = 2
 
 
-@dataclass(frozen=True)
-class NegativeStrides:
+class NegativeStrides(msgspec.Struct, frozen=True):
     """`given`: what the line passes. `flips`: the expressions of the program that make such views, with their lines."""
 
     given: str

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer._text import list_words, shortened
@@ -36,8 +37,7 @@ _PLACE, _MOST, _QUOTED = 1, 2, 80
 _QNNPACK = "qnnp"
 
 
-@dataclass(frozen=True)
-class NoOutputs:
+class NoOutputs(msgspec.Struct, frozen=True):
     """`layer`: `head`, of the class `kind`, whose `attribute` is 0. `made`: the lines that may have made it.
 
     `passed`: what these pass for the outputs; `source`: what makes that 0, and its line. `line`: that runs it.

@@ -9,7 +9,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import list_words
 from pytracer.analyze.evidence.lifetime.variables import program_frames
@@ -32,8 +33,7 @@ _NOTHING = re.compile(r"^(?:NULL|nullptr|0|\(void\s*\*\)\s*0)$")
 _MOST = 3
 
 
-@dataclass(frozen=True)
-class NullGlobal:
+class NullGlobal(msgspec.Struct, frozen=True):
     """`name` of `declared` (`store.c:5`). `setters` and `clearers`: functions of the same file.
 
     `calls`: the lines of the program that call a setter. `worker`: the process is one of a DataLoader.

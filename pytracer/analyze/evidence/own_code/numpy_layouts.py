@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec import structs
 
 from pytracer.analyze.evidence.own_code.struct_fields import FieldType, Structure, laid_out
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
@@ -41,7 +42,7 @@ def numpy_layouts(tree: ast.Module) -> Iterator[Layout]:
         aligned = laid_out(name, node.lineno, "", parts)
         align = keyword_value(node, "align") if made else None
         if (align is None and len(node.args) == 1) or not made:
-            packed = [(field, replace(kind, align=1), text) for field, kind, text in parts]
+            packed = [(field, structs.replace(kind, align=1), text) for field, kind, text in parts]
             yield laid_out(name, node.lineno, "", packed), aligned
         elif isinstance(align, ast.Constant) and align.value is True:
             yield aligned, aligned

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import cache
+
+import msgspec
+from msgspec import structs
 
 from pytracer.analyze.evidence.own_code.handles import (
     EXIT,
@@ -44,8 +46,7 @@ _LOOKS_AT = frozenset({"print", "len", "isinstance", "type", "id", "repr", "str"
 _MOST_CALLS = 4
 
 
-@dataclass(frozen=True)
-class Owned:
+class Owned(msgspec.Struct, frozen=True):
     """`given`, whose handle a native call is given, is what `line` of `file` made as `name`, or as a temporary.
 
     `ended`: in words, with a place for `ends_at`, a line of that file. `release`: what freed the native object then.
@@ -61,8 +62,7 @@ class Owned:
     ends_at: int | None = None
 
 
-@dataclass(frozen=True)
-class _Origin:
+class _Origin(msgspec.Struct, frozen=True):
     """`made`: the call that returns the object; `around`: the `with` that closes it. `kept`: whether it may be held."""
 
     file: str
@@ -116,7 +116,7 @@ class Owners:
         own = [item for _, item in self._classes if item.name == name]
         if own:
             items = () if any(map(gives_itself_away, own)) else self._of_class(name)
-            return tuple(replace(item, owner=name) for item in items)
+            return tuple(structs.replace(item, owner=name) for item in items)
         made = [(at, item) for at, item in self._functions if item.name == name and id(item) not in self._methods]
         for at, function in made[:1] if len(made) == 1 else ():
             returned = [item.value for item in own_nodes(function) if isinstance(item, ast.Return) and item.value]

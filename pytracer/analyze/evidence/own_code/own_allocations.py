@@ -10,7 +10,8 @@ import ast
 import os
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.lifetime.variables import program_frames
@@ -33,8 +34,7 @@ _QUOTED = 60
 _Place = Callable[[int], LineWords | None]
 
 
-@dataclass(frozen=True)
-class OwnAllocation:
+class OwnAllocation(msgspec.Struct, frozen=True):
     """`short` at `place`, used at `use`, in the source of what `call` calls, of `library`, at `called`."""
 
     short: ShortAllocation

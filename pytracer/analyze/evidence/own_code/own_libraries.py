@@ -13,6 +13,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+import msgspec
+
 from pytracer._library_files import is_library_file
 from pytracer._text import list_words, shortened
 from pytracer.analyze.evidence.lifetime.variables import program_frames
@@ -43,8 +45,7 @@ _COUNTS = ("len", "int", "float", "bool", "str", "c_int", "c_long", "c_float", "
 _MOST_LINES, _QUOTED, _MOST_ALLOCATING = 2, 44, 4
 
 
-@dataclass(frozen=True)
-class OwnCall:
+class OwnCall(msgspec.Struct, frozen=True):
     """A call of the program's own native code. `passes`: the variables whose memory it is given."""
 
     at: PythonFrame

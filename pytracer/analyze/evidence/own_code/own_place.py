@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from pytracer.analyze.evidence.native.fault_function import is_of_own_image
 from pytracer.analyze.evidence.native.native_stack import own_frames
@@ -14,8 +14,7 @@ from pytracer.analyze.view import ProcessView
 _MOST_FRAMES = 24
 
 
-@dataclass(frozen=True)
-class OwnPlace:
+class OwnPlace(msgspec.Struct, frozen=True):
     """`text` at `place` (`main.cpp:12`), in `function`."""
 
     function: str

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.native.fault_function import is_own_frame
@@ -42,8 +43,7 @@ _CAST = (
 _MOST_LINES, _HEAD_LINES = 200, 12
 
 
-@dataclass(frozen=True)
-class Definition:
+class Definition(msgspec.Struct, frozen=True):
     """A function that is written at `line` of `file`; `body`: its lines from there on."""
 
     place: str
@@ -54,8 +54,7 @@ class Definition:
     text: str = ""  # of the whole file
 
 
-@dataclass(frozen=True)
-class Parameter:
+class Parameter(msgspec.Struct, frozen=True):
     """`double *out` of a function at `place`: `element` of `nbytes` bytes each; None where it points at none.
 
     `constant`: whether the function only reads there.

@@ -10,7 +10,8 @@ import ast
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import list_words, size_words
 from pytracer.analyze.evidence.indices.narrow_indices import two_indices
@@ -44,8 +45,7 @@ _ADDRESSES = ("data_ptr", "ctypes", "data", "untyped_storage", "cast", "byref", 
 _ITEM = re.compile(r"\[\d+\]$")
 
 
-@dataclass(frozen=True)
-class Passed:
+class Passed(msgspec.Struct, frozen=True):
     """`numbers`: `` `count` = 8000000 ``; `tensors`: `` `pixels` (256 elements, 1.0 KiB) ``.
 
     `lengths`: whether a number is passed: None where that is not known. `values`: of the numbers; `bases`: where the

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer._text import shortened
@@ -36,8 +37,7 @@ _COPIES = frozenset(
 _INTEGERS = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64")
 
 
-@dataclass(frozen=True)
-class PassedArray:
+class PassedArray(msgspec.Struct, frozen=True):
     """`name` as the line writes it. `data`: of its first element; `low`, `high`: its numbers, where they were read.
 
     `node` at `spot`: the variable in the source. `base`: of a tensor's storage.

@@ -11,7 +11,9 @@ import ast
 import math
 import re
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec import structs
 
 from pytracer._text import shortened, size_words
 from pytracer.analyze.evidence.lifetime.variables import plain_expression, program_frames
@@ -58,8 +60,7 @@ GAPS = ("flipped", "turned", "stepped", "expanded")
 _KEEP = "Where C is given no strides, keep `{}` in a variable, and pass the address of that."
 
 
-@dataclass(frozen=True)
-class MadeView:
+class MadeView(msgspec.Struct, frozen=True):
     """`name`, which the line passes, may be the view that `at` makes."""
 
     name: str
@@ -243,7 +244,7 @@ class _Views:
         bound = [(line, value) for line, value in lines_that_bind(spot.scope, name) if line <= spot.line]
         for line, value in sorted(bound, key=lambda item: -item[0]):
             if value is not None and not isinstance(value, (ast.Tuple, ast.List)):
-                yield from self.of(value, replace(spot, line=line), left)
+                yield from self.of(value, structs.replace(spot, line=line), left)
         if is_parameter(spot.scope, name) and not any(_always(spot.scope, line) for line, _ in bound):
             passed = self._search.argument(name, spot)
             if passed is not None:
@@ -256,7 +257,7 @@ class _Views:
         function, at = found
         for item in own_nodes(function):
             if isinstance(item, ast.Return) and item.value is not None:
-                inside = replace(at, scope=function, line=item.lineno, depth=None, call=(call, spot))
+                inside = structs.replace(at, scope=function, line=item.lineno, depth=None, call=(call, spot))
                 yield from self.of(item.value, inside, left)
 
 

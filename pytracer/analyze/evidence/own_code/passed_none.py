@@ -10,7 +10,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer._text import function_words, shortened
@@ -35,8 +36,7 @@ _VALUES = (ast.Constant, ast.JoinedStr, ast.List, ast.Tuple, ast.Dict, ast.Set, 
 _QUOTED = 60
 
 
-@dataclass(frozen=True)
-class PassedNone:
+class PassedNone(msgspec.Struct, frozen=True):
     """`text`, which `line` passes, is None. `origin`: what made it (`line 38: ...`). `why`: how that can give None."""
 
     text: str

@@ -10,7 +10,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import list_words
 from pytracer.analyze.evidence.lifetime.variables import program_frames
@@ -34,8 +35,7 @@ _MOST = 3
 _NEAR = 4  # frames: memcpy() and the like lie above
 
 
-@dataclass(frozen=True)
-class PerThreadMemory:
+class PerThreadMemory(msgspec.Struct, frozen=True):
     """`indexed`: `b->work[omp_get_thread_num()]` and its place. `sized`: the function and place of the count."""
 
     indexed: str

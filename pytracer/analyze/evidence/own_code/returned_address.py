@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.lifetime.variables import program_frames
@@ -34,8 +35,7 @@ _MAY_COPY = frozenset(
 _COPIES = frozenset({"copy", "astype", "array", "clone", "zeros", "ones", "empty", "full", "concatenate", "stack"})
 
 
-@dataclass(frozen=True)
-class ReturnedAddress:
+class ReturnedAddress(msgspec.Struct, frozen=True):
     """`function` returned, at `returned`, the address of `owner` (`made`, with its text). `called`: by which line.
 
     `call`: that call, and `again`: how its line takes the address of what it holds; None where more is returned.
@@ -80,8 +80,7 @@ class ReturnedAddress:
         )
 
 
-@dataclass(frozen=True)
-class PassedTemporary:
+class PassedTemporary(msgspec.Struct, frozen=True):
     """`owner` (`x.T.copy()`), whose address the failing line passes: an array that ends before the call."""
 
     owner: str

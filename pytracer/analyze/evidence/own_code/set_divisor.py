@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer._text import shortened
@@ -34,8 +35,7 @@ _QUOTED = 80
 _LEAST_ONE = " >= 1"
 
 
-@dataclass(frozen=True)
-class SetDivisor:
+class SetDivisor(msgspec.Struct, frozen=True):
     """`name`: `num_heads`; `owner`: whose method passes it; `line`: where the program sets it, with its text.
 
     `recorded`: that it is 0. `value`: the variable that it is set to, and `origin`: the line that made that.

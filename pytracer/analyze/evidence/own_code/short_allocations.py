@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.evidence.own_code.c_text import closing, function_around, split
 from pytracer.analyze.evidence.own_code.native_bounds import LOOP, assigned_value
@@ -37,8 +38,7 @@ _LITERAL = re.compile(r"^[01][uUlL]*$")
 _ONLY_ONE = "1"
 
 
-@dataclass(frozen=True)
-class ShortAllocation:
+class ShortAllocation(msgspec.Struct, frozen=True):
     """`text` at line `line` of the source, in `function`, makes `makes`; line `use` does `used` with it.
 
     `instead`: what to write. Lines count from 1.
@@ -53,8 +53,7 @@ class ShortAllocation:
     instead: str
 
 
-@dataclass(frozen=True)
-class _Loop:
+class _Loop(msgspec.Struct, frozen=True):
     name: str
     includes: bool
     bound: str
@@ -62,8 +61,7 @@ class _Loop:
     end: int
 
 
-@dataclass(frozen=True)
-class _Body:
+class _Body(msgspec.Struct, frozen=True):
     """The text behind an allocation, up to the end of its function; `at`: where in the source it begins."""
 
     text: str

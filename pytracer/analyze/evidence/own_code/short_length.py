@@ -7,7 +7,8 @@ no room for an id that is in other data only. What the array is made of is follo
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.slicing.bindings import last_binding
@@ -36,8 +37,7 @@ _BY_LAST_SIZE = frozenset({"integers", "randint"})
 _COUNTS = frozenset({"len", "numel", "size", "item", "int", "nelement"})
 
 
-@dataclass(frozen=True)
-class ShortLength:
+class ShortLength(msgspec.Struct, frozen=True):
     """`text` at `line` of `file`, a call of `kind`: bincount, unique or max."""
 
     kind: str

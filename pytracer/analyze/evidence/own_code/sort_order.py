@@ -7,7 +7,8 @@ With `>=`, `<=` or NaN no element stops it where all are alike.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.evidence.native.fault_function import HEADERS, own_function
 from pytracer.analyze.evidence.native.native_stack import own_frames
@@ -25,8 +26,7 @@ _NOT_STRICT = re.compile(rf"return\s+({_SIDE})\s*([<>])=\s*({_SIDE})\s*;")
 _LAST_NAME = re.compile(r"(\w+)\W*$")
 
 
-@dataclass(frozen=True)
-class SortOrder:
+class SortOrder(msgspec.Struct, frozen=True):
     """`function`: what sorts, `best_boxes (boxes.cpp:11)`; `comparison` and its `place` where the source has it."""
 
     function: str

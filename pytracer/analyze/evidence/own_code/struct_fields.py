@@ -9,7 +9,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import capital, list_words
 from pytracer.analyze.evidence.own_code.c_text import closing
@@ -43,8 +44,7 @@ _QUALIFIERS = re.compile(r"\b(const|volatile|restrict|struct|enum)\b")
 _NOT_PLAIN = re.compile(r"#|__attribute__|\bunion\b|\{|:")
 
 
-@dataclass(frozen=True)
-class Field:
+class Field(msgspec.Struct, frozen=True):
     """`offset` and `nbytes` in the structure. `pointer`, and `function`: to one."""
 
     name: str
@@ -55,8 +55,7 @@ class Field:
     type: str = ""
 
 
-@dataclass(frozen=True)
-class Structure:
+class Structure(msgspec.Struct, frozen=True):
     """`line`: where its declaration begins."""
 
     name: str
@@ -76,8 +75,7 @@ class Structure:
         return next((item for item in self.fields if item.offset <= offset < item.offset + item.nbytes), None)
 
 
-@dataclass(frozen=True)
-class FieldType:
+class FieldType(msgspec.Struct, frozen=True):
     """Of a field: its size and how it is aligned, in bytes."""
 
     nbytes: int

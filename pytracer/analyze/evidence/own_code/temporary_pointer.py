@@ -7,7 +7,8 @@ freed at the end of that statement, and the pointer dangles.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.evidence.native.fault_function import is_own_frame
 from pytracer.analyze.evidence.native.native_stack import own_frames
@@ -29,8 +30,7 @@ _CALLED = re.compile(r"\*\s*(?P<name>\w+)\s*=\s*(?P<function>\w+)\s*\(")
 _OBJECT = re.compile(r"^[\w>\[\]-]+")
 
 
-@dataclass(frozen=True)
-class TemporaryPointer:
+class TemporaryPointer(msgspec.Struct, frozen=True):
     """`name` points into `made`, such as `table.contiguous()`, which ends with the statement at `place`."""
 
     name: str
@@ -53,8 +53,7 @@ class TemporaryPointer:
         )
 
 
-@dataclass(frozen=True)
-class ReturnedPointer:
+class ReturnedPointer(msgspec.Struct, frozen=True):
     """`name` = `function(...)` at `place`, which returns the data of a tensor that ends with it."""
 
     name: str

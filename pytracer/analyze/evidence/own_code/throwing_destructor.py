@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.native.aborts import terminated_without_exception
@@ -19,8 +20,7 @@ _CALLS = re.compile(r"(?<![\w.>:~])(\w+)\s*\(")
 _QUOTED = 60
 
 
-@dataclass(frozen=True)
-class ThrowingDestructor:
+class ThrowingDestructor(msgspec.Struct, frozen=True):
     """`function` (`~Recorder`) at `place`. `throws`: what may throw, and where; None where the source shows nothing."""
 
     function: str

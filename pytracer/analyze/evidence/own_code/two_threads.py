@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer._text import function_words
@@ -23,8 +24,7 @@ _WAITS_FOR_GIL = ("take_gil", "PyEval_RestoreThread", "PyGILState_Ensure", "PyEv
 _PACKAGE = re.compile(r"/(site|dist)-packages/")
 
 
-@dataclass(frozen=True)
-class AtOnce:
+class AtOnce(msgspec.Struct, frozen=True):
     """`function`: of the crashed thread, in `library`; `tid`: the other thread; `lines`: of both threads."""
 
     function: str | None

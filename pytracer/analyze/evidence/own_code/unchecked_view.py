@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import shortened, size_words
 from pytracer.analyze.evidence.lifetime.variables import plain_expression, program_frames
@@ -31,8 +32,7 @@ _ELEMENT_BYTES = (2, 4, 8, 16)
 _ACCESS_BYTES = 64  # the widest access begins so far before its last byte
 
 
-@dataclass(frozen=True)
-class Owner:
+class Owner(msgspec.Struct, frozen=True):
     """The memory that a view was made of: `data` to `end`. `item`: bytes of an element."""
 
     name: str
@@ -46,8 +46,7 @@ class Owner:
         return self.end - self.data
 
 
-@dataclass(frozen=True)
-class UncheckedView:
+class UncheckedView(msgspec.Struct, frozen=True):
     """The fault address is in a view of `owner`, and outside of that. `data`: the first byte of the view.
 
     `name`: of the variable that holds it. `twice`: a stride in the source that has the bytes of an element twice.

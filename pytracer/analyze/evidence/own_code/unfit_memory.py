@@ -9,7 +9,8 @@ from __future__ import annotations
 import ast
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer._text import shortened
@@ -41,8 +42,7 @@ _FLOATS = {"float32": "<f", "float64": "<d"}
 _CONVERTS = {"int32": "int()", "int64": "long()", "int16": "short()"}
 
 
-@dataclass(frozen=True)
-class UnfitMemory:
+class UnfitMemory(msgspec.Struct, frozen=True):
     """`words`: `` `returns` [70] float32 ``, of elements of `nbytes` bytes, passed by `line` for `parameter`.
 
     `made`: the line that bound the variable, with its text. `misread`: the type of floats that the function reads as
@@ -200,8 +200,7 @@ def _may_damage(parameter: Parameter) -> bool:
     return not parameter.constant or parameter.element not in ("float", "double")
 
 
-@dataclass(frozen=True)
-class _Held:
+class _Held(msgspec.Struct, frozen=True):
     """What a variable holds, in words, and the bytes of an element."""
 
     words: str

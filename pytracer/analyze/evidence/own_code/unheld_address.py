@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.lifetime.variables import program_frames
@@ -18,8 +19,7 @@ _TAKES = ("data_ptr", "untyped_storage")
 _QUOTED = 44
 
 
-@dataclass(frozen=True)
-class UnheldAddress:
+class UnheldAddress(msgspec.Struct, frozen=True):
     """`owner` (`self.state["weights"]`), whose address `line` takes; `used`: the line of the call."""
 
     owner: str

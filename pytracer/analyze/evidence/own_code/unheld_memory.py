@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
+
+import msgspec
 
 from pytracer._text import list_words, shortened
 from pytracer.analyze.evidence.lifetime.variables import program_frames
@@ -31,8 +32,7 @@ _MAKES = frozenset(
 )
 
 
-@dataclass(frozen=True)
-class UnheldMemory:
+class UnheldMemory(msgspec.Struct, frozen=True):
     """`target` (`self.io.inputs`) has the address of `made` since `line` of `file`.
 
     `variable` of `held_by`, a function, is all that held it; None where nothing did.
@@ -51,8 +51,7 @@ class UnheldMemory:
         return f"{self.file}:{self.line}"
 
 
-@dataclass(frozen=True)
-class UnheldMemories:
+class UnheldMemories(msgspec.Struct, frozen=True):
     """The first ones of a program, those that a line drops at once before those of variables."""
 
     items: tuple[UnheldMemory, ...]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.native.aborts import cpp_exception
@@ -13,8 +13,7 @@ _CHECK = "PyGILState_Check() failure"
 _QUOTED = 60
 
 
-@dataclass(frozen=True)
-class WithoutGil:
+class WithoutGil(msgspec.Struct, frozen=True):
     """`at`: the line of the program's own; `of_native`: on a thread that runs no Python."""
 
     at: OwnPlace | None

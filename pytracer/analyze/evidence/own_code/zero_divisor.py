@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer._text import shortened
@@ -23,8 +24,7 @@ _OF_SELF = re.compile(r"self\.(\w+)$")
 _QUOTED = 80
 
 
-@dataclass(frozen=True)
-class ZeroDivisor:
+class ZeroDivisor(msgspec.Struct, frozen=True):
     """The only variable of the line that is 0. `origin`: `` line 30 (`self.oov = ...`) ``; `quotient`: `28 // 30`."""
 
     name: str

@@ -13,6 +13,8 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from msgspec import structs
+
 from pytracer._library_files import is_library_file
 from pytracer.analyze.evidence.lifetime.variables import (
     MODULE,
@@ -190,7 +192,7 @@ def _as_parameter(view: ProcessView, frame: PythonFrame, item: Given) -> Given:
     owner, _, attribute = plain_expression(own.pop()).partition(".")
     module = called_module(view, frame) if owner == "self" else None
     registered = registered_name(view, item.base) if module is None else None
-    return replace(item, name=f"`{registered or f'{module or owner}.{attribute}'}`")
+    return structs.replace(item, name=f"`{registered or f'{module or owner}.{attribute}'}`")
 
 
 def _row(whole: Given, at: int) -> Given | None:

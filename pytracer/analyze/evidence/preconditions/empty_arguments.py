@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import count_words, list_words
 from pytracer.analyze.behind import Place
@@ -17,8 +18,7 @@ from pytracer.decode.types.snapshot import Holder
 _NOT = "not "
 
 
-@dataclass(frozen=True)
-class EmptyArguments:
+class EmptyArguments(msgspec.Struct, frozen=True):
     """`summary`: behind what the headline says of them. `lines`: those that made them so."""
 
     summary: str

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+
+from msgspec import structs
 
 from pytracer._library_files import is_library_file
 from pytracer.analyze.evidence.lifetime.variables import plain_expression, python_frames, registered_name
@@ -112,4 +113,4 @@ def _named(view: ProcessView, item: Given, module: str | None, owners: set[str])
         return item
     registered = registered_name(view, item.base) if module is None and item.base else None
     name = f"{module}.{attribute}" if module is not None else registered
-    return replace(item, name=f"`{name}`") if name is not None else item
+    return structs.replace(item, name=f"`{name}`") if name is not None else item

@@ -13,7 +13,8 @@ import ast
 import itertools
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer._text import function_words, list_words, shortened
@@ -38,8 +39,7 @@ _QUOTED = 70
 _MODULE = re.compile(r"(?:parameter|buffer) (.+)\.(\w+)(?: of .+)?$")
 
 
-@dataclass(frozen=True)
-class Missing:
+class Missing(msgspec.Struct, frozen=True):
     """`texts`: the arguments that are None, as `line` of the program passes them, for `operator`.
 
     `flag`: the argument of the operator by which it reads them, `passed` for it; `is_set`: whether it reads them where

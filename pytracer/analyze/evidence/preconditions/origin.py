@@ -6,7 +6,10 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+import msgspec
+from msgspec import structs
 
 from pytracer._library_files import is_library_file
 from pytracer.analyze.evidence.lifetime.variables import program_frames, python_frames
@@ -29,8 +32,7 @@ _HOPS = 12
 _MODULES = ("torch", "np", "numpy")
 
 
-@dataclass(frozen=True)
-class Origin:
+class Origin(msgspec.Struct, frozen=True):
     """`given` is what an argument was made of, at `place`; `index`: it is that row of it. None: it is all of it."""
 
     given: Given
@@ -61,8 +63,8 @@ def with_numbers_of_origin(view: ProcessView, call: BoundCall) -> BoundCall:
             continue
         found = origin(view, item)
         low, high = _range(view, found, tensor) if found is not None else (None, None)
-        known = replace(item, tensor=replace(tensor, minimum=low, maximum=high), overwritten=True)
-        given[name] = replace(known, origin=found.words, holds=found.numbers) if found is not None else known
+        known = structs.replace(item, tensor=replace(tensor, minimum=low, maximum=high), overwritten=True)
+        given[name] = structs.replace(known, origin=found.words, holds=found.numbers) if found is not None else known
     return replace(call, given=given)
 
 
@@ -99,7 +101,7 @@ def _step(back: Slice, name: str, spot: Spot) -> tuple[ast.expr, Spot, int | Non
         passed = back.argument(name, spot) if is_parameter(spot.scope, name) else None
         return (passed[0], passed[1], None) if passed is not None and isinstance(passed[0], ast.expr) else None
     line, value, place = last
-    there = replace(spot, line=line)
+    there = structs.replace(spot, line=line)
     if not isinstance(value, ast.expr):
         return None
     if place is None:

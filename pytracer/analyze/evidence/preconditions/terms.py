@@ -11,7 +11,8 @@ import copy
 import functools
 import operator
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.decode.types.snapshot import Argument
 
@@ -32,8 +33,7 @@ _FUNCTIONS = {"size", "numel", "min", "max", "least_sum"}
 _METHODS = {"least_sum": "sum"}
 
 
-@dataclass(frozen=True)
-class Given:
+class Given(msgspec.Struct, frozen=True):
     """An argument as it was passed. `name`: as the program calls it, `` `idx` ``.
 
     A whole number has a `value`; a tensor `elements` and the `base` of its storage, and is a `tensor` where its sizes
@@ -51,8 +51,7 @@ class Given:
     holds: str | None = None
 
 
-@dataclass(frozen=True)
-class Side:
+class Side(msgspec.Struct, frozen=True):
     """One side of a comparison: its value, and the function and argument that it is of, such as `numel` of `bias`."""
 
     value: int
@@ -62,8 +61,7 @@ class Side:
     arguments: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Broken:
+class Broken(msgspec.Struct, frozen=True):
     """A comparison that does not hold. `relation`: words before the second value."""
 
     left: Side

@@ -6,8 +6,9 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
+
+import msgspec
 
 from pytracer._text import count_words, list_words
 from pytracer.analyze.evidence.heap.heap import heap_damage
@@ -52,8 +53,7 @@ _MOST_TERMS, _MOST_CALLS = 2, 2
 _WHERE_MADE = "{made}"
 
 
-@dataclass(frozen=True)
-class Violated:
+class Violated(msgspec.Struct, frozen=True):
     """What the operator takes for granted, and what was passed instead."""
 
     call: BoundCall

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from pytracer.analyze.evidence.lifetime.variables import line_words
 from pytracer.analyze.evidence.preconditions.violated import violated
 from pytracer.analyze.view import ProcessView
 
 
-@dataclass(frozen=True)
-class ZeroArgument:
+class ZeroArgument(msgspec.Struct, frozen=True):
     """`name`: as the program writes it; `argument`: of `operator`, as that is called by `line`."""
 
     name: str

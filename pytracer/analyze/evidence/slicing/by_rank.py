@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec import structs
 
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.slicing.bindings import bindings_of
@@ -45,8 +47,7 @@ _GROWS = frozenset({"append", "extend", "add"})
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp)
 
 
-@dataclass(frozen=True)
-class SizeSource:
+class SizeSource(msgspec.Struct, frozen=True):
     """The expression with the rank. `split`: it gives each rank a part of one whole, by that.
 
     `selects`: the function by which its size comes from what is in the data, and the rank has no part in it.
@@ -236,8 +237,8 @@ def _settings(name: str, spot: Spot) -> Iterator[tuple[int, ast.AST, Spot]]:
     for scope in scopes or [spot.scope]:
         for line, value, _ in bindings_of(scope, name):
             if value is not None:
-                inside = spot if scope is spot.scope else replace(spot, scope=scope, depth=None, call=None)
-                yield line, value, replace(inside, line=line)
+                inside = spot if scope is spot.scope else structs.replace(spot, scope=scope, depth=None, call=None)
+                yield line, value, structs.replace(inside, line=line)
 
 
 def before(slice_: Slice, node: ast.expr, spot: Spot) -> Iterator[tuple[ast.AST, Spot]]:
@@ -278,14 +279,14 @@ def values_of(name: str, spot: Spot) -> Iterator[tuple[ast.AST, Spot]]:
     for item in own_nodes(spot.scope):
         if isinstance(item, (ast.For, ast.AsyncFor, ast.comprehension)):
             if any(variable(part) == name for part in ast.walk(item.target)):
-                yield item.iter, replace(spot, line=item.iter.lineno)
+                yield item.iter, structs.replace(spot, line=item.iter.lineno)
         elif isinstance(item, ast.Call) and called_name(item) in _GROWS and isinstance(item.func, ast.Attribute):
             for given in item.args[:1] if variable(item.func.value) == name else ():
-                yield given, replace(spot, line=item.lineno)
+                yield given, structs.replace(spot, line=item.lineno)
                 yield from _loops_around(item.lineno, spot)
     for line, value, _ in bindings_of(spot.scope, name):
         if value is not None:
-            yield value, replace(spot, line=line)
+            yield value, structs.replace(spot, line=line)
     function = spot.scope
     if isinstance(function, ast.FunctionDef) and name in parameters(function) and spot.call is None:
         found = only_call({spot.file or "": spot.tree}, function)
@@ -298,19 +299,19 @@ def values_of(name: str, spot: Spot) -> Iterator[tuple[ast.AST, Spot]]:
 def _loops_around(line: int, spot: Spot) -> Iterator[tuple[ast.AST, Spot]]:
     for item in own_nodes(spot.scope):
         if isinstance(item, ast.For) and item.lineno < line <= (item.end_lineno or 0):
-            yield item.iter, replace(spot, line=item.lineno)
+            yield item.iter, structs.replace(spot, line=item.lineno)
 
 
 def _called(slice_: Slice, call: ast.Call, spot: Spot) -> Iterator[tuple[ast.AST, Spot]]:
     """What a function of the program returns; else what carries the size of a call's result."""
     function = slice_.function(call, spot)
     if function is not None:
-        yield from _given_by(function[0], replace(function[1], call=(call, spot)))
+        yield from _given_by(function[0], structs.replace(function[1], call=(call, spot)))
         return
     made = slice_.defined(call.func, spot)
     method = method_of(made[0], _ITERATED) if made is not None else None
     if made is not None and method is not None:
-        yield from _given_by(method, replace(made[1], call=None))
+        yield from _given_by(method, structs.replace(made[1], call=None))
     yield from ((item, spot) for item in _carriers(call))
 
 
@@ -319,14 +320,14 @@ def _given_by(function: ast.FunctionDef, spot: Spot) -> Iterator[tuple[ast.AST, 
         if isinstance(item, ast.Return):
             tests = (test.test for test, around in deciding_ifs(spot.tree, item.lineno) if around)
             yield from (
-                (test, replace(spot, scope=function, line=test.lineno, depth=None))
+                (test, structs.replace(spot, scope=function, line=test.lineno, depth=None))
                 for test in tests
                 if is_for_one_rank(test) is not None
             )
         if isinstance(item, (ast.Return, ast.Yield, ast.YieldFrom)) and item.value is not None:
-            yield item.value, replace(spot, scope=function, line=item.lineno + 1, depth=None)
+            yield item.value, structs.replace(spot, scope=function, line=item.lineno + 1, depth=None)
             if not isinstance(item, ast.Return):
-                at = replace(spot, scope=function, line=item.lineno, depth=None)
+                at = structs.replace(spot, scope=function, line=item.lineno, depth=None)
                 yield from _loops_around(item.lineno, at)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.evidence.slicing.calls import MADE_ON_CALL, argument_of
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
@@ -16,8 +17,7 @@ _HANDS_ON = ("submit", "apply", "apply_async", "run_in_executor", "call_soon", "
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-@dataclass(frozen=True)
-class ProgramCall:
+class ProgramCall(msgspec.Struct, frozen=True):
     """`call` is in `file`; it calls the function itself, or hands it to what does: then `passed` are its arguments."""
 
     file: str

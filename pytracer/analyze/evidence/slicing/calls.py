@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import builtins
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec import structs
 
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, is_bound, keyword_value
@@ -100,4 +101,4 @@ def parsed_option(base: Made, name: str) -> tuple[ast.AST, Spot] | None:
             found.append(item)
     if len(found) != 1:  # of two parsers it is not known which is meant
         return None
-    return found[0], replace(base.spot, scope=base.spot.tree, line=found[0].lineno, depth=None, call=None)
+    return found[0], structs.replace(base.spot, scope=base.spot.tree, line=found[0].lineno, depth=None, call=None)

@@ -9,8 +9,10 @@ from __future__ import annotations
 import ast
 from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import Literal
+
+import msgspec
+from msgspec import structs
 
 from pytracer.analyze.evidence.slicing.callers import called_function
 from pytracer.analyze.evidence.slicing.kept_values import kept_in
@@ -30,8 +32,7 @@ _MOST = 48
 _DEEPEST = 8
 
 
-@dataclass(frozen=True)
-class Counting:
+class Counting(msgspec.Struct, frozen=True):
     """`node` counts `unit`s, at `spot`. `saved` and `read`: of the file between it and the tensor, where there is one.
 
     `rows` is how its rows would be counted.
@@ -54,8 +55,7 @@ class Counting:
         return f"len({ast.unparse(owner.value)})" if isinstance(owner, ast.Attribute) and has_rows else None
 
 
-@dataclass(frozen=True)
-class _Value:
+class _Value(msgspec.Struct, frozen=True):
     """An expression on the way. `key`: what is read is what it has below that key."""
 
     node: ast.expr
@@ -80,7 +80,7 @@ def counting_line(files: Mapping[str, ast.Module], back: Slice, node: ast.expr, 
         if counted is None:
             waiting.extend(_before(files, back, item))
             continue
-        at = replace(item.spot, line=counted[0].lineno)
+        at = structs.replace(item.spot, line=counted[0].lineno)
         found.append(Counting(*counted, at, item.saved, item.read))
     alike = {(item.spot.file, ast.unparse(item.node)) for item in found}
     return min(found, key=lambda item: item.spot.line) if len(alike) == 1 else None
@@ -118,7 +118,7 @@ def _before(files: Mapping[str, ast.Module], back: Slice, item: _Value) -> Itera
 
 
 def _next(item: _Value, value: ast.expr, spot: Spot, key: object = None) -> _Value:
-    return replace(item, node=value, spot=spot, depth=item.depth + 1, key=key)
+    return structs.replace(item, node=value, spot=spot, depth=item.depth + 1, key=key)
 
 
 def _of_call(
@@ -128,8 +128,8 @@ def _of_call(
     if function is None and reads_file(call):
         saved = written(files, back, call, key, item.spot)
         if saved is not None:
-            read = replace(item.spot, line=call.lineno)
-            yield replace(_next(item, saved.value, saved.spot), saved=saved.spot, read=read)
+            read = structs.replace(item.spot, line=call.lineno)
+            yield structs.replace(_next(item, saved.value, saved.spot), saved=saved.spot, read=read)
         return
     if function is None:
         return
@@ -149,11 +149,11 @@ def _bound(back: Slice, name: str, spot: Spot) -> Iterator[tuple[ast.expr, Spot]
         targets: list[ast.expr] = [node.target] if isinstance(node, ast.AugAssign) else []
         targets = node.targets if isinstance(node, ast.Assign) else targets
         if isinstance(node, (ast.Assign, ast.AugAssign)) and any(variable(item) == name for item in targets):
-            yield node.value, replace(spot, line=node.lineno)
+            yield node.value, structs.replace(spot, line=node.lineno)
     called = f".{name.removeprefix('self.')}" if owner is not None else name
     for statement, value in kept_in(around, called):
         if isinstance(statement, ast.Expr):
-            yield value, replace(spot, line=statement.lineno)
+            yield value, structs.replace(spot, line=statement.lineno)
     if name in parameters(spot.scope):
         passed = back.argument(name, spot)
         if passed is not None and isinstance(passed[0], ast.expr):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import os
-from dataclasses import replace
+
+from msgspec import structs
 
 from pytracer.analyze.evidence.slicing.spots import END, Spot
 from pytracer.analyze.evidence.syntax.reaching import places_that_bind
@@ -22,7 +23,7 @@ def defined(snapshot: Snapshot, node: ast.AST, spot: Spot) -> tuple[ast.AST, Spo
         return None  # which of them is meant is not known
     for item in spot.tree.body:
         if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and item.name == node.id:
-            return item, replace(spot, scope=spot.tree, line=END, depth=None, call=None)
+            return item, structs.replace(spot, scope=spot.tree, line=END, depth=None, call=None)
         if isinstance(item, ast.ImportFrom) and item.level <= 1 and spot.file is not None and item.module:
             found = next((part for part in item.names if (part.asname or part.name) == node.id), None)
             other = _imported(snapshot, spot.file, item.module) if found is not None else None

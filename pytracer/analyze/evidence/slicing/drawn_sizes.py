@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import Literal
+
+import msgspec
+from msgspec import structs
 
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.slicing.by_rank import SELECTING, before
@@ -39,8 +41,7 @@ _GROWS = frozenset({"append", "extend", "add"})
 _Role = Literal["size", "selector", "value"]  # of an expression: how long it is, what it selects, what it is
 
 
-@dataclass(frozen=True)
-class DrawnSize:
+class DrawnSize(msgspec.Struct, frozen=True):
     """The call that draws. `seeded`: the line that seeds its generator by the rank, in words; else nothing seeds it."""
 
     call: ast.Call
@@ -63,8 +64,7 @@ class DrawnSize:
         return f"{where} (`{source(self.call.func)}`) draws on each rank for itself: {why}"
 
 
-@dataclass(frozen=True)
-class _Item:
+class _Item(msgspec.Struct, frozen=True):
     """`instance`: the class of the program whose object a value is of, and the call that made that."""
 
     node: ast.AST
@@ -88,7 +88,7 @@ def drawn_size(slice_: Slice, files: Mapping[str, ast.Module], node: ast.AST, sp
     while waiting and len(seen) < _MOST:
         item = waiting.pop(0)
         made = slice_.made(item.node, item.spot, calls=False)
-        item = replace(item, node=made.node, spot=_inside(made.spot, item.instance))
+        item = structs.replace(item, node=made.node, spot=_inside(made.spot, item.instance))
         key = (ast.unparse(item.node), id(item.spot.scope), item.spot.line, item.role)
         if key in seen or not isinstance(item.node, ast.expr):
             continue
@@ -105,7 +105,7 @@ def _inside(spot: Spot, instance: tuple[ast.ClassDef, ast.Call, Spot] | None) ->
     of_init = isinstance(spot.scope, ast.FunctionDef) and spot.scope.name == "__init__" and spot.call is None
     if instance is None or not of_init or class_around(spot.tree, spot.scope) is not instance[0]:
         return spot
-    return replace(spot, call=instance[1:], depth=None)
+    return structs.replace(spot, call=instance[1:], depth=None)
 
 
 class _Walk:
@@ -174,43 +174,43 @@ class _Walk:
         """A step back, with the role of each part."""
         node, role = item.node, item.role
         if isinstance(node, ast.Subscript):
-            yield replace(item, node=node.value)
-            yield from (replace(item, node=part, role=of) for part, of in _selectors(node.slice))
+            yield structs.replace(item, node=node.value)
+            yield from (structs.replace(item, node=part, role=of) for part, of in _selectors(node.slice))
         elif isinstance(node, _COMPREHENSIONS):
             for part in node.generators:
-                yield replace(item, node=part.iter)
-                yield from (replace(item, node=test, role="value") for test in part.ifs)
+                yield structs.replace(item, node=part.iter)
+                yield from (structs.replace(item, node=test, role="value") for test in part.ifs)
         elif isinstance(node, ast.Call):
             yield from self._of_call(item, node)
         elif isinstance(node, (ast.Name, ast.Attribute)) or (isinstance(node, ast.List) and not node.elts):
-            yield from (replace(item, node=part, spot=at) for part, at in before(self._slice, node, item.spot))
+            yield from (structs.replace(item, node=part, spot=at) for part, at in before(self._slice, node, item.spot))
             yield from _filling(item, node)
         else:
             inner: _Role = "size" if role == "size" else "value" if _is_mask(node) else role
             parts = (part for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr))
-            yield from (replace(item, node=part, role=inner) for part in parts)
+            yield from (structs.replace(item, node=part, role=inner) for part in parts)
 
     def _of_call(self, item: _Item, call: ast.Call) -> Iterator[_Item]:
         spot, role, name = item.spot, item.role, called_name(call)
         function = self._slice.function(call, spot)
         if function is not None:
-            inside = replace(function[1], scope=function[0], call=(call, spot), depth=None)
+            inside = structs.replace(function[1], scope=function[0], call=(call, spot), depth=None)
             yield from _deciding_yields(item, function[0], inside)
             if isinstance(call.func, ast.Attribute) and _returns_self(function[0]):
-                yield replace(item, node=call.func.value)
+                yield structs.replace(item, node=call.func.value)
         defined = self._slice.defined(call.func, spot)
         owner = defined[0] if defined is not None else None
         if isinstance(owner, ast.ClassDef) and defined is not None:
-            item = replace(item, instance=(owner, call, spot))
+            item = structs.replace(item, instance=(owner, call, spot))
             method = method_of(owner, ("__iter__",))
             if method is not None:
-                yield from _deciding_yields(item, method, replace(defined[1], scope=method, call=None))
+                yield from _deciding_yields(item, method, structs.replace(defined[1], scope=method, call=None))
         if name == "filter" and len(call.args) > 1 and isinstance(call.args[0], ast.Lambda):
-            yield replace(item, node=call.args[0].body, role="value")
+            yield structs.replace(item, node=call.args[0].body, role="value")
         inner: _Role = "selector" if name in _CHOOSING and role == "size" else role
         inner = "value" if name in _MASKS and role == "selector" else inner
         for part, at in before(self._slice, call, spot):
-            yield replace(item, node=part, spot=at, role="value" if is_size(part, call) else inner)
+            yield structs.replace(item, node=part, spot=at, role="value" if is_size(part, call) else inner)
 
 
 def _selectors(node: ast.expr) -> Iterator[tuple[ast.expr, _Role]]:
@@ -253,7 +253,7 @@ def _deciding_yields(item: _Item, function: ast.FunctionDef, spot: Spot) -> Iter
 
 def _tests(item: _Item, spot: Spot, line: int) -> Iterator[_Item]:
     for test, _ in deciding_ifs(spot.tree, line):
-        yield replace(item, node=test.test, spot=replace(spot, line=test.lineno), role="value")
+        yield structs.replace(item, node=test.test, spot=structs.replace(spot, line=test.lineno), role="value")
 
 
 def _returns_self(function: ast.FunctionDef) -> bool:

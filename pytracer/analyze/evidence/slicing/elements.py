@@ -6,7 +6,9 @@ By syntax alone. The parts on the way are kept: `row` of `row, col = edges[kind]
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec import structs
 
 from pytracer.analyze.evidence.slicing.bindings import last_binding
 from pytracer.analyze.evidence.slicing.slice import Slice
@@ -37,8 +39,7 @@ Part = int | str | tuple[str]  # of a list or tuple, of a dict; `(ANY,)`: any
 _ANY: Part = (ANY,)
 
 
-@dataclass(frozen=True)
-class Element:
+class Element(msgspec.Struct, frozen=True):
     """`container` is an attribute, or a variable that holds a container which lines fill; `parts`: outermost first."""
 
     container: ast.Name | ast.Attribute
@@ -188,8 +189,8 @@ def _of_name(back: Slice, node: ast.Name, spot: Spot, parts: tuple[Part, ...]) -
     if not isinstance(value, ast.expr) or is_empty_container(value):
         return None
     if place is not None and isinstance(value, ast.Call) and called_name(value) in SORTS:
-        return (value, replace(spot, line=line), parts) if place == 0 else None
-    return value, replace(spot, line=line), parts if place is None else (place, *parts)
+        return (value, structs.replace(spot, line=line), parts) if place == 0 else None
+    return value, structs.replace(spot, line=line), parts if place is None else (place, *parts)
 
 
 def _of_call(back: Slice, node: ast.expr, spot: Spot, parts: tuple[Part, ...]) -> _Step | None:
@@ -203,7 +204,7 @@ def _of_call(back: Slice, node: ast.expr, spot: Spot, parts: tuple[Part, ...]) -
         returned = _returned(method) if method is not None else None
         if method is None or returned is None or owner is None:
             return None
-        there = replace(owner[1], scope=method, line=returned.lineno + 1, depth=None, call=None)
+        there = structs.replace(owner[1], scope=method, line=returned.lineno + 1, depth=None, call=None)
         return returned, there, parts[1:]
     made = back.returned(node, spot)
     return (made[0], made[1], parts) if made is not None and isinstance(made[0], ast.expr) else None

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec import structs
 
 from pytracer.analyze.evidence.slicing.bindings import bindings_of, only_global
 from pytracer.analyze.evidence.slicing.callers import only_call, only_function
@@ -38,8 +40,7 @@ _TAKING = ("buffer_info", "__array_interface__")
 _CACHES = ("cache", "lru_cache", "cached_property", "memoize")
 
 
-@dataclass(frozen=True)
-class GivenMemory:
+class GivenMemory(msgspec.Struct, frozen=True):
     """`text` (`values.ctypes.data`), at `line`, takes the address of `owner`; `how`: the part behind the owner."""
 
     owner: ast.expr
@@ -105,7 +106,7 @@ class Search:
         if bound:
             line, value = max(bound, key=lambda item: item[0])
             if value is not None and not isinstance(value, (ast.Import, ast.ImportFrom)):
-                yield value, replace(spot, line=line - 1)
+                yield value, structs.replace(spot, line=line - 1)
         elif isinstance(spot.scope, _FUNCTIONS) and name in parameters(spot.scope):
             given = self._argument(name, spot)
             if given is not None:
@@ -113,7 +114,7 @@ class Search:
         elif not isinstance(spot.scope, ast.Module):
             found = only_global(spot.tree, name)
             if found is not None and found[1] is not None:
-                yield found[1], replace(spot, scope=spot.tree, line=found[0] - 1)
+                yield found[1], structs.replace(spot, scope=spot.tree, line=found[0] - 1)
 
     def _argument(self, name: str, spot: Spot) -> tuple[ast.expr, Spot] | None:
         """What the only call of the function passes for a parameter."""
@@ -154,7 +155,7 @@ class Search:
         if isinstance(node, ast.Name):
             bound = [item for item in lines_that_bind(spot.scope, node.id) if item[0] <= spot.line]
             return bool(bound) and all(
-                self.is_fresh(value, replace(spot, line=at - 1), depth + 1) for at, value in bound
+                self.is_fresh(value, structs.replace(spot, line=at - 1), depth + 1) for at, value in bound
             )
         if isinstance(node, ast.IfExp):
             return all(self.is_fresh(item, spot, depth + 1) for item in (node.body, node.orelse))
@@ -192,7 +193,7 @@ def _of_class(name: str, spot: Spot) -> Iterator[tuple[ast.AST, Spot]]:
     sets = [(method, line, value) for method in methods for line, value, _ in bindings_of(method, name)]
     method, line, value = sets[0] if len(sets) == 1 else (None, 0, None)
     if method is not None and value is not None:
-        yield value, replace(spot, scope=method, line=line - 1)
+        yield value, structs.replace(spot, scope=method, line=line - 1)
 
 
 def _taken(node: ast.AST) -> tuple[ast.expr, str] | None:

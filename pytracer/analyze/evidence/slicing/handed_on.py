@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Iterator
-from dataclasses import replace
+
+from msgspec import structs
 
 from pytracer.analyze.evidence.slicing.bindings import bindings_of
 from pytracer.analyze.evidence.slicing.callers import only_call
@@ -68,14 +69,14 @@ def _values(slice_: Slice, name: str, spot: Spot) -> Iterator[Place]:
     methods = [item for item in owner.body if isinstance(item, ast.FunctionDef)] if owner is not None else []
     scopes: list[Scope] = [*methods] or [spot.scope]
     for scope in scopes:
-        inside = spot if scope is spot.scope else replace(spot, scope=scope, depth=None, call=None)
+        inside = spot if scope is spot.scope else structs.replace(spot, scope=scope, depth=None, call=None)
         for line, value, _ in bindings_of(scope, name):
             if value is not None:
-                yield value, replace(inside, line=line)
+                yield value, structs.replace(inside, line=line)
         for item in own_nodes(scope):
             if isinstance(item, _LOOPS) and any(variable(part) == name for part in ast.walk(item.target)):
-                yield item.iter, replace(inside, line=item.iter.lineno)
-            yield from ((value, replace(inside, line=value.lineno)) for value in _put(item, name))
+                yield item.iter, structs.replace(inside, line=item.iter.lineno)
+            yield from ((value, structs.replace(inside, line=value.lineno)) for value in _put(item, name))
     if isinstance(spot.scope, ast.FunctionDef) and name in parameters(spot.scope):
         passed = slice_.argument(name, spot) or _passed(spot, spot.scope, name)
         if passed is not None:
@@ -109,7 +110,7 @@ def _called(slice_: Slice, call: ast.Call, spot: Spot) -> Iterator[Place]:
         scope, at = function
         for item in own_nodes(scope):
             if isinstance(item, (ast.Return, ast.Yield)) and item.value is not None:
-                yield item.value, replace(at, scope=scope, line=item.lineno, depth=None, call=(call, spot))
+                yield item.value, structs.replace(at, scope=scope, line=item.lineno, depth=None, call=(call, spot))
     elif called_name(call) in _SAME:
         yield from ((item, spot) for item in call.args)
     elif called_name(call) in _OF_ITSELF and isinstance(call.func, ast.Attribute):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.evidence.syntax.bindings import each_set
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -14,8 +15,7 @@ from pytracer.analyze.evidence.syntax.scopes import Function, default_of, parame
 Files = Mapping[str, ast.Module]
 
 
-@dataclass(frozen=True)
-class Taker:
+class Taker(msgspec.Struct, frozen=True):
     """What is called by `name`: the function that then runs, and its parameter that is kept inside of the result.
 
     `function`: None of a library's, which may keep any.

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec import structs
 
 from pytracer.analyze.evidence.slicing.calls import argument_of
 from pytracer.analyze.evidence.slicing.keepers import Files
@@ -25,8 +27,7 @@ _FILLS = frozenset({"append", "appendleft", "add", "insert", "setdefault", "put"
 _SAME_TENSOR = frozenset({"detach", "view", "t", "view_as", "requires_grad_", "squeeze", "unsqueeze", "getattr"})
 
 
-@dataclass(frozen=True)
-class KeptLine:
+class KeptLine(msgspec.Struct, frozen=True):
     """A statement that puts `value` away; `tree` is its file's."""
 
     file: str
@@ -125,7 +126,7 @@ def _read_from(back: Slice, node: ast.expr, spot: Spot) -> tuple[ast.Name | ast.
         if not isinstance(made.node, ast.expr) or is_empty_container(made.node):
             last, _ = made.through[-1]
             return (last, made.spot) if isinstance(last, (ast.Name, ast.Attribute)) else None
-        node, spot = made.node, replace(made.spot, line=made.line)
+        node, spot = made.node, structs.replace(made.spot, line=made.line)
     return None
 
 

@@ -10,8 +10,10 @@ import ast
 import re
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
+
+import msgspec
+from msgspec import structs
 
 from pytracer._library_files import is_library_file
 from pytracer.analyze.behind import Behind, Place
@@ -65,8 +67,7 @@ _DEVICE = re.compile(r"(?:cuda|cpu|mps|xpu)(?::\d+)?")
 _DEFINES = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
-@dataclass(frozen=True)
-class _Read:
+class _Read(msgspec.Struct, frozen=True):
     """A variable that a place reads; `levels`: between it and the failing line. `first`: before others."""
 
     name: str
@@ -215,13 +216,13 @@ class _Walk:
         last = made.spot if made.through else read.spot
         for item, spot in made.through[1:]:
             if isinstance(item, (ast.Name, ast.Attribute)):
-                yield replace(spot, line=getattr(item, "lineno", spot.line)), []
+                yield structs.replace(spot, line=getattr(item, "lineno", spot.line)), []
         queue = isinstance(made.node, ast.Call) and (called_name(made.node) or "").endswith("Queue")
         fills = [*_fills(read, later=queue)]
         if not made.through:
             yield from _ways(read)
         elif not _is_device(made.node) and not (queue and fills):
-            at = replace(last, line=made.line)
+            at = structs.replace(last, line=made.line)
             left_out = names_not_read(made.node)
             names = (*names_of(made.node), *_context_names(at))
             yield at, [name for name in names if name not in left_out]
@@ -255,7 +256,7 @@ def _spot(snapshot: Snapshot, frame: PythonFrame, stack: Sequence[PythonFrame]) 
     if tree is None or frame.line is None:
         return None
     found = Spot(frame.file, tree, scope_of(tree, frame.line), frame.line)
-    return replace(found, depth=next((n for n, item in enumerate(stack) if found.is_of(item)), None))
+    return structs.replace(found, depth=next((n for n, item in enumerate(stack) if found.is_of(item)), None))
 
 
 def _names(spot: Spot) -> list[str]:
@@ -291,7 +292,7 @@ def _kept_for_backward(read: _Read) -> Iterator[tuple[Spot, list[str]]]:
             elif isinstance(item, ast.Call) and called_name(item) == "save_for_backward":
                 value = item if attribute == "saved_tensors" else None
             if value is not None:
-                yield replace(read.spot, scope=method, line=item.lineno, depth=None), names_of(value)  # type: ignore[attr-defined]
+                yield structs.replace(read.spot, scope=method, line=item.lineno, depth=None), names_of(value)  # type: ignore[attr-defined]
 
 
 def _is_device(node: ast.AST) -> bool:
@@ -306,7 +307,7 @@ def _ways(read: _Read) -> Iterator[tuple[Spot, list[str]]]:
     if UNKNOWN in lines or not 0 < len(lines) <= _MOST_WAYS:
         return
     for line in sorted(lines):
-        yield replace(spot, line=line), _names(replace(spot, line=line))
+        yield structs.replace(spot, line=line), _names(structs.replace(spot, line=line))
 
 
 def _fills(read: _Read, *, later: bool) -> Iterator[tuple[Spot, list[str]]]:
@@ -324,7 +325,7 @@ def _fills(read: _Read, *, later: bool) -> Iterator[tuple[Spot, list[str]]]:
     if len(lines) > _MOST_FILLS:
         return
     for scope, line in lines:
-        spot = replace(read.spot, scope=scope, line=line, depth=None if owner is not None else read.spot.depth)
+        spot = structs.replace(read.spot, scope=scope, line=line, depth=None if owner is not None else read.spot.depth)
         yield spot, [name for name in names_of_line(read.spot.tree, line) if name != read.name]
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import ast
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec import structs
 
 from pytracer.analyze.evidence.slicing.callers import called_function
 from pytracer.analyze.evidence.slicing.elements import ANY, Part, looped_over
@@ -51,7 +52,7 @@ def makers(files: Files, back: Slice, node: ast.expr, spot: Spot, *, ordered: bo
         orders = ordered and _is_reordering(item[0])
         steps = [step for step in _steps(files, back, *item) if not _is_nothing(step[0])] if not orders else []
         if ordered and isinstance(item[0], _COMPREHENSIONS) and not item[2]:
-            steps = [(item[0].generators[0].iter, replace(item[1], line=item[0].lineno), ())]
+            steps = [(item[0].generators[0].iter, structs.replace(item[1], line=item[0].lineno), ())]
         waiting.extend(steps)
         if not steps:
             found.setdefault(id(item[0]), Made(item[0], item[1]))
@@ -82,14 +83,14 @@ def _steps(files: Files, back: Slice, node: ast.AST, spot: Spot, parts: tuple[Pa
         items = node.elts[first : first + 1] if isinstance(first, int) and first >= 0 else node.elts
         yield from ((value, spot, rest) for value in items)
     elif isinstance(node, _COMPREHENSIONS) and first is not None:
-        yield node.elt, replace(spot, line=node.elt.lineno), rest
+        yield node.elt, structs.replace(spot, line=node.elt.lineno), rest
     elif isinstance(node, ast.Dict) and first is not None:
         pairs = zip(node.keys, node.values, strict=True)
         yield from (
             (value, spot, rest) for key, value in pairs if first == _ANY or getattr(key, "value", first) == first
         )
     elif isinstance(node, ast.DictComp) and first is not None:
-        yield node.value, replace(spot, line=node.value.lineno), rest
+        yield node.value, structs.replace(spot, line=node.value.lineno), rest
     elif isinstance(node, ast.Call):
         yield from _of_call(files, node, spot, parts)
     elif isinstance(node, ast.Name):
@@ -124,7 +125,7 @@ def _of_name(files: Files, back: Slice, node: ast.Name, spot: Spot, parts: tuple
         if passed is not None:
             yield *passed, parts
     elif not isinstance(spot.scope, ast.Module):
-        yield from _bound(replace(spot, scope=spot.tree, depth=None, call=None), node.id, parts)
+        yield from _bound(structs.replace(spot, scope=spot.tree, depth=None, call=None), node.id, parts)
 
 
 def _bound(spot: Spot, name: str, parts: tuple[Part, ...]) -> Iterator[_Value]:
@@ -133,7 +134,7 @@ def _bound(spot: Spot, name: str, parts: tuple[Part, ...]) -> Iterator[_Value]:
         if not isinstance(node, (ast.Assign, ast.AnnAssign)) or node.value is None:
             continue
         for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
-            at = replace(spot, line=node.lineno)
+            at = structs.replace(spot, line=node.lineno)
             if variable(target) == name:
                 yield node.value, at, parts
             elif isinstance(target, (ast.Tuple, ast.List)):
@@ -156,4 +157,4 @@ def _filled(files: Files, node: ast.Name | ast.Attribute, spot: Spot, parts: tup
                 continue
             scope = scope_of(tree, statement.lineno)
             at = spot if scope is spot.scope else Spot(file, tree, scope, statement.lineno)
-            yield value, replace(at, line=statement.lineno), parts[1:] if put_in else parts
+            yield value, structs.replace(at, line=statement.lineno), parts[1:] if put_in else parts

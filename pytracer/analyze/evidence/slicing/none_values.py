@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.evidence.slicing.bindings import bindings_of
 from pytracer.analyze.evidence.slicing.calls import argument_of, method_of
@@ -19,8 +20,7 @@ from pytracer.analyze.evidence.syntax.scopes import Scope, class_around, default
 _MOST_CLASSES = 4
 
 
-@dataclass(frozen=True)
-class NoneLine:
+class NoneLine(msgspec.Struct, frozen=True):
     """`line` makes it None: `node`. `test`: of `a if test else None`; `chosen`: the only call that chooses None.
 
     `by_default`: it is a parameter for which nothing was passed.

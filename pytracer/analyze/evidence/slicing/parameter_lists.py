@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import capital, shortened
 from pytracer.analyze.behind import Place
@@ -27,8 +28,7 @@ _QUOTED = 44
 _REORDERS = frozenset({"sorted", "reversed", "set", "sample", "permutation"})
 
 
-@dataclass(frozen=True)
-class ParameterLists:
+class ParameterLists(msgspec.Struct, frozen=True):
     """`one` lists them as the model does, if a line does so, `other` otherwise; `test`: the condition around that."""
 
     one: Made

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec import structs
 
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import keyword_value
@@ -17,8 +19,7 @@ _GROWS = frozenset({"append", "extend", "insert", "frombytes", "fromfile", "from
 _METHODS = (SHRINKS | _GROWS) - {"del", "part", "+="}
 
 
-@dataclass(frozen=True)
-class Resizing:
+class Resizing(msgspec.Struct, frozen=True):
     """`text` (`self.buffer.clear()`) at `spot`; `how`: the method, `del`, `part` (`b[:] = x`) or `+=`."""
 
     how: str
@@ -48,7 +49,7 @@ def resizings(files: Mapping[str, ast.Module], spot: Spot, name: str) -> Iterato
             scope = scope_of(tree, found.spot.line)
             inside = class_around(tree, scope)
             if inside is owner or not found.text.removeprefix("del ").startswith("self."):
-                yield replace(found, spot=replace(found.spot, scope=scope))
+                yield structs.replace(found, spot=structs.replace(found.spot, scope=scope))
 
 
 def _is_attribute(node: ast.expr, name: str) -> bool:
@@ -68,7 +69,7 @@ def _resizing(node: ast.AST, spot: Spot, is_owner: Callable[[ast.expr], bool]) -
         how = "+="
     if how is None or not isinstance(node, (ast.stmt, ast.expr)):
         return None
-    return Resizing(how, ast.unparse(node), replace(spot, line=node.lineno))
+    return Resizing(how, ast.unparse(node), structs.replace(spot, line=node.lineno))
 
 
 def _is_part(node: ast.expr, is_owner: Callable[[ast.expr], bool], *, sliced: bool = False) -> bool:

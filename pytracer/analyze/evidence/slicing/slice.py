@@ -9,7 +9,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec import structs
 
 from pytracer.analyze.evidence.slicing.bindings import bindings_of, is_demonstration, last_binding, only_global
 from pytracer.analyze.evidence.slicing.calls import (
@@ -64,7 +65,9 @@ class Slice:
         found = Spot(frame.file, tree, scope_of(tree, frame.line), frame.line, depth)
         if (frame.function or "").rpartition(".")[2] in _COMPREHENSIONS:
             outer = self.spot(depth + 1)
-            return replace(found, depth=outer.depth) if outer is not None and outer.scope is found.scope else found
+            return (
+                structs.replace(found, depth=outer.depth) if outer is not None and outer.scope is found.scope else found
+            )
         return found
 
     def made(self, node: ast.AST, spot: Spot, *, calls: bool) -> Made:
@@ -102,14 +105,14 @@ class Slice:
                 return self.argument(name, spot)
             if places_that_bind(spot.scope, name) or is_of_outer(spot.tree, spot.scope, name):
                 return None
-            outer = replace(spot, scope=spot.tree, line=END, depth=None, call=None)
+            outer = structs.replace(spot, scope=spot.tree, line=END, depth=None, call=None)
             found, spot = only_global(spot.tree, name), outer
         if found is None:
             return None
         line, value, index = found
         if value is None:
             return None
-        at = replace(spot, line=line)
+        at = structs.replace(spot, line=line)
         return (value, at) if index is None else self._item(value, index, at)
 
     def argument(self, name: str, spot: Spot) -> tuple[ast.AST, Spot] | None:
@@ -161,7 +164,7 @@ class Slice:
             return None
         call, at = found[0]
         depth = next((n for n, item in enumerate(self._frames) if at.is_of(item)), None)
-        return call, replace(at, depth=depth)
+        return call, structs.replace(at, depth=depth)
 
     # ---- attributes and items
 
@@ -173,13 +176,13 @@ class Slice:
             construction = None
             if isinstance(spot.scope, ast.FunctionDef) and spot.scope.name == "__init__":
                 construction = spot.call
-            return self._of_instance(owner, node.attr, replace(spot, call=construction, depth=None))
+            return self._of_instance(owner, node.attr, structs.replace(spot, call=construction, depth=None))
         base = self.made(node.value, spot, calls=True)
         if not isinstance(base.node, ast.Call):
             return self._of_class(base, node.attr)
         made = self.defined(base.node.func, base.spot)
         if made is not None and isinstance(made[0], ast.ClassDef):
-            inside = replace(made[1], call=(base.node, base.spot))
+            inside = structs.replace(made[1], call=(base.node, base.spot))
             return self._of_instance(made[0], node.attr, inside)
         if is_stored(self._trees(base.spot), node.attr):
             return None
@@ -220,7 +223,7 @@ class Slice:
             method, line, value, index = first[0]
             if value is None:
                 return None
-            at = replace(spot, scope=method, line=line, depth=None)
+            at = structs.replace(spot, scope=method, line=line, depth=None)
             return (value, at) if index is None else self._item(value, index, at)
         if sets:
             return None
@@ -239,9 +242,9 @@ class Slice:
         for item in plain:
             targets = item.targets if isinstance(item, ast.Assign) else [item.target]
             if any(isinstance(part, ast.Name) and part.id == name for part in targets) and item.value is not None:
-                return item.value, replace(spot, scope=spot.tree, line=item.lineno, depth=None, call=None)
+                return item.value, structs.replace(spot, scope=spot.tree, line=item.lineno, depth=None, call=None)
         base = self._base(owner, spot)
-        return self._of_instance(base[0], name, replace(base[1], call=spot.call)) if base is not None else None
+        return self._of_instance(base[0], name, structs.replace(base[1], call=spot.call)) if base is not None else None
 
     def _item(self, value: ast.AST, key: object, spot: Spot) -> tuple[ast.AST, Spot] | None:
         """`config["width"]`, `a` of `a, b = pair()`."""
@@ -310,7 +313,9 @@ class Slice:
         returns = [item for item in own_nodes(function) if isinstance(item, ast.Return)]
         if len(returns) != 1 or returns[0].value is None or any(_yields(item) for item in own_nodes(function)):
             return None
-        return returns[0].value, replace(at, scope=function, line=returns[0].lineno + 1, depth=None, call=(call, spot))
+        return returns[0].value, structs.replace(
+            at, scope=function, line=returns[0].lineno + 1, depth=None, call=(call, spot)
+        )
 
     def function(self, call: ast.Call, spot: Spot) -> tuple[ast.FunctionDef, Spot] | None:
         """The program's own function or method that is called; of an object forward() or __call__()."""

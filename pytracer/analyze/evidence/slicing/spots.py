@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.evidence.syntax.scopes import Scope, scope_of
 from pytracer.report.job import PythonFrame
@@ -11,8 +12,7 @@ from pytracer.report.job import PythonFrame
 END = 1 << 30  # behind the last line
 
 
-@dataclass(frozen=True)
-class Spot:
+class Spot(msgspec.Struct, frozen=True):
     """A place in a program. `depth`: of its frame among the program's on the stack, None if it is not there.
 
     `call`: what called the function, where that is known otherwise than by the stack.
@@ -31,8 +31,7 @@ class Spot:
         return frame.file == self.file and own is self.scope
 
 
-@dataclass(frozen=True)
-class Made:
+class Made(msgspec.Struct, frozen=True):
     """The expression that made a value. `through`: the spots between, of which the first is the reader's own."""
 
     node: ast.AST

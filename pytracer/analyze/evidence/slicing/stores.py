@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec import structs
 
 from pytracer._text import shortened
 from pytracer.analyze.behind import Place
@@ -27,8 +29,7 @@ _QUOTED = 60
 _MOST = 4
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(msgspec.Struct, frozen=True):
     """`line` changes the value where `test` is true, which is at `test_line`."""
 
     line: int
@@ -37,8 +38,7 @@ class Change:
     text: str
 
 
-@dataclass(frozen=True)
-class Store:
+class Store(msgspec.Struct, frozen=True):
     """`line` fills or sets `container`, as the reading line writes it. `here`: the file of the failing line."""
 
     container: str
@@ -95,7 +95,7 @@ def store_of(snapshot: Snapshot, frames: Sequence[PythonFrame], name: str) -> St
             return None
         file, tree, statement, value, parts, fills = stores[0]
         there = Spot(file, tree, scope_of(tree, statement.lineno), statement.lineno)
-        there = replace(there, depth=spot.depth if there.scope is spot.scope and file == spot.file else None)
+        there = structs.replace(there, depth=spot.depth if there.scope is spot.scope and file == spot.file else None)
         change = _change(snapshot, there, value, parts)
         if not fills and change is None and ast.unparse(found.container) == name:
             return None  # an attribute of the failing line itself, which is followed elsewhere

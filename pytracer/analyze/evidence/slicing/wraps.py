@@ -8,9 +8,10 @@ keeps nothing from call to call: such a line counts only in a loop.
 from __future__ import annotations
 
 import ast
-import dataclasses
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
+from msgspec import structs
 
 from pytracer.analyze.evidence.slicing.calls import argument_of
 from pytracer.analyze.evidence.slicing.keepers import (
@@ -32,8 +33,7 @@ _ADDS = ("append", "add", "appendleft")
 _DEEPEST = 3  # functions that pass it on
 
 
-@dataclass(frozen=True)
-class Wrap:
+class Wrap(msgspec.Struct, frozen=True):
     """One such line. `function`: the one that it is in, None of the module's code; `looped`: whether a loop has it.
 
     `sometimes`: below a condition. `mended`: its text with `original` in place of what it wraps again; None where it
@@ -59,8 +59,7 @@ class Wrap:
         return "in each round of its loop" if self.looped else f"each time that {self.function}() runs"
 
 
-@dataclass(frozen=True)
-class _Kept:
+class _Kept(msgspec.Struct, frozen=True):
     """A call whose result is kept: in `target`, or by the caller where that is None."""
 
     node: ast.stmt
@@ -203,12 +202,12 @@ def _wraps(files: Files, takers: Sequence[Taker], depth: int) -> list[Wrap]:
                 for taker, given in _given(kept.call, by_name.get(called_name(kept.call) or "", ())):
                     grown = _grown(scope, kept, taker, given) if kept.target is not None else None
                     if grown is not None and grown.looped:
-                        found[file, kept.node.lineno] = dataclasses.replace(grown, file=file)
+                        found[file, kept.node.lineno] = structs.replace(grown, file=file)
                     elif kept.target is None or _is_returned(scope, kept.target):
                         further = _of_caller(files, scope, taker, given, depth)
                         found |= {(item.file, item.line): item for item in further}
                     elif grown is not None:
-                        found[file, kept.node.lineno] = dataclasses.replace(grown, file=file)
+                        found[file, kept.node.lineno] = structs.replace(grown, file=file)
     return [*found.values()]
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.evidence.failing.stored.paths import path_parts
 from pytracer.analyze.evidence.slicing.slice import Slice
@@ -24,8 +25,7 @@ _LEAST = 3  # characters that are known; fewer are of any file
 _NUMPY, _ARRAY = frozenset({"np", "numpy"}), ".npy"
 
 
-@dataclass(frozen=True)
-class Written:
+class Written(msgspec.Struct, frozen=True):
     """`value` is what the call at `spot` saves."""
 
     value: ast.expr

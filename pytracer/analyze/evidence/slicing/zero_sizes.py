@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import shortened
 from pytracer.analyze.behind import Place
@@ -24,8 +25,7 @@ _SELF = "self."
 _SETS, _OF_SETTING = "register_buffer", 2
 
 
-@dataclass(frozen=True)
-class ZeroSize:
+class ZeroSize(msgspec.Struct, frozen=True):
     """`words`: ``line 28 makes their size 0 (`channels if track else 0`), and line 53 passes `track=False` ``."""
 
     words: str

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.evidence.syntax.bindings import each_set
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
@@ -21,8 +22,7 @@ _FUNCTIONS = frozenset({"asarray", "asanyarray", "from_dlpack"})
 _MODULES = frozenset({"np", "numpy"})
 
 
-@dataclass(frozen=True)
-class ArrayView:
+class ArrayView(msgspec.Struct, frozen=True):
     """`name` is set at `line` to a view of the memory of the tensor `of`; `value`: the expression that makes it."""
 
     name: str

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
@@ -28,16 +29,14 @@ _IN_PLACE = frozenset({"uniform_", "bernoulli_", "random_", "normal_", "exponent
 DRAWS = _OF_ALL | _OF_LIBRARIES | _IN_PLACE
 
 
-@dataclass(frozen=True)
-class Draw:
+class Draw(msgspec.Struct, frozen=True):
     """`library`: whose global generator it is, `torch`, `numpy` or `random`; None of a generator of the program's."""
 
     call: ast.Call
     library: str | None
 
 
-@dataclass(frozen=True)
-class Seed:
+class Seed(msgspec.Struct, frozen=True):
     """A line that seeds. `by_rank`: with the rank in it."""
 
     file: str

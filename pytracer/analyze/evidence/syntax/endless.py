@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import list_words, shortened
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -64,8 +65,7 @@ def reason_of(scope: Scope, loop: EndlessLoop, line: int) -> Reason | None:
     )
 
 
-@dataclass(frozen=True)
-class _Change:
+class _Change(msgspec.Struct, frozen=True):
     """A statement of the body that changes a name of the condition; `within`: the closest `if` around it."""
 
     name: str

@@ -9,7 +9,8 @@ from __future__ import annotations
 import ast
 import builtins
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.evidence.syntax.scopes import class_named, own_nodes
 
@@ -17,8 +18,7 @@ _OWN_WAY = frozenset({"__reduce__", "__reduce_ex__", "__getnewargs__", "__getnew
 _MOST_BASES = 6
 
 
-@dataclass(frozen=True)
-class ErrorConstructor:
+class ErrorConstructor(msgspec.Struct, frozen=True):
     """`owner`: the class that has it, perhaps a base of the exception's. `kept`: its only call of the base's."""
 
     file: str

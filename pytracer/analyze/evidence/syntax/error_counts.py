@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.evidence.syntax.bindings import set_by, set_from_outside
 from pytracer.analyze.evidence.syntax.loops import loops_around
@@ -12,8 +13,7 @@ from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import all_parameters, class_around, own_nodes, scope_of
 
 
-@dataclass(frozen=True)
-class ErrorCount:
+class ErrorCount(msgspec.Struct, frozen=True):
     """`name`: `skipped`, `self.skipped`, `stats['skipped']`; `line`: that counts.
 
     `alone`: an attribute that no other class of the file sets. `whole`: whether it counts each error, and is never set

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, parameters, scope_of, spans_body
@@ -14,8 +15,7 @@ _ALL = ("parameters", "named_parameters")
 _THROUGH = ("list", "tuple", "enumerate", "chain")
 
 
-@dataclass(frozen=True)
-class LayerLine:
+class LayerLine(msgspec.Struct, frozen=True):
     """`line`: that does it, with its text; `at`: the line that calls the function which does, or the same one."""
 
     line: int

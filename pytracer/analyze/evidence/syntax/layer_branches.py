@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs
@@ -14,8 +15,7 @@ from pytracer.analyze.evidence.syntax.scopes import own_nodes, spans
 _OF_LISTS = ("enumerate", "zip", "reversed", "values", "items")
 
 
-@dataclass(frozen=True)
-class LayerBranch:
+class LayerBranch(msgspec.Struct, frozen=True):
     """`line`: where `layer` runs, in `file`; `decides`: what leaves it out; `around`: whether the line is below it."""
 
     layer: str

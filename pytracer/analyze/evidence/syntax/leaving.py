@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs, loops_around
@@ -12,8 +13,7 @@ from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
 _LONGEST = 60
 
 
-@dataclass(frozen=True)
-class Obstacle:
+class Obstacle(msgspec.Struct, frozen=True):
     """`line`: of the head. `around`: whether the line lies below it; else it leaves before the line.
 
     `caught`: an `except` of the `try` that the line is in, which goes on.

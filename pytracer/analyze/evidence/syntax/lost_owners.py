@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -18,8 +19,7 @@ Named = ast.FunctionDef | ast.AsyncFunctionDef
 _SAME_MEMORY = frozenset({"untyped_storage", "storage", "detach", "numpy", "view"})
 
 
-@dataclass(frozen=True)
-class LostOwner:
+class LostOwner(msgspec.Struct, frozen=True):
     """`function` returns, by `returned`, the address of `owner`, which `made` made: a variable of its own, or not.
 
     `again`: how a caller takes the address that holds the owner, `c_void_p(held.data_ptr())`; None where more than an

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
@@ -15,8 +16,7 @@ _TAKES = frozenset({"remove", "pop", "popleft", "discard", "clear"})
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp)
 
 
-@dataclass(frozen=True)
-class PollingLoop:
+class PollingLoop(msgspec.Struct, frozen=True):
     """`asked`: the calls of the method, one of which has to be true before the loop can end."""
 
     loop: EndlessLoop

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.constants import constant_number
 
 
-@dataclass(frozen=True)
-class RecursionLimit:
+class RecursionLimit(msgspec.Struct, frozen=True):
     """`sys.setrecursionlimit(10**6)`: where, its text, and the number. `always`: whether its file always runs it."""
 
     file: str

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -17,8 +18,7 @@ _TABLES = ("vars", "__dict__")
 _Values = Mapping[str, ast.expr]
 
 
-@dataclass(frozen=True)
-class ReplacedAttribute:
+class ReplacedAttribute(msgspec.Struct, frozen=True):
     """`os.fork`, which `node` sets to `value`; None: it deletes it."""
 
     name: str
@@ -27,8 +27,7 @@ class ReplacedAttribute:
     value: ast.expr | None
 
 
-@dataclass(frozen=True)
-class _Change:
+class _Change(msgspec.Struct, frozen=True):
     """`owner` and `attribute` as the statement has them: perhaps variables of loops around it."""
 
     owner: ast.expr

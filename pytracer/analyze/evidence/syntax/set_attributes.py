@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.evidence.syntax.calls import called_name
 
 _OF_SETATTR = 3  # arguments
 
 
-@dataclass(frozen=True)
-class SetAttribute:
+class SetAttribute(msgspec.Struct, frozen=True):
     """`owner`: `ctx` of `ctx.idx = value`. `value`: None where the line unpacks one, or counts in place."""
 
     line: int

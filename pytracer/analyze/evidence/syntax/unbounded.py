@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.syntax.bindings import bound_value, lines_that_bind
@@ -20,8 +21,7 @@ _ONCE = frozenset({"iter", "map", "filter", "zip", "enumerate", "reversed", "ope
 _ENDS = frozenset({"exit", "_exit", "quit", "kill", "abort"})
 
 
-@dataclass(frozen=True)
-class Reason:
+class Reason(msgspec.Struct, frozen=True):
     """Why a loop went on, after "the loop of line 3", and what to change. `sure`: the source alone shows it."""
 
     words: str

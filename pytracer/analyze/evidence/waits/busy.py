@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.native.fault_function import NativeFunction, own_function
@@ -27,8 +28,7 @@ _BLOCKING = re.compile(  # glibc
 _OF_FILES = re.compile(r"exists|is_file|isfile|is_dir|isdir|listdir|glob")
 
 
-@dataclass(frozen=True)
-class Busy:
+class Busy(msgspec.Struct, frozen=True):
     """`at`: the innermost line of the program. `function`: of its native code, which that line had called.
 
     `loop`: the first line and the condition of the innermost `while` around it whose condition may change. `device`: it
@@ -100,8 +100,7 @@ def busy_at(view: ProcessView) -> Busy | None:
     return Busy(frame, own_function(view) if is_main else None, loop)
 
 
-@dataclass(frozen=True)
-class Polled:
+class Polled(msgspec.Struct, frozen=True):
     """A loop that asks again and again, and sleeps in between: `while not path.exists()`."""
 
     line: int

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.deaths.ending import asked_to_end
 from pytracer.analyze.evidence.phrases import error_words
@@ -29,8 +30,7 @@ LOADED = (
 _PIN_THREAD = "Pin memory thread exited"
 
 
-@dataclass(frozen=True)
-class EndedThread:
+class EndedThread(msgspec.Struct, frozen=True):
     """The thread that somebody waits for. `sure`: nobody else in the process could have done its work."""
 
     report: ThreadExceptionReport

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer.analyze.parts import python_frame
@@ -23,8 +24,7 @@ _NEAR = 5
 _BLOCKS = re.compile(r"/(queue|threading|multiprocessing/\w+|socket|ssl|selectors|subprocess)\.py$")
 
 
-@dataclass(frozen=True)
-class UnfinishedTask:
+class UnfinishedTask(msgspec.Struct, frozen=True):
     """The program's line in a thread of an executor, and the function of a library that this line called."""
 
     at: PythonFrame

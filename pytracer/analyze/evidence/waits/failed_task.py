@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from pytracer.analyze.evidence.phrases import error_words
 from pytracer.analyze.evidence.waits.waited_object import waited_object
@@ -15,8 +15,7 @@ from pytracer.decode.types.journal import UncaughtException
 from pytracer.report.job import Evidence, ExceptionReport, PythonFrame
 
 
-@dataclass(frozen=True)
-class FailedTask:
+class FailedTask(msgspec.Struct, frozen=True):
     """`at`: the program's innermost line."""
 
     view: ProcessView

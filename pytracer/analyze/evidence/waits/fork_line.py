@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
 from itertools import takewhile
+
+import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer._text import list_words, shortened
@@ -53,8 +54,7 @@ _ALONE: dict[Starter, str] = {
 }
 
 
-@dataclass(frozen=True)
-class ForkLine:
+class ForkLine(msgspec.Struct, frozen=True):
     """`text`: the call of that line. `made`: the line above it that makes the process or pool, if that is another."""
 
     at: PythonFrame

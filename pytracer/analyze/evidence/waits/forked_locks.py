@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
+
+import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer._text import list_words, shortened
@@ -38,8 +39,7 @@ _QUOTED = 60
 _GETTER = "__getitem__"
 
 
-@dataclass(frozen=True)
-class ForkedLock:
+class ForkedLock(msgspec.Struct, frozen=True):
     """`lock`: as the waiting line has it. `around`: the line of a `with` of the forking thread around the fork."""
 
     lock: str

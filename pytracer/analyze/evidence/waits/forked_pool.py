@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import function_words
 from pytracer.analyze.evidence.ends.oom import witness_of
@@ -36,8 +37,7 @@ _NEAR = 8
 _WORKS = 0.5  # of one processor, on the average of its life
 
 
-@dataclass(frozen=True)
-class ForkedPool:
+class ForkedPool(msgspec.Struct, frozen=True):
     """`function` of `library` waits. `started`: the only line of its source that starts a thread."""
 
     function: str | None

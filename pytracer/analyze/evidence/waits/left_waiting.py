@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from pytracer.analyze.evidence.ends.signal_senders import from_time_limit
 from pytracer.analyze.evidence.waits.wait_chain import at_words, children_of
@@ -20,8 +20,7 @@ _NOTICES: dict[WaitKind, str] = {
 }
 
 
-@dataclass(frozen=True)
-class LeftWaiting:
+class LeftWaiting(msgspec.Struct, frozen=True):
     """The parent, and what it waited for when a time limit ended it."""
 
     parent: ProcessView

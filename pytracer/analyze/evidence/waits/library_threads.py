@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer.analyze.evidence.waits.fork_line import SPAWNED
@@ -23,8 +24,7 @@ _PACKAGE = re.compile(r"/(?:site-packages|dist-packages)/([A-Za-z_]\w*)")
 _NOT_THEIRS = ("torch",)  # its workers' own loop
 
 
-@dataclass(frozen=True)
-class LibraryThread:
+class LibraryThread(msgspec.Struct, frozen=True):
     """`asked`: the line of the program that calls the library; `earlier`: one of its parent's that had done so."""
 
     package: str

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import permutations
+
+import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer.analyze.evidence.syntax.scopes import withs_around
@@ -24,8 +25,7 @@ from pytracer.report.job import Evidence, PythonFrame
 _MOST_THREADS, _MOST_FRAMES = 16, 32
 
 
-@dataclass(frozen=True)
-class _Waiting:
+class _Waiting(msgspec.Struct, frozen=True):
     """A thread at a line that takes one of the locks `wants`, with those that `with` statements around it hold."""
 
     thread: str | None
@@ -34,8 +34,7 @@ class _Waiting:
     holds: dict[str, int]
 
 
-@dataclass(frozen=True)
-class CrossedLocks:
+class CrossedLocks(msgspec.Struct, frozen=True):
     """`first` holds what `second` waits for, and the other way round."""
 
     first: _Waiting
@@ -80,8 +79,7 @@ class CrossedLocks:
         return sorted(own.wants & other.holds.keys())[:1]
 
 
-@dataclass(frozen=True)
-class LockHolder:
+class LockHolder(msgspec.Struct, frozen=True):
     """A thread inside of a `with` statement of the lock, by its name in the source; the one that waits for it itself.
 
     `line`: of that `with`. `at`: where the thread was, and the library's function that this line had called.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.scopes import (
@@ -29,8 +30,7 @@ _MODULE = "the module"
 _CALLS, MOST_FRAMES = 3, 32
 
 
-@dataclass(frozen=True)
-class Holder:
+class Holder(msgspec.Struct, frozen=True):
     """A thread of the parent that takes the lock at `line` of `function`. `started`: the line that makes it.
 
     `name`: `thread refresher`. `at`: where it was when the parent ended, if inside of that `with`.
@@ -43,8 +43,7 @@ class Holder:
     at: PythonFrame | None = None
 
 
-@dataclass(frozen=True)
-class Lock:
+class Lock(msgspec.Struct, frozen=True):
     """Of a file. `owner`: the class whose attribute it is, of a lock `self.lock`."""
 
     tree: ast.Module
@@ -102,8 +101,7 @@ def at_end(parent: ProcessView, lock: Lock) -> Holder | None:
     return Holder(name, starter.line if starter is not None else None, line, frame.function or "?", frame)
 
 
-@dataclass(frozen=True)
-class _Thread:
+class _Thread(msgspec.Struct, frozen=True):
     """A call that makes a thread, and the function that it runs."""
 
     name: str

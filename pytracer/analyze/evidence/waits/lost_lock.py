@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer._text import list_words
@@ -26,8 +27,7 @@ _NEAR = 8  # frames
 _NAMED = 3
 
 
-@dataclass(frozen=True)
-class LostLock:
+class LostLock(msgspec.Struct, frozen=True):
     """`waiting`: all that wait for the lock at the line `at`. `asking`: their parent, which waits for an answer."""
 
     killed: ProcessView

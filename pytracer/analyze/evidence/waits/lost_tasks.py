@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer._text import shortened
@@ -37,8 +38,7 @@ _RAISES = (
 )
 
 
-@dataclass(frozen=True)
-class LostTask:
+class LostTask(msgspec.Struct, frozen=True):
     """`others`: workers of the pool that had ended so, too. `at`: the program's line, and `call` what it called there.
 
     `first`: whether that was the pool's initializer, so that each worker ends before its first task.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
@@ -26,8 +27,7 @@ _COUNT = (
 )
 
 
-@dataclass(frozen=True)
-class BothWait:
+class BothWait(msgspec.Struct, frozen=True):
     """Children of a process that waits for a message, which wait for one themselves."""
 
     children: tuple[tuple[ProcessView, ProcessWait], ...]

@@ -9,8 +9,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer._text import shortened
@@ -56,8 +57,7 @@ FIRST: dict[Starter, str] = {
 }
 
 
-@dataclass(frozen=True)
-class _Start:
+class _Start(msgspec.Struct, frozen=True):
     """`call` makes the thread, or the executor whose threads its tasks start; `holder` has what it works for."""
 
     kind: Kind
@@ -69,8 +69,7 @@ class _Start:
     holder: str | None
 
 
-@dataclass(frozen=True)
-class ParentThread:
+class ParentThread(msgspec.Struct, frozen=True):
     """`line` starts it; `earlier` had led there in the parent. `test`: the `if` by which the child makes no new one.
 
     `holder`: what has it, such as `_loop`; `owner`: the class in whose method that line is.

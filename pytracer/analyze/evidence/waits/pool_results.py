@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import count_words, shortened
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -23,8 +24,7 @@ _LIMIT = "maxtasksperchild"
 _LONGEST = 50
 
 
-@dataclass(frozen=True)
-class EndedReceiver:
+class EndedReceiver(msgspec.Struct, frozen=True):
     """`ended`: how many of its workers had ended with status 0 before.
 
     `limited`: the line and text of `maxtasksperchild=...`. `task`: the only function that the file gives to a pool, and

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.leaving import Obstacle, obstacles
@@ -17,8 +18,7 @@ from pytracer.analyze.view import ProcessView
 _PUT = ("put", "put_nowait")
 
 
-@dataclass(frozen=True)
-class Filler:
+class Filler(msgspec.Struct, frozen=True):
     """The only line of the file that puts something into the queue."""
 
     queue: str

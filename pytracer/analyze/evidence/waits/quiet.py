@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
+
+import msgspec
 
 from pytracer._text import time_words
 from pytracer.analyze.evidence.exceptions.loaders import loading_since
@@ -42,8 +43,7 @@ def storage_epochs(snapshot: Snapshot, before_ns: int) -> tuple[list[int], int]:
     return began, sum(count for (epoch, _), count in epochs.items() if epoch == last)
 
 
-@dataclass(frozen=True)
-class Pause:
+class Pause(msgspec.Struct, frozen=True):
     """What a process had not done for a while when it was ended.
 
     `usual_ns`: the longest of the `spans` before, between two steps or of one batch. `untimed`: storages that it made

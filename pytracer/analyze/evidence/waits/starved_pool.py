@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer._text import shortened
@@ -24,8 +25,7 @@ _OTHERS = re.compile(r"/(concurrent/futures/process|asyncio/base_events|distribu
 _LONGEST = 50
 
 
-@dataclass(frozen=True)
-class StarvedPool:
+class StarvedPool(msgspec.Struct, frozen=True):
     """`at`: the line at which the first of them waits. `submits`: a line of its function that submits a task."""
 
     count: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from pytracer._text import list_words
 from pytracer.analyze.deaths.ending import asked_to_end
@@ -65,8 +65,7 @@ _LIMIT: dict[WaitKind, str] = {
 }
 
 
-@dataclass(frozen=True)
-class Stood:
+class Stood(msgspec.Struct, frozen=True):
     """The wait at the end of the chain, who waits for that process, and the process that the signal ended first.
 
     `thread`: of the process, ended by an exception before, that may be waited for.

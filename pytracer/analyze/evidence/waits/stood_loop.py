@@ -6,7 +6,8 @@ import ast
 import itertools
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer._text import shortened
@@ -58,8 +59,7 @@ _COMPREHENSION = re.compile(r"<(listcomp|setcomp|dictcomp|genexpr)>$")
 _NESTED = re.compile(r"\([^()]*[+*][^()]*\)[+*{]")
 
 
-@dataclass(frozen=True)
-class StoodLoop:
+class StoodLoop(msgspec.Struct, frozen=True):
     """`at`: the line in the loop, `inner` that of the program that ran. `line`, `head`: None where no loop is known."""
 
     at: PythonFrame

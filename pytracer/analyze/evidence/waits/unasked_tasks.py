@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -25,8 +26,7 @@ _MODULES = ("multiprocessing", "torch.multiprocessing")
 _CALLBACK = "error_callback"
 
 
-@dataclass(frozen=True)
-class UnaskedTasks:
+class UnaskedTasks(msgspec.Struct, frozen=True):
     """`refused`: an argument that cannot be passed, what made it, and the line."""
 
     line: int

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, keyword_value
@@ -23,8 +24,7 @@ _FUNCTIONS = 12  # that are looked through
 _LONGEST = 40
 
 
-@dataclass(frozen=True)
-class UnreadQueue:
+class UnreadQueue(msgspec.Struct, frozen=True):
     """`name`: as the program binds it. `join`: the call that waits for the children, and its line."""
 
     name: str

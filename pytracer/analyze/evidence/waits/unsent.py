@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec import structs
 
 from pytracer._library_files import is_library_file
 from pytracer._text import capital, list_words
@@ -34,8 +36,7 @@ _KEY = re.compile(r"\['(\w+)'\]$")
 _LISTED = 3
 
 
-@dataclass(frozen=True)
-class Unsent:
+class Unsent(msgspec.Struct, frozen=True):
     """`item`: the part that no queue sends, `['x']`, and what it is."""
 
     view: ProcessView
@@ -109,7 +110,7 @@ def unsent_of(job: JobView, view: ProcessView) -> Unsent | None:
         if _FILES.search(last.report.message or "")
         else None
     )
-    return replace(last, limit=limit, count=sum(one.view.index == last.view.index for *_, one in found))
+    return structs.replace(last, limit=limit, count=sum(one.view.index == last.view.index for *_, one in found))
 
 
 def _own_part(view: ProcessView, part: tuple[str, str] | None) -> tuple[str, str] | None:

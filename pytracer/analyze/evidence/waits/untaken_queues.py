@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import list_words, shortened
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
@@ -19,8 +20,7 @@ _LISTED = 2
 _JOINS = ("join", "wait")
 
 
-@dataclass(frozen=True)
-class UntakenQueue:
+class UntakenQueue(msgspec.Struct, frozen=True):
     """`name`: as the child's line has it. `taken`: the parent's lines that take from it. `join`: where it waits."""
 
     name: str

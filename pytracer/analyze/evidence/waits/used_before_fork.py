@@ -9,7 +9,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec import structs
 
 from pytracer._library_files import is_library_file
 from pytracer._text import shortened
@@ -30,8 +32,7 @@ _BUILT_IN = frozenset(name for kind in (str, bytes, list, dict, set, tuple) for 
 _QUOTED, _MOST_ROUNDS = 60, 4
 
 
-@dataclass(frozen=True)
-class EarlierUse:
+class EarlierUse(msgspec.Struct, frozen=True):
     """`text` at `at` led to the same native code in the parent; `forked` is the line of the program that forked."""
 
     at: PythonFrame
@@ -39,8 +40,7 @@ class EarlierUse:
     forked: PythonFrame
 
 
-@dataclass(frozen=True)
-class _Uses:
+class _Uses(msgspec.Struct, frozen=True):
     """The functions of the program that lead to the native call, which is `name` of `owner` (`lib` of `self.lib`)."""
 
     files: Mapping[str, ast.Module]
@@ -162,7 +162,7 @@ def _leading(uses: _Uses) -> _Uses:
         )
         if found == uses.functions:
             break
-        uses = replace(uses, functions=found)
+        uses = structs.replace(uses, functions=found)
     return uses
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer._text import shortened
@@ -55,8 +56,7 @@ _OF_OTHERS = (
 )  # another thread may have to answer
 
 
-@dataclass(frozen=True)
-class Blocked:
+class Blocked(msgspec.Struct, frozen=True):
     """A process that waits, and the end of the chain that begins with it."""
 
     chain: tuple[tuple[ProcessView, ProcessWait], ...]

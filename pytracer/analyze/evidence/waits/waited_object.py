@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer._text import list_words, shortened
@@ -22,8 +23,7 @@ _LISTED = 2
 _LOCKS = ("lock", "forked-lock")
 
 
-@dataclass(frozen=True)
-class _Kind:
+class _Kind(msgspec.Struct, frozen=True):
     """`noun`: of the object. `waits`, `ends`: methods that wait for it, and that end such a wait."""
 
     noun: str
@@ -52,8 +52,7 @@ _KINDS = {
 }
 
 
-@dataclass(frozen=True)
-class Provider:
+class Provider(msgspec.Struct, frozen=True):
     """A line that ends such waits: `self.ready.set()`, and what keeps it from being reached, the closest first."""
 
     call: str
@@ -74,8 +73,7 @@ class Provider:
         return f"line {self.line}{f' in {self.function}' if self.function else ''}"
 
 
-@dataclass(frozen=True)
-class WaitedObject:
+class WaitedObject(msgspec.Struct, frozen=True):
     """`name`: as the line has it. `providers`: all of its file. `made`: the line and text of its constructor."""
 
     name: str

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer.analyze.deaths.ending import asked_to_end
@@ -126,8 +127,7 @@ _SLEEP = ("time_sleep", "pysleep")  # CPython: time.sleep()
 _NEAR, _OTHER_THREADS = 5, 3  # frames, threads
 
 
-@dataclass(frozen=True)
-class ProcessWait:
+class ProcessWait(msgspec.Struct, frozen=True):
     """What it waited for, and the line of the program itself."""
 
     kind: WaitKind
@@ -170,8 +170,7 @@ def called_by_program(view: ProcessView) -> str | None:
     return stack[at - 1].function if at else None
 
 
-@dataclass(frozen=True)
-class OtherThread:
+class OtherThread(msgspec.Struct, frozen=True):
     """A thread's line of the program, and the function of a library that this line called."""
 
     name: str | None

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer._text import shortened
@@ -25,8 +26,7 @@ _WAITS = re.compile(r"^(?:all_|broadcast|reduce|gather|scatter|barrier|monitored
 _LONGEST = 60
 
 
-@dataclass(frozen=True)
-class WorkerCollective:
+class WorkerCollective(msgspec.Struct, frozen=True):
     """`name`: the function of torch.distributed; `at`: the program's line that called it.
 
     `entry`: the outermost function of the program in the worker. `loop`: the line that began to read from the loader.

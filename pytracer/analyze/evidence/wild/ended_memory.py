@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec import structs
 
 from pytracer.analyze.evidence.lifetime.ended_owner import EndedOwner, ended_array
 from pytracer.analyze.evidence.phrases import access_verb
@@ -29,7 +31,7 @@ class EndedMemory(Explanation):
 
     def clause(self, view: ProcessView) -> str:
         """See Explanation."""
-        return f": {replace(self.owner, assumed=True).summary}"
+        return f": {structs.replace(self.owner, assumed=True).summary}"
 
     def advice(self, view: ProcessView) -> str:
         """See Explanation."""

@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from pytracer._text import hex_addr, shortened
 from pytracer.analyze.address_space.mapped_file import DELETED, SHARED_MEMORY
 from pytracer.analyze.address_space.referrers import data_registers
@@ -40,8 +42,7 @@ _OBJECT_CODES = ("O", "|O", "O8", "|O8", "object", "object_")
 _NEAR_BYTES, _WORD_BYTES = 64, 8
 
 
-@dataclass(frozen=True)
-class _Stored:
+class _Stored(msgspec.Struct, frozen=True):
     """The word at `offset` of the file `path` is the address."""
 
     path: str
@@ -64,8 +65,7 @@ class _Stored:
         return f"{'shared memory' if self.is_shared_memory else 'the file'} {self.name} (byte {self.offset})"
 
 
-@dataclass(frozen=True)
-class _Mapped:
+class _Mapped(msgspec.Struct, frozen=True):
     """`text` at `line` makes the array; `field` (`('caption', 'O')`) at `declared` has it hold objects."""
 
     text: str

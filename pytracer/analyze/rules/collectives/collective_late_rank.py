@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import capital, time_words
 from pytracer.analyze.collectives.absent_ranks import last_seen
@@ -38,8 +39,7 @@ _LEAST_NS = 1_000_000_000
 _LOCKS = ("flock", "lockf", "acquire", "FileLock", "SoftFileLock", "Lock", "InterProcessLock")
 
 
-@dataclass(frozen=True)
-class _Late:
+class _Late(msgspec.Struct, frozen=True):
     """Who gave up first, and the first one that called after that. `gap_ns`: between their calls."""
 
     match: GroupMatch

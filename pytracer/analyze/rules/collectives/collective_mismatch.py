@@ -61,7 +61,9 @@ later call does not fit either, and a rank notices that, both numbers are told.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+import msgspec
 
 from pytracer._text import count_words
 from pytracer.analyze.behind import Behind
@@ -87,8 +89,7 @@ from pytracer.decode.types.snapshot import Collective
 from pytracer.report.job import Confidence, Evidence, PythonFrame
 
 
-@dataclass(frozen=True)
-class _Found:
+class _Found(msgspec.Struct, frozen=True):
     """The group, and where its ranks disagree."""
 
     match: GroupMatch

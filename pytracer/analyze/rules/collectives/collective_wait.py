@@ -14,7 +14,7 @@ that still runs, a circle is likely when all of them have waited for ten seconds
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from pytracer._text import capital
 from pytracer.analyze.collectives.absent_ranks import confidence_of_circle, wait_words
@@ -28,8 +28,7 @@ from pytracer.analyze.view import JobView
 _LISTED = 4
 
 
-@dataclass(frozen=True)
-class _Waits:
+class _Waits(msgspec.Struct, frozen=True):
     """Waits that lead to each other: round the ranks `cycle`, or in a chain to the ranks `sinks`."""
 
     waits: tuple[Wait, ...]

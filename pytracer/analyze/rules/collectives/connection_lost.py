@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import capital
 from pytracer.analyze.collectives.description import span_words
@@ -25,8 +26,7 @@ from pytracer.analyze.view import JobView, ProcessView
 _CLOSED = re.compile(r"closed|reset|refused|broken pipe", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class _Lost:
+class _Lost(msgspec.Struct, frozen=True):
     """The ranks that noticed that a peer's connection was closed, and those that it did not answer."""
 
     closed: tuple[int, ...]

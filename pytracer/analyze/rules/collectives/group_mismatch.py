@@ -18,8 +18,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
+
+import msgspec
 
 from pytracer._text import capital, count_words
 from pytracer.analyze.collectives.description import span_words
@@ -48,8 +50,7 @@ class _Group(NamedTuple):
 _Made = list[_Group]  # in order of creation
 
 
-@dataclass(frozen=True)
-class _Sides:
+class _Sides(msgspec.Struct, frozen=True):
     """What each rank made, and by the members of the group at `position` who made it, the most frequent ones first."""
 
     made: dict[int, _Made]

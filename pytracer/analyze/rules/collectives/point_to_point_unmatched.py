@@ -16,7 +16,9 @@ How it can be wrong: receives from any rank are not followed. What a full ring f
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+import msgspec
 
 from pytracer._text import capital, count_words
 from pytracer.analyze.collectives.absent_ranks import confidence_of_circle, last_seen, wait_evidence, wait_words
@@ -39,8 +41,7 @@ from pytracer.report.job import VerdictClass
 _LISTED = 4
 
 
-@dataclass(frozen=True)
-class _Circle:
+class _Circle(msgspec.Struct, frozen=True):
     """Ranks that wait for each other, and in what."""
 
     cycle: tuple[int, ...]
@@ -52,22 +53,19 @@ class _Circle:
         return all(wait.call.point_to_point for wait in self.waits)
 
 
-@dataclass(frozen=True)
-class _Tags:
+class _Tags(msgspec.Struct, frozen=True):
     """A message that waits, because the other side names another tag."""
 
     wait: Wait
 
 
-@dataclass(frozen=True)
-class _Alone:
+class _Alone(msgspec.Struct, frozen=True):
     """A message that waits, and that the other rank never sent or received."""
 
     wait: Wait
 
 
-@dataclass(frozen=True)
-class _Sizes:
+class _Sizes(msgspec.Struct, frozen=True):
     """A message that has another size than its receiver asked for."""
 
     unequal: Unequal

@@ -15,7 +15,9 @@ Ranks of another host, whose recordings are not here, look as if they had not be
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer._text import capital, count_words, span_words, time_words
@@ -36,8 +38,7 @@ from pytracer.report.job import Evidence, PythonFrame
 _MOST = 65536  # a recording may name any size
 
 
-@dataclass(frozen=True)
-class _Late:
+class _Late(msgspec.Struct, frozen=True):
     """The calls that gave up, the one that waited longest first, and the ranks that had not called."""
 
     waiting: tuple[Join, ...]

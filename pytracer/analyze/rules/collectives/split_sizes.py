@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import capital
 from pytracer.analyze.collectives.description import at_place, call_evidence, group_words, place_of
@@ -38,8 +39,7 @@ _EXCHANGE = (
 )
 
 
-@dataclass(frozen=True)
-class _Split:
+class _Split(msgspec.Struct, frozen=True):
     """The call of the rank that received more than it had room for, in bytes."""
 
     match: GroupMatch

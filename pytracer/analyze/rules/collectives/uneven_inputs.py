@@ -24,7 +24,7 @@ How it can be wrong: the rank may have left for another reason, such as an early
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec import structs
 
 from pytracer._text import capital, count_words
 from pytracer.analyze.collectives.absent_ranks import Absence, extra_before, find_absences, last_seen, paired_before
@@ -148,7 +148,7 @@ def _loop(job: JobView, item: Absence) -> LeftLoop | None:
     loop = left_loop(waiter, item.wait.call) if waiter is not None else None
     if waiter is None or loop is None or item.wait.group is None:
         return loop
-    return replace(loop, dealt=dealt_samples(waiter, item.views[0], len(item.wait.group.ranks)))
+    return structs.replace(loop, dealt=dealt_samples(waiter, item.views[0], len(item.wait.group.ranks)))
 
 
 def _fewer(job: JobView, item: Absence) -> FewerRounds | None:

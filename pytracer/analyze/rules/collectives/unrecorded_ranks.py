@@ -13,7 +13,7 @@ missing. What is not recorded proves nothing, so the class stays unknown.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from pytracer._text import capital, count_words
 from pytracer.analyze.collectives.description import span_words
@@ -24,8 +24,7 @@ from pytracer.analyze.view import JobView
 from pytracer.report.job import Evidence
 
 
-@dataclass(frozen=True)
-class _Unrecorded:
+class _Unrecorded(msgspec.Struct, frozen=True):
     """Ranks without a recording, and those that noticed; `gone`: a connection was closed, not only silent."""
 
     ranks: tuple[int, ...]

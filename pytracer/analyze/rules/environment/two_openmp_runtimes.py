@@ -14,7 +14,7 @@ How it can be wrong: it is common on Linux, and usually harmless.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from pytracer.analyze.evidence.native.libraries import OPENMP, Library, frame_in, libraries
 from pytracer.analyze.naming import introduction
@@ -23,8 +23,7 @@ from pytracer.analyze.rules.circumstance import CircumstanceRule
 from pytracer.analyze.view import JobView, ProcessView
 
 
-@dataclass(frozen=True)
-class _Loaded:
+class _Loaded(msgspec.Struct, frozen=True):
     """The runtimes, and the frame of the crashed thread that was in one of them."""
 
     runtimes: tuple[Library, ...]

@@ -13,7 +13,7 @@ How it can be wrong: two copies can live side by side for as long as no object o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from pytracer._text import list_words
 from pytracer.analyze.evidence.native.libraries import Library, frame_in, libraries, same_name
@@ -28,8 +28,7 @@ _SINGLE = (*_TORCH, "libstdc++", "libcudart", "libcudnn", "libnccl")
 _ANCHOR = "libtorch_python"  # loaded by `import torch` from the package's own folder
 
 
-@dataclass(frozen=True)
-class _Wrong:
+class _Wrong(msgspec.Struct, frozen=True):
     """Libraries from elsewhere, those that were loaded twice, all of them, and the crashed thread's frame in one."""
 
     foreign: list[Library]

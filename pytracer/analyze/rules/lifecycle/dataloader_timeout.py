@@ -21,7 +21,7 @@ recording was overwritten or lost is not named.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from pytracer._text import capital, uncapital
 from pytracer.analyze.behind import Behind
@@ -44,8 +44,7 @@ from pytracer.report.job import PythonFrame, VerdictClass
 _LISTED = 3
 
 
-@dataclass(frozen=True)
-class _Wait:
+class _Wait(msgspec.Struct, frozen=True):
     """The loader's time-out, and the workers that were loading when it passed, the longest first.
 
     `collective`: in which the first of them stood.

@@ -23,7 +23,8 @@ passes unseen, and the system call itself always does.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer.analyze.deaths.ending import ending_in_mid_work
@@ -56,8 +57,7 @@ _WITH_0 = (
 )
 
 
-@dataclass(frozen=True)
-class _Call:
+class _Call(msgspec.Struct, frozen=True):
     """The function that ends a process, and who called it: a native library, and the innermost line of Python."""
 
     function: str

@@ -14,7 +14,8 @@ recordings of different hosts are compared by wall clock. Where times overlap, a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import time_words
 from pytracer.analyze.naming import introduction, name_words, subject_words
@@ -23,8 +24,7 @@ from pytracer.analyze.view import Death, JobView
 from pytracer.report.job import Evidence
 
 
-@dataclass(frozen=True)
-class _Order:
+class _Order(msgspec.Struct, frozen=True):
     """The deaths as they were judged: all of them, and by what they are."""
 
     deaths: tuple[Death, ...]

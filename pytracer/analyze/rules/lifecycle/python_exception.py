@@ -34,7 +34,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.collectives.in_flight import bad_address
@@ -80,8 +81,7 @@ _VARIABLES = 6
 _PEER = "why the peer was gone or silent: no other rank's death explains it"
 
 
-@dataclass(frozen=True)
-class _Raised:
+class _Raised(msgspec.Struct, frozen=True):
     """What it rests on. `view`: the process that ended by the exception; another one may have raised it first."""
 
     view: ProcessView

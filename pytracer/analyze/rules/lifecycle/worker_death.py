@@ -14,7 +14,8 @@ How it can be wrong: a worker that vanished without a record leaves the signal's
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.naming import introduction, name_words
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
@@ -24,8 +25,7 @@ from pytracer.report.job import Confidence
 _DIED = re.compile(r"DataLoader worker \(pid(?:\(s\))? ([\d, ]+)\) (exited unexpectedly|is killed by signal: [^.]+)")
 
 
-@dataclass(frozen=True)
-class _Report:
+class _Report(msgspec.Struct, frozen=True):
     """What a process noticed of another one, and that one's own death, if it is recorded."""
 
     pids: str

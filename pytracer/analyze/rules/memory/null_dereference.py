@@ -29,7 +29,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer._text import list_words
@@ -102,8 +103,7 @@ _GIL_OF_CTYPES = (
 _IN_TORCH = ("at::", "torch::", "c10::", "void at::")  # called with tensors, not with addresses
 
 
-@dataclass(frozen=True)
-class _Null:
+class _Null(msgspec.Struct, frozen=True):
     """What was null, if that is known: tensors without memory; and another thread that was refused at null."""
 
     empty: tuple[Holder, ...]
@@ -187,8 +187,7 @@ class NullDereference(MemoryFaultRule[_Null]):
         return not_found("no address was null or a small offset from a null register")
 
 
-@dataclass(frozen=True)
-class _Why:
+class _Why(msgspec.Struct, frozen=True):
     """Why the pointer was null, behind the place; what to do about that, and the values that it is about."""
 
     reason: str

@@ -22,7 +22,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer._text import count_words, hex_addr, list_words, size_words
@@ -68,8 +69,7 @@ _LARGER = {
 }
 
 
-@dataclass(frozen=True)
-class _Cycles:
+class _Cycles(msgspec.Struct, frozen=True):
     """The frames that repeat: native ones, and those of Python."""
 
     native: StackCycle | None

@@ -67,7 +67,8 @@ a pointer and an index, both of which are gone.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.address_space.null_pointer import null_confidence, null_sibling
 from pytracer.analyze.address_space.stack_bounds import beside_stack, ran_over
@@ -104,8 +105,7 @@ from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Evidence
 
 
-@dataclass(frozen=True)
-class _Wild:
+class _Wild(msgspec.Struct, frozen=True):
     """How the process got the address, and whether it is one of torch's known crashes."""
 
     jump: Jump | None

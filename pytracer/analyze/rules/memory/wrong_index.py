@@ -28,7 +28,8 @@ overwritten with: *possible*; *likely* where the tensors of a batch norm do not 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import count_words, hex_addr, size_words
 from pytracer.analyze.address_space.address_info import Formation
@@ -83,8 +84,7 @@ _NO_INDEX_TIMES = 1 << 10  # more than so many times the bytes of the largest te
 _CERTAIN_BYTES = 1 << 32  # no two numbers of a process happen to differ by so much
 
 
-@dataclass(frozen=True)
-class _Index:
+class _Index(msgspec.Struct, frozen=True):
     """How the address was computed, or what the running operator has out of range; then `formation` is of the way."""
 
     cause: Formation | OutOfRange | ReachedRow

@@ -22,7 +22,8 @@ signal handler of its own, as some libraries do after a fault, hides that fault.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import function_words, message_words
 from pytracer.analyze.behind import Behind
@@ -81,8 +82,7 @@ _FINITE = re.compile(r"\b_*is_?(?:finite|nan|inf)\b|not finite|\bNaN\b", re.IGNO
 _READ = "Read the last lines that the process printed before it died: they may hold a message."
 
 
-@dataclass(frozen=True)
-class _Way:
+class _Way(msgspec.Struct, frozen=True):
     """Why abort() was called, without subject, and what to do about it. `function` is one that `what` names.
 
     `quotes_exception`: `what` has all of the exception's type and message. `by_facts`: the advice names recorded facts.

@@ -18,7 +18,8 @@ Without capstone only the common prefixes are recognized.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import hex_addr
 from pytracer.analyze.evidence.native.native_stack import code_words, image_at
@@ -50,8 +51,7 @@ _DATA_ADVICE = (
 )
 
 
-@dataclass(frozen=True)
-class _Reading:
+class _Reading(msgspec.Struct, frozen=True):
     """What the bytes at the program counter are: a trap, of an instruction set that is missing, or no code at all."""
 
     trap: str | None = None

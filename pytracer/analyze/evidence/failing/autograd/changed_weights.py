@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
@@ -18,8 +19,7 @@ _HOPS = 3
 _IN_PLACE = "modified by an inplace operation"
 
 
-@dataclass(frozen=True)
-class _Step:
+class _Step(msgspec.Struct, frozen=True):
     """A call before the failing line, or before a call that leads to it, that runs the optimizer's step()."""
 
     call: ast.Call

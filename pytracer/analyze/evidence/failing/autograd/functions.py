@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import list_words
 from pytracer.analyze.evidence.failing.expressions import source
@@ -28,8 +29,7 @@ _LEGACY = "Legacy autograd function with non-static forward"
 _NAMES = 6
 
 
-@dataclass(frozen=True)
-class _Function:
+class _Function(msgspec.Struct, frozen=True):
     """A class derived from torch.autograd.Function. `inputs`: what forward() takes beside ctx; None for `*args`."""
 
     at: FailingLine

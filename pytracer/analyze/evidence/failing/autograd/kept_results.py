@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.evidence.failing.expressions import short
 from pytracer.analyze.evidence.failing.line import FailingLine
@@ -21,8 +22,7 @@ _NUMBERS = ("float", "int", "len", "bool", "str")
 _FILLS = ("append", "extend", "insert", "appendleft", "add", "update", "setdefault")
 
 
-@dataclass(frozen=True)
-class Stored:
+class Stored(msgspec.Struct, frozen=True):
     """A statement that puts a value into an attribute of an object."""
 
     file: str

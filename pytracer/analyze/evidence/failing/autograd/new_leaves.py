@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.evidence.failing.autograd.graph_lines import CUTS, head_of, lines_on_the_way, plain_statements
 from pytracer.analyze.evidence.failing.expressions import names_in, source
@@ -20,8 +21,7 @@ _MODEL = re.compile(r"parameters\(|\bnn\.|\bParameter\(|\.weight\b|\.bias\b")
 _MOST = 2
 
 
-@dataclass(frozen=True)
-class NewLeaf:
+class NewLeaf(msgspec.Struct, frozen=True):
     """`line 36`, its text; `loss`: whose backward() ends there; `cuts`: what else on the way leaves the graph."""
 
     place: str

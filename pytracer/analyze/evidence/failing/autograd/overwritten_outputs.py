@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer._text import list_words, shortened
@@ -29,8 +30,7 @@ _STEP = (
 )
 
 
-@dataclass(frozen=True)
-class _Overwritten:
+class _Overwritten(msgspec.Struct, frozen=True):
     """`made`: where the output was made, inside of the compiled function. `used`: the program's line outside of it.
 
     `again`: whether a call of a compiled function met it among its inputs. `calls`: those of the function, by name.

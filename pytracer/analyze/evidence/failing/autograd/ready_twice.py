@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
@@ -22,16 +23,14 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 _LAST = frozenset({"module", "weight", "bias"})
 
 
-@dataclass(frozen=True)
-class _Found:
+class _Found(msgspec.Struct, frozen=True):
     """`words`: the advice, after what the subject says."""
 
     subject: str
     words: str
 
 
-@dataclass(frozen=True)
-class _Wrapped:
+class _Wrapped(msgspec.Struct, frozen=True):
     """The DistributedDataParallel of the process, with the line that made it."""
 
     unused: bool

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec import structs
 
 from pytracer._library_files import is_library_file
 from pytracer.analyze.evidence.failing.expressions import names_in, parts
@@ -79,16 +80,16 @@ def _givers(at: FailingLine, name: str, spot: Spot) -> Iterator[tuple[ast.AST, S
     """What may have given a variable its value: `item`: one of what a loop runs over."""
     for item in own_nodes(spot.scope):
         if isinstance(item, (ast.For, ast.AsyncFor)) and spans(item, spot.line) and _gives(item, name):
-            yield item.iter, replace(spot, line=item.lineno), True
+            yield item.iter, structs.replace(spot, line=item.lineno), True
         for part in getattr(item, "generators", ()) if isinstance(item, ast.expr) and spans(item, spot.line) else ():
             if _names(part.target, name):
                 yield part.iter, spot, True
     for line, value, _ in bindings_of(spot.scope, name):
         if value is not None and line < spot.line:
-            yield value, replace(spot, line=line), False
+            yield value, structs.replace(spot, line=line), False
     for item in own_nodes(spot.scope):  # `a, (b, c) = ...`
         if isinstance(item, ast.Assign) and item.lineno < spot.line and _names(item.targets[0], name):
-            yield item.value, replace(spot, line=item.lineno), False
+            yield item.value, structs.replace(spot, line=item.lineno), False
     if name in parameters(spot.scope):
         given = at.slice.argument(name, spot)
         if given is not None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.evidence.exceptions.name_origins import EMPTY_MESSAGE, USED_UP
 from pytracer.analyze.evidence.failing.expressions import names_in, source
@@ -25,8 +26,7 @@ _ONLY_LOOKS = {"type", "isinstance", "print", "id", "repr", "callable", "hasattr
 _KINDS = ("StopIteration", "ZeroDivisionError", "IndexError")
 
 
-@dataclass(frozen=True)
-class _Once:
+class _Once(msgspec.Struct, frozen=True):
     """A variable that can be read once: what it is, the line that made it in words, and lines that read it before."""
 
     name: str

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec import structs
 
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.spots import Spot
@@ -12,8 +14,7 @@ from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.scopes import class_named, scope_of
 
 
-@dataclass(frozen=True)
-class Getter:
+class Getter(msgspec.Struct, frozen=True):
     """`__getitem__` of a class of the program. `spot`: its place, with its file."""
 
     owner: ast.ClassDef
@@ -53,7 +54,7 @@ def _loads_another(at: FailingLine, owner: ast.ClassDef) -> bool:
         for item in ast.walk(spot.tree) if spot is not None else ():
             if isinstance(item, ast.Call) and called_name(item) == "DataLoader" and spot is not None:
                 given = item.args[0] if item.args else keyword_value(item, "dataset")
-                here = replace(spot, scope=scope_of(spot.tree, item.lineno), line=item.lineno, depth=None)
+                here = structs.replace(spot, scope=scope_of(spot.tree, item.lineno), line=item.lineno, depth=None)
                 made = at.slice.made(given, here, calls=True).node if given is not None else None
                 if made is None or any(isinstance(part, ast.Name) and part.id == owner.name for part in ast.walk(made)):
                     return False

@@ -6,7 +6,8 @@ import ast
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.evidence.failing.expressions import names_in, source, whole
 from pytracer.analyze.evidence.failing.line import FailingLine
@@ -37,8 +38,7 @@ _PLAIN_ARGUMENTS = 3  # dataset, batch_size, shuffle
 _WORDS_OF_LOOP = (ast.For, ast.AsyncFor)
 
 
-@dataclass(frozen=True)
-class _Loop:
+class _Loop(msgspec.Struct, frozen=True):
     """A loader that a loop around a line of the stack runs over."""
 
     name: str
@@ -48,8 +48,7 @@ class _Loop:
     node: ast.For | ast.AsyncFor
 
 
-@dataclass(frozen=True)
-class _Call:
+class _Call(msgspec.Struct, frozen=True):
     """The `DataLoader(...)` that made it, and where."""
 
     node: ast.Call

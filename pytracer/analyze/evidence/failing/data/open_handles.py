@@ -8,7 +8,10 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+import msgspec
+from msgspec import structs
 
 from pytracer.analyze.evidence.failing.data.opened_files import Opened, lineage, opened_file
 from pytracer.analyze.evidence.slicing.slice import Slice
@@ -23,8 +26,7 @@ _MODES = re.compile(r"[wax]")
 _METHODS = 24  # that are followed
 
 
-@dataclass(frozen=True)
-class OpenHandle:
+class OpenHandle(msgspec.Struct, frozen=True):
     """`name`: as the reader writes it. `opened`: the call that opened it. `reads`: the line that uses it.
 
     `plain`: a file with bytes that the program itself seeks and reads; else an archive, a table, a video.
@@ -82,7 +84,7 @@ def _handles(files: Mapping[str, ast.Module], back: Slice, kind: ast.ClassDef, g
             plain = opened.kind != "archive"
             if plain and not (_is_moved(reached, name) and _is_read_from(opened.call)):
                 continue
-            yield OpenHandle(name, opened.made, replace(spot, line=uses[0].lineno), plain)
+            yield OpenHandle(name, opened.made, structs.replace(spot, line=uses[0].lineno), plain)
 
 
 def _called(
@@ -92,10 +94,10 @@ def _called(
 
     Of a method that other classes have, too, that of `kind`, whose object it is.
     """
-    spot = replace(spot, line=call.lineno)
+    spot = structs.replace(spot, line=call.lineno)
     function = back.function(call, spot)
     if function is not None:
-        yield replace(function[1], scope=function[0], line=function[0].lineno)
+        yield structs.replace(function[1], scope=function[0], line=function[0].lineno)
     elif isinstance(call.func, ast.Attribute):
         base = call.func.value
         of_self = isinstance(base, ast.Name) and base.id == "self"
@@ -163,7 +165,7 @@ def _is_read_from(call: ast.Call) -> bool:
 
 def _opened(files: Mapping[str, ast.Module], back: Slice, name: str, spot: Spot, reached: _Reached) -> Opened | None:
     """What it has open, by a function that does not run with the reader; None of what checks what it reads."""
-    found = opened_file(files, back, name, replace(spot, depth=None))
+    found = opened_file(files, back, name, structs.replace(spot, depth=None))
     if found is None or found.kind == "store" or any(item.scope is found.made.spot.scope for item in reached.spots):
         return None
     return found

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from pytracer.analyze.evidence.slicing.bindings import bindings_of
 from pytracer.analyze.evidence.slicing.slice import Slice
@@ -32,8 +33,7 @@ _KINDS: tuple[tuple[OpenedKind, re.Pattern[str]], ...] = (
 _WITHOUT_POSITION = ("driver", "mmap_mode")  # options by which it is in memory
 
 
-@dataclass(frozen=True)
-class Opened:
+class Opened(msgspec.Struct, frozen=True):
     """The call that opened it.
 
     `kind`: a file whose bytes the program itself reads; an archive, a table, a video, which moves its own; a store that

@@ -10,7 +10,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import capital
 from pytracer.analyze.evidence.failing.expressions import names_in, source
@@ -39,8 +40,7 @@ _MAKERS = frozenset({"tensor", "as_tensor", "array", "asarray", "full"})
 _OF_INTEGERS = frozenset({"LongTensor", "IntTensor", "int64", "int32", "intp"})
 
 
-@dataclass(frozen=True)
-class Conversion:
+class Conversion(msgspec.Struct, frozen=True):
     """`operand` is what becomes integers by `node`; `found`: what can have made NaN or infinity of it."""
 
     node: ast.expr
@@ -49,8 +49,7 @@ class Conversion:
     found: tuple[Hazard, ...] = ()
 
 
-@dataclass(frozen=True)
-class Origin:
+class Origin(msgspec.Struct, frozen=True):
     """Of the smallest integer: a conversion, a line that writes it down, or neither. `number`: as it was met."""
 
     number: int

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.behind import Place
 from pytracer.analyze.evidence.slicing.spots import Spot
@@ -11,8 +12,7 @@ from pytracer.analyze.evidence.slicing.spots import Spot
 WRITTEN, USUAL, WEAK = 3, 2, 1
 
 
-@dataclass(frozen=True)
-class Hazard:
+class Hazard(msgspec.Struct, frozen=True):
     """`says`: what the expression does, behind `line 44`; `make`: what to write, behind "there".
 
     `only`: what the operand must be for it, `single`, `zero` or `empty`, which makes a loss NaN, and no gradient.

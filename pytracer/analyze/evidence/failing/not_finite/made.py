@@ -9,7 +9,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec import structs
 
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
@@ -57,8 +59,7 @@ _HOPS = 8
 _MOST_ELEMENTS = 1 << 14  # of a larger tensor its numbers are not recorded
 
 
-@dataclass(frozen=True)
-class _Origin:
+class _Origin(msgspec.Struct, frozen=True):
     """The line that made it: `node` of operands that were finite as far as is known; None of what a loop gives."""
 
     name: str
@@ -127,7 +128,7 @@ def _origin(at: FailingLine, name: str, spot: Spot) -> _Origin | None:
             if step is None:
                 return None
             node, spot = step
-            spot = replace(spot, line=getattr(node, "lineno", spot.line))
+            spot = structs.replace(spot, line=getattr(node, "lineno", spot.line))
             passed = at.value_at(node, spot)
             if passed is not None and NOT_FINITE.search(passed):
                 name = ast.unparse(node)
@@ -143,7 +144,7 @@ def _origin(at: FailingLine, name: str, spot: Spot) -> _Origin | None:
             if later or len(ways) > 1 or (len(bound) > 1 and _is_other_branch(spot, line)):
                 made = ast.copy_location(ast.Name(name, ast.Load()), ast.Constant(0, lineno=max([line, *later])))
                 return _Origin(name, made, spot, None, several=True)
-            spot = replace(spot, line=line)
+            spot = structs.replace(spot, line=line)
             if value is None:
                 return _Origin(name, None, spot, None)
             node = value
@@ -262,7 +263,9 @@ def _forward(at: FailingLine, node: ast.AST, spot: Spot) -> list[Hazard]:
     found = hazards_of(
         at, [Part(node, spot)], lambda item: not item.backward and not (arrays and item.only == "single"), _known(at)
     )
-    return [replace(item, make=_CLAMP.sub(r"`np.maximum(\1, 1)`", item.make)) if arrays else item for item in found]
+    return [
+        structs.replace(item, make=_CLAMP.sub(r"`np.maximum(\1, 1)`", item.make)) if arrays else item for item in found
+    ]
 
 
 def _given(at: FailingLine, what: str, kind: str, origin: _Origin) -> tuple[str, str] | None:
@@ -287,7 +290,7 @@ def _given(at: FailingLine, what: str, kind: str, origin: _Origin) -> tuple[str,
     place = at.place(origin.spot, loop.lineno)
     subject = f"{what} has {'NaN' if kind == 'NaN' else 'inf'} as `{source(loop.iter)}` gives it (line {loop.lineno})"
     subject = subject if place.startswith("line ") else subject.replace(f"line {loop.lineno}", place)
-    found = _forward(at, loop.iter, replace(origin.spot, line=loop.lineno)) or _of_samples(at)
+    found = _forward(at, loop.iter, structs.replace(origin.spot, line=loop.lineno)) or _of_samples(at)
     advice = hazard_advice(at, found) or "Look for it in the data, and drop or fill it where that is read."
     return f"{subject}{hazard_subject(at, found)}", f"{subject}: the data has it. {advice}"
 
@@ -316,7 +319,7 @@ def _data(at: FailingLine) -> tuple[str, str] | None:
         shape = shape_of(value)
         if spot is None or not name.isidentifier() or not OF_TENSOR.search(value) or shape is None or not shape.sizes:
             continue  # a loss has no sizes
-        origin = _origin(at, name, replace(spot, line=END))
+        origin = _origin(at, name, structs.replace(spot, line=END))
         if origin is None or _has_layer(at, origin):
             continue
         kind = "inf" if value.endswith("inf") else "NaN"

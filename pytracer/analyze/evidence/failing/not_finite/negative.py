@@ -7,7 +7,8 @@ AvgPoolKernel.cpp). A number that is written beside an operand, `-1 * x`, is mea
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
+
+from msgspec import structs
 
 from pytracer.analyze.behind import Place
 from pytracer.analyze.evidence.failing.expressions import source
@@ -49,7 +50,9 @@ def by_negative_number(at: FailingLine, hazard: Hazard) -> Hazard:
         else f"make it positive, or take {what} without it"
     )
     places = (at_line, (number.spot.file, number.line))
-    return replace(hazard, says=says, make=make, weight=WRITTEN, only="", operand=None, backward=False, also=places)
+    return structs.replace(
+        hazard, says=says, make=make, weight=WRITTEN, only="", operand=None, backward=False, also=places
+    )
 
 
 def _factor(at: FailingLine, found: Made, hops: int) -> tuple[str, Place, Made] | None:

@@ -8,7 +8,9 @@ from __future__ import annotations
 import ast
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec import structs
 
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.spots import END, Spot
@@ -23,8 +25,7 @@ _OF_TENSORS = frozenset(
 )
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(msgspec.Struct, frozen=True):
     """An expression, or a statement that stores into a tensor, and where it is."""
 
     node: ast.AST
@@ -87,7 +88,10 @@ def _returned(at: FailingLine, call: ast.Call, spot: Spot) -> Iterator[tuple[ast
     function, place = found
     for item in own_nodes(function):
         if isinstance(item, ast.Return) and item.value is not None:
-            yield item.value, replace(place, scope=function, line=item.lineno + 1, depth=None, call=(call, spot))
+            yield (
+                item.value,
+                structs.replace(place, scope=function, line=item.lineno + 1, depth=None, call=(call, spot)),
+            )
 
 
 def function_of(at: FailingLine, call: ast.Call, spot: Spot) -> tuple[ast.FunctionDef, Spot] | None:
@@ -114,7 +118,7 @@ def _values(at: FailingLine, name: str, spot: Spot) -> Iterator[tuple[ast.AST, S
     """All that a variable can be, with where; of `a, b = f()` the number of the item."""
     found = [*values_bound(spot.scope, name)]
     if found:
-        yield from ((value, replace(spot, line=value.lineno), index) for value, index in found)
+        yield from ((value, structs.replace(spot, line=value.lineno), index) for value, index in found)
     elif is_parameter(spot.scope, name):
         step = at.slice.argument(name, spot)
         if step is not None:
@@ -124,9 +128,9 @@ def _values(at: FailingLine, name: str, spot: Spot) -> Iterator[tuple[ast.AST, S
         for method in owner.body if owner is not None else ():
             if isinstance(method, ast.FunctionDef):
                 for value, index in values_bound(method, name):
-                    yield value, replace(spot, scope=method, line=value.lineno, depth=None, call=None), index
+                    yield value, structs.replace(spot, scope=method, line=value.lineno, depth=None, call=None), index
     elif not isinstance(spot.scope, ast.Module) and class_named(spot.tree, name) is None:
-        outer = replace(spot, scope=spot.tree, line=END, depth=None, call=None)
+        outer = structs.replace(spot, scope=spot.tree, line=END, depth=None, call=None)
         yield from ((value, outer, index) for value, index in values_bound(spot.tree, name))
 
 

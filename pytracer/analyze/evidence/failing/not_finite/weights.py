@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec import structs
 
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
@@ -27,8 +29,7 @@ _WHICH = "torch.autograd.set_detect_anomaly(True) tells which."
 _CHECK = "torch.autograd.set_detect_anomaly(True) names the operator"
 
 
-@dataclass(frozen=True)
-class Weights:
+class Weights(msgspec.Struct, frozen=True):
     """Of the module `name`: `9 of 9 with nan`; not `bad`: all of them finite."""
 
     name: str
@@ -87,7 +88,7 @@ def _losses_of(spot: Spot) -> Iterator[Part]:
     name = getattr(spot.scope, "name", "")
     for node in own_nodes(spot.scope):
         if isinstance(node, ast.Return) and name in _TRAINING and node.value is not None:
-            yield Part(node.value, replace(spot, line=node.lineno + 1))
+            yield Part(node.value, structs.replace(spot, line=node.lineno + 1))
         if not isinstance(node, ast.Call) or called_name(node) not in ("backward", "manual_backward"):
             continue
         owner = node.func.value if isinstance(node.func, ast.Attribute) else None
@@ -95,7 +96,7 @@ def _losses_of(spot: Spot) -> Iterator[Part]:
         if isinstance(given, ast.Call) and given.args and called_name(given) in ("scale", "scale_loss"):
             given = given.args[0]
         if given is not None:
-            yield Part(given, replace(spot, line=node.lineno))
+            yield Part(given, structs.replace(spot, line=node.lineno))
 
 
 def hazards_of(

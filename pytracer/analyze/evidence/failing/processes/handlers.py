@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -16,8 +17,7 @@ from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import HandledExceptionReport, PythonFrame
 
 
-@dataclass(frozen=True)
-class Handler:
+class Handler(msgspec.Struct, frozen=True):
     """An `except` that caught a first exception and then failed at line `at`, in `statement`."""
 
     file: str

@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec import structs
 
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
@@ -42,8 +44,7 @@ _WAITS = re.compile(f"{_MEETS.pattern}|wait|sleep|exists|is_file|is_dir", re.IGN
 _MOST_CALLERS = 4
 
 
-@dataclass(frozen=True)
-class _Maker:
+class _Maker(msgspec.Struct, frozen=True):
     """`line`: of the call that makes it; `guard`: the `if` by which only one rank comes there."""
 
     call: ast.Call
@@ -56,8 +57,7 @@ class _Maker:
         return called_name(self.call) in _FOLDERS
 
 
-@dataclass(frozen=True)
-class _Site:
+class _Site(msgspec.Struct, frozen=True):
     """Where a call lies: its guard, if any, and the function of the stack from which it was reached."""
 
     spot: Spot
@@ -198,7 +198,7 @@ def _site(at: FailingLine, spot: Spot) -> _Site:
             met = met or any(_calls_within(at, item, range(1, item.line), _WAITS) for item in deeper)
             end = here.end_lineno if here is not None else spot.line
             return _Site(
-                _called_from(start, way, replace(inside, line=spot.line)), guard, met, (end or 0) < inside.line
+                _called_from(start, way, structs.replace(inside, line=spot.line)), guard, met, (end or 0) < inside.line
             )
         calls = [
             (item, Spot(file, tree, scope_of(tree, item.lineno), item.lineno))
@@ -218,7 +218,7 @@ def _called_from(start: Spot, way: list[tuple[ast.Call, Spot]], last: Spot) -> S
     place = last
     for number in range(len(way) - 1, -1, -1):
         inner = way[number - 1][1] if number else start
-        place = replace(inner, call=(way[number][0], place))
+        place = structs.replace(inner, call=(way[number][0], place))
     return place
 
 

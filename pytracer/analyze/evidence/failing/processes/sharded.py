@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import capital
 from pytracer.analyze.evidence.failing.expressions import parts, source, walk_in_order
@@ -30,8 +31,7 @@ _FEW = 2
 _OTHER_PARTS = frozenset({"parallelize_module", "distribute_tensor", "distribute_module"})
 
 
-@dataclass(frozen=True)
-class _Bypass:
+class _Bypass(msgspec.Struct, frozen=True):
     """The call of a method that is not forward(), from outside of its module."""
 
     call: ast.Call

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.failing.expressions import source
@@ -28,8 +29,7 @@ _PEERS = ("dst", "src", "peer", "group_dst", "group_src", "group_peer")
 _MOST = 40
 
 
-@dataclass(frozen=True)
-class _Message:
+class _Message(msgspec.Struct, frozen=True):
     """The calls that name the rank itself, the expression by which they do, and where its value came from."""
 
     calls: tuple[ast.Call, ...]

@@ -10,7 +10,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.failing.line import FailingLine
@@ -25,8 +26,7 @@ _CHECKPOINTS = ("checkpoint", "checkpoint_sequential", "gradient_checkpointing_e
 _ISSUE = "github.com/pytorch/pytorch/issues/143580"
 
 
-@dataclass(frozen=True)
-class _Found:
+class _Found(msgspec.Struct, frozen=True):
     """How the static graph is asked for, and where; how synchronization is left out, and where."""
 
     static: tuple[str, str]

@@ -9,7 +9,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import list_words
 from pytracer.analyze.evidence.failing.expressions import short, source
@@ -32,8 +33,7 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _MOST = 3
 
 
-@dataclass(frozen=True)
-class _SideDoor:
+class _SideDoor(msgspec.Struct, frozen=True):
     """`loss`, which `line` sets to `made`, reads `names`, as `kept` sets the first of them; `hooked`: in a hook."""
 
     loss: str

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import size_words
 from pytracer.analyze.behind import Behind
@@ -18,8 +19,7 @@ _MOST_LEFT = 0.01  # of a small one
 _WORTH_TELLING = 0.05  # of the file system
 
 
-@dataclass(frozen=True)
-class FullDisk:
+class FullDisk(msgspec.Struct, frozen=True):
     """`left` and `size` in bytes; `left` is None where there is no room for another file. `alike`: number, bytes."""
 
     folder: str

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import os
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import capital, size_words
 from pytracer.analyze.behind import places_in
@@ -35,8 +36,7 @@ _OPENERS = ("open", "File", "memmap", "ZipFile", "open_memmap", "Reader", "Datas
 _JUST_NOW = 60  # seconds
 
 
-@dataclass(frozen=True)
-class OpenedFile:
+class OpenedFile(msgspec.Struct, frozen=True):
     """As it was at the exception. `before`: the newest file of a like name that is older, with its size.
 
     `holder`: the variable that reads from it, where no function of a library was given it.

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
@@ -35,8 +36,7 @@ _STATE = frozenset({"__getstate__", "__reduce__", "__reduce_ex__"})
 _MOST = 2
 
 
-@dataclass(frozen=True)
-class _Way:
+class _Way(msgspec.Struct, frozen=True):
     """`args.tb`, an instance of a class of the program, and the line that made it."""
 
     name: str

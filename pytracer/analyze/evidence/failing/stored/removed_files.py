@@ -6,7 +6,8 @@ import ast
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import capital
 from pytracer.analyze.evidence.failing.expressions import short, source
@@ -28,16 +29,14 @@ _MOST_CALLERS = 4
 _FIRST_IS_ZERO = ("range", "enumerate")
 
 
-@dataclass(frozen=True)
-class _Way:
+class _Way(msgspec.Struct, frozen=True):
     """`guard`: the `if` by which one rank alone comes there. `loop`: of the stack, around the removal and the line."""
 
     guard: tuple[Spot, ast.If] | None
     loop: tuple[Spot, Loop] | None
 
 
-@dataclass(frozen=True)
-class _Removal:
+class _Removal(msgspec.Struct, frozen=True):
     call: ast.Call
     spot: Spot
     way: _Way

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
@@ -21,8 +22,7 @@ _DIVIDES = {"div_", "divide_", "true_divide_"}
 _PLACES = (ast.Name, ast.Attribute, ast.Subscript)
 
 
-@dataclass(frozen=True)
-class _InPlace:
+class _InPlace(msgspec.Struct, frozen=True):
     """`held`: what is written to. `by`: the operator, or the method with its brackets. `others`: its operands."""
 
     held: ast.expr

@@ -6,7 +6,9 @@ import ast
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec import structs
 
 from pytracer._text import size_words, uncapital
 from pytracer.analyze.evidence.failing.expressions import names_in, source, whole
@@ -30,8 +32,7 @@ _PLANE = 2
 _MOST_NUMBERS = 3
 
 
-@dataclass(frozen=True)
-class Requested:
+class Requested(msgspec.Struct, frozen=True):
     """`subject`: for the headline; `advice`: what to change. `accidental`: no larger memory would be right."""
 
     subject: str
@@ -40,8 +41,7 @@ class Requested:
     nbytes: int | None = None
 
 
-@dataclass(frozen=True)
-class _Wanted:
+class _Wanted(msgspec.Struct, frozen=True):
     """What the message has: bytes, or the shape."""
 
     nbytes: int
@@ -68,7 +68,7 @@ def requested(at: FailingLine) -> Requested | None:
             continue
         found = _said(at, shapes, node, shape, wanted)
         if found is not None:
-            return replace(found, nbytes=wanted.nbytes)
+            return structs.replace(found, nbytes=wanted.nbytes)
     return None
 
 

@@ -6,7 +6,8 @@ import ast
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.evidence.failing.expressions import source, whole
 from pytracer.analyze.evidence.failing.line import FailingLine
@@ -25,8 +26,7 @@ _HEADS = re.compile(r"head(?!_?(?:dim|size|width))|group", re.IGNORECASE)
 _DEEPEST = 5
 
 
-@dataclass(frozen=True)
-class _Cut:
+class _Cut(msgspec.Struct, frozen=True):
     """`name`: of the tensor at the line; `layer`: the call that made it; `plan`: the line that cuts the layer."""
 
     name: str

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans
 from pytracer.analyze.tensors.source_lines import syntax_tree
@@ -14,8 +15,7 @@ from pytracer.report.job import PythonFrame
 Import = ast.Import | ast.ImportFrom
 
 
-@dataclass(frozen=True)
-class Imported:
+class Imported(msgspec.Struct, frozen=True):
     """A statement of a file. `surely`: no branch, loop or `try` decides on whether it ran."""
 
     file: str

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
@@ -22,8 +23,7 @@ _METHODS = re.compile(
 _BASES = re.compile(r"\w*Module|\w*Model|nn\.\w+|torch\.nn\.\w+")
 
 
-@dataclass(frozen=True)
-class _Set:
+class _Set(msgspec.Struct, frozen=True):
     file: str
     statement: ast.Assign | ast.AnnAssign
     owner: str

@@ -8,8 +8,9 @@ import itertools
 import os
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer.analyze.evidence.failing.line import FailingLine
@@ -79,8 +80,7 @@ def _lines_of(tree: ast.Module, name: str) -> Iterator[int]:
                 yield item.lineno
 
 
-@dataclass(frozen=True)
-class Names:
+class Names(msgspec.Struct, frozen=True):
     """What a module binds: `at_top` what can be imported from it, `anywhere` also in its functions and classes."""
 
     at_top: frozenset[str] = frozenset()

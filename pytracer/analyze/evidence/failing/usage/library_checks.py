@@ -9,7 +9,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec import structs
 
 from pytracer._library_files import is_library_file
 from pytracer.analyze.evidence.failing.expressions import source
@@ -41,8 +43,7 @@ _TYPES = (
 )
 
 
-@dataclass(frozen=True)
-class _Refused:
+class _Refused(msgspec.Struct, frozen=True):
     """`name`: in the library; `node`: the program's expression for it, or for what `by` computes it from there."""
 
     name: str
@@ -105,7 +106,7 @@ def _passed(at: FailingLine, library: Slice, spot: Spot, name: ast.expr) -> _Ref
     if len(inner) == 1 and ast.dump(inner[0]) != ast.dump(name):
         found = _passed(at, library, made.spot, inner[0])
         if found is not None and found.by is None:
-            return replace(found, name=ast.unparse(name), by=source(made.node))
+            return structs.replace(found, name=ast.unparse(name), by=source(made.node))
     return _same_keyword(at, name)
 
 

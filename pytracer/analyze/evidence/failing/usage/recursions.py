@@ -7,7 +7,8 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import capital, list_words, shortened
 from pytracer.analyze.evidence.failing.expressions import parts
@@ -48,8 +49,7 @@ _LOOKUPS = ("KeyError", "IndexError", "LookupError", "AttributeError", "ImportEr
 _WALKS = ("iter", "next", "len", "list", "enumerate", "zip")
 
 
-@dataclass(frozen=True)
-class _Call:
+class _Call(msgspec.Struct, frozen=True):
     """A line of the cycle, and the function that it leads to."""
 
     frame: PythonFrame
@@ -64,8 +64,7 @@ class _Call:
         return [node for part in parts(self.statement) for node in ast.walk(part)]
 
 
-@dataclass(frozen=True)
-class _Nested:
+class _Nested(msgspec.Struct, frozen=True):
     """`who` holds another one by `name`, which is what the line calls; `wraps`: the lines that add a level."""
 
     who: str

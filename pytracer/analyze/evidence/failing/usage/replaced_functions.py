@@ -11,8 +11,9 @@ import builtins
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import PurePosixPath
+
+import msgspec
 
 from pytracer._text import list_words, shortened
 from pytracer.analyze.evidence.failing.line import FailingLine
@@ -35,8 +36,7 @@ _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _IN_CHILD = "It belongs into a child process that ends after it"
 
 
-@dataclass(frozen=True)
-class _Guard:
+class _Guard(msgspec.Struct, frozen=True):
     """`line` of the program puts it out of use, in the function `within`, which `callers` call; `others` likewise."""
 
     line: LineWords
@@ -54,8 +54,7 @@ class _Guard:
         return f"{self.line}{of} set it so for the whole process{calls}{back}"
 
 
-@dataclass(frozen=True)
-class ReplacedFunction:
+class ReplacedFunction(msgspec.Struct, frozen=True):
     """`name` is what `where` calls, and is `now`."""
 
     name: str

@@ -9,7 +9,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer.analyze.evidence.failing.expressions import names_in, short, source
@@ -29,8 +30,7 @@ _PLACES = {2: _TOTAL, 3: _EPOCHS, 4: _EACH}  # OneCycleLR(optimizer, max_lr, tot
 _OWN_ORDER = ("sampler", "batch_sampler")
 
 
-@dataclass(frozen=True)
-class _Counted:
+class _Counted(msgspec.Struct, frozen=True):
     """The arguments that a schedule took its number of steps from: `total_steps`, or `epochs` and `steps_per_epoch`."""
 
     given: dict[str, ast.expr]
@@ -42,8 +42,7 @@ class _Counted:
         return min(getattr(item, "lineno", self.spot.line) for item in self.given.values())
 
 
-@dataclass(frozen=True)
-class _Load:
+class _Load(msgspec.Struct, frozen=True):
     """Of a state, which may be the schedule's. `surely`: by the name of what it is loaded into."""
 
     place: str

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._text import list_words
 from pytracer.analyze.evidence.failing.expressions import source
@@ -30,8 +31,7 @@ _MOST = 3
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-@dataclass(frozen=True)
-class _Skipped:
+class _Skipped(msgspec.Struct, frozen=True):
     """The only call of that name. `around`: the function that has it, None of a module's own line."""
 
     name: str

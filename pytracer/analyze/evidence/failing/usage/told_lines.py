@@ -6,10 +6,9 @@ The stack ends where the compiled function was called; the line that cannot be c
 from __future__ import annotations
 
 import ast
-import dataclasses
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 import msgspec
 
@@ -48,8 +47,7 @@ _BY_SCRIPT = frozenset({"RuntimeError", "NotSupportedError", "UnsupportedNodeErr
 _TEST, _REASON, _MOST = 60, 130, 2
 
 
-@dataclass(frozen=True)
-class _Told:
+class _Told(msgspec.Struct, frozen=True):
     """The innermost line of the program that a message names. `expression`: the part of it that is underlined."""
 
     frame: PythonFrame
@@ -116,7 +114,7 @@ def _told(at: FailingLine, named: Sequence[tuple[PythonFrame, ast.AST | None]]) 
     inner = [frame for frame, _ in own]
     rest = [frame for frame in at.frames if frame not in inner]
     exception = msgspec.structs.replace(at.exception, variables=None, columns=None, outer=None, near=None)
-    there = dataclasses.replace(at, exception=exception, stack=[*inner, *rest], frames=[*inner, *rest], tree=tree)
+    there = replace(at, exception=exception, stack=[*inner, *rest], frames=[*inner, *rest], tree=tree)
     outer = inner[1] if len(inner) > 1 else None
     return _Told(inner[0], there, at, text, outer, own[0][1])
 

@@ -10,7 +10,8 @@ import ast
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer.analyze.evidence.failing.expressions import names_in, source, whole
@@ -44,8 +45,7 @@ _LEVELS = 6
 _TEXT = 56
 
 
-@dataclass(frozen=True)
-class _Baked:
+class _Baked(msgspec.Struct, frozen=True):
     """What the trace has as a constant: `name` of it, where there is one, and the line that computed it."""
 
     frame: PythonFrame
