@@ -201,9 +201,11 @@ def _overwritten(view: ProcessView) -> str | None:
 def _by_other_thread(view: ProcessView) -> bool:
     """Whether a thread with Python of its own freed it, and not the one that used it or opened its parallel region."""
     storage, crash = view.place.storage if view.place else None, view.crash
-    if storage is None or crash is None or not storage.freed_thread or not crash.python_stack:
+    if storage is None or crash is None or not storage.freed_thread:
         return False
-    return storage.freed_thread != crash.tid
+    opener = view.region_opener.tid if view.region_opener is not None and view.region_python else None
+    user = crash.tid if crash.python_stack else opener
+    return user is not None and storage.freed_thread not in (crash.tid, user)
 
 
 def _kept_address(

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from pytracer.analyze.engine import build_report
-from pytracer.decode.types.snapshot import NamedTensor, StorageHit
+from pytracer.decode.types.snapshot import NamedTensor, NativeFrame, StorageHit
 from pytracer.decode.types.storage_table import StorageTable
 from pytracer.report.job import Report
 from tests.conditions import needs_capstone
 from tests.support import scenarios as s
 from tests.support.synth import WALL, Box
+from tests.support.synth_threads import OtherThread
 
 BASE = 0x7F50_0000_0000
 BYTES = 64 << 20
@@ -486,3 +487,30 @@ def test_memory_that_another_thread_resized_is_not_the_users_own_fault(
     assert ("on another thread at own.py:1 in refill" in summary) == other
     assert report.verdict is not None
     assert ("wait for" in (report.verdict.advice or "")) == other
+
+
+@pytest.mark.parametrize(("tid", "other"), [(102, True), (101, False)])
+def test_worker_of_openmp_uses_memory_for_the_thread_that_opened_its_region(
+    tid: int, other: bool, run: Path, tmp_path: Path
+) -> None:
+    """Who crashed runs no Python. The look-alike: the opener itself had resized the storage."""
+    script = tmp_path / "own.py"
+    script.write_text("buffer.untyped_storage().resize_(0)\n", encoding="utf-8")
+    box = Box(pid=101).alloc(BASE, BYTES, ("make", s.SCRIPT, 5)).free(BASE, ("refill", str(script), 1), tid=tid)
+    os.utime(script, (1, 1))
+    at = {"addr": BASE + 64, "native": s.NATIVE[:1], "tid": 600, "python_matched": False}
+    box.at(500).crash(**at, threads=[OtherThread(101, pthread=101)], other_python={101: [("step", s.SCRIPT, 41)]})
+    job = s.load(run, box)
+    snapshot = job.processes[0].snapshot
+    assert snapshot.crash is not None
+    region, worker, gomp = "at::internal::invoke_parallel<kernel>", "gomp_thread_start", f"{s.TORCH}/lib/libgomp.so.1"
+    opener = (_frame(region, s.TORCH_CPU), _frame("GOMP_parallel", gomp), _frame("at::native::mean", s.TORCH_CPU))
+    threads = tuple(replace(item, native_stack=opener, state="done") for item in snapshot.crash.threads)
+    own = (_frame(region, s.TORCH_CPU), _frame(worker, gomp))
+    crash = replace(snapshot.crash, python_stack=(), native_stack=own, threads=threads)
+    report = build_report(replace(job, processes=(replace(job.processes[0], snapshot=replace(snapshot, crash=crash)),)))
+    assert ("on another thread at own.py:1 in refill" in told(report)[1]) == other
+
+
+def _frame(function: str, image: str) -> NativeFrame:
+    return NativeFrame(1, image, 1, None, "exact", function)
