@@ -498,7 +498,7 @@ def test_worker_of_openmp_uses_memory_for_the_thread_that_opened_its_region(
     script.write_text("buffer.untyped_storage().resize_(0)\n", encoding="utf-8")
     box = Box(pid=101).alloc(BASE, BYTES, ("make", s.SCRIPT, 5)).free(BASE, ("refill", str(script), 1), tid=tid)
     os.utime(script, (1, 1))
-    at = {"addr": BASE + 64, "native": s.NATIVE[:1], "tid": 600, "python_matched": False}
+    at: dict[str, Any] = {"addr": BASE + 64, "native": s.NATIVE[:1], "tid": 600, "python_matched": False}
     box.at(500).crash(**at, threads=[OtherThread(101, pthread=101)], other_python={101: [("step", s.SCRIPT, 41)]})
     job = s.load(run, box)
     snapshot = job.processes[0].snapshot
