@@ -9,6 +9,7 @@ from pytracer.analyze.evidence.ends.signal_senders import from_time_limit
 from pytracer.analyze.evidence.exceptions.handled import handled_at_end
 from pytracer.analyze.evidence.exceptions.loaders import loading_workers, waits_for_loader
 from pytracer.analyze.evidence.exceptions.unmade import unmade_error
+from pytracer.analyze.evidence.waits.ended_fillers import ended_filler
 from pytracer.analyze.evidence.waits.ended_threads import lost_results, no_other_could, thread_behind
 from pytracer.analyze.evidence.waits.failed_task import failed_task
 from pytracer.analyze.evidence.waits.forked_locks import forked_lock
@@ -83,6 +84,7 @@ def last_wait(job: JobView, ended: ProcessView) -> tuple[ProcessView, Stood] | N
         untaken=untaken_queue(view, wait, tuple(chain[:-1])),
         started=_started(job, view, wait) if wait.kind == "forked-notice" else None,
         unmade=unmade_error(job, view) if lost_results(view, wait) else None,
+        filler=ended_filler(view, wait),
     )
 
 

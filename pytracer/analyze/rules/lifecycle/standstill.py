@@ -26,7 +26,8 @@ still leaves its parent waiting. What a queue's own thread cannot pickle is drop
 its task; a worker that is killed in Queue.get() takes the lock of the queue along. Of a lock that a forked child
 waits for, the thread of the parent is named that was inside of its `with` at the end, or alone takes it by the
 source; so is a `with` of the forking thread around the fork. What ends a wait (set(), put(), release()) may lie
-behind a branch that leaves. recv() of a pipe gets no EOFError while its own process keeps the sender's end open, and
+behind a branch that leaves. A thread that fills a queue of its process may have ended in order without the mark (`None`)
+at which the taker stops: it puts that below a condition only, or not at all. recv() of a pipe gets no EOFError while its own process keeps the sender's end open, and
 two ends that both call recv() wait for each other. An OSError ends a pool's thread that receives results, such as of
 a tensor whose worker has ended; another error there ends it with a traceback, such as of a task's exception whose class
 cannot be called with its `args` alone: what was raised, and its constructor, are named then. A task of a
@@ -48,12 +49,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.collectives.description import at_place, span_words
 from pytracer.analyze.deaths.order import is_interrupt
 from pytracer.analyze.evidence.ends.sent_signals import deadly_signal
 from pytracer.analyze.evidence.ends.signal_senders import from_time_limit, sender_words
 from pytracer.analyze.evidence.exceptions.unmade import UnmadeError
+from pytracer.analyze.evidence.waits.ended_fillers import EndedFiller
 from pytracer.analyze.evidence.waits.ended_threads import (
     ended_thread_evidence,
     lost_results,
@@ -199,7 +203,7 @@ class Standstill:
             advice_of(view, found),
             _missing(found),
             line=_line(pool, found),
-            behind=_behind(pool or found.unmade or found.started),
+            behind=_behind(pool or found.unmade or found.started or found.filler),
         )
 
 
@@ -207,12 +211,14 @@ def _line(pool: ForkedPool | None, found: Stood) -> PythonFrame | None:
     """Where the child lost the threads; where a task raised what could not be made again."""
     if pool is not None:
         return pool.earlier.forked
-    if found.started is not None:
+    if found.started is not None or found.filler is not None:
         return found.wait.at
     return found.unmade.at if found.unmade is not None else None
 
 
-def _behind(found: ForkedPool | UnmadeError | ParentThread | LibraryThread | None) -> Behind | None:
+def _behind(found: ForkedPool | UnmadeError | ParentThread | LibraryThread | EndedFiller | None) -> Behind | None:
+    if isinstance(found, EndedFiller):
+        return msgspec.structs.replace(Behind.of([], found), elsewhere=found.elsewhere)
     return Behind.of([], found) if found is not None else None
 
 
@@ -230,7 +236,8 @@ def _confidence(view: ProcessView, found: Stood, suspects: Sequence[Death]) -> C
         return found.device.confidence
     is_sure = found.unread or bool(found.gone) or (found.thread is not None and found.thread.sure)
     is_sure |= any(
-        item is not None for item in (found.receiver, found.unsent, found.starved, found.task, found.untaken)
+        item is not None
+        for item in (found.receiver, found.unsent, found.starved, found.task, found.untaken, found.filler)
     )
     is_sure |= found.without is not None and (found.without.first or not found.working)
     is_sure |= found.unasked is not None and found.unasked.refused is not None
