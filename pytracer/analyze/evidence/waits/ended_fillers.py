@@ -25,8 +25,9 @@ from pytracer.analyze.evidence.syntax.scopes import class_around, qualified_name
 from pytracer.analyze.evidence.waits.ended_threads import no_other_could
 from pytracer.analyze.evidence.waits.parent_threads import ThreadStart, thread_starts
 from pytracer.analyze.evidence.waits.queue_marks import PutMark, put_mark, puts_into, swallowed, taking
+from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
 from pytracer.analyze.evidence.waits.waited_object import last_name
-from pytracer.analyze.evidence.waits.waits import ProcessWait, main_stack
+from pytracer.analyze.evidence.waits.waits import main_stack
 from pytracer.analyze.naming import LineWords, line_in
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
@@ -177,10 +178,9 @@ def _is_behind(
 ) -> bool:
     """Whether a line has run: above that of a frame, in its function, or in the constructor of the waiting object."""
     scope = scope_of(start.tree, line)
-    for frame in own:
-        if frame.file == start.file and frame.line is not None and line < frame.line:
-            if scope_of(start.tree, frame.line) is scope:
-                return True
+    above = [frame.line for frame in own if frame.file == start.file and frame.line is not None and line < frame.line]
+    if any(scope_of(start.tree, item) is scope for item in above):
+        return True
     waiting = files[at.file or ""]
     owner = class_around(waiting, scope_of(waiting, at.line or 0))
     return owner is not None and isinstance(scope, ast.FunctionDef) and scope.name == "__init__" and scope in owner.body

@@ -32,7 +32,8 @@ from pytracer.analyze.evidence.waits.wait_chain import (
     wait_for_device,
     waiters_there,
 )
-from pytracer.analyze.evidence.waits.waits import OF_DEVICE, ProcessWait, WaitKind, is_between_processes
+from pytracer.analyze.evidence.waits.wait_kinds import OF_DEVICE, ProcessWait, WaitKind
+from pytracer.analyze.evidence.waits.waits import is_between_processes
 from pytracer.analyze.view import JobView, ProcessView
 
 _OF_CHILDREN: tuple[WaitKind, ...] = ("child", "queue", "message", "full-pipe", "pool", "workers")

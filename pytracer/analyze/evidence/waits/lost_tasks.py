@@ -16,7 +16,8 @@ from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import statement_at
 from pytracer.analyze.evidence.waits.wait_chain import children_of
-from pytracer.analyze.evidence.waits.waits import ProcessWait, end_of, main_stack, wait_of
+from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
+from pytracer.analyze.evidence.waits.waits import end_of, main_stack, wait_of
 from pytracer.analyze.naming import line_in, place_words
 from pytracer.analyze.platform.signals import signal_name
 from pytracer.analyze.tensors.source_lines import syntax_tree

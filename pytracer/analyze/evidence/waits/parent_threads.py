@@ -30,8 +30,9 @@ from pytracer.analyze.evidence.syntax.scopes import (
 from pytracer.analyze.evidence.waits.fork_line import SPAWNED
 from pytracer.analyze.evidence.waits.pipes import Starter, forked_at
 from pytracer.analyze.evidence.waits.used_before_fork import EarlierUse, called_before_fork
+from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
 from pytracer.analyze.evidence.waits.waited_object import waited_object
-from pytracer.analyze.evidence.waits.waits import ProcessWait, called_by_program, end_of, main_stack
+from pytracer.analyze.evidence.waits.waits import called_by_program, end_of, main_stack
 from pytracer.analyze.naming import LineWords, line_in
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import PythonFrame as SnapshotFrame
@@ -89,12 +90,11 @@ class ThreadStart(msgspec.Struct, frozen=True):
         """What the thread runs: its target, or `run` of its class."""
         if self.target is None:
             return None
-        owner = next(
-            (found for tree in files.values() if (found := class_named(tree, called_name(self.call) or ""))), None
-        )
-        if owner is None:
+        name = called_name(self.call) or ""
+        owners = [owner for tree in files.values() if (owner := class_named(tree, name)) is not None]
+        if not owners:
             return next((found for tree in files.values() if (found := function_named(tree, self.target))), None)
-        run = (item for item in owner.body if isinstance(item, ast.FunctionDef) and item.name == self.target)
+        run = (item for item in owners[0].body if isinstance(item, ast.FunctionDef) and item.name == self.target)
         return next(run, None)
 
 

@@ -36,11 +36,8 @@ from pytracer.analyze.evidence.waits.wait_chain import (
     meanwhile_words,
     work_words,
 )
+from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait, WaitKind
 from pytracer.analyze.evidence.waits.waited_object import waited_object
-from pytracer.analyze.evidence.waits.waits import (
-    ProcessWait,
-    WaitKind,
-)
 from pytracer.analyze.naming import name_words, place_words
 from pytracer.analyze.view import ProcessView
 

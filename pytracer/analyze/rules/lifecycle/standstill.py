@@ -26,12 +26,13 @@ still leaves its parent waiting. What a queue's own thread cannot pickle is drop
 its task; a worker that is killed in Queue.get() takes the lock of the queue along. Of a lock that a forked child
 waits for, the thread of the parent is named that was inside of its `with` at the end, or alone takes it by the
 source; so is a `with` of the forking thread around the fork. What ends a wait (set(), put(), release()) may lie
-behind a branch that leaves. A thread that fills a queue of its process may have ended in order without the mark (`None`)
-at which the taker stops: it puts that below a condition only, or not at all. recv() of a pipe gets no EOFError while its own process keeps the sender's end open, and
-two ends that both call recv() wait for each other. An OSError ends a pool's thread that receives results, such as of
-a tensor whose worker has ended; another error there ends it with a traceback, such as of a task's exception whose class
-cannot be called with its `args` alone: what was raised, and its constructor, are named then. A task of a
-multiprocessing pool is lost when its worker ends by sys.exit(), os._exit() or a signal.
+behind a branch that leaves. A thread that fills a queue of its process may have ended in order without the mark
+(`None`) at which the taker stops: it puts that below a condition only, or not at all. recv() of a pipe gets no EOFError
+while its own process keeps the sender's end open, and two ends that both call recv() wait for each other. An OSError
+ends a pool's thread that receives results, such as of a tensor whose worker has ended; another error there ends it with
+a traceback, such as of a task's exception whose class cannot be called with its `args` alone: what was raised, and its
+constructor, are named then. A task of a multiprocessing pool is lost when its worker ends by sys.exit(), os._exit() or
+a signal.
 
 What to do: OpenMP: start children by spawn or forkserver, or call torch.set_num_threads(1) before the first operator
 of the parent. Locks: take them in one order. Queues: pass a timeout to get(), and look at who should have filled it.
@@ -76,15 +77,10 @@ from pytracer.analyze.evidence.waits.wait_chain import (
     at_words,
     waiters_there,
 )
+from pytracer.analyze.evidence.waits.wait_kinds import OF_DEVICE, WaitKind
 from pytracer.analyze.evidence.waits.wait_words import wait_words
 from pytracer.analyze.evidence.waits.waiting_alike import waits_evidence
-from pytracer.analyze.evidence.waits.waits import (
-    OF_DEVICE,
-    WaitKind,
-    end_of,
-    is_between_processes,
-    wait_of,
-)
+from pytracer.analyze.evidence.waits.waits import end_of, is_between_processes, wait_of
 from pytracer.analyze.naming import introduction, name_words, subject_words
 from pytracer.analyze.platform.signals import SIGHUP, SIGINT, SIGQUIT, SIGTERM, signal_name
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
