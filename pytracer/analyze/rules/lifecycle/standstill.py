@@ -220,7 +220,7 @@ def _behind(found: ForkedPool | UnmadeError | ParentThread | LibraryThread | End
 
 def _missing(found: Stood) -> list[str | None]:
     """What was not recorded."""
-    if found.wait.kind == "forked-openmp":
+    if found.wait.kind == "forked-openmp" or found.without is not None:  # of that, since when at most
         return []
     of_library = _THREADS if found.wait.kind == "forked-native" else None
     return [_KERNEL if found.device is not None else _HOW_LONG, of_library]
