@@ -116,7 +116,8 @@ def of_sparse(source: SparseSource) -> Behind:
     size = [source.size] if source.size and not source.is_compressed else []
     given = (*source.indices, *size)
     names = [name for text in given for name in names_of(ast.parse(text, mode="eval"))]
-    return Behind(lines=(place,), elsewhere=((place, tuple(dict.fromkeys(names))),))
+    lost = [(source.discarded.file, source.discarded.line)] if source.discarded is not None else []
+    return Behind(lines=(*lost, place), elsewhere=((place, tuple(dict.fromkeys(names))),))
 
 
 def of_mapping(view: ProcessView, path: str) -> Behind:

@@ -10,10 +10,12 @@ import ast
 from collections.abc import Iterator
 
 import msgspec
+from msgspec import structs
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.exceptions.name_origins import follow
 from pytracer.analyze.evidence.indices.counted_ids import counted_ids
+from pytracer.analyze.evidence.indices.discarded_ids import DiscardedIds, discarded_ids
 from pytracer.analyze.evidence.indices.kept_offsets import kept_offsets
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
@@ -52,6 +54,7 @@ class SparseSource(msgspec.Struct, frozen=True):
     spot: Spot
     line: int
     direct: bool = True  # the variable is what the constructor returned, not what was converted from it
+    discarded: DiscardedIds | None = None
 
     @property
     def is_compressed(self) -> bool:
@@ -77,7 +80,7 @@ def sparse_source(view: ProcessView) -> SparseSource | None:
     found = {}
     for name in (*names_of_line(tree, frames[0].line), *attributes_of_line(tree, frames[0].line)):
         made = _constructed(back, ast.parse(name, mode="eval").body, spot) if name not in _PLAIN else None
-        source = _source(name, *made) if made is not None else None
+        source = _source(back, name, *made) if made is not None else None
         if source is not None:
             found[source.spot.file, source.line] = source
     return next(iter(found.values())) if len(found) == 1 else None
@@ -98,7 +101,7 @@ def _constructed(back: Slice, node: ast.AST, spot: Spot) -> tuple[Made, bool] | 
     return None
 
 
-def _source(name: str, made: Made, direct: bool) -> SparseSource | None:
+def _source(back: Slice, name: str, made: Made, direct: bool) -> SparseSource | None:
     call = made.node
     constructor = called_name(call) if isinstance(call, ast.Call) else None
     if not isinstance(call, ast.Call) or constructor is None:
@@ -111,14 +114,16 @@ def _source(name: str, made: Made, direct: bool) -> SparseSource | None:
     count = CONSTRUCTORS[constructor]
     size = words.get("size") or (call.args[count + 1] if len(call.args) > count + 1 else None)
     given = [*call.args[:count], *(value for key, value in words.items() if key.endswith("indices"))]
+    indices = tuple(ast.unparse(item) for item in given)
     return SparseSource(
         name,
         constructor,
-        tuple(ast.unparse(item) for item in given),
+        indices,
         ast.unparse(size) if size is not None else None,
         made.spot,
         call.lineno,
         direct,
+        discarded_ids(back, indices, structs.replace(made.spot, line=call.lineno)),
     )
 
 
@@ -149,17 +154,30 @@ def sparse_advice(view: ProcessView, source: SparseSource) -> str:
         return (
             f"Number the ids of `{ids[0]}` from 0 on before {at}: `_, {ids[0]} = torch.unique({ids[0]}, "
             f"return_inverse=True)`. The size counts its different values (line {ids[1]}), but the indices of {made} "
-            "are the values themselves, unchecked. check_invariants=True there raises an error that says so."
+            f"are the values themselves, unchecked. {_checked(source)}"
         )
     rows = ""
     if source.is_compressed and len(source.indices) > 1:
         first = shortened(source.indices[0], _SHORT)
         rows = f" `{first}` must begin at 0, never decrease, and end at the number of values."
     each = "min() and max()" if source.is_compressed else "min(1) and max(1), a number for each dimension,"
+    found = source.discarded.advice if source.discarded is not None else ""
     return (
-        f"Compare {each} of {indices} with {size} at {at}, where torch.{source.constructor}() makes {made} "
-        f"and does not check them.{rows} check_invariants=True there raises an error that says what is wrong."
+        f"{found}Compare {each} of {indices} with {size} at {at}, where torch.{source.constructor}() makes {made} "
+        f"and does not check them.{rows} {_checked(source)}"
     )
+
+
+def _checked(source: SparseSource) -> str:
+    """Of a compressed tensor torch also refuses columns that are unsorted or repeated, which its products allow.
+
+    torch 2.x, aten/src/ATen/native/sparse/ValidateCompressedIndicesCommon.h, invariant 5.6. Right ones may be so, too.
+    """
+    raises = "check_invariants=True there raises an error"
+    if not source.is_compressed:
+        return f"{raises} that says what is wrong."
+    plain = "columns" if source.constructor.endswith(("csr_tensor", "csr_tensor_unsafe")) else "indices"
+    return f"{raises} for these, but also for {plain} that are not sorted, or repeat, within a row or column."
 
 
 def sparse_operator_advice(view: ProcessView) -> str | None:

@@ -6,6 +6,7 @@ By syntax alone. The parts on the way are kept: `row` of `row, col = edges[kind]
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 import msgspec
 from msgspec import structs
@@ -49,20 +50,34 @@ class Element(msgspec.Struct, frozen=True):
 
 def element_of(back: Slice, node: ast.expr, spot: Spot) -> Element | None:
     """None where the value is made otherwise, or where more than one way leads to it."""
+    way = [*_way(back, node, spot)]
+    node, spot, parts = way[-1]
+    if len(way) > _HOPS:
+        return None
+    if isinstance(node, ast.Attribute):
+        return Element(node, spot, parts)
+    return _filled(node, spot, parts) if isinstance(node, ast.Name) else None
+
+
+def way_of(back: Slice, node: ast.expr, spot: Spot) -> Iterator[tuple[ast.expr, Spot]]:
+    """The expressions that hand the value on, back from where it is read."""
+    yield from ((node, spot) for node, spot, _ in _way(back, node, spot))
+
+
+def _way(back: Slice, node: ast.expr, spot: Spot) -> Iterator[_Step]:
+    """To an attribute, or to where it cannot be followed; one step more than _HOPS where it is too long."""
     parts: tuple[Part, ...] = ()
-    for _ in range(_HOPS):
+    for _ in range(_HOPS + 1):
         node, parts = _unwrapped(node, parts)
+        yield node, spot, parts
         if isinstance(node, ast.Attribute):
-            return Element(node, spot, parts)
+            return
         step = _of_literal(node, spot, parts) or _of_call(back, node, spot, parts)
         if isinstance(node, ast.Name):
             step = _of_name(back, node, spot, parts)
-            if step is None:
-                return _filled(node, spot, parts)
         if step is None:
-            return None
+            return
         node, spot, parts = step
-    return None
 
 
 def inner_variable(value: ast.expr, spot: Spot, parts: tuple[Part, ...]) -> tuple[str, tuple[Part, ...]] | None:
@@ -164,6 +179,8 @@ def _of_literal(node: ast.expr, spot: Spot, parts: tuple[Part, ...]) -> _Step | 
     first = parts[0] if parts else None
     if isinstance(node, (ast.Tuple, ast.List)) and isinstance(first, int) and -len(node.elts) <= first < len(node.elts):
         return node.elts[first], spot, parts[1:]
+    if isinstance(node, (ast.Tuple, ast.List)) and first == _ANY and len(node.elts) == 1:
+        return node.elts[0], spot, parts[1:]  # any of one
     if isinstance(node, ast.Dict):
         pairs = zip(node.keys, node.values, strict=True)
         found = [value for key, value in pairs if key is not None and _key(key) == first]

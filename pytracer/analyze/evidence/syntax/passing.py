@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from pytracer.analyze.evidence.syntax.scopes import class_named, function_named, parameters
+from pytracer.analyze.evidence.syntax.bindings import each_set
+from pytracer.analyze.evidence.syntax.scopes import class_named, function_named, own_nodes, parameters
 
 _ROUNDS = 3
 _SPAWN = "spawn"  # torch.multiprocessing: the function gets its number first
@@ -24,8 +25,10 @@ def names_of_object(tree: ast.Module, name: str) -> frozenset[str]:
 
 
 def _passed(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """A parameter and the name of what is passed for it."""
+    """A parameter and the name of what is passed for it; an attribute, and the parameter that it keeps."""
     for item in ast.walk(tree):
+        if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield from _kept(item)
         if not isinstance(item, ast.Call):
             continue
         words = {word.arg: word.value for word in item.keywords if word.arg is not None}
@@ -39,6 +42,15 @@ def _passed(tree: ast.Module) -> Iterator[tuple[str, str]]:
             yield from _pairs(tree, target, first, given.elts, {})
         elif target is None:
             yield from _pairs(tree, item.func, 0, item.args, words)
+
+
+def _kept(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tuple[str, str]]:
+    """`out` of `self.queue = out`, where `out` is a parameter."""
+    given = parameters(function)
+    for item in own_nodes(function):
+        for target, value in each_set(item.targets, item.value) if isinstance(item, ast.Assign) else ():
+            if isinstance(target, ast.Attribute) and isinstance(value, ast.Name) and value.id in given:
+                yield target.attr, value.id
 
 
 def _pairs(

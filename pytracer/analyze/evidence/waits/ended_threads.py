@@ -9,7 +9,7 @@ import msgspec
 
 from pytracer.analyze.deaths.ending import asked_to_end
 from pytracer.analyze.evidence.phrases import error_words
-from pytracer.analyze.evidence.waits.waits import ProcessWait, WaitKind
+from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait, WaitKind
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.parts import innermost_of_program
 from pytracer.analyze.view import ProcessView

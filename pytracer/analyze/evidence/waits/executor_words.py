@@ -8,7 +8,8 @@ from pytracer._text import shortened
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.waits.executor_threads import UnfinishedTask, unfinished_task
-from pytracer.analyze.evidence.waits.waits import WAITED, end_of, main_stack
+from pytracer.analyze.evidence.waits.wait_kinds import WAITED
+from pytracer.analyze.evidence.waits.waits import end_of, main_stack
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from pytracer.analyze.evidence.phrases import error_words
+from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
 from pytracer.analyze.evidence.waits.waited_object import waited_object
-from pytracer.analyze.evidence.waits.waits import ProcessWait
 from pytracer.analyze.naming import name_words, place_words
 from pytracer.analyze.parts import exception_report, innermost_of_program
 from pytracer.analyze.view import ProcessView

@@ -16,7 +16,8 @@ from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import function_named, scope_of
 from pytracer.analyze.evidence.waits.forked_team import computed_before
 from pytracer.analyze.evidence.waits.pipes import Starter, forked_at, is_process_class
-from pytracer.analyze.evidence.waits.waits import ProcessWait, main_stack
+from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
+from pytracer.analyze.evidence.waits.waits import main_stack
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.tensors.source_lines import syntax_tree

@@ -27,8 +27,9 @@ from pytracer.analyze.evidence.waits.lock_takers import (
     entered_around,
 )
 from pytracer.analyze.evidence.waits.pipes import Starter, forked_at
+from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
 from pytracer.analyze.evidence.waits.waited_object import waited_object
-from pytracer.analyze.evidence.waits.waits import ProcessWait, main_stack
+from pytracer.analyze.evidence.waits.waits import main_stack
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView

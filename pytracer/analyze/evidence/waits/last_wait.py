@@ -9,6 +9,7 @@ from pytracer.analyze.evidence.ends.signal_senders import from_time_limit
 from pytracer.analyze.evidence.exceptions.handled import handled_at_end
 from pytracer.analyze.evidence.exceptions.loaders import loading_workers, waits_for_loader
 from pytracer.analyze.evidence.exceptions.unmade import unmade_error
+from pytracer.analyze.evidence.waits.ended_fillers import ended_filler
 from pytracer.analyze.evidence.waits.ended_threads import lost_results, no_other_could, thread_behind
 from pytracer.analyze.evidence.waits.failed_task import failed_task
 from pytracer.analyze.evidence.waits.forked_locks import forked_lock
@@ -31,7 +32,8 @@ from pytracer.analyze.evidence.waits.wait_chain import (
     wait_for_device,
     waiters_there,
 )
-from pytracer.analyze.evidence.waits.waits import OF_DEVICE, ProcessWait, WaitKind, is_between_processes
+from pytracer.analyze.evidence.waits.wait_kinds import OF_DEVICE, ProcessWait, WaitKind
+from pytracer.analyze.evidence.waits.waits import is_between_processes
 from pytracer.analyze.view import JobView, ProcessView
 
 _OF_CHILDREN: tuple[WaitKind, ...] = ("child", "queue", "message", "full-pipe", "pool", "workers")
@@ -83,6 +85,7 @@ def last_wait(job: JobView, ended: ProcessView) -> tuple[ProcessView, Stood] | N
         untaken=untaken_queue(view, wait, tuple(chain[:-1])),
         started=_started(job, view, wait) if wait.kind == "forked-notice" else None,
         unmade=unmade_error(job, view) if lost_results(view, wait) else None,
+        filler=ended_filler(view, wait),
     )
 
 

@@ -15,7 +15,8 @@ from pytracer.analyze.evidence.waits.fork_line import SPAWNED
 from pytracer.analyze.evidence.waits.parent_threads import CHILD, FIRST, runs_loop_or_tasks
 from pytracer.analyze.evidence.waits.pipes import Starter, forked_at
 from pytracer.analyze.evidence.waits.used_before_fork import used_before_fork
-from pytracer.analyze.evidence.waits.waits import ProcessWait, main_stack
+from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
+from pytracer.analyze.evidence.waits.waits import main_stack
 from pytracer.analyze.naming import LineWords, line_in
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame

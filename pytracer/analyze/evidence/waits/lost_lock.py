@@ -13,8 +13,9 @@ import msgspec
 from pytracer._library_files import is_library_file
 from pytracer._text import list_words
 from pytracer.analyze.evidence.ends.signal_senders import from_time_limit, sender_words
+from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
 from pytracer.analyze.evidence.waits.waited_object import waited_object
-from pytracer.analyze.evidence.waits.waits import ProcessWait, main_stack, wait_of, waiting_frame
+from pytracer.analyze.evidence.waits.waits import main_stack, wait_of, waiting_frame
 from pytracer.analyze.naming import name_words, place_words
 from pytracer.analyze.platform.signals import SIGKILL, SIGTERM, signal_name
 from pytracer.analyze.view import JobView, ProcessView

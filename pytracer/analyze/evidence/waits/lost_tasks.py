@@ -9,14 +9,15 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from pytracer._library_files import is_library_file
-from pytracer._text import shortened
+from pytracer._text import capital, shortened, time_words
 from pytracer.analyze.evidence.ends.exit_condition import exit_condition
 from pytracer.analyze.evidence.ends.sent_signals import deadly_signal
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.names import variable
-from pytracer.analyze.evidence.syntax.scopes import statement_at
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, statement_at
 from pytracer.analyze.evidence.waits.wait_chain import children_of
-from pytracer.analyze.evidence.waits.waits import ProcessWait, end_of, main_stack, wait_of
+from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
+from pytracer.analyze.evidence.waits.waits import end_of, main_stack, wait_of
 from pytracer.analyze.naming import line_in, place_words
 from pytracer.analyze.platform.signals import signal_name
 from pytracer.analyze.tensors.source_lines import syntax_tree
@@ -28,6 +29,7 @@ _POOL = re.compile(r"/multiprocessing/pool\.py$")
 _EXITS = ("exit", "quit", "_exit", "abort", "SystemExit")
 _BEFORE_NS = 500_000_000  # what ends a whole job meets its processes in any order
 _LONGEST, _MOST = 60, 3
+_SAYS = ("print", "error", "exception", "critical", "fatal", "warning", "echo")
 _CAUGHT = (
     "the pool hands that to the caller, but catches only Exception: SystemExit and os._exit() end the worker without "
     "a result"
@@ -63,7 +65,13 @@ class LostTask(msgspec.Struct, frozen=True):
             if self.first
             else "and a pool never gets the result of a task whose worker has ended"
         )
-        return f"its worker {self._name} {self._ended}{gone}, {result}"
+        return f"its worker {self._name} {self._ended}{self._before}{gone}, {result}"
+
+    @property
+    def _before(self) -> str:
+        """`, 37.8 s before`: at most as long it waited in vain."""
+        end, ended = end_of(self.parent), self.worker.process.ended_mono_ns
+        return f", {time_words(end.mono_ns - ended)} before the signal" if end is not None and ended is not None else ""
 
     @property
     def _name(self) -> str:
@@ -99,6 +107,8 @@ class LostTask(msgspec.Struct, frozen=True):
         here = line_in(self.at.file, self.at.line, _waiting_file(self.parent))
         call = f"`{self.call}`" if self.call is not None else "what ends the process"
         why = f" {condition}: find the input for which it does, and repair or skip that." if condition else ""
+        printed = _printed_before(self.worker, self.at)
+        why += f" {printed}" if printed is not None else ""
         return f"At {here} raise an exception, such as ValueError, in place of {call}: {_CAUGHT}.{why} {_RAISES}"
 
     @property
@@ -205,6 +215,31 @@ def _call_of(view: ProcessView, at: PythonFrame | None) -> str | None:
     calls = [item for item in ast.walk(statement) if isinstance(item, ast.Call)] if statement is not None else []
     found = [item for item in calls if called_name(item) in _EXITS]
     return shortened(ast.unparse(found[0]), _LONGEST) if len(found) == 1 else None
+
+
+def _printed_before(view: ProcessView, at: PythonFrame) -> str | None:
+    """`` Line 20 had printed `f'...'` just before: look for that in the output, it may name the input. ``"""
+    tree = syntax_tree(view.process.snapshot, at)
+    if tree is None or at.line is None:
+        return None
+    scope = scope_of(tree, at.line)
+    inner = statement_at(tree, at.line)
+    bodies = [body for item in [scope, *own_nodes(scope)] for body in _bodies(item) if inner in body]
+    before = [item for item in bodies[0] if item.lineno < at.line] if len(bodies) == 1 else []
+    call = before[-1].value if before and isinstance(before[-1], ast.Expr) else None
+    if not isinstance(call, ast.Call) or called_name(call) not in _SAYS or not call.args:
+        return None
+    said = shortened(ast.unparse(call.args[0]), _LONGEST)
+    place = line_in(at.file, call.lineno, at.file)
+    return f"{capital(place)} printed or logged `{said}` just before: look for that in the job's output."
+
+
+def _bodies(item: ast.AST) -> Iterator[list[ast.stmt]]:
+    """The blocks of statements of a statement or function."""
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(item, name, None)
+        if isinstance(block, list):
+            yield block
 
 
 def _is_initializer(view: ProcessView, wait: ProcessWait, inside: Sequence[PythonFrame]) -> bool:

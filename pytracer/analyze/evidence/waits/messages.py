@@ -9,7 +9,8 @@ import msgspec
 from pytracer._text import shortened
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.waits.wait_chain import at_words, running_children
-from pytracer.analyze.evidence.waits.waits import ProcessWait, end_of, main_stack, wait_of, was_asleep
+from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
+from pytracer.analyze.evidence.waits.waits import end_of, main_stack, wait_of, was_asleep
 from pytracer.analyze.naming import name_words
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import JobView, ProcessView

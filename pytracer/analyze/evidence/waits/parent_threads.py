@@ -21,6 +21,7 @@ from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import (
     Scope,
     class_around,
+    class_named,
     function_named,
     own_nodes,
     scope_of,
@@ -29,8 +30,9 @@ from pytracer.analyze.evidence.syntax.scopes import (
 from pytracer.analyze.evidence.waits.fork_line import SPAWNED
 from pytracer.analyze.evidence.waits.pipes import Starter, forked_at
 from pytracer.analyze.evidence.waits.used_before_fork import EarlierUse, called_before_fork
+from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
 from pytracer.analyze.evidence.waits.waited_object import waited_object
-from pytracer.analyze.evidence.waits.waits import ProcessWait, called_by_program, end_of, main_stack
+from pytracer.analyze.evidence.waits.waits import called_by_program, end_of, main_stack
 from pytracer.analyze.naming import LineWords, line_in
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import PythonFrame as SnapshotFrame
@@ -57,7 +59,7 @@ FIRST: dict[Starter, str] = {
 }
 
 
-class _Start(msgspec.Struct, frozen=True):
+class ThreadStart(msgspec.Struct, frozen=True):
     """`call` makes the thread, or the executor whose threads its tasks start; `holder` has what it works for."""
 
     kind: Kind
@@ -67,6 +69,33 @@ class _Start(msgspec.Struct, frozen=True):
     scope: Scope
     target: str | None
     holder: str | None
+
+    @property
+    def made_as(self) -> str | None:
+        """The variable that has the thread itself."""
+        return _target_of(self.tree, self.call)
+
+    @property
+    def starts_itself(self) -> bool:
+        """Whether the constructor of its class calls `self.start()`."""
+        owner = class_named(self.tree, called_name(self.call) or "")
+        return owner is not None and any(
+            isinstance(item, ast.Call) and ast.unparse(item.func) == "self.start"
+            for method in owner.body
+            if isinstance(method, ast.FunctionDef) and method.name == "__init__"
+            for item in own_nodes(method)
+        )
+
+    def run_function(self, files: Mapping[str, ast.Module]) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+        """What the thread runs: its target, or `run` of its class."""
+        if self.target is None:
+            return None
+        name = called_name(self.call) or ""
+        owners = [owner for tree in files.values() if (owner := class_named(tree, name)) is not None]
+        if not owners:
+            return next((found for tree in files.values() if (found := function_named(tree, self.target))), None)
+        run = (item for item in owners[0].body if isinstance(item, ast.FunctionDef) and item.name == self.target)
+        return next(run, None)
 
 
 class ParentThread(msgspec.Struct, frozen=True):
@@ -151,7 +180,7 @@ def parent_thread(view: ProcessView, wait: ProcessWait, parent: ProcessView | No
     files = program_files(view.process.snapshot, own)
     asked = _asked(files, own[0], called_by_program(view) or "")
     stacks = _threads_of(parent)
-    found = [item for item in _starts(files) if item.kind in asked]
+    found = [item for item in thread_starts(files) if item.kind in asked]
     if asked == ("thread",):
         thing = waited_object(view, wait)
         ends = {item.function.rpartition(".")[2] for item in thing.providers} if thing is not None else set()
@@ -169,7 +198,7 @@ def parent_thread(view: ProcessView, wait: ProcessWait, parent: ProcessView | No
 
 
 def _described(
-    start: _Start,
+    start: ThreadStart,
     here: str | None,
     fork: tuple[PythonFrame, Starter],
     earlier: EarlierUse | None,
@@ -211,7 +240,7 @@ def _asked(files: Mapping[str, ast.Module], frame: PythonFrame, called: str) -> 
     return ("executor",) if names & {*_ASKS_EXECUTOR} else ("loop", "executor")
 
 
-def _starts(files: Mapping[str, ast.Module]) -> Iterator[_Start]:
+def thread_starts(files: Mapping[str, ast.Module]) -> Iterator[ThreadStart]:
     """All that the program makes of threads."""
     every = [item for tree in files.values() for item in ast.walk(tree) if isinstance(item, ast.ClassDef)]
     classes = {item.name: item for item in every if _is_thread_class(item)}
@@ -222,17 +251,17 @@ def _starts(files: Mapping[str, ast.Module]) -> Iterator[_Start]:
                 continue
             scope = scope_of(tree, item.lineno)
             if name == _EXECUTOR:
-                yield _Start("executor", file, tree, item, scope, None, _target_of(tree, item))
+                yield ThreadStart("executor", file, tree, item, scope, None, _target_of(tree, item))
             elif name == _THREAD:
                 target = keyword_value(item, "target")
                 owner = _loop_of(tree, target)
                 kind: Kind = "loop" if owner is not None else "thread"
                 function = ast.unparse(target).rpartition(".")[2] if target is not None else None
-                yield _Start(kind, file, tree, item, scope, function, owner or _target_of(tree, item))
+                yield ThreadStart(kind, file, tree, item, scope, function, owner or _target_of(tree, item))
             elif name in classes:
                 loop = _loop_in(classes[name])
                 kind = "loop" if loop is not None else "thread"
-                yield _Start(kind, file, tree, item, scope, "run", loop or _target_of(tree, item))
+                yield ThreadStart(kind, file, tree, item, scope, "run", loop or _target_of(tree, item))
 
 
 def _is_thread_class(node: ast.ClassDef) -> bool:
@@ -264,7 +293,7 @@ def _target_of(tree: ast.Module, call: ast.Call) -> str | None:
     return None
 
 
-def _test_around(start: _Start) -> ast.If | None:
+def _test_around(start: ThreadStart) -> ast.If | None:
     """`if _loop is None:` around it."""
     tests = [
         item
@@ -281,7 +310,7 @@ def _threads_of(parent: ProcessView | None) -> list[Sequence[SnapshotFrame]]:
     return [frames for _, frames in end.python_threads] if end is not None else []
 
 
-def _runs(start: _Start, frames: Sequence[SnapshotFrame]) -> bool:
+def _runs(start: ThreadStart, frames: Sequence[SnapshotFrame]) -> bool:
     """Whether a thread of the parent is one of these."""
     for frame in frames:
         function = (frame.function or "").rpartition(".")[2]
@@ -305,7 +334,11 @@ def runs_loop_or_tasks(parent: ProcessView | None) -> bool:
 
 
 def _led_there(
-    view: ProcessView, stack: Sequence[PythonFrame], files: Mapping[str, ast.Module], start: _Start, at: PythonFrame
+    view: ProcessView,
+    stack: Sequence[PythonFrame],
+    files: Mapping[str, ast.Module],
+    start: ThreadStart,
+    at: PythonFrame,
 ) -> EarlierUse | None:
     """The parent's line above the fork: of an executor, which a task starts, one that led to the waiting function."""
     scope: Scope = start.scope

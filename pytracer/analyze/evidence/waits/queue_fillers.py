@@ -11,7 +11,7 @@ from pytracer.analyze.evidence.syntax.leaving import Obstacle, obstacles
 from pytracer.analyze.evidence.syntax.loops import loop_around
 from pytracer.analyze.evidence.syntax.scopes import qualified_name, scope_of
 from pytracer.analyze.evidence.waits.ended_threads import no_other_could
-from pytracer.analyze.evidence.waits.waits import ProcessWait
+from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 

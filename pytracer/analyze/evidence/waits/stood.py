@@ -10,6 +10,7 @@ from pytracer.analyze.evidence.cuda.device_waits import DeviceWait
 from pytracer.analyze.evidence.exceptions.handled import Handled
 from pytracer.analyze.evidence.exceptions.loaders import loading_words
 from pytracer.analyze.evidence.exceptions.unmade import UnmadeError
+from pytracer.analyze.evidence.waits.ended_fillers import EndedFiller
 from pytracer.analyze.evidence.waits.ended_threads import EndedThread
 from pytracer.analyze.evidence.waits.executor_words import executor_words
 from pytracer.analyze.evidence.waits.failed_task import FailedTask
@@ -35,11 +36,8 @@ from pytracer.analyze.evidence.waits.wait_chain import (
     meanwhile_words,
     work_words,
 )
+from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait, WaitKind
 from pytracer.analyze.evidence.waits.waited_object import waited_object
-from pytracer.analyze.evidence.waits.waits import (
-    ProcessWait,
-    WaitKind,
-)
 from pytracer.analyze.naming import name_words, place_words
 from pytracer.analyze.view import ProcessView
 
@@ -112,6 +110,9 @@ class Stood(msgspec.Struct, frozen=True):
     """What a forked child waited for, and its parent had started."""
     unmade: UnmadeError | None = None
     """The exception of a pool's task that ended the thread which takes results."""
+
+    filler: EndedFiller | None = None
+    """The thread that should have filled the queue of its process."""
 
     @property
     def unread(self) -> bool:
@@ -189,6 +190,8 @@ def why_words(view: ProcessView, found: Stood) -> str:
         return f"; {found.both.words}"
     if found.untaken is not None:
         return found.untaken.words
+    if found.filler is not None:
+        return f"; {found.filler.words}"
     if found.alone:
         return "; no other Python thread of the process was left to end that"
     if found.together > 1:
@@ -247,6 +250,8 @@ def _own_advice(view: ProcessView, found: Stood) -> str:
             return handled + (queue.advice(later) if queue is not None else f"{later}{ADVICE[kind]}")
         if found.gone:
             return handled + (gone_advice(found.wait) or _NOT_PUT)
+        if found.filler is not None:
+            return handled + found.filler.advice
         forked = fork_line(view, found.wait)
         if forked is not None:
             return handled + forked.advice

@@ -12,8 +12,9 @@ from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, keywor
 from pytracer.analyze.evidence.syntax.passing import names_of_object
 from pytracer.analyze.evidence.syntax.scopes import function_named
 from pytracer.analyze.evidence.waits.pipes import forked_at, is_process_class
+from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
 from pytracer.analyze.evidence.waits.waited_object import last_name
-from pytracer.analyze.evidence.waits.waits import ProcessWait, main_stack
+from pytracer.analyze.evidence.waits.waits import main_stack
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 

@@ -15,8 +15,9 @@ from pytracer.analyze.evidence.limits.words import LimitReason, limit_reason
 from pytracer.analyze.evidence.phrases import error_words
 from pytracer.analyze.evidence.waits.unsent_batch import batch_advice, loaded_words
 from pytracer.analyze.evidence.waits.wait_chain import children_of
+from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
 from pytracer.analyze.evidence.waits.waited_object import last_name, waited_object
-from pytracer.analyze.evidence.waits.waits import ProcessWait, main_stack
+from pytracer.analyze.evidence.waits.waits import main_stack
 from pytracer.analyze.naming import name_words
 from pytracer.analyze.parts import exception_report
 from pytracer.analyze.tensors.source_lines import syntax_tree

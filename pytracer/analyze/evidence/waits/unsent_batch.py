@@ -10,7 +10,7 @@ from pytracer.analyze.evidence.failing.stored.pickled import defined_inside, mak
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.constants import is_none
 from pytracer.analyze.evidence.syntax.scopes import class_around, class_named, function_named, scope_of, spans
-from pytracer.analyze.evidence.waits.waits import ProcessWait
+from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
 from pytracer.analyze.naming import indices_words
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView

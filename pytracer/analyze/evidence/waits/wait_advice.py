@@ -14,8 +14,9 @@ from pytracer.analyze.evidence.waits.forked_pool_words import pool_advice
 from pytracer.analyze.evidence.waits.interop_threads import interop_advice
 from pytracer.analyze.evidence.waits.pool_joins import hands_over
 from pytracer.analyze.evidence.waits.queue_fillers import filler_of
+from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait, WaitKind
 from pytracer.analyze.evidence.waits.waited_object import waited_object
-from pytracer.analyze.evidence.waits.waits import LET_THREAD_END, ProcessWait, WaitKind, called_by_program, main_stack
+from pytracer.analyze.evidence.waits.waits import called_by_program, main_stack
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 
@@ -32,6 +33,10 @@ _WITH = "`with lock:` releases it on every way."
 _READERS = ("run", "check_output", "getoutput", "getstatusoutput")  # these read what is printed
 _COMMAND = 60
 _OUTPUTS = ("stdout", "stderr")
+LET_THREAD_END = (
+    "Let that thread end: give it a sentinel or an Event by which the program stops it, and join() it; or start it "
+    "with daemon=True if it may be cut off. ThreadPoolExecutor: shutdown(cancel_futures=True)."
+)
 ADVICE: dict[WaitKind, str] = {
     "forked-openmp": "The OpenMP threads of the parent do not exist in a forked child. Start it by spawn or forkserver "
     "(multiprocessing.get_context), or call torch.set_num_threads(1) before the parent's first parallel operator.",

@@ -14,16 +14,8 @@ from pytracer.analyze.evidence.cuda.device_waits import DeviceWait, device_wait
 from pytracer.analyze.evidence.waits.ended_threads import lost_results
 from pytracer.analyze.evidence.waits.forked_pool import is_at_work
 from pytracer.analyze.evidence.waits.wait_advice import ADVICE, wait_advice
-from pytracer.analyze.evidence.waits.waits import (
-    OF_DEVICE,
-    WAITED,
-    ProcessWait,
-    end_of,
-    main_stack,
-    other_threads,
-    wait_of,
-    was_asleep,
-)
+from pytracer.analyze.evidence.waits.wait_kinds import OF_DEVICE, WAITED, ProcessWait
+from pytracer.analyze.evidence.waits.waits import end_of, main_stack, other_threads, wait_of, was_asleep
 from pytracer.analyze.naming import name_words, place_words
 from pytracer.analyze.view import JobView, ProcessView
 

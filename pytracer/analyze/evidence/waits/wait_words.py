@@ -10,8 +10,9 @@ from pytracer.analyze.evidence.waits.forked_pool_words import pool_wait
 from pytracer.analyze.evidence.waits.messages import asked_words
 from pytracer.analyze.evidence.waits.pool_joins import hands_over
 from pytracer.analyze.evidence.waits.unread_queues import unread_queue
+from pytracer.analyze.evidence.waits.wait_kinds import WAITED, ProcessWait
 from pytracer.analyze.evidence.waits.waited_object import waited_object
-from pytracer.analyze.evidence.waits.waits import WAITED, ProcessWait, called_by_program, called_of_driver, main_stack
+from pytracer.analyze.evidence.waits.waits import called_by_program, called_of_driver, main_stack
 from pytracer.analyze.view import ProcessView
 
 _NOTICES = {

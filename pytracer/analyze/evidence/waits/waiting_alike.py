@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from pytracer._text import list_words
 from pytracer.analyze.evidence.waits.wait_chain import at_words
+from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
 from pytracer.analyze.evidence.waits.wait_words import wait_words
-from pytracer.analyze.evidence.waits.waits import ProcessWait, wait_of
+from pytracer.analyze.evidence.waits.waits import wait_of
 from pytracer.analyze.naming import name_words
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Evidence

@@ -34,7 +34,8 @@ from pytracer.analyze.evidence.exceptions.loaders import (
 from pytracer.analyze.evidence.waits.forked_locks import ForkedLock, forked_lock
 from pytracer.analyze.evidence.waits.stood_loop import stood_loop
 from pytracer.analyze.evidence.waits.unsent import Unsent, unsent_advice, unsent_of
-from pytracer.analyze.evidence.waits.waits import ProcessWait, wait_of
+from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
+from pytracer.analyze.evidence.waits.waits import wait_of
 from pytracer.analyze.evidence.waits.worker_collectives import WorkerCollective, collective_in_worker, worker_advice
 from pytracer.analyze.naming import introduction, name_words, place_words
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found

@@ -33,7 +33,8 @@ from pytracer.analyze.evidence.ends.sent_signals import obeyed
 from pytracer.analyze.evidence.ends.signal_handlers import signal_handler
 from pytracer.analyze.evidence.native.native_stack import frame_words, functions, image_name, own_frames
 from pytracer.analyze.evidence.phrases import collective_evidence, python_evidence
-from pytracer.analyze.evidence.waits.waits import WAITED, other_threads, wait_of, waiting_frame
+from pytracer.analyze.evidence.waits.wait_kinds import WAITED
+from pytracer.analyze.evidence.waits.waits import other_threads, wait_of, waiting_frame
 from pytracer.analyze.naming import introduction, place_words
 from pytracer.analyze.platform.signals import signal_name
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found

@@ -70,7 +70,9 @@ from pytracer.analyze.evidence.phrases import collective_evidence, error_words
 from pytracer.analyze.evidence.waits.ended_threads import ended_thread_evidence, thread_behind_exception
 from pytracer.analyze.evidence.waits.left_waiting import left_waiting
 from pytracer.analyze.evidence.waits.other_end import other_end_words
-from pytracer.analyze.evidence.waits.waits import LET_THREAD_END, ProcessWait, kept_by_thread
+from pytracer.analyze.evidence.waits.wait_advice import LET_THREAD_END
+from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
+from pytracer.analyze.evidence.waits.waits import kept_by_thread
 from pytracer.analyze.naming import introduction, name_words, place_words, subject_words
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
 from pytracer.analyze.tensors.source_lines import line_text

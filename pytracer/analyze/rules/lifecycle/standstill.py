@@ -26,11 +26,13 @@ still leaves its parent waiting. What a queue's own thread cannot pickle is drop
 its task; a worker that is killed in Queue.get() takes the lock of the queue along. Of a lock that a forked child
 waits for, the thread of the parent is named that was inside of its `with` at the end, or alone takes it by the
 source; so is a `with` of the forking thread around the fork. What ends a wait (set(), put(), release()) may lie
-behind a branch that leaves. recv() of a pipe gets no EOFError while its own process keeps the sender's end open, and
-two ends that both call recv() wait for each other. An OSError ends a pool's thread that receives results, such as of
-a tensor whose worker has ended; another error there ends it with a traceback, such as of a task's exception whose class
-cannot be called with its `args` alone: what was raised, and its constructor, are named then. A task of a
-multiprocessing pool is lost when its worker ends by sys.exit(), os._exit() or a signal.
+behind a branch that leaves. A thread that fills a queue of its process may have ended in order without the mark
+(`None`) at which the taker stops: it puts that below a condition only, or not at all. recv() of a pipe gets no EOFError
+while its own process keeps the sender's end open, and two ends that both call recv() wait for each other. An OSError
+ends a pool's thread that receives results, such as of a tensor whose worker has ended; another error there ends it with
+a traceback, such as of a task's exception whose class cannot be called with its `args` alone: what was raised, and its
+constructor, are named then. A task of a multiprocessing pool is lost when its worker ends by sys.exit(), os._exit() or
+a signal.
 
 What to do: OpenMP: start children by spawn or forkserver, or call torch.set_num_threads(1) before the first operator
 of the parent. Locks: take them in one order. Queues: pass a timeout to get(), and look at who should have filled it.
@@ -48,12 +50,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.collectives.description import at_place, span_words
 from pytracer.analyze.deaths.order import is_interrupt
 from pytracer.analyze.evidence.ends.sent_signals import deadly_signal
 from pytracer.analyze.evidence.ends.signal_senders import from_time_limit, sender_words
 from pytracer.analyze.evidence.exceptions.unmade import UnmadeError
+from pytracer.analyze.evidence.waits.ended_fillers import EndedFiller
 from pytracer.analyze.evidence.waits.ended_threads import (
     ended_thread_evidence,
     lost_results,
@@ -72,15 +77,10 @@ from pytracer.analyze.evidence.waits.wait_chain import (
     at_words,
     waiters_there,
 )
+from pytracer.analyze.evidence.waits.wait_kinds import OF_DEVICE, WaitKind
 from pytracer.analyze.evidence.waits.wait_words import wait_words
 from pytracer.analyze.evidence.waits.waiting_alike import waits_evidence
-from pytracer.analyze.evidence.waits.waits import (
-    OF_DEVICE,
-    WaitKind,
-    end_of,
-    is_between_processes,
-    wait_of,
-)
+from pytracer.analyze.evidence.waits.waits import end_of, is_between_processes, wait_of
 from pytracer.analyze.naming import introduction, name_words, subject_words
 from pytracer.analyze.platform.signals import SIGHUP, SIGINT, SIGQUIT, SIGTERM, signal_name
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
@@ -199,7 +199,7 @@ class Standstill:
             advice_of(view, found),
             _missing(found),
             line=_line(pool, found),
-            behind=_behind(pool or found.unmade or found.started),
+            behind=_behind(pool or found.unmade or found.started or found.filler),
         )
 
 
@@ -207,18 +207,20 @@ def _line(pool: ForkedPool | None, found: Stood) -> PythonFrame | None:
     """Where the child lost the threads; where a task raised what could not be made again."""
     if pool is not None:
         return pool.earlier.forked
-    if found.started is not None:
+    if found.started is not None or found.filler is not None:
         return found.wait.at
     return found.unmade.at if found.unmade is not None else None
 
 
-def _behind(found: ForkedPool | UnmadeError | ParentThread | LibraryThread | None) -> Behind | None:
+def _behind(found: ForkedPool | UnmadeError | ParentThread | LibraryThread | EndedFiller | None) -> Behind | None:
+    if isinstance(found, EndedFiller):
+        return msgspec.structs.replace(Behind.of([], found), elsewhere=found.elsewhere)
     return Behind.of([], found) if found is not None else None
 
 
 def _missing(found: Stood) -> list[str | None]:
     """What was not recorded."""
-    if found.wait.kind == "forked-openmp":
+    if found.wait.kind == "forked-openmp" or found.without is not None:  # of that, since when at most
         return []
     of_library = _THREADS if found.wait.kind == "forked-native" else None
     return [_KERNEL if found.device is not None else _HOW_LONG, of_library]
@@ -230,7 +232,8 @@ def _confidence(view: ProcessView, found: Stood, suspects: Sequence[Death]) -> C
         return found.device.confidence
     is_sure = found.unread or bool(found.gone) or (found.thread is not None and found.thread.sure)
     is_sure |= any(
-        item is not None for item in (found.receiver, found.unsent, found.starved, found.task, found.untaken)
+        item is not None
+        for item in (found.receiver, found.unsent, found.starved, found.task, found.untaken, found.filler)
     )
     is_sure |= found.without is not None and (found.without.first or not found.working)
     is_sure |= found.unasked is not None and found.unasked.refused is not None

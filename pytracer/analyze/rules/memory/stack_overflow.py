@@ -9,7 +9,8 @@ small stack.
 
 What to do: end the recursion or turn it into a loop; make the data flat that a parser, pickle or a destructor walks
 through (the line that nests it is named, and one that raised Python's limit of recursion), or walk through it in a
-loop: the links of a tree are its data. A larger stack holds more in proportion. Where the depth is meant, give the
+loop: the links of a tree are its data. Of a function that calls itself for `tree.children`, the line that adds a level
+to those is named. A larger stack holds more in proportion. Where the depth is meant, give the
 thread more: `ulimit -s` before the start for the main thread, `threading.stack_size()` for Python threads,
 OMP_STACKSIZE for OpenMP's.
 
@@ -32,6 +33,7 @@ from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.failing.usage.endless_lookups import endless_lookup_of
 from pytracer.analyze.evidence.failing.usage.recursions import level_added
 from pytracer.analyze.evidence.lifetime.variables import line_words, program_frames
+from pytracer.analyze.evidence.native.descents import Descent, descent, levels
 from pytracer.analyze.evidence.native.native_stack import frame_words, image_name, own_frames
 from pytracer.analyze.evidence.native.nesting import (
     Nesting,
@@ -107,7 +109,7 @@ class StackOverflow(MemoryFaultRule[_Cycles]):
             ],
             _advice(view, native, python),
             [None if own_frames(view) else "the native stack"],
-            behind=_behind(view, _nested(native, python)),
+            behind=_behind(view, native, python),
         )
 
     def otherwise(self, faults: Sequence[ProcessView]) -> NoFinding:
@@ -115,8 +117,11 @@ class StackOverflow(MemoryFaultRule[_Cycles]):
         return not_found("no fault address lay at the end of its thread's stack together with the stack pointer")
 
 
-def _behind(view: ProcessView, nested: Nesting | None) -> Behind:
+def _behind(view: ProcessView, native: StackCycle | None, python: Cycle[PythonFrame] | None) -> Behind:
     """The line that adds a level."""
+    nested = _nested(native, python)
+    if nested is None and python is not None and _is_of_python(native, python):
+        return Behind.of([], _descent(view, python))
     return Behind.of([], deepening_line(view, nested) if nested is not None else None)
 
 
@@ -150,6 +155,13 @@ def _own(view: ProcessView, python: Cycle[PythonFrame]) -> PythonFrame:
     return max(alike, key=alike.count, default=own[0])
 
 
+def _descent(view: ProcessView, python: Cycle[PythonFrame] | None) -> Descent | None:
+    """None where the program's own line shows nothing that it goes down by."""
+    if python is None:
+        return None
+    return descent(view.process.snapshot, program_frames(view), _own(view, python))
+
+
 def _depth(view: ProcessView) -> int:
     return max(view.crash.native_total if view.crash else 0, len(own_frames(view)))
 
@@ -163,7 +175,11 @@ def _how(view: ProcessView, cycle: StackCycle | None, python: Cycle[PythonFrame]
     if python is not None and _is_of_python(cycle, python):
         size = _stack_bytes(view)
         small = size is not None and size < SMALL_STACK_BYTES
-        return f": Python recursion through {place_words(_own(view, python))}, {depth} of native code deep" + (
+        down = _descent(view, python)
+        goes = down.clause if down is not None else ""
+        count = levels((cycle.frames if cycle else None) or (), python.frames, cycle.repeats if cycle else None)
+        deep = f"{count_words(count, 'level')} ({depth} of native code)" if count else f"{depth} of native code"
+        return f": Python recursion through {place_words(_own(view, python))}{goes}, {deep} deep" + (
             f"; the stack of {size_words(size)} is small" if small and size is not None else ""
         )
     if cycle is not None:
@@ -310,6 +326,9 @@ def _advice(view: ProcessView, cycle: StackCycle | None, python: Cycle[PythonFra
         known = level_added(view.process.snapshot, stack) or endless_lookup_of(view.process.snapshot, stack)
         if known is not None:
             return f"{known}{back}"
+        down = _descent(view, python)
+        if down is not None:
+            return f"{down.advice}{back} {_deeper(view)}"
     if python is not None and _is_of_python(cycle, python):
         size = _stack_bytes(view)
         raised = size is None or size >= SMALL_STACK_BYTES

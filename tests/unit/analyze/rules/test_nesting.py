@@ -102,6 +102,45 @@ def test_deepcopy_is_pythons_own_recursion(run: Path) -> None:
     assert advised(run, [PYTHON, (s.PYTHON, "object_call")], python=own).startswith("End the recursion at train.py:1")
 
 
+PARSED = """class Node:
+    def __init__(self, kids):
+        self.kids = list(kids)
+    def __len__(self):
+        return 1 + len(self.kids)
+class Encoder(Module):
+    def forward(self, node):
+        return [self(kid) for kid in node.kids]
+def grow(n):
+    root = Node([])
+    for i in range(n):
+        root = Node(kids=[Node([]), root])
+"""
+FORWARD = [("Encoder.forward", 8), ("Module._call_impl", 0), ("Module._wrapped_call_impl", 0)]
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("[self(kid) for kid in node.kids]", "line 12 (`root = Node(kids=[Node([]), root])`) may add a level in each"),
+        ("self.forward(node.kids[0])", "line 12 ("),
+        ("self(node.next)", "Either `node.next` (line 8) leads in a circle, or the data is deeper than the stack"),
+        ("self(items[1:])", None),  # nothing of what it is given
+        ("self(node)", None),
+    ],
+)
+def test_what_a_function_goes_down_by_is_named(line: str, says: str | None, run: Path) -> None:
+    """Its recursion is not to be ended: the data is that deep."""
+    at = [
+        (name, str(run / "train.py") if number else "/x/torch/nn/modules/module.py", number) for name, number in FORWARD
+    ]
+    source = PARSED.replace("[self(kid) for kid in node.kids]", line)
+    said = advised(run, [PYTHON, (s.PYTHON, "slot_tp_call")], source, python=at * 40)
+    if says is None:
+        assert said.startswith("End the recursion at train.py:8 in Encoder.forward")
+    else:
+        assert says in said and "Walk" in said.replace("walk", "Walk") and "`ulimit -s` before the start" in said
+
+
 LOOKUP = """class View:
     def __init__(self, base):
         self.base = base

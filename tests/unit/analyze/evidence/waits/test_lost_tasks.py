@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,7 @@ def test_worker_that_ended_itself_leaves_its_pool_waiting(status: int, run: Path
     report = ended(run, stopped(parent(), WAITS), left(status), stopped(worker(103, 2), IDLE))
     assert verdict(report) == ("hang", "likely")
     assert f"its worker ForkPoolWorker-1 (pid 102) had ended itself with exit status {status} at" in summary(report)
+    assert ", 55.000 s before the signal, and a pool" in summary(report)
     assert "a pool never gets the result of a task whose worker has ended" in summary(report)
     assert "At line 30 raise an exception" in advice(report)
     assert "only slow" not in advice(report)
@@ -95,3 +97,27 @@ def test_worker_that_a_signal_ended_is_the_cause_and_the_wait_is_beside_it(run: 
         "its worker ForkPoolWorker-1 (pid 102) had died of SIGSEGV" in (item.summary or "")
         for item in report.findings or []
     )
+
+
+FAIL = """def fail(message):
+    {said}
+    sys.exit(2)
+def load(row):
+    if row.rate not in RATES:
+        fail(f"{row.name}: unsupported")
+"""
+
+
+@pytest.mark.parametrize(
+    ("said", "named"),
+    [('print(f"prepare: {message}")', True), ("logger.error('%s is bad', message)", True), ("close(message)", False)],
+)
+def test_what_was_printed_before_the_end_names_the_input(said: str, named: bool, run: Path) -> None:
+    """The values of its variables are not recorded; the line just before may have written them."""
+    script = run / "train.py"
+    script.write_text(FAIL.replace("{said}", said))
+    os.utime(script, (0, 0))
+    stack: list[Frame] = [("fail", str(script), 3), ("load", str(script), 6), *BUSY[1:]]
+    report = ended(run, stopped(parent(), WAITS), left(stack=stack), stopped(worker(103, 2), IDLE))
+    assert ("ine 2 printed or logged `" in advice(report)) == named
+    assert "find the input for which it does" in advice(report)
