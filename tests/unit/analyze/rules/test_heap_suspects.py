@@ -95,6 +95,7 @@ def test_counted_write_reaches_what_lies_behind_its_buffer(
         heap_suspects, "counted_write", lambda view, wanted=None: written if wanted in (None, buffer) else None
     )
     monkeypatch.setattr(heap_suspects, "own_allocation", lambda view: None)
+    monkeypatch.setattr(heap_suspects, "large_ids", lambda view: None)
     view: Any = None
     beside: Any = SimpleNamespace(name=name, overrun=SimpleNamespace(before=before), made=None)
     assert (heap_suspects.suspect_behind(view, beside) is not None) == is_suspect
