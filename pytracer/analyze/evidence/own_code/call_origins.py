@@ -77,6 +77,7 @@ def _given(name: str, spot: Spot) -> list[tuple[ast.AST, Spot]]:
         held = {variable(part) for item in targets for part in ast.walk(item)}
         value = node.iter if isinstance(node, ast.For) else getattr(node, "value", None)
         if name in held and isinstance(value, ast.expr):
-            scope = scope_of(spot.tree, node.lineno)
-            found.append((value, Spot(spot.file, spot.tree, scope, node.lineno, spot.depth if owner is None else None)))
+            scope = scope_of(spot.tree, value.lineno)
+            depth = spot.depth if owner is None else None
+            found.append((value, Spot(spot.file, spot.tree, scope, value.lineno, depth)))
     return found
