@@ -19,6 +19,7 @@ from pytracer.analyze.evidence.native.native_stack import image_name, own_frames
 from pytracer.analyze.evidence.operators.operator import find_operator, is_of_torch, is_sparse, shape_words
 from pytracer.analyze.evidence.own_code.call_origins import may_reach_call
 from pytracer.analyze.evidence.own_code.counted_writes import CountedWrite, counted_write
+from pytracer.analyze.evidence.own_code.infinity_stores import infinity_store
 from pytracer.analyze.evidence.own_code.large_ids import large_ids
 from pytracer.analyze.evidence.own_code.own_allocations import own_allocation
 from pytracer.analyze.evidence.own_code.own_arguments import passed_tensor
@@ -105,7 +106,10 @@ def first_suspect(view: ProcessView, beside: Overwritten | None = None) -> str |
     """
     if own_libraries(view) is not None and running_conversion(view) is None:
         counted = _counted(view, beside)
-        other = own_allocation(view) or large_ids(view)
+        infinity = infinity_store(view, beside.overrun.word) if beside is not None else None
+        other = own_allocation(view) or large_ids(view) or infinity
+        if infinity is not None and other is infinity:
+            return f"the first suspect is {infinity.summary}"
         found = counted.summary if counted is not None and other is None else only_suspect(view)
     else:
         source = sparse_source(view)
@@ -129,7 +133,8 @@ def _counted(view: ProcessView, beside: Overwritten | None) -> CountedWrite | No
 def suspect_behind(view: ProcessView, beside: Overwritten | None) -> Behind | None:
     """The program's lines that pass a buffer and its count to the first suspect, and the one that made the buffer."""
     short = own_allocation(view)
-    large = large_ids(view) if short is None else None
+    infinity = infinity_store(view, beside.overrun.word) if beside is not None else None
+    large = large_ids(view) or infinity if short is None else None
     if large is not None:
         return Behind.of([], large)
     counted = _counted(view, beside) if short is None else None
@@ -149,7 +154,7 @@ def beside_advice(view: ProcessView, beside: Overwritten) -> str:
     short = own_allocation(view)
     if short is not None:
         return f"{short.advice} {_SHORT}"
-    large = large_ids(view)
+    large = large_ids(view) or infinity_store(view, beside.overrun.word)
     if large is not None:
         return f"{large.advice} {_SHORT}"
     counted = _counted(view, beside)

@@ -96,8 +96,9 @@ def test_counted_write_reaches_what_lies_behind_its_buffer(
     )
     monkeypatch.setattr(heap_suspects, "own_allocation", lambda view: None)
     monkeypatch.setattr(heap_suspects, "large_ids", lambda view: None)
+    monkeypatch.setattr(heap_suspects, "infinity_store", lambda view, word: None)
     view: Any = None
-    beside: Any = SimpleNamespace(name=name, overrun=SimpleNamespace(before=before), made=None)
+    beside: Any = SimpleNamespace(name=name, overrun=SimpleNamespace(before=before, word=1), made=None)
     assert (heap_suspects.suspect_behind(view, beside) is not None) == is_suspect
 
 
