@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from pytracer._text import list_words
 from pytracer.decode.types.devices import DeviceSegment
 from pytracer.decode.types.snapshot import Holder, LoadedImage, Mapping, Storage
 
@@ -174,7 +175,8 @@ class Place(msgspec.Struct, frozen=True):
     into it, "guessed" when it was looked up later. `earlier` are the names of older lives at the same address, the
     latest first: a stale pointer may be older than the last owner of the memory. `segment`: of a device's allocator.
     `formation` and `overrun`: by what the storage is known that an address outside of all storages was meant for; then
-    `found` is "computed".
+    `found` is "computed". `rivals`: other living storages of the same address that may have been meant just as well;
+    `names` are then those of all.
     """
 
     addr: int
@@ -192,3 +194,13 @@ class Place(msgspec.Struct, frozen=True):
     unit: UnitLife | None = None
     formation: Formation | None = None
     overrun: Overrun | None = None
+    rivals: tuple[Storage, ...] = ()
+
+    @property
+    def name(self) -> str | None:
+        """The first name; where several have the address and any may be meant, `one of a.weight and b.weight`."""
+        if not self.rivals:
+            return next(iter(self.names), None)
+        if len(self.names) <= len(self.rivals):
+            return f"one of {len(self.rivals) + 1} tensors"
+        return f"one of {list_words(self.names)}"

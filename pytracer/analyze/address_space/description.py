@@ -29,7 +29,7 @@ def storage_phrase(place: Place, start: str = "at the start of", bounds: str = "
     if storage is None:
         return None
     kind = "a live storage" if storage.state == "live" else "freed storage"
-    name = place.names[0] if place.names else ""
+    name = place.name or ""
     if place.bucket is not None and place.bucket.parameter:
         name += f", gradient of {place.bucket.parameter}"
     elif place.unit is not None and place.unit.parameter and place.unit.parameter not in name:

@@ -14,6 +14,7 @@ from msgspec import structs
 from pytracer.analyze.address_space.address_info import Place
 from pytracer.analyze.address_space.guard_pool import FOUND, guarded_at, pool_of
 from pytracer.analyze.address_space.neighbors import Neighbors, covers, distance_to
+from pytracer.analyze.address_space.overlapping import meant_of
 from pytracer.analyze.address_space.references import Holders
 from pytracer.analyze.address_space.regions import NEAR_NULL_BYTES, Regions, mapping_at
 from pytracer.analyze.platform.addresses import exists, without_tag
@@ -117,13 +118,40 @@ class AddressSpace:
         bucket, names = self.uses.names_of(storage, addr)
         earlier = self._earlier_names(storage, addr) if distance == 0 else ()
         unit = self.uses.fsdp.of_storage(storage, addr)
+        rivals = self._rivals(storage, addr) if kind == "in-storage" else ()
+        names = tuple(dict.fromkeys((*names, *(name for item in rivals for name in self.uses.names_of(item, addr)[1]))))
         return Place(
-            addr, kind, storage, addr - storage.base, distance, found, bucket, names, mapping, earlier, unit=unit
+            addr,
+            kind,
+            storage,
+            addr - storage.base,
+            distance,
+            found,
+            bucket,
+            names,
+            mapping,
+            earlier,
+            unit=unit,
+            rivals=rivals,
         )
+
+    def _rivals(self, storage: Storage, addr: int) -> tuple[Storage, ...]:
+        """Other living storages that the access may just as well have been meant for."""
+        return tuple(item for item in self.meant_at(addr) if item != storage) if is_borrowed(storage) else ()
+
+    def meant_at(self, addr: int) -> list[Storage]:
+        """The living storages around an address that the running call can have been given."""
+        return meant_of(self.snapshot, self._living(addr))
+
+    def _living(self, addr: int) -> list[Storage]:
+        """All living storages around an address: of memory of others there may be several."""
+        return [item for item in self.snapshot.storages.around(addr) if item.state == "live" and covers(item, addr)]
 
     def _earlier_names(self, storage: Storage, addr: int) -> tuple[str, ...]:
         names: dict[str, None] = {}
         for life in self.neighbors.before(addr, storage):
+            if life.state == "live":
+                continue  # it has the memory still
             names.update(dict.fromkeys(self.uses.names_of(life, addr)[1][:1]))
         return tuple(names)
 
@@ -135,16 +163,28 @@ class AddressSpace:
         for candidates, found in ((hits, "exact"), (self.snapshot.storages.around(addr), GUESSED)):
             matching = [item for item in candidates if item.state == state and covers(item, addr)]
             if matching:
+                matching = self._chosen(matching, addr) if state == "live" else matching
                 last = max(matching, key=lambda item: (state == "live" and not is_borrowed(item), item.order))
                 # Blocks of devices are known as they were at the crash (decode/recording/devices.py).
                 return last, "exact" if last.device != "cpu" and self.snapshot.crash is not None else found
         return None
 
+    def _chosen(self, matching: list[Storage], addr: int) -> list[Storage]:
+        """The living storages that were meant; where the handler's is one of several of others' memory, by the call."""
+        living = self._living(addr)
+        if len(living) < 2 or not all(is_borrowed(item) for item in (*matching, *living)):
+            return matching
+        meant = meant_of(self.snapshot, living)
+        return [item for item in matching if item in meant] or meant
+
     def live_around(self, addr: int) -> Storage | None:
         """The live storage that contains an address."""
         addr = without_tag(self.snapshot.arch, addr)
-        around = self.snapshot.storages.around(addr)
-        return next((item for item in around if item.state == "live" and covers(item, addr)), None)
+        living = self._living(addr)
+        if len(living) > 1:
+            living = [item for item in living if item.base == addr] or living
+            living = meant_of(self.snapshot, living)
+        return next(iter(living), None)
 
 
 def _was_unmapped(crash: Crash | None, addr: int, mapping: Mapping | None) -> bool:

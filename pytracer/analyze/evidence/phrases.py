@@ -199,7 +199,7 @@ def storage_evidence(view: ProcessView) -> Evidence | None:
         nbytes=storage.nbytes,
         offset_bytes=place.addr - storage.base,
         state=storage.state,
-        tensor=next(iter(place.names), None),
+        tensor=next(iter(place.names), None) if not place.rivals else None,
         path=storage.file,
     )
 
@@ -238,7 +238,13 @@ def tensor_and_line(view: ProcessView) -> str:
     """The tensor at the fault address, and where it was made: "0.weight that was made at train.py:12 in build"."""
     storage = view.storage
     made = storage.allocated.place if storage and storage.allocated else None
-    name = view.place.names[0] if view.place and view.place.names else "a tensor"
+    name = (view.place.name if view.place else None) or "a tensor"
+    rivals = view.place.rivals if view.place else ()
+    if rivals:
+        living = [item for item in (view.place.storage if view.place else None, *rivals) if item is not None]
+        same = len({item.allocated_by for item in living}) == 1
+        made, name = made if same else None, f"{name} that have the same address"
+        return f"{name} and were made at {place_words(made)}" if made else name
     return f"{name} that was made at {place_words(made)}" if made else name
 
 

@@ -65,9 +65,16 @@ class TensorNames:
         return max((item.epoch for item in items if item.role in _LOOKED_AT), default=0)
 
     def _of_life(self, storage: Storage) -> Iterator[NamedTensor]:
-        for item in self._snapshot.named.get(storage.base, ()):
+        named = self._snapshot.named.get(storage.base, ())
+        several = len({item.name for item in named}) > 1 and len(self._living_at(storage.base)) > 1
+        for item in named:
+            if several and item.addr + item.nbytes > storage.base + storage.nbytes:
+                continue  # of a larger one that has the same address
             if lived_at(storage, item.epoch):
                 yield item
+
+    def _living_at(self, base: int) -> list[Storage]:
+        return [item for item in self._snapshot.storages.at(base) if item.state == "live"]
 
 
 def _by_role(item: NamedTensor) -> tuple[bool, int, int]:

@@ -17,7 +17,10 @@ from pytracer.analyze.evidence.indices.written_value import constant
 from pytracer.analyze.evidence.lifetime.variables import line_words, program_frames
 from pytracer.analyze.evidence.native.native_stack import image_name, own_frames
 from pytracer.analyze.evidence.operators.operator import find_operator, is_of_torch, is_sparse, shape_words
+from pytracer.analyze.evidence.own_code.call_origins import may_reach_call
 from pytracer.analyze.evidence.own_code.counted_writes import CountedWrite, counted_write
+from pytracer.analyze.evidence.own_code.infinity_stores import infinity_store
+from pytracer.analyze.evidence.own_code.large_ids import large_ids
 from pytracer.analyze.evidence.own_code.own_allocations import own_allocation
 from pytracer.analyze.evidence.own_code.own_arguments import passed_tensor
 from pytracer.analyze.evidence.own_code.own_libraries import OwnCall, OwnLibraries, allocating_frames, own_libraries
@@ -103,7 +106,11 @@ def first_suspect(view: ProcessView, beside: Overwritten | None = None) -> str |
     """
     if own_libraries(view) is not None and running_conversion(view) is None:
         counted = _counted(view, beside)
-        found = counted.summary if counted is not None and own_allocation(view) is None else only_suspect(view)
+        infinity = infinity_store(view, beside.overrun.word) if beside is not None else None
+        other = own_allocation(view) or large_ids(view) or infinity
+        if infinity is not None and other is infinity:
+            return f"the first suspect is {infinity.summary}"
+        found = counted.summary if counted is not None and other is None else only_suspect(view)
     else:
         source = sparse_source(view)
         if source is not None:
@@ -125,7 +132,12 @@ def _counted(view: ProcessView, beside: Overwritten | None) -> CountedWrite | No
 
 def suspect_behind(view: ProcessView, beside: Overwritten | None) -> Behind | None:
     """The program's lines that pass a buffer and its count to the first suspect, and the one that made the buffer."""
-    counted = _counted(view, beside) if own_allocation(view) is None else None
+    short = own_allocation(view)
+    infinity = infinity_store(view, beside.overrun.word) if beside is not None else None
+    large = large_ids(view) or infinity if short is None else None
+    if large is not None:
+        return Behind.of([], large)
+    counted = _counted(view, beside) if short is None else None
     if counted is None or beside is None:
         return None
     return Behind.of([], beside.made if not beside.overrun.before else None, *counted.lines)
@@ -142,6 +154,9 @@ def beside_advice(view: ProcessView, beside: Overwritten) -> str:
     short = own_allocation(view)
     if short is not None:
         return f"{short.advice} {_SHORT}"
+    large = large_ids(view) or infinity_store(view, beside.overrun.word)
+    if large is not None:
+        return f"{large.advice} {_SHORT}"
     counted = _counted(view, beside)
     if counted is not None:
         return f"{counted.advice} {_GUARD}"
@@ -165,6 +180,9 @@ def suspect_words(view: ProcessView) -> str | None:
     short = own_allocation(view)
     if short is not None:
         return f"{short.advice} {_SHORT}"
+    large = large_ids(view)
+    if large is not None:
+        return f"{large.advice} {_SHORT}"
     negative = negative_words(view)
     if negative is not None:
         return f"{negative} {_TOOLS}"
@@ -179,6 +197,9 @@ def only_suspect(view: ProcessView) -> str | None:
     short = own_allocation(view)
     if short is not None:
         return short.summary
+    large = large_ids(view)
+    if large is not None:
+        return large.summary
     libraries = own_libraries(view)
     call = libraries.only_call if libraries is not None else None
     if libraries is None or call is None or len(libraries.names) > 1:
@@ -248,6 +269,8 @@ def _negative(view: ProcessView, libraries: OwnLibraries) -> str | None:
     if len(found) != 1:
         return None
     file, line = next(iter(found))
+    if not may_reach_call(view, files[file], line):
+        return None
     at = PythonFrame(function=None, file=file, line=line)
     text = shortened(line_text(view.process.snapshot, at) or "", _QUOTED)
     place = libraries.line(at)

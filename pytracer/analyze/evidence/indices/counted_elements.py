@@ -53,6 +53,10 @@ class Counted(msgspec.Struct, frozen=True):
         """`` it counts the elements of `hits` [246526, 48], 48 for each row, where rows are meant ``, where it does."""
         return f"it counts {self._counted} where rows are meant"
 
+    def words_of(self, name: str) -> str:
+        """`` `bounds` counts the bytes of `frames` [21940, 64], 256 for each row, where rows are meant ``."""
+        return f"`{name}` counts {self._counted} where rows are meant"
+
     @property
     def _counted(self) -> str:
         name = f"`{self.name}`" if self.name else "a tensor"
@@ -80,7 +84,8 @@ class Counted(msgspec.Struct, frozen=True):
         saved, read = counting.saved, counting.read
         through = f", {place_of(view, saved.file, saved.line)} saves them" if saved is not None else ""
         through += f", and {_place(view, read)} reads them" if read is not None else ""
-        return f"Count rows: {where}{through}. Else pass {divided} at {line}."
+        other = "" if counting.mixed else f" Else pass {divided} at {line}."
+        return f"Count rows: {where}{through}.{other}"
 
 
 def counted_elements(
@@ -107,6 +112,41 @@ def counted_elements(
     data, name = min(named, key=lambda item: (item[0].base not in operands, item[1] is None))
     unit = fits[0][0]
     return Counted(factor, limit, unit, data, name, _line(view, base, text, unit))
+
+
+def counted_rows(
+    view: ProcessView, text: str, ends: tuple[int, int], rows: int, base: int | None, operands: Sequence[int] = ()
+) -> Counted | None:
+    """Of numbers between two ends that are multiples of what a row of a tensor has, and fit when divided by it.
+
+    Multiples alone may be chance: only where a line of the program is seen to count so. The rest as above.
+    """
+    crash, (low, high) = view.crash, ends
+    if crash is None or low < 0 or rows < 1 or high <= rows:
+        return None
+    fits = [
+        (unit, factor, item)
+        for item in crash.arguments
+        if item.base != base
+        for unit, factor in _in_a_row(item, rows)
+        if low % factor == high % factor == 0 and high // factor <= rows
+    ]
+    lines = {unit: _line(view, base, text, unit) for unit in {unit for unit, _, _ in fits}}
+    seen = [item for item in fits if lines[item[0]] is not None]
+    if len({factor for _, factor, _ in seen}) != 1:
+        return None
+    named = [(*item, variable_name(view, item[2].base) if item[2].base else None) for item in seen]
+    unit, factor, data, name = min(named, key=lambda item: (item[2].base not in operands, item[3] is None))
+    return Counted(factor, rows, unit, data, name, lines[unit])
+
+
+def _in_a_row(item: Argument, rows: int) -> Iterator[tuple[Unit, int]]:
+    """What one of so many rows of a tensor has, where it has more than one."""
+    if not item.sizes or item.sizes[0] != rows or item.dimensions != len(item.sizes):
+        return
+    each = item.elements // rows
+    both: tuple[tuple[Unit, int], ...] = (("elements", each), ("bytes", each * _DTYPE_BYTES.get(item.dtype or "", 0)))
+    yield from (pair for pair in both if pair[1] > 1)
 
 
 def _units(item: Argument, rows: int, factor: int) -> Iterator[Unit]:

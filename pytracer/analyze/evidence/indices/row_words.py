@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pytracer._text import count_words, size_words
+from pytracer.analyze.evidence.indices.counted_elements import Counted, counted_rows
 from pytracer.analyze.evidence.indices.index_origins import narrow_words
 from pytracer.analyze.evidence.indices.kept_offsets import kept_offsets
 from pytracer.analyze.evidence.indices.reached_row import ReachedRow
@@ -26,6 +27,9 @@ def row_headline(view: ProcessView, way: ReachedRow) -> str | None:
         if kept is not None and source is not None:
             return f"the compressed indices of `{source.name}` go {kept.words}"
         name = f"an index tensor of `{source.name}`" if source is not None else short_name(item)
+        counted = counted_of(view, way)
+        if counted is not None and item.name is not None:
+            out_of += f": {counted.words_of(item.name)}"
         if way.seen:
             return f"index {way.row} of {name} {out_of}"
         if way.ambiguous:
@@ -77,12 +81,24 @@ def row_advice(view: ProcessView, way: ReachedRow | None) -> str | None:
     saved = backward(view)
     if saved is not None and way.index is not None:
         return saved_advice(view, saved, way.index)
+    counted = counted_of(view, way)
+    if counted is not None and way.index is not None and way.index.name is not None:
+        return f"{counted.advice(view, way.index.name, line)} The function does not check them."
     if way.index is not None:
         return f"{_what_to_check(view, way, way.index, line)} {_how_to_see(view, way, way.index)}"
     if way.larger is None:
         return None
     unequal = f"{shaped_name(way.data)} and {shaped_name(way.larger)}"
     return unequal_advice(saved, unequal) if saved is not None else shapes_advice(unequal, line)
+
+
+def counted_of(view: ProcessView, way: ReachedRow) -> Counted | None:
+    """What the index counts in place of rows, as a line of the program is seen to."""
+    item = way.index.item if way.index is not None else None
+    if way.index is None or way.index.name is None or item is None or item.minimum is None or item.maximum is None:
+        return None
+    ends = (item.minimum, item.maximum)
+    return counted_rows(view, way.index.name, ends, way.rows, item.base, (way.data.item.base,))
 
 
 def _what_to_check(view: ProcessView, way: ReachedRow, index: OperatorTensor, line: str) -> str:

@@ -331,6 +331,8 @@ def _name(view: ProcessView, item: Argument) -> str | None:
         return plain_expression(alike[0].expression) if len(alike) == 1 else None
     storage = view.space.live_around(item.base)
     named = view.space.uses.named.of_storage(storage, item.base)[0] if storage is not None else ()
+    if storage is not None and len(named) > 1 and len(view.space.meant_at(item.base)) > 1:
+        return " or ".join(tensor.name for tensor in named)
     return next((tensor.name for tensor in named), None) or variable_name(view, item.base)
 
 

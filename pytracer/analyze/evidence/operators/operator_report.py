@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from msgspec import structs
+
 from pytracer._text import hex_addr
 from pytracer.analyze.evidence.operators.in_backward import in_engine
 from pytracer.analyze.evidence.operators.line_tensors import line_tensors, operands_of_line
@@ -66,12 +70,41 @@ def _words(view: ProcessView, operator: Operator) -> str:
         if given:
             passed = [item for item in passed if item.name or item.item.how != "captured"]
         shown = [*passed, *(item for item in given if item.name)]
+    shown = _whole(view, operator, shown)
     words = [f"{tensor_words(item)}{_written(view, item)}" for item in shown[:_MOST_TENSORS]]
     missing = missing_arguments(view)
     words += [f"{text} None" if text != "None" else text for text in (missing.texts if missing is not None else ())]
     if len(shown) > _MOST_TENSORS:
         words.append(f"{len(shown) - _MOST_TENSORS} more")
     return f"{operator.name} with {'; '.join(words)}" if words else operator.name
+
+
+def _whole(view: ProcessView, operator: Operator, shown: Sequence[OperatorTensor]) -> list[OperatorTensor]:
+    """A row of a named tensor, on which a kernel works, as the tensor itself; each one once."""
+    kept: dict[int | tuple[object, ...], OperatorTensor] = {}
+    for number, one in enumerate(shown):
+        nbytes = _named_bytes(view, one)
+        if nbytes is None or _bytes(one.item) >= nbytes:
+            kept.setdefault((one.name, one.item.base, one.item.sizes) if nbytes is not None else number, one)
+            continue
+        whole = (item for item in operator.tensors if item.name == one.name and _bytes(item.item) == nbytes)
+        found = next(whole, None)
+        if found is None:
+            kept[number] = structs.replace(one, name=f"a part of {one.name}")
+        else:
+            kept.setdefault((found.name, found.item.base, found.item.sizes), found)
+    return list(kept.values())
+
+
+def _bytes(item: Argument) -> int:
+    return item.elements * (item.element_bytes or 1)
+
+
+def _named_bytes(view: ProcessView, one: OperatorTensor) -> int | None:
+    """The size of the parameter or buffer by whose name the tensor is known."""
+    storage = view.space.live_around(one.item.base) if one.item.base and one.name is not None else None
+    named = view.space.uses.named.of_storage(storage, one.item.base)[0] if storage is not None else ()
+    return next((item.nbytes for item in named if item.name == one.name), None)
 
 
 def _written(view: ProcessView, found: OperatorTensor) -> str:

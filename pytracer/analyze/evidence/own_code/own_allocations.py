@@ -72,7 +72,7 @@ def own_allocation(view: ProcessView) -> OwnAllocation | None:
     libraries = own_libraries(view)
     if libraries is None:
         return None
-    for text, place in _sources(view, libraries):
+    for text, place in sources_of(view, libraries):
         call = _called(libraries, text)
         found = next(short_allocations(text), None) if call is not None else None
         if found is None or call is None:
@@ -91,7 +91,7 @@ def _called(libraries: OwnLibraries, text: str) -> OwnCall | None:
     return next((call for call in named if re.search(rf"\b{re.escape(call.function)}\b\s*[(\",]", text)), None)
 
 
-def _sources(view: ProcessView, libraries: OwnLibraries) -> Iterator[tuple[str, _Place]]:
+def sources_of(view: ProcessView, libraries: OwnLibraries) -> Iterator[tuple[str, _Place]]:
     """Strings of the program that look like C, then files beside it and its libraries; each with words for a line."""
     files = program_files(view.process.snapshot, program_frames(view) or allocating_frames(view))
     for file, tree in files.items():

@@ -121,10 +121,29 @@ class PassedArrays:
         held = {*passed_by(ast.Call(call.func, [node], []))}
         if len(held) == 1:
             yield ast.parse(held.pop(), mode="eval").body
+        if isinstance(node, ast.Call) and len(node.args) > 1 and self._is_pointer(node):
+            yield node.args[0]
         inner = [item for item in ast.walk(node) if isinstance(item, ast.Attribute) and _is_dotted(item)]
         whole = [item for item in inner if not any(item is part.value for part in inner)]
         if isinstance(node, ast.Call) and len(whole) == 1 and variable(node.args[0] if node.args else node) is None:
             yield whole[0]  # `graph.indptr` of `pointer(graph.indptr)`
+
+    def _is_pointer(self, call: ast.Call) -> bool:
+        """`P(x, c_int)` of `P = lambda a, t: a.ctypes.data_as(POINTER(t))`, or of a function that does the same."""
+        name, tree = variable(call.func), self._spot.tree if self._spot is not None else ast.Module([], [])
+        body = [
+            item.value if isinstance(item, ast.Assign) else item
+            for item in tree.body
+            if (isinstance(item, ast.FunctionDef) and item.name == name)
+            or (isinstance(item, ast.Assign) and [variable(one) for one in item.targets] == [name])
+        ]
+        if len(body) != 1 or not isinstance(body[0], (ast.Lambda, ast.FunctionDef)) or not body[0].args.args:
+            return False
+        first = body[0].args.args[0].arg
+        return any(
+            isinstance(item, ast.Attribute) and item.attr in ("ctypes", "data_ptr") and variable(item.value) == first
+            for item in ast.walk(body[0])
+        )
 
     def _array(self, node: ast.expr, spot: Spot) -> PassedArray | None:
         item = self._recorded.array(node, spot)

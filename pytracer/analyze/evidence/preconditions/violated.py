@@ -13,7 +13,7 @@ import msgspec
 from pytracer._text import count_words, list_words
 from pytracer.analyze.evidence.heap.heap import heap_damage
 from pytracer.analyze.evidence.indices.byte_order import reversed_range
-from pytracer.analyze.evidence.indices.counted_elements import Counted, counted_elements
+from pytracer.analyze.evidence.indices.counted_elements import Counted, counted_elements, counted_rows
 from pytracer.analyze.evidence.indices.index_origins import byte_order_advice
 from pytracer.analyze.evidence.lifetime.variables import line_words, plain_expression
 from pytracer.analyze.evidence.lifetime.where_made import line_that_made
@@ -182,7 +182,10 @@ def _counted(view: ProcessView, call: BoundCall, found: Broken) -> Counted | Non
         return None
     operands = [item.base for item in call.given.values() if item.base]
     text = plain_expression(culprit.name.strip("`"))
-    return counted_elements(view, text, found.left.value, found.right.value, culprit.base, operands)
+    value, limit = found.left.value, found.right.value
+    ends = (culprit.tensor.minimum or 0 if culprit.tensor is not None else 0, value)
+    exact = counted_elements(view, text, value, limit, culprit.base, operands)
+    return exact or counted_rows(view, text, ends, limit, culprit.base, operands)
 
 
 def is_unfit(view: ProcessView) -> bool:

@@ -21,7 +21,7 @@ from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.slicing.written_files import reads_file, written
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
-from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, parameters
+from pytracer.analyze.evidence.syntax.scopes import class_around, classes_below, own_nodes, parameters, scope_of
 
 Unit = Literal["elements", "bytes"]
 _CALLS: dict[str, Unit] = {"numel": "elements", "nelement": "elements", "tell": "bytes"}
@@ -35,7 +35,7 @@ _DEEPEST = 8
 class Counting(msgspec.Struct, frozen=True):
     """`node` counts `unit`s, at `spot`. `saved` and `read`: of the file between it and the tensor, where there is one.
 
-    `rows` is how its rows would be counted.
+    `rows` is how its rows would be counted. `mixed`: another line puts something else there, which may be right.
     """
 
     node: ast.expr
@@ -43,6 +43,7 @@ class Counting(msgspec.Struct, frozen=True):
     spot: Spot
     saved: Spot | None = None
     read: Spot | None = None
+    mixed: bool = False
 
     @property
     def rows(self) -> str | None:
@@ -64,12 +65,14 @@ class _Value(msgspec.Struct, frozen=True):
     key: object = None
     saved: Spot | None = None
     read: Spot | None = None
+    reader: int = 0
 
 
 def counting_line(files: Mapping[str, ast.Module], back: Slice, node: ast.expr, spot: Spot) -> Counting | None:
     """Of what an expression at `spot` makes; None where nothing is counted, or lines count different things."""
     waiting, seen = deque([_Value(node, spot)]), set[tuple[str | None, int, str]]()
     found: list[Counting] = []
+    beside: dict[int, list[ast.expr]] = {}  # what is put into one variable, by the value that reads it
     while waiting and len(seen) < _MOST:
         item = waiting.popleft()
         key = (item.spot.file, item.spot.line, ast.unparse(item.node))
@@ -78,12 +81,22 @@ def counting_line(files: Mapping[str, ast.Module], back: Slice, node: ast.expr, 
         seen.add(key)
         counted = next(_counted(item.node), None)
         if counted is None:
-            waiting.extend(_before(files, back, item))
+            before = [structs.replace(one, reader=id(item.node)) for one in _before(files, back, item)]
+            beside.setdefault(id(item.node), []).extend(one.node for one in before)
+            waiting.extend(before)
             continue
         at = structs.replace(item.spot, line=counted[0].lineno)
-        found.append(Counting(*counted, at, item.saved, item.read))
+        mixed = any(_is_other(one) for one in beside.get(item.reader, ()) if one is not item.node)
+        found.append(Counting(*counted, at, item.saved, item.read, mixed))
     alike = {(item.spot.file, ast.unparse(item.node)) for item in found}
     return min(found, key=lambda item: item.spot.line) if len(alike) == 1 else None
+
+
+def _is_other(node: ast.expr) -> bool:
+    """Whether it is no start value, such as `[0]`, and counts something else: `ends[-1] + len(x)`."""
+    return next(_counted(node), None) is None and any(
+        isinstance(item, ast.Call) and called_name(item) == "len" for item in ast.walk(node)
+    )
 
 
 def _counted(value: ast.expr) -> Iterator[tuple[ast.expr, Unit]]:
@@ -143,18 +156,24 @@ def _of_call(
 def _bound(back: Slice, name: str, spot: Spot) -> Iterator[tuple[ast.expr, Spot]]:
     """What lines of its function bind to it, add to it, or put into it; of a parameter, what is passed."""
     owner = class_around(spot.tree, spot.scope) if name.startswith("self.") else None
-    around = owner if owner is not None else spot.scope
-    nodes = ast.walk(around) if owner is not None else own_nodes(around)
+    around = [owner, *classes_below([spot.tree], owner)] if owner is not None else [spot.scope]
+    nodes = (node for item in around for node in (ast.walk(item) if owner is not None else own_nodes(item)))
     for node in nodes:
         targets: list[ast.expr] = [node.target] if isinstance(node, ast.AugAssign) else []
         targets = node.targets if isinstance(node, ast.Assign) else targets
         if isinstance(node, (ast.Assign, ast.AugAssign)) and any(variable(item) == name for item in targets):
-            yield node.value, structs.replace(spot, line=node.lineno)
+            yield node.value, _at(spot, node.lineno, owner)
     called = f".{name.removeprefix('self.')}" if owner is not None else name
-    for statement, value in kept_in(around, called):
+    for statement, value in (pair for item in around for pair in kept_in(item, called)):
         if isinstance(statement, ast.Expr):
-            yield value, structs.replace(spot, line=statement.lineno)
+            yield value, _at(spot, statement.lineno, owner)
     if name in parameters(spot.scope):
         passed = back.argument(name, spot)
         if passed is not None and isinstance(passed[0], ast.expr):
             yield passed[0], passed[1]
+
+
+def _at(spot: Spot, line: int, owner: ast.ClassDef | None) -> Spot:
+    """A line of the same function; of an attribute one of any method."""
+    scope = spot.scope if owner is None else scope_of(spot.tree, line)
+    return structs.replace(spot, scope=scope, line=line)

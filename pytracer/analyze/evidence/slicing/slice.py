@@ -28,7 +28,15 @@ from pytracer.analyze.evidence.syntax.bindings import derived_of, is_of_outer, s
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.reaching import ENTRY, places_that_bind, reaching
-from pytracer.analyze.evidence.syntax.scopes import class_around, default_of, own_nodes, parameters, runs, scope_of
+from pytracer.analyze.evidence.syntax.scopes import (
+    class_around,
+    classes_below,
+    default_of,
+    own_nodes,
+    parameters,
+    runs,
+    scope_of,
+)
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import PythonFrame
@@ -152,15 +160,16 @@ class Slice:
         return all((item.file or "").endswith(_PASSING_ON) or "/_dynamo/" in (item.file or "") for item in between)
 
     def _only_construction(self, owner: ast.ClassDef, spot: Spot) -> tuple[ast.Call, Spot] | None:
-        """The one `Net(...)` in the files of the stack."""
+        """The one `Net(...)` in the files of the stack; None where another class has its methods and is made, too."""
+        below = {item.name for item in classes_below(self._trees(spot), owner)}
         found = [
             (item, Spot(file, tree, scope_of(tree, item.lineno), item.lineno))
             for file, tree in self._files(spot).items()
             for item in ast.walk(tree)
-            if isinstance(item, ast.Call) and called_name(item) == owner.name
+            if isinstance(item, ast.Call) and called_name(item) in (owner.name, *below)
             if file == self._frames[-1].file or not is_demonstration(tree, item.lineno)
         ]
-        if len(found) != 1:
+        if len(found) != 1 or called_name(found[0][0]) in below:
             return None
         call, at = found[0]
         depth = next((n for n, item in enumerate(self._frames) if at.is_of(item)), None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
@@ -153,3 +153,13 @@ def default_of(scope: Scope, name: str) -> ast.expr | None:
     defaults = dict(zip([item.arg for item in places[::-1]], given.defaults[::-1], strict=False))
     named = {item.arg: value for item, value in zip(given.kwonlyargs, given.kw_defaults, strict=True) if value}
     return {**defaults, **named}.get(name)
+
+
+def classes_below(trees: Iterable[ast.Module], owner: ast.ClassDef) -> list[ast.ClassDef]:
+    """The classes that are derived from one by its name, directly or not."""
+    classes = [item for tree in trees for item in ast.walk(tree) if isinstance(item, ast.ClassDef)]
+    names, known = {owner.name}, 0
+    while len(names) > known:
+        known = len(names)
+        names |= {item.name for item in classes if any(ast.unparse(base) in names for base in item.bases)}
+    return [item for item in classes if item.name in names and item.name != owner.name]

@@ -23,7 +23,11 @@ Where a line gives a native struct the address of memory that nothing holds (`io
 suspect; so is an object of Python that freed its native one while another keeps the address. Where only the end of the
 program noticed the damage, in its exit handlers, the headline says so. Where the source of the program's own native
 code is a string of the program, or lies beside it, the first suspect is an allocation that is too small for what the
-same function does with it, or a buffer that it fills by a counter which it compares with no size.
+same function does with it, or a buffer that it fills by a counter which it compares with no size. Where the call that
+runs passes an array of ids and a number of elements, and its C makes a block of so many and takes the ids for indices
+of it unchecked, the largest id is compared with the number: by recorded numbers, or by what a line makes of these.
+Where infinities lie in place of a size, a loop of that C that stores them from an index on that may be negative is
+named.
 
 What to do: the damage was done before, in this call or long ago. The program's own libraries that are loaded are
 named, with the lines that call them and the tensors and arrays that these pass; so is a line that frees one object

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from pathlib import Path
 from typing import Any
@@ -297,3 +298,37 @@ def test_tensors_that_do_not_fit_stand_in_the_headline_of_a_guess(
     report = crashed(run, large, small, addr=0x1357_9BDF_0240, name=name, holders=holders)
     assert ("do not fit" in summary(report)) == unfit
     assert advice(report).startswith("Compare the shapes of `kept`") == unfit
+
+
+PLACES = """import torch
+
+
+def step(table, rows):
+    return torch.ops.own.sampled(table, rows)
+
+
+def main(files, table):
+    rows = torch.tensor([{counts} for file in files])
+    return step(table, rows)
+"""
+
+
+@pytest.mark.parametrize(("counts", "named"), [("file.tell()", True), ("file.rows", False)])
+def test_index_that_counts_bytes_of_rows_is_named_with_the_line_that_counts(
+    counts: str, named: bool, run: Path
+) -> None:
+    """Rows of 64 bytes, and numbers that are multiples of 64: so they may be, unless a line is seen to count bytes."""
+    script = run / "look.py"
+    script.write_text(PLACES.format(counts=counts), encoding="utf-8")
+    os.utime(script, (0, 0))  # before the recorded process began
+    inner = PythonFrame("step", str(script), 5)
+    report = crashed(
+        run, tensor(TABLE, 1000, 16), index(0, 57_600), addr=TABLE + 64 * 57_600,
+        python=[("step", str(script), 5), ("main", str(script), 10)],
+        holders=(Holder("local", "table", TABLE, inner, True), Holder("local", "rows", INDEX, inner, True)),
+    )  # fmt: skip
+    words = "`rows` counts the bytes of `table` [1000, 16], 64 for each row, where rows are meant."
+    assert summary(report).endswith(words) == named
+    assert (
+        "Count rows: line 9 in main counts bytes (`file.tell()`). Else pass `rows // 64`" in advice(report)
+    ) == named

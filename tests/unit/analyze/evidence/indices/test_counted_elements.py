@@ -134,3 +134,61 @@ def test_factor_that_may_be_chance_is_not_taken_for_elements(highest: int, colum
 def test_small_factor_counts_where_a_line_is_seen_to_count(run: Path) -> None:
     report = report_of(run, MADE.format(counts="event.numel()"), 4000, 4)
     assert "it counts the elements of `hits` [1000, 4], 4 for each row" in summary(report)
+
+
+@pytest.mark.parametrize(
+    ("counts", "highest", "named"),
+    [
+        ("event.numel()", 1200, True),  # of the first of several batches, which ends below the last row
+        ("len(event)", 1200, False),  # a multiple by chance
+        ("event.numel()", 1201, False),
+        ("event.numel()", 48048, False),  # more rows than there are
+    ],
+)
+def test_part_of_the_offsets_counts_where_a_line_is_seen_to_count(
+    counts: str, highest: int, named: bool, run: Path
+) -> None:
+    report = report_of(run, MADE.format(counts=counts), highest)
+    assert ("it counts the elements of `hits` [1000, 48], 48 for each row" in summary(report)) == named
+    assert ("Count rows: line 10 in main counts elements" in advice(report)) == named
+
+
+DERIVED = """class Writer:
+    def __init__(self, base):
+        self.base = base
+        self.file = open(base + ".f32", "wb")
+        self.ends = [0]
+
+    def add(self, event):
+        self.ends.append(self.ends[-1] + len(event))
+
+    def close(self):
+        np.save(self.base + ".ends.npy", np.array(self.ends))
+
+
+class Stream(Writer):
+    def finish(self):
+        self.ends.append(self.file.tell())
+
+
+def load(base):
+    return torch.from_numpy(np.load(base + ".ends.npy"))
+
+
+def main(base, h, hits):
+    ends = load(base)
+    return pool(h, hits, ends)
+"""
+
+
+def test_place_in_a_file_that_a_derived_class_takes_for_rows(run: Path) -> None:
+    """The other lines count rows: the one that is passed them must not divide."""
+    report = report_of(run, DERIVED, 192 * 7)
+    assert "it counts the bytes of `hits` [1000, 48], 192 for each row, where rows are meant" in summary(report)
+    assert "line 24 in Stream.finish counts bytes (`self.file.tell()`), line 19 saves them" in advice(report)
+    assert "Else pass" not in advice(report)
+
+
+def test_derived_class_that_counts_rows_is_not_blamed(run: Path) -> None:
+    report = report_of(run, DERIVED.replace("self.file.tell()", "self.ends[-1] + 20"), 192 * 7)
+    assert "where rows are meant" not in summary(report)
