@@ -62,7 +62,7 @@ from pytracer.analyze.evidence.failing.stored.byte_order import other_byte_order
 from pytracer.analyze.evidence.failing.stored.files import missing_file, no_shared_memory, shared_memory_subject
 from pytracer.analyze.evidence.failing.stored.full_disk import full_disk, full_disk_behind, full_disk_subject
 from pytracer.analyze.evidence.failing.stored.loaded_optimizers import misfit_state
-from pytracer.analyze.evidence.failing.stored.missing_keys import key_subject, missing_key
+from pytracer.analyze.evidence.failing.stored.missing_keys import empty_subject, key_subject, missing_key
 from pytracer.analyze.evidence.failing.stored.opened import (
     absent_file,
     absent_subject,
@@ -309,6 +309,7 @@ _SUBJECTS = (
     item_subject,
     environment_subject,
     text_file_subject,
+    empty_subject,
     key_subject,
 )
 
