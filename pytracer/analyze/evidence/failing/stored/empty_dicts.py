@@ -32,42 +32,38 @@ _COPIES = frozenset({"list", "tuple", "dict", "copy", "deepcopy"})
 class EmptyDict(msgspec.Struct, frozen=True):
     """`made`: the line that hands out an empty dict; `only`: whether nothing else of the program can be one.
     `fills`: whether the program fills up with empty items, there or elsewhere.
-
-    `fill`: the line that fills up with empty items. `kept`: what keeps the first item, and the line that does.
+    `fill`: the line that fills up with empty items, and its text. `kept`: what keeps the first item, and its line.
     """
 
     made: str
     only: bool
     fills: bool
-    fill: str | None = None
+    fill: tuple[str, str] | None = None
     kept: tuple[str, str] | None = None
 
     @property
     def words(self) -> str:
         """What is known, in sentences behind `has no keys at all: `."""
-        said = f"{self.made} {'is the only line that makes such a dict' if self.only else 'may have made it'}."
-        if self.fill is not None:
-            said += f" {capital(self.fill)} fills up with empty items where there are fewer than elsewhere."
-        if self.kept is not None:
-            said += f" {capital(self.kept[1])} keeps the first item that comes as `{self.kept[0]}`, empty or not."
-        return said
+        said = f"{'only ' if self.only else ''}{self.made} {'makes such a dict' if self.only else 'may have made it'}."
+        fills = f"{self.fill[0]} fills up with empty items" if self.fill is not None else ""
+        keeps = f"{self.kept[1]} keeps the first one as `{self.kept[0]}`, empty or not" if self.kept is not None else ""
+        ways = " and ".join(item for item in (fills, keeps) if item)
+        return f"{said} {capital(ways)}." if ways else said
 
     @property
     def brief(self) -> str:
         """For the headline."""
         made = f"which {'only' if self.only else 'may be what'} {self.made} makes"
-        return f"{made}; {self.fill} fills up with empty items" if self.fill is not None else made
+        return f"{made}; {self.fill[0]} ({self.fill[1]}) fills up with empty items" if self.fill is not None else made
 
     @property
     def change(self) -> str:
         """What to do."""
         if not self.fills and self.kept is None:
             return "Handle that case before this line, or let it not come here."
-        kept = f"set `{self.kept[0]}` from an item that is known to be filled" if self.kept is not None else ""
-        each = "give every rank or worker an item of its own (at least as many as there are ranks, or drop the rest)"
-        ways = [item for item in (each if self.fills else "", kept) if item]
-        said = ", or ".join(ways) if self.fills else f"{kept}, or skip empty items before it"
-        return f"{said[:1].upper()}{said[1:]}, and raise an error of your own where there is none."
+        kept = f"set `{self.kept[0]}` from a filled one" if self.kept is not None else ""
+        ways = " or ".join(item for item in ("give every rank an item" if self.fills else "", kept) if item)
+        return f"{capital(ways)}, and raise an error of your own where there is none."
 
 
 def empty_dict(at: FailingLine, name: str) -> EmptyDict | None:
@@ -78,15 +74,15 @@ def empty_dict(at: FailingLine, name: str) -> EmptyDict | None:
     made, only = found[0], not any(_may_be_empty(item) for tree in at.files.values() for item in ast.walk(tree))
     fills = [*_fills(at)]
     fill = fills[0] if len(fills) == 1 and made.line != fills[0].line else None
-    return EmptyDict(str(made), only, len(fills) == 1, str(fill) if fill is not None else None, _kept(at, name))
+    return EmptyDict(
+        made.words, only, len(fills) == 1, (fill.words, fill.text) if fill is not None else None, _kept(at, name)
+    )
 
 
 class _Line(msgspec.Struct, frozen=True):
     line: tuple[str, int]
     words: str
-
-    def __str__(self) -> str:
-        return self.words
+    text: str = ""
 
 
 def _handed_out(at: FailingLine) -> Iterator[_Line]:
@@ -131,7 +127,7 @@ def _fills(at: FailingLine) -> Iterator[_Line]:
         for item in ast.walk(tree):
             if _is_fill(tree, item):
                 assert isinstance(item, ast.expr)
-                yield _Line((file, item.lineno), f"{at.in_file(file, item.lineno)} (`{short(ast.unparse(item))}`)")
+                yield _Line((file, item.lineno), str(at.in_file(file, item.lineno)), f"`{short(ast.unparse(item))}`")
 
 
 def _is_fill(tree: ast.Module, item: ast.AST) -> bool:
