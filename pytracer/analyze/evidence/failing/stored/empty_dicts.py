@@ -31,6 +31,7 @@ _COPIES = frozenset({"list", "tuple", "dict", "copy", "deepcopy"})
 
 class EmptyDict(msgspec.Struct, frozen=True):
     """`made`: the line that hands out an empty dict; `only`: whether nothing else of the program can be one.
+
     `fills`: whether the program fills up with empty items, there or elsewhere.
     `fill`: the line that fills up with empty items, and its text. `kept`: what keeps the first item, and its line.
     """
