@@ -63,7 +63,7 @@ def cycle_cause(job: JobView, waits: Sequence[Wait]) -> CycleCause:
         return CycleCause(None, _COMPARE if len({site_of(item.call) for item in waits}) > 1 else SAME_ORDER)
     one, other = (Side(view, way_to(view, wait.call), wait.call) for view, wait in zip(views, waits, strict=True))
     one, other = aligned(*completed(one, other))
-    if site_of(one.call) == site_of(other.call):
+    if site_of(one.call) == site_of(other.call) or _by_one_line(one, other):
         return CycleCause(None, SAME_ORDER)
     fork = parted(one.way, other.way)
     if fork is None or min(len(one.way), len(other.way)) <= fork:
@@ -73,6 +73,19 @@ def cycle_cause(job: JobView, waits: Sequence[Wait]) -> CycleCause:
         return CycleCause(None, SAME_ORDER)
     found = _left_out(first, second, fork) if _has_same_past(first, second) else None
     return found if found is not None else CycleCause(None, _COMPARE)
+
+
+def _by_one_line(one: Side, other: Side) -> bool:
+    """Whether one line calls both functions, in a loop and below no condition: it comes to them in another order."""
+    for mine, theirs, (inner, inside) in zip(
+        one.way, other.way, zip(one.way[1:], other.way[1:], strict=False), strict=False
+    ):
+        if mine != theirs or mine.line is None:
+            return False
+        if (inner.file, inner.function) != (inside.file, inside.function):
+            tree = syntax_tree(one.view.process.snapshot, mine)
+            return tree is not None and bool(loops_around(tree, mine.line)) and not deciding_ifs(tree, mine.line)
+    return False
 
 
 def _has_same_past(one: Side, other: Side) -> bool:

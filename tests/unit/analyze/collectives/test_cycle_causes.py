@@ -125,9 +125,22 @@ def test_loop_alone(run: Path) -> None:
     assert "the loop of line 3 had fewer rounds there" in advice
 
 
+ONE_LINE = """\
+def step():
+    for reduce in pending:
+        reduce()
+def rows():
+    dist.all_reduce(x, group=first)
+def columns():
+    dist.all_reduce(x, group=second)
+step()
+"""
+
+
 @pytest.mark.parametrize(
     ("source", "ways"),
     [
+        (ONE_LINE, ([("rows", 5), ("step", 3), ("<module>", 8)], [("columns", 7), ("step", 3), ("<module>", 8)])),
         (ARMS, ([("step", 3), ("<module>", 8)], [("step", 6), ("<module>", 8)])),
         (AGAIN, ([("share", 8), ("step", 3), ("<module>", 9)], [("share", 8), ("step", 4), ("<module>", 9)])),
         (BOTH, ([("step", 4), ("<module>", 7)], [("step", 4), ("<module>", 7)])),
