@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pytracer._text import count_words, uncapital
 from pytracer.analyze.collectives.call_sites import calls_of_group
 from pytracer.analyze.collectives.deciders import Decider, Deciding, calls_from, ends_early
+from pytracer.analyze.collectives.ended_iterators import EndedIterator, ended_iterator
 from pytracer.analyze.collectives.left_out_calls import LeftOut, left_out_by
 from pytracer.analyze.collectives.rounds import join_words, loop_words
 from pytracer.analyze.collectives.uneven_loops import uneven
@@ -26,6 +27,9 @@ def ended_loop(found: Sequence[Deciding]) -> LeftOut | None:
     if not found or not all(_may_have_fewer(item[2]) and item[:2] == found[0][:2] for item in found):
         return None
     why = next(((item, known) for item in found if (known := uneven(*item[:2], item[2].frame, item[2].node))), None)
+    ended = next(((item, end) for item in found if (end := ended_iterator(item[0], item[2])) is not None), None)
+    if why is None and ended is not None and calls_from(ended[0][1], ended[0][0]):
+        return _of_iterator(*ended)
     (there, absent, by), known = why if why is not None else (found[0], None)
     loop = by.node
     frames = there.way[::-1]
@@ -55,6 +59,17 @@ def ended_loop(found: Sequence[Deciding]) -> LeftOut | None:
         made = "" if known.cut is not None or samples else made
     more = f"and has more rounds on {there.name}" if len(found) == 1 else f"while {there.name} was still in it"
     return LeftOut(subject, f"The loop of {line} ended on {absent.name} {calls}, {more}{samples}.{made} {same}")
+
+
+def _of_iterator(item: Deciding, end: EndedIterator) -> LeftOut:
+    """A loop that a method of what it goes through ends."""
+    there, absent, by = item
+    left = left_words(there, absent, by)
+    text = quoted(there.view.process.snapshot, by.frame, by.node.lineno)
+    count = calls_words(there, len(_calls_of_pass(absent, there, by)))
+    return LeftOut(
+        f"{left}{end.subject}", f"The loop of {_line(by, there)} ({text}) ended on {absent.name} {count}. {end.advice}"
+    )
 
 
 def left_words(there: Side, absent: Side, by: Decider) -> str:

@@ -75,7 +75,7 @@ def _between(one: Side, other: Side) -> list[Decider] | None:
     """See deciders(); of ways that are completed."""
     inside, outside = aligned(one, other)
     at = parted(inside.way, outside.way)
-    if at is None or not _in_step(inside, outside) or _is_led_by_library(inside, at):
+    if at is None or not _in_step(inside, outside) or is_led_by_library(inside, at):
         return None
     snapshot, elsewhere = inside.view.process.snapshot, outside.way[at].line if len(outside.way) > at else None
     found: list[Decider] = []
@@ -83,7 +83,7 @@ def _between(one: Side, other: Side) -> list[Decider] | None:
     for position in range(at, len(inside.way)):
         frame = inside.way[position]
         tree = syntax_tree(snapshot, frame)
-        if tree is None or frame.line is None or _decides_itself(tree, frame.line, _called(inside, position)):
+        if tree is None or frame.line is None or _decides_itself(tree, frame.line, called_by(inside, position)):
             return None
         if _NO_SYNC in ast.unparse(scope_of(tree, frame.line)):
             return None
@@ -117,7 +117,7 @@ def decider_in_round(inside: Side, other: str) -> Decider | None:
     return found[0] if len(found) == 1 and not _ends_itself(found[0]) else None
 
 
-def _is_led_by_library(side: Side, at: int) -> bool:
+def is_led_by_library(side: Side, at: int) -> bool:
     """Whether a library decides between the lines of the program, from that in the function of a position on."""
     inner = len(side.way) - 1 - at  # of the lines inside of that function
     for stack in stacks_of(side.view):
@@ -129,7 +129,7 @@ def _is_led_by_library(side: Side, at: int) -> bool:
     return False
 
 
-def _called(side: Side, position: int) -> str:
+def called_by(side: Side, position: int) -> str:
     """What the line of a frame calls."""
     inner = side.way[position + 1 : position + 2]
     return (inner[0].function or "").rpartition(".")[2] if inner else side.call.op

@@ -16,7 +16,7 @@ _SEEDS = (
     "it draws from a generator of each rank's own: give it the same seed on all ranks, one of its own if the data "
     "needs different ones, or broadcast what is drawn."
 )
-_EMPTY = (
+EMPTY = (
     "a rank with nothing in it leaves out what the others wait for. Let it take part, too, with an empty or neutral "
     "tensor (zeros, a count of 0), or give every rank something."
 )
@@ -31,10 +31,10 @@ def advice_of_test(decides: ast.If, tree: ast.Module) -> str:
 def change_of_test(decides: ast.If, tree: ast.Module) -> str:
     """What to change about an `if` that came out differently on one rank."""
     if _is_no_list(decides.test, scope_of(tree, decides.lineno), decides.lineno):
-        return _EMPTY
+        return EMPTY
     if DRAWN.search(ast.unparse(decides.test)) is not None:
         return _SEEDS
-    return _EMPTY if any(_asks_if_empty(item) for item in ast.walk(decides.test)) else DECIDE
+    return EMPTY if any(_asks_if_empty(item) for item in ast.walk(decides.test)) else DECIDE
 
 
 def _is_no_list(test: ast.expr, scope: Scope, line: int) -> bool:

@@ -61,8 +61,9 @@ from pytracer.analyze.evidence.failing.processes.unreturned_losses import unretu
 from pytracer.analyze.evidence.failing.stored.byte_order import other_byte_order
 from pytracer.analyze.evidence.failing.stored.files import missing_file, no_shared_memory, shared_memory_subject
 from pytracer.analyze.evidence.failing.stored.full_disk import full_disk, full_disk_behind, full_disk_subject
+from pytracer.analyze.evidence.failing.stored.joined_clients import clients_joined, clients_subject
 from pytracer.analyze.evidence.failing.stored.loaded_optimizers import misfit_state
-from pytracer.analyze.evidence.failing.stored.missing_keys import key_subject, missing_key
+from pytracer.analyze.evidence.failing.stored.missing_keys import empty_subject, key_subject, missing_key
 from pytracer.analyze.evidence.failing.stored.opened import (
     absent_file,
     absent_subject,
@@ -78,7 +79,6 @@ from pytracer.analyze.evidence.failing.stored.optimizer_states import unmade_sta
 from pytracer.analyze.evidence.failing.stored.pickled import not_picklable
 from pytracer.analyze.evidence.failing.stored.removed_files import removed_file, removed_subject
 from pytracer.analyze.evidence.failing.stored.states import (
-    clients_joined,
     environment_subject,
     environment_variable,
     lacking_checkpoint,
@@ -309,6 +309,8 @@ _SUBJECTS = (
     item_subject,
     environment_subject,
     text_file_subject,
+    clients_subject,
+    empty_subject,
     key_subject,
 )
 

@@ -311,6 +311,10 @@ class Slice:
     def _call(self, call: ast.Call, spot: Spot) -> tuple[ast.AST, Spot] | None:
         if called_name(call) in _SAME and len(call.args) == 1 and not call.keywords:
             return call.args[0], spot
+        if called_name(call) == "field" and not call.args:  # of a dataclass
+            factory = keyword_value(call, "default_factory")
+            made = keyword_value(call, "default") or (ast.Call(factory, [], []) if factory is not None else None)
+            return (ast.copy_location(made, call), spot) if made is not None else None
         return self.returned(call, spot)
 
     def returned(self, call: ast.Call, spot: Spot) -> tuple[ast.AST, Spot] | None:

@@ -4,9 +4,11 @@ What: who waited for whom, over all groups (tensor, pipeline, data parallel) and
 ends at a rank that waits for none: that one is to be examined, not those in between. Or it is a circle.
 
 Why it happens: in a chain, the last rank is late, and ranks of other groups wait behind it. In a circle, ranks use two
-groups, or a group and messages, in different orders.
+groups, or a group and messages, in different orders; or one left out a call of one group, by a condition over its data,
+and waits in the next one for the other.
 
-What to do: look at the rank at the end of the chain. In a circle, compare the order of operations on these ranks.
+What to do: look at the rank at the end of the chain. In a circle, let all ranks make the calls that a condition decides
+about, where one is named; else compare the order of operations on these ranks.
 
 How it can be wrong: only recorded operations are known; a rank may also wait for a file, a lock or the store. Of a job
 that still runs, a circle is likely when all of them have waited for ten seconds, else possible.
@@ -18,6 +20,7 @@ import msgspec
 
 from pytracer._text import capital
 from pytracer.analyze.collectives.absent_ranks import confidence_of_circle, wait_words
+from pytracer.analyze.collectives.cycle_causes import cycle_cause
 from pytracer.analyze.collectives.description import span_words
 from pytracer.analyze.collectives.wait_graph import Wait
 from pytracer.analyze.deaths.attribution import symptom_evidence, views_of, waited_ns
@@ -68,10 +71,12 @@ class CollectiveWait:
                 symptom_evidence(job),
                 f"Look at {sinks}; the ranks in between only waited.",
             )
+        cause = cycle_cause(job, found.waits)
+        why = f" {capital(cause.subject)}." if cause.subject is not None else ""
         return Description(
-            f"{capital(span_words(found.cycle))} wait for each other in a cycle: {waits}.",
+            f"{capital(span_words(found.cycle))} wait for each other in a cycle: {waits}.{why}",
             symptom_evidence(job),
-            "Make all ranks use these groups in the same order.",
+            cause.advice,
         )
 
 

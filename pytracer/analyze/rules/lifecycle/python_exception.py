@@ -146,7 +146,7 @@ class PythonException:
             unreceived.advice
             if unreceived is not None
             else _advice(job, told, explanation, short, maybe.advice if maybe is not None else "", lost=lost),
-            [_PEER if lost and unreceived is None else None, explanation.failure],
+            [_PEER if lost and unreceived is None and explanation.words is None else None, explanation.failure],
             explained=explanation.words is not None or unreceived is not None,
             names_cause=known,
             behind=_behind(told, explanation, unreceived),

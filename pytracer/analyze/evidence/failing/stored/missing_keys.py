@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.failing.stored.empty_dicts import empty_dict
 from pytracer.analyze.evidence.failing.stored.opened import loaded_from
 from pytracer.analyze.evidence.syntax.bindings import is_loop_variable
 from pytracer.analyze.evidence.syntax.names import variable
@@ -54,6 +55,9 @@ def _filled(empty: bool) -> str:
 
 def _of_known(at: FailingLine, key: str, table: str, came: str, known: NearNamesReport) -> str:
     names = known.names or []
+    empty = empty_dict(at, table) if not names else None
+    if empty is not None:
+        return f"`{table}`{came} has no keys at all: {empty.words} {empty.change}"
     if not names:
         return f"`{table}`{came} has no keys at all: look at what should fill it before this line."
     if re.fullmatch(r"-?\d+", key) and _twin(key, names) is None and all(name[:1] in "'\"" for name in names):
@@ -169,6 +173,16 @@ def _of_library(at: FailingLine, key: str) -> str | None:
                 "wrote it, or begin without its state; load_state_dict() replaces all options."
             )
     return None
+
+
+def empty_subject(at: FailingLine) -> str | None:
+    """Of an empty dict, the line that hands one out, for the headline."""
+    node = at.only(ast.Subscript) if at.kind == "KeyError" and at.own else None
+    known = next((item for item in at.near if node is not None and item.of == source(node.value)), None)
+    if known is None or node is None or known.names or known.count:
+        return None
+    found = empty_dict(at, source(node.value))
+    return f"`{source(node.value)}` is an empty dict, {found.brief}" if found is not None else None
 
 
 def key_subject(at: FailingLine) -> str | None:

@@ -20,7 +20,6 @@ _KEYS = re.compile(r"(Missing|Unexpected) key\(s\) in state_dict: ((?:\"[^\"]+\"
 _PREFIXES = ("module.", "_orig_mod.", "model.", "net.", "backbone.", "encoder.", "state_dict.")
 _GLOBAL = re.compile(r"GLOBAL ([\w.]+) was not an allowed global|Unsupported (?:global|class) ([\w.]+)")
 _LACKS = re.compile(r"Missing key in checkpoint state_dict: ([\w.\-]+?)\.?\s*$", re.MULTILINE)
-_JOINED = re.compile(r"(\d+)/(\d+) clients joined")
 _PLAIN = re.compile(r"(?:True|False|-?[\d.]+)$")
 _NO_CLASS = re.compile(r"Can't get attribute '(\w+)' on <module '([\w.]+)'")
 _NO_NUMBER = re.compile(r"invalid literal for int\(\) with base \d+: (.+)|could not convert string to float: (.+)")
@@ -226,14 +225,3 @@ def environment_subject(at: FailingLine) -> str | None:
     """What the headline says of it."""
     words = re.match(r"The (environment variable \S+ is .+?), which ", number_of_environment(at) or "")
     return f"the {words[1]}" if words is not None else None
-
-
-def clients_joined(at: FailingLine) -> str | None:
-    """A store that waited for the others."""
-    found = _JOINED.search(at.message)
-    if found is None:
-        return None
-    return (
-        f"{found[1]} of {found[2]} processes came: start all {found[2]} (torchrun, or one with each RANK), with the "
-        f"same MASTER_ADDR and MASTER_PORT, or correct world_size, where line {at.line} takes it from."
-    )
