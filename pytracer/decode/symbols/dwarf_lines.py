@@ -66,7 +66,7 @@ def _rows(
             line += base + (code - first) % span
             yield addr, file, line, False
         elif code == 0:
-            size, at = _unsigned(unit, at)
+            size, at = unsigned(unit, at)
             if size == 0:
                 continue
             if unit[at] == _END_SEQUENCE:
@@ -78,13 +78,13 @@ def _rows(
         elif code == _COPY:
             yield addr, file, line, False
         elif code == _ADVANCE_PC:
-            value, at = _unsigned(unit, at)
+            value, at = unsigned(unit, at)
             addr += value * unit_bytes
         elif code == _ADVANCE_LINE:
             value, at = _signed(unit, at)
             line += value
         elif code == _SET_FILE:
-            file, at = _unsigned(unit, at)
+            file, at = unsigned(unit, at)
         elif code == _CONST_ADD_PC:
             addr += (255 - first) // span * unit_bytes
         elif code == _FIXED_ADVANCE_PC:
@@ -92,7 +92,7 @@ def _rows(
             at += 2
         else:
             for _ in range(lengths[code - 1]):
-                _, at = _unsigned(unit, at)
+                _, at = unsigned(unit, at)
 
 
 def _file(header: bytes, number: int) -> str | None:
@@ -107,9 +107,9 @@ def _file(header: bytes, number: int) -> str | None:
         if not header[at]:
             return None
         name, at = _text(header, at)
-        directory, at = _unsigned(header, at)
-        _, at = _unsigned(header, at)  # time
-        _, at = _unsigned(header, at)  # size
+        directory, at = unsigned(header, at)
+        _, at = unsigned(header, at)  # time
+        _, at = unsigned(header, at)  # size
         if current == number:
             inside = 0 < directory <= len(directories) and not name.startswith("/")
             return f"{directories[directory - 1]}/{name}" if inside else name
@@ -123,7 +123,7 @@ def _text(data: bytes, at: int) -> tuple[str, int]:
     return data[at:end].decode("utf-8", "replace"), end + 1
 
 
-def _unsigned(data: bytes, at: int) -> tuple[int, int]:
+def unsigned(data: bytes, at: int) -> tuple[int, int]:
     """LEB128, of which 64 bits are kept."""
     value = shift = 0
     while True:
@@ -136,6 +136,6 @@ def _unsigned(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _signed(data: bytes, at: int) -> tuple[int, int]:
-    value, end = _unsigned(data, at)
+    value, end = unsigned(data, at)
     bits = min(7 * (end - at), 64)
     return value - (1 << bits) if value >> bits - 1 & 1 else value, end

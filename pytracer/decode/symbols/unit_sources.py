@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from pytracer.decode.files import Window, regular_file
+from pytracer.decode.symbols.dwarf_lines import unsigned
 from pytracer.decode.symbols.elf_sections import Elf, NotElf
 
 _MOST_UNITS, _MOST_ATTRIBUTES, _MOST_ABBREVIATIONS = 256, 64, 4096
@@ -87,7 +88,7 @@ def _unit(head: bytes) -> _Unit | None:
 
 def _first_entry(head: bytes, unit: _Unit, table: bytes, texts: list[Window]) -> dict[int, str]:
     """The texts of its attributes, by their numbers."""
-    code, at = _unsigned(head, unit.entry)
+    code, at = unsigned(head, unit.entry)
     held: dict[int, tuple[int, int, bytes]] = {}  # form, number, bytes of a text
     for attribute, form in _abbreviation(table, code):
         value, text, at = _value(head, at, form, unit)
@@ -102,17 +103,17 @@ def _abbreviation(table: bytes, wanted: int) -> list[tuple[int, int]]:
     """The attributes of an entry with that code, each with its form."""
     at = 0
     for _ in range(_MOST_ABBREVIATIONS):
-        code, at = _unsigned(table, at)
+        code, at = unsigned(table, at)
         if code == 0:
             break
-        _, at = _unsigned(table, at)
+        _, at = unsigned(table, at)
         at += 1  # whether it has children
         found: list[tuple[int, int]] = []
         while len(found) < _MOST_ATTRIBUTES:
-            attribute, at = _unsigned(table, at)
-            form, at = _unsigned(table, at)
+            attribute, at = unsigned(table, at)
+            form, at = unsigned(table, at)
             if form == _IMPLICIT:
-                _, at = _unsigned(table, at)
+                _, at = unsigned(table, at)
             if not attribute and not form:
                 break
             found.append((attribute, form))
@@ -127,11 +128,11 @@ def _value(data: bytes, at: int, form: int, unit: _Unit) -> tuple[int, bytes, in
         end = data.index(b"\0", at)
         return 0, data[at:end], end + 1
     if form in _LEB:
-        value, at = _unsigned(data, at)
+        value, at = unsigned(data, at)
         return value, b"", at
     if form in _BLOCKS or form in _LONG_BLOCKS:
         if form in _LONG_BLOCKS:
-            nbytes, at = _unsigned(data, at)
+            nbytes, at = unsigned(data, at)
         else:
             nbytes = int.from_bytes(data[at : at + _BLOCKS[form]], "little")
             at += _BLOCKS[form]
@@ -150,15 +151,3 @@ def _text(form: int, value: int, text: bytes, base: int, texts: list[Window]) ->
         table = strings if form == _STRP else line_strings
         text = table.read(value, _LONGEST_PATH).partition(b"\0")[0]
     return text.decode("utf-8", "replace")
-
-
-def _unsigned(data: bytes, at: int) -> tuple[int, int]:
-    """LEB128, of which 64 bits are kept."""
-    value = shift = 0
-    while True:
-        byte, at = data[at], at + 1
-        if shift < 64:
-            value |= (byte & 0x7F) << shift
-        shift += 7
-        if not byte & 0x80:
-            return value, at

@@ -13,9 +13,10 @@ import msgspec
 from msgspec import structs
 
 from pytracer._text import shortened
+from pytracer.analyze.evidence.lifetime.borrowing import borrowed_at
 from pytracer.analyze.evidence.lifetime.unmapping import unmapping_of
 from pytracer.analyze.evidence.lifetime.variables import program_frames
-from pytracer.analyze.evidence.lifetime.where_made import own_line, place_of
+from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.native.fault_function import is_numpy
 from pytracer.analyze.evidence.own_code.native_calls import Uses, parents_of
 from pytracer.analyze.evidence.slicing.files import program_files
@@ -27,8 +28,6 @@ from pytracer.analyze.evidence.syntax.lines import names_of_line
 from pytracer.analyze.evidence.syntax.loops import loops_around
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, qualified_name, scope_of, statement_at
 from pytracer.analyze.naming import LineWords
-from pytracer.analyze.parts import python_frame
-from pytracer.analyze.tensors.origins import is_borrowed
 from pytracer.analyze.view import ProcessView
 
 _QUOTED = 60
@@ -98,19 +97,11 @@ class EndedOwner(msgspec.Struct, frozen=True):
 
 def ended_owner(view: ProcessView) -> EndedOwner | None:
     """None where the tensor at the fault was not made of an address, or what had it may be alive or was unmapped."""
-    storage = view.place.storage if view.place is not None else None
-    if storage is None or not is_borrowed(storage) or unmapping_of(view) is not None:
+    borrowed = borrowed_at(view)
+    files, spot = borrowed if borrowed is not None else (None, None)
+    statement = statement_at(spot.tree, spot.line) if spot is not None else None
+    if files is None or spot is None or statement is None:
         return None
-    made = own_line(storage.allocated_by)
-    frame = python_frame(made) if made is not None else None
-    if frame is None or frame.file is None or frame.line is None:
-        return None
-    files = program_files(view.process.snapshot, [frame, *program_frames(view)])
-    tree = files.get(frame.file)
-    statement = statement_at(tree, frame.line) if tree is not None else None
-    if tree is None or statement is None:
-        return None
-    spot = Spot(frame.file, tree, scope_of(tree, frame.line), frame.line)
     search = Search(files)
     owners = {ast.unparse(item.owner): item for item in search.given(statement, spot)}
     given = next(iter(owners.values())) if len(owners) == 1 else None

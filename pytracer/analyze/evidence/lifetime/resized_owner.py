@@ -13,11 +13,10 @@ from collections.abc import Mapping
 import msgspec
 
 from pytracer._text import shortened
-from pytracer.analyze.evidence.lifetime.unmapping import unmapping_of
+from pytracer.analyze.evidence.lifetime.borrowing import borrowed_at
 from pytracer.analyze.evidence.lifetime.variables import program_frames
-from pytracer.analyze.evidence.lifetime.where_made import own_line, place_of
+from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.slicing.bindings import bindings_of
-from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.given_memory import Search
 from pytracer.analyze.evidence.slicing.resizing import SHRINKS, Resizing, resizings
 from pytracer.analyze.evidence.slicing.spots import Spot
@@ -28,8 +27,6 @@ from pytracer.analyze.evidence.syntax.lost_owners import address_taken
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, qualified_name, scope_of, spans_body
 from pytracer.analyze.naming import LineWords
-from pytracer.analyze.parts import python_frame
-from pytracer.analyze.tensors.origins import is_borrowed
 from pytracer.analyze.view import ProcessView
 
 _QUOTED = 60
@@ -85,19 +82,11 @@ def resized_owner(view: ProcessView, *, shrunk: bool) -> ResizedOwner | None:
 
     `shrunk`: memory is there still where it begins.
     """
-    storage = view.place.storage if view.place is not None else None
-    if storage is None or not is_borrowed(storage) or unmapping_of(view) is not None:
+    borrowed = borrowed_at(view)
+    if borrowed is None:
         return None
-    made = own_line(storage.allocated_by)
-    frame = python_frame(made) if made is not None else None
-    if frame is None or frame.file is None or frame.line is None:
-        return None
-    files = program_files(view.process.snapshot, [frame, *program_frames(view)])
-    tree = files.get(frame.file)
-    if tree is None:
-        return None
-    lent_at = Spot(frame.file, tree, scope_of(tree, frame.line), frame.line)
-    lent = [item for item in own_nodes(lent_at.scope) if isinstance(item, ast.Call) and _spans(item, frame.line)]
+    files, lent_at = borrowed
+    lent = [item for item in own_nodes(lent_at.scope) if isinstance(item, ast.Call) and _spans(item, lent_at.line)]
     lenders = [(item, owner) for item in lent if (owner := _lender(item)) is not None]
     if len(lenders) != 1:
         return None
@@ -114,7 +103,7 @@ def resized_owner(view: ProcessView, *, shrunk: bool) -> ResizedOwner | None:
         return None
     calls = tuple((shortened(item.text, _QUOTED), _at(view, item)) for item in found)
     through = _through(view, files, found[0]) if len(found) == 1 else None
-    place = place_of(view, lent_at.file, frame.line).then(f" in {qualified_name(tree, lent_at.scope)}")
+    place = place_of(view, lent_at.file, lent_at.line).then(f" in {qualified_name(lent_at.tree, lent_at.scope)}")
     others = [
         item for item in (view.fault.earlier_lives if view.fault is not None else None) or () if item.state == "live"
     ]
