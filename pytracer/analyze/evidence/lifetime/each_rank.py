@@ -19,7 +19,7 @@ from pytracer.analyze.collectives.call_sites import stacks_of
 from pytracer.analyze.evidence.lifetime.file_mappers import file_mapper
 from pytracer.analyze.evidence.lifetime.file_writers import FileWriter, creates, file_writer
 from pytracer.analyze.evidence.lifetime.variables import program_frames
-from pytracer.analyze.evidence.slicing.callers import calls_of, only_function
+from pytracer.analyze.evidence.slicing.callers import calls_named, calls_of, only_function
 from pytracer.analyze.evidence.slicing.calls import argument_of
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.bindings import set_by
@@ -159,10 +159,7 @@ def _callers(files: Mapping[str, ast.Module], link: _Link) -> Iterator[_Link]:
     owner = class_around(link.tree, scope)
     name = getattr(scope, "name", None)
     if name == "__init__" and owner is not None:
-        for file, tree in files.items():
-            for node in ast.walk(tree):
-                if isinstance(node, ast.Call) and called_name(node) == owner.name:
-                    yield _Link(file, tree, node.lineno, node)
+        yield from (_Link(file, tree, call.lineno, call) for file, tree, call in calls_named(files, owner.name))
         return
     defined = only_function(files, name) if name is not None else None
     for item in calls_of(files, *defined) if defined is not None else ():

@@ -17,6 +17,7 @@ from pytracer.analyze.evidence.lifetime.borrowing import borrowed_at
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.slicing.bindings import bindings_of
+from pytracer.analyze.evidence.slicing.callers import calls_named
 from pytracer.analyze.evidence.slicing.given_memory import Search
 from pytracer.analyze.evidence.slicing.resizing import SHRINKS, Resizing, resizings
 from pytracer.analyze.evidence.slicing.spots import Spot
@@ -25,7 +26,7 @@ from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import loops_around
 from pytracer.analyze.evidence.syntax.lost_owners import address_taken
 from pytracer.analyze.evidence.syntax.names import variable
-from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, qualified_name, scope_of, spans_body
+from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, qualified_name, scope_of, spans, spans_body
 from pytracer.analyze.naming import LineWords
 from pytracer.analyze.view import ProcessView
 
@@ -86,7 +87,7 @@ def resized_owner(view: ProcessView, *, shrunk: bool) -> ResizedOwner | None:
     if borrowed is None:
         return None
     files, lent_at = borrowed
-    lent = [item for item in own_nodes(lent_at.scope) if isinstance(item, ast.Call) and _spans(item, lent_at.line)]
+    lent = [item for item in own_nodes(lent_at.scope) if isinstance(item, ast.Call) and spans(item, lent_at.line)]
     lenders = [(item, owner) for item in lent if (owner := _lender(item)) is not None]
     if len(lenders) != 1:
         return None
@@ -111,10 +112,6 @@ def resized_owner(view: ProcessView, *, shrunk: bool) -> ResizedOwner | None:
     gave = shrunk and all(item.how in SHRINKS for item in found)
     done = "gave back" if gave else "moved" if all(item.how not in SHRINKS for item in found) else "moved or gave back"
     return ResizedOwner(name, kind, lender, place, calls, through, done, bool(others))
-
-
-def _spans(item: ast.expr, line: int) -> bool:
-    return item.lineno <= line <= (item.end_lineno or item.lineno)
 
 
 def _lender(call: ast.Call) -> ast.expr | None:
@@ -166,13 +163,10 @@ def _may_be(view: ProcessView, files: Mapping[str, ast.Module], item: Resizing, 
         return _may_have_run(view, lent, item.spot.file, item.spot.tree, item.spot.line)
     if method.name == "__exit__":
         return bool(_withs(view, files, item))
-    calls = [
-        (file, tree, node.lineno)
-        for file, tree in files.items()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and called_name(node) == method.name
-    ]
-    return method.name.startswith("__") or any(_may_have_run(view, lent, *call) for call in calls)
+    calls = calls_named(files, method.name)
+    return method.name.startswith("__") or any(
+        _may_have_run(view, lent, file, tree, call.lineno) for file, tree, call in calls
+    )
 
 
 def _may_have_run(view: ProcessView, lent: Spot, file: str | None, tree: ast.Module, line: int) -> bool:
@@ -207,12 +201,7 @@ def _through(view: ProcessView, files: Mapping[str, ast.Module], item: Resizing)
     if method.name == "__exit__":
         found = _withs(view, files, item)
         return found[0].after("at the end of the `with` at ") if len(found) == 1 else None
-    calls = [
-        place_of(view, file, node.lineno)
-        for file, tree in files.items()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and called_name(node) == method.name
-    ]
+    calls = [place_of(view, file, call.lineno) for file, _, call in calls_named(files, method.name)]
     return calls[0].after("called at ") if len(calls) == 1 else None
 
 

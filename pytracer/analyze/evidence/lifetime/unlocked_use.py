@@ -14,6 +14,7 @@ import msgspec
 from pytracer._text import list_words
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import own_line, place_of
+from pytracer.analyze.evidence.slicing.callers import calls_named
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
@@ -95,19 +96,17 @@ def unlocked_use(view: ProcessView, storage: Storage | None = None) -> UnlockedU
     reader = _reader(files, frames, name)
     if reader is None:
         return None
-    at = files[file]
+    at, there = files[file], files[reader.file or ""]
     words = place_of(view, file, line).then(f" in {qualified_name(at, scope_of(at, line))}")
-    function = qualified_name(files[reader.file or ""], scope_of(files[reader.file or ""], reader.line or 0))
+    reading = scope_of(there, reader.line or 0)
+    function = qualified_name(there, reading)
     others = tuple(
         (qualified_name(tree, method), place_of(view, freed.file, number))
         for method, number in _other_readers(files, tree, scope, name, lock)
         if qualified_name(tree, method) != function
     )
     read = place_of(view, reader.file, reader.line)
-    owner, inside = (
-        class_around(tree, scope),
-        class_around(files[reader.file or ""], scope_of(files[reader.file or ""], reader.line or 0)),
-    )
+    owner, inside = class_around(tree, scope), class_around(there, reading)
     elsewhere = owner.name if owner is not None and owner is not inside else None
     lock, name = (_shown(item, elsewhere) for item in (lock, name))
     return UnlockedUse(lock, words, name, function, read, others[:_MOST_OTHERS])
@@ -148,12 +147,7 @@ def _lock(files: Mapping[str, ast.Module], file: str, scope: Scope, line: int) -
         return own[0], file, own[1]
     if not isinstance(scope, _FUNCTIONS):
         return None
-    calls = [
-        (at, next(_locks(tree, node.lineno), None))
-        for at, tree in files.items()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and called_name(node) == scope.name
-    ]
+    calls = [(at, next(_locks(tree, call.lineno), None)) for at, tree, call in calls_named(files, scope.name)]
     texts = {found[0] if found is not None else None for _, found in calls}
     if len(texts) != 1 or None in texts:
         return None

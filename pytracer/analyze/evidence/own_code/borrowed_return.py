@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import re
 
@@ -18,8 +17,8 @@ from pytracer.analyze.evidence.native.native_stack import functions
 from pytracer.analyze.evidence.own_code.c_text import function_around
 from pytracer.analyze.evidence.own_code.own_libraries import is_own_path
 from pytracer.analyze.evidence.own_code.source_files import sources_beside
+from pytracer.analyze.evidence.slicing.callers import calls_named
 from pytracer.analyze.evidence.slicing.files import program_files
-from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.view import ProcessView
 
 _NOTICED = ("_Py_FatalRefcountErrorFunc", "none_dealloc", "bool_dealloc", "notimplemented_dealloc")
@@ -71,10 +70,6 @@ def borrowed_return(view: ProcessView) -> BorrowedReturn | None:
     if len(found) != 1:
         return None
     place, (function, thing) = found.popitem()
-    calls = tuple(
-        place_of(view, file, node.lineno)
-        for file, tree in program_files(view.process.snapshot, program_frames(view)).items()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and called_name(node) == function
-    )
+    files = program_files(view.process.snapshot, program_frames(view))
+    calls = tuple(place_of(view, path, call.lineno) for path, _, call in calls_named(files, function))
     return BorrowedReturn(function, thing, place, calls)

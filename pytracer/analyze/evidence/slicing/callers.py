@@ -59,6 +59,14 @@ def called_function(files: Mapping[str, ast.Module], tree: ast.Module, call: ast
     return found if is_method(files[home], function) else None
 
 
+def calls_named(files: Mapping[str, ast.Module], name: str) -> Iterator[tuple[str, ast.Module, ast.Call]]:
+    """Calls of whatever has that name, whoever it belongs to: `calls_of` is surer where the function is known."""
+    for file, tree in files.items():
+        for item in ast.walk(tree):
+            if isinstance(item, ast.Call) and called_name(item) == name:
+                yield file, tree, item
+
+
 def mentions(files: Mapping[str, ast.Module], name: str) -> Iterator[tuple[str, ast.Module, ast.Name | ast.Attribute]]:
     """Wherever a function of a name may be meant: where it is called, passed on, or bound anew."""
     for file, tree in files.items():

@@ -17,9 +17,9 @@ import msgspec
 
 from pytracer._text import list_words, shortened
 from pytracer.analyze.evidence.failing.line import FailingLine
-from pytracer.analyze.evidence.slicing.callers import calls_of
+from pytracer.analyze.evidence.slicing.callers import calls_named, calls_of
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
-from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
+from pytracer.analyze.evidence.syntax.calls import calls_on
 from pytracer.analyze.evidence.syntax.constants import is_none
 from pytracer.analyze.evidence.syntax.imports import imported_as
 from pytracer.analyze.evidence.syntax.replaced_attributes import ReplacedAttribute, replaced_attributes
@@ -171,10 +171,7 @@ def _calls(
     if owner is None or function.name not in (*_BY_CLASS, _ENTER):
         yield from ((found.file, found.tree, found.call.lineno) for found in calls_of(at.files, file, function))
         return
-    for place, of in at.files.items():
-        for item in ast.walk(of):
-            if isinstance(item, ast.Call) and called_name(item) == owner.name:
-                yield place, of, item.lineno
+    yield from ((place, of, call.lineno) for place, of, call in calls_named(at.files, owner.name))
 
 
 def _of_scope(tree: ast.Module, line: int) -> str:
