@@ -18,8 +18,8 @@ MAJOR = 1
 # 1: notes have codes. 2: HOLDERS has tensors without memory, and elements. 3: notes of the core are CORE_NOTE. 4: ARGUMENTS, RENDEZVOUS
 # 5: SIGNAL_SENT, the process group. 6: CRASH, the call that unmapped the memory. 7: HOLDERS has whole numbers
 # 8: STORAGE_HITS has storages behind which the heap is overwritten. 9: DEVICE_OP, in place of OP in a process that uses CUDA; waits of
-# the host for a device. 10: DEVICE_ASSERTION, KERNEL
-MINOR = 11
+# the host for a device. 10: DEVICE_ASSERTION, KERNEL. 11: ARGUMENTS, numbers that are not finite. 12: HOLDERS, offsets
+MINOR = 12
 
 HEADER_BYTES = 8192
 REGION_LIMIT = 120
@@ -1315,7 +1315,7 @@ HOLDER = Struct(
         _f("text", "u32", "offset in ARENA: Python expression, e.g. caches[1]; SAVED: class of the node, mangled when it is C++"),
         _f("text_nbytes", "u32", "its size", "bytes"),
         _f("addr", "u64", "address of the first element; 0: unknown; NUMBER: the number, signed"),
-        _f("distance", "u32", "SAVED: edges from the node or tensor where the search began"),
+        _f("distance", "u32", "SAVED: edges from the node or tensor where the search began; LOCAL, CELL, GLOBAL, since minor version 12: elements from base to the first one, at most 2**32 - 1"),
         _f("elements", "u32", "LOCAL, CELL, GLOBAL: elements of the tensor, at most 2**32 - 1"),
     ),
 )

@@ -295,7 +295,7 @@ def test_launcher_that_is_stopped_and_continued_keeps_the_job(traced: bool, tmp_
         time.sleep(seconds)
         process.send_signal(signal.SIGCONT)
         assert eventually(lambda: state(process.pid) == "S")
-    assert state(job) == "S"
+        assert eventually(lambda: state(job) == "S")  # not stopped; on a busy machine it may be about to run
     process.send_signal(signal.SIGTERM)
     assert process.communicate()[0] == "[SIGTERM]\n"
     assert process.returncode == 5

@@ -73,6 +73,15 @@ def test_index_of_pooling_is_found_with_its_values(tmp_path: Path) -> None:
     assert re.search(r"Check the values of `where` \(\d\.\.100000000000\)", advice)  # the pooled values are random
 
 
+def test_part_of_a_tensor_has_the_name_of_its_variable(tmp_path: Path) -> None:
+    """Three variables hold one storage: which of them, by where it begins."""
+    report = crashed("part_of_pooling", run=tmp_path / "run")
+    found = tensors_of(report)
+    assert found["second"].maximum == LARGE
+    assert not {"first", "third"} & set(found)
+    assert "`second`" in (verdict_of(report).advice or "")
+
+
 def test_nans_are_counted_and_explain_a_crash_of_lapack(tmp_path: Path) -> None:
     """The matrix has one NaN. The others are only held: of all types, with gaps, and with their columns in a row."""
     ended = whole("eigenvalues_of_nan", run=tmp_path / "run")

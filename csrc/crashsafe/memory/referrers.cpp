@@ -66,6 +66,8 @@ bool is_array(uint64_t type) {
   return slot.array;
 }
 
+uint32_t saturated(uint64_t value) { return value < UINT32_MAX ? static_cast<uint32_t>(value) : UINT32_MAX; }
+
 // A tensor without memory is kept as well: what is given its data pointer is given null.
 void keep(uint64_t object) {
   TensorView tensor{};
@@ -75,8 +77,15 @@ void keep(uint64_t object) {
   Holder* holder = next_referrer(g_box.referrers.items / kSavedShare);
   if (holder == nullptr) return;
   CrashHeader& crash = *g_box.crash.data;
-  uint32_t elements = tensor.numel < UINT32_MAX ? static_cast<uint32_t>(tensor.numel) : UINT32_MAX;
-  *holder = {search.kind, search.frame, tensor.base, object, crash.arena_used, 0, tensor.offset == 0 ? tensor.base : 0, 0, elements};
+  *holder = {search.kind,
+             search.frame,
+             tensor.base,
+             object,
+             crash.arena_used,
+             0,
+             tensor.offset == 0 ? tensor.base : 0,
+             saturated(tensor.offset),
+             saturated(tensor.numel)};
   holder->text_nbytes = search.path.write(g_box.arena.data + crash.arena_used, kLongestText);
   crash.arena_used += holder->text_nbytes;
   crash.holder_count++;

@@ -49,6 +49,8 @@ _HOW: dict[int, ArgumentHowName] = {
     ArgumentHow.HELD: "held",
 }
 _UNREADABLE = 0xFFFFFFFF
+_HAS_OFFSETS = 12  # minor version: Holder.distance of variables
+_SATURATED = 0xFFFFFFFF
 _INFINITE = 1 << 31  # of Argument.not_numbers
 _MOST_ARGUMENTS = 64
 _NOT_MAPPED = (11, 1)  # SIGSEGV, SEGV_MAPERR
@@ -341,8 +343,15 @@ class CrashReader:
             elif item.kind in _HOLDERS and item.frame < len(frames):
                 pthread, frame = frames[item.frame]
                 yield Holder(
-                    _HOLDERS[item.kind], text, item.base, frame, item.frame < own, pthread, elements=item.elements
-                )
+                    _HOLDERS[item.kind], text, item.base, frame, item.frame < own, pthread, elements=item.elements,
+                    offset=self._offset(item),
+                )  # fmt: skip
+
+    def _offset(self, item: raw.Holder) -> int | None:
+        """Older handlers kept the address of a tensor that begins where its storage does, and no other."""
+        if self._box.header.minor >= _HAS_OFFSETS:
+            return item.distance if item.distance < _SATURATED else None
+        return 0 if item.addr or not item.base else None
 
     def _numbers(
         self, threads: tuple[tuple[int, tuple[PythonFrame, ...]], ...], *, own: bool = True

@@ -191,6 +191,7 @@ class Holder:
 
     `base` is 0 for a tensor without memory; `elements` is what it should have: 0 for an empty one, more for one whose
     storage was resized to nothing, or that never had memory (device "meta"). Before minor version 2 always 0.
+    `offset` is that of its first element in elements; None before minor version 12 where it is not 0.
 
     `kind` is "local", "cell" or "global", with `expression` as in Python, e.g. `caches[1]`, and the frame of which
     thread (`own`: the crashed one); or "saved", then `expression` is the class of the autograd node, `distance` edges
@@ -205,6 +206,7 @@ class Holder:
     pthread: int | None = None
     distance: int = 0
     elements: int = 0
+    offset: int | None = 0
 
 
 @dataclass(frozen=True)

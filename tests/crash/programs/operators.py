@@ -16,6 +16,16 @@ def index_of_pooling():
     torch.ops.aten.adaptive_max_pool2d_backward(gradient, image, where)
 
 
+def part_of_pooling():
+    """One of three parts of one tensor; the others are in variables, too."""
+    image = torch.randn(1, 64, 8, 8)
+    pooled, _ = torch.nn.functional.adaptive_max_pool2d(image, 2, return_indices=True)
+    first, second, third = torch.zeros(3, 64, 2, 2, dtype=torch.int64).chunk(3)
+    second[0, 40:, 0, 0] = LARGE
+    torch.ops.aten.adaptive_max_pool2d_backward(torch.ones_like(pooled), image, second)
+    print(first, third)
+
+
 def eigenvalues_of_nan():
     matrix, gaps = torch.randn(32, 32), torch.randn(10, 10)[:, ::2]
     half, numbers = (

@@ -13,7 +13,7 @@ from pytracer.analyze.evidence.operators.compiled import compiled_call
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.view import ProcessView
-from pytracer.decode.types.snapshot import Holder, PythonFrame
+from pytracer.decode.types.snapshot import Argument, Holder, PythonFrame
 from pytracer.report import job as r
 
 MODULE = "<module>"  # the function of a module's own lines
@@ -33,10 +33,24 @@ def variable_of(view: ProcessView, base: int, elements: int | None = None) -> st
 
 def variable_name(view: ProcessView, base: int) -> str | None:
     """`idx`: the same variable without its function; None for a variable of a library."""
-    best = _closest(view, base)
-    if best is None or (best.frame is not None and is_library_file(best.frame.file)):
-        return None
-    return plain_expression(best.expression)
+    return _program_name(_closest(view, base))
+
+
+def tensor_variable(view: ProcessView, item: Argument) -> str | None:
+    """`u`: the variable that holds that very part of its storage, else one of the same storage.
+
+    None where all of those are other parts: `i, o, u = gates.chunk(3)` share one.
+    """
+    held = _held(view, item.base)
+    same = [one for one in held if one.elements == item.elements and one.offset == item.offset]
+    if same:
+        return _program_name(min(same, key=_distance))
+    older = [one for one in held if one.elements == item.elements and one.offset is None and item.offset]
+    if older:
+        best = min(older, key=_distance)
+        alone = all(one.expression == best.expression for one in older if one.frame == best.frame)
+        return _program_name(best) if alone else None
+    return _program_name(min((one for one in held if one.elements != item.elements), key=_distance, default=None))
 
 
 def registered_name(view: ProcessView, base: int) -> str | None:
@@ -60,9 +74,18 @@ def plain_expression(expression: str) -> str:
 
 def _closest(view: ProcessView, base: int, elements: int | None = None) -> Holder | None:
     """The user's name wins over those of torch's own frames."""
+    return min((item for item in _held(view, base) if elements in (None, item.elements)), key=_distance, default=None)
+
+
+def _held(view: ProcessView, base: int) -> list[Holder]:
     crash = view.crash
-    held = [item for item in crash.holders if item.base == base and item.frame is not None] if crash else []
-    return min((item for item in held if elements in (None, item.elements)), key=_distance, default=None)
+    return [item for item in crash.holders if item.base == base and item.frame is not None] if crash else []
+
+
+def _program_name(item: Holder | None) -> str | None:
+    if item is None or (item.frame is not None and is_library_file(item.frame.file)):
+        return None
+    return plain_expression(item.expression)
 
 
 def tensors_without_memory(view: ProcessView) -> list[Holder]:

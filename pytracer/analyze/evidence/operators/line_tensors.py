@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from pytracer._library_files import is_library_file
-from pytracer.analyze.evidence.lifetime.variables import plain_expression, python_frames, variable_name
+from pytracer.analyze.evidence.lifetime.variables import plain_expression, python_frames, tensor_variable
 from pytracer.analyze.evidence.operators.operator import Operator, OperatorTensor, find_operator
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, passed_values
 from pytracer.analyze.evidence.syntax.lines import names_of_call
-from pytracer.analyze.evidence.syntax.scopes import spans, statement_at
+from pytracer.analyze.evidence.syntax.scopes import spans
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
-from pytracer.decode.types.snapshot import Holder
+from pytracer.decode.types.snapshot import Argument, Holder
 
 _ROOT = re.compile(r"\w+")
 _PASSED_ON = re.compile(r"(args|kwargs|runtime_args)\[|arg\d+_1$")
@@ -34,16 +34,24 @@ def line_tensors(view: ProcessView) -> tuple[OperatorTensor, ...]:
     on_line = [*_on_the_line(view, operator)]
     own = [item for item in on_line if item.own]  # other threads may run the same line
     bases = {item.base for item in own or on_line}
+    parts = {(item.base, item.elements, item.offset) for item in own or on_line}
     found: dict[tuple[int, int, tuple[int, ...]], OperatorTensor] = {}
     for item in sorted(given, key=lambda item: not item.passed):
-        if item.item.base in bases or not (item.item.how == "held" or _is_stale(item)):
+        if _is_part(item.item, parts) if item.item.how == "held" else item.item.base in bases or not _is_stale(item):
             found.setdefault((item.item.base, item.item.offset, item.item.sizes), item)
     if operator is None:
         for held in crash.arguments:
-            if held.base in bases and not held.undefined:
-                name = variable_name(view, held.base)
+            if not held.undefined and (_is_part(held, parts) if held.how == "held" else held.base in bases):
+                name = tensor_variable(view, held)
                 found.setdefault((held.base, held.offset, held.sizes), OperatorTensor(held, name, None, passed=False))
     return tuple(found.values())
+
+
+def _is_part(item: Argument, parts: Collection[tuple[int, int, int | None]]) -> bool:
+    """Whether a variable's tensor is one of these; another part of the same memory is another variable's."""
+    return any(
+        (item.base, item.elements, offset) in parts for offset in (item.offset, *([None] if item.offset else []))
+    )
 
 
 def operands_of_line(view: ProcessView) -> list[OperatorTensor] | None:
@@ -141,7 +149,7 @@ def _on_the_line(view: ProcessView, operator: Operator | None) -> Iterator[Holde
 
 
 def _names(operator: Operator | None, tree: ast.Module, line: int) -> list[str]:
-    """Variables of the line, without those that only go into another call of it, whose result the operator is given."""
+    """Variables of the line; of its only call with the operator's name those it passes, not those of calls inside."""
     names = names_of_call(tree, line)
     called = operator.name.rpartition("::")[2] if operator is not None else ""
     calls = [item for item in calls_on(tree, line) if (name := called_name(item)) and called.endswith(name)]
@@ -149,7 +157,7 @@ def _names(operator: Operator | None, tree: ast.Module, line: int) -> list[str]:
         return names
     inner = [item for part in passed_values(calls[0]) for item in ast.walk(part) if isinstance(item, ast.Call)]
     within = {id(item) for call in inner for part in passed_values(call) for item in ast.walk(part)}
-    statement = statement_at(tree, line)
-    nodes = [item for item in ast.walk(statement) if isinstance(item, ast.expr)] if statement is not None else []
-    own = {ast.unparse(item) for item in nodes if id(item) not in within}
+    receiver = calls[0].func.value if isinstance(calls[0].func, ast.Attribute) else None
+    given = [node for part in (receiver, *passed_values(calls[0])) if part is not None for node in ast.walk(part)]
+    own = {ast.unparse(item) for item in given if isinstance(item, ast.expr) and id(item) not in within}
     return [name for name in names if name in own]

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from pytracer._text import function_words
-from pytracer.analyze.evidence.lifetime.variables import plain_expression, tensors_without_memory, variable_name
+from pytracer.analyze.evidence.lifetime.variables import plain_expression, tensor_variable, tensors_without_memory
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.records import Node
 from pytracer.decode.types.snapshot import Argument, Crash, NativeFrame
@@ -333,7 +333,7 @@ def _name(view: ProcessView, item: Argument) -> str | None:
     named = view.space.uses.named.of_storage(storage, item.base)[0] if storage is not None else ()
     if storage is not None and len(named) > 1 and len(view.space.meant_at(item.base)) > 1:
         return " or ".join(tensor.name for tensor in named)
-    return next((tensor.name for tensor in named), None) or variable_name(view, item.base)
+    return next((tensor.name for tensor in named), None) or tensor_variable(view, item)
 
 
 def _copied_name(view: ProcessView, item: Argument, found: Sequence[Argument]) -> str | None:

@@ -189,10 +189,10 @@ def test_worker_of_openmp_has_the_tensors_of_the_line_that_opened_the_region(run
     held: dict[str, Any] = {"how": "held", "frame": None, "outer_frame": None}
     passed_on = PythonFrame("OpOverloadPacket.__call__", f"{s.TORCH}/_ops.py", 1279)
     holders = (
-        Holder("local", "args[3]", TABLE, passed_on, False),
-        Holder("local", "args[1]", OTHER, passed_on, False),
-        Holder("local", "mean", TABLE, opener, False),
-        Holder("local", "x", OTHER, opener, False),
+        Holder("local", "args[3]", TABLE, passed_on, False, elements=8),
+        Holder("local", "args[1]", OTHER, passed_on, False, elements=60_000_000),
+        Holder("local", "mean", TABLE, opener, False, elements=8),
+        Holder("local", "x", OTHER, opener, False, elements=60_000_000),
     )
     report = crashed(
         run, tensor(TABLE, 8, 1, **held), tensor(OTHER, 30_000_000, 2, **held),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +41,9 @@ def row(run: Path, line: str, *arguments: Argument, **how: Any) -> str:
 
 def process(
     run: Path, line: str, *arguments: Argument, inner: bool = False, other: bool = False, called: str = "div_Tensor",
-    truncated: bool = False,
+    truncated: bool = False, also: tuple[Holder, ...] = (),
 ) -> r.ProcessReport:  # fmt: skip
-    """`inner`: in autograd's engine; `other`: another thread runs the line, too, with other tensors."""
+    """`inner`: in autograd's engine; `other`: another thread runs the line with other tensors; `also`: variables."""
     script = run.parent / "train.py"
     script.write_text(f"import torch\n\n\ndef ratio(price, volume, loss):\n    {line}\n", encoding="utf-8")
     os.utime(script, (0, 0))  # before the recorded process began
@@ -52,6 +53,7 @@ def process(
         Holder("local", name, base, frame, not (other and name == "loss"), elements=n)
         for name, (base, n) in sizes.items()
     ]
+    holders += [replace(item, frame=frame) for item in also]
     box = Box(pid=101)
     for base in (PRICE, VOLUME, RESULT, LOSS):
         box = box.alloc(base, 4096)
@@ -123,11 +125,40 @@ def test_tensors_of_another_thread_are_no_operands(run: Path) -> None:
     [
         ("return torch.logdet(covariance(price, loss))", False),
         ("return torch.logdet(price + loss)", True),
-        ("return torch.logdet(covariance(price)) * loss", True),
+        ("return torch.logdet(covariance(price)) * loss", False),
+        ("return torch.logdet(covariance(price), loss) * volume", True),
         ("return torch.logdet(price.mul(volume)) + torch.logdet(covariance(loss))", True),
     ],
 )
 def test_what_goes_into_another_call_of_the_line_is_no_operand(line: str, has: bool, run: Path) -> None:
-    """Its result is; where the operator is called twice, which call it was is not known."""
+    """Nor is what the line multiplies with. Where it calls the operator twice, which call it was is not known."""
     held = tensor(LOSS, frame=None, outer=None, how="held")
     assert ("loss" in row(run, line, tensor(RESULT, 16, 16), held, called="logdet")) == has
+
+
+def chunk(name: str, offset: int | None) -> Holder:
+    return Holder("local", name, RESULT, own=True, elements=16, offset=offset)
+
+
+def part(offset: int, how: str) -> Argument:
+    return replace(tensor(RESULT, 16, how=how, outer=2 if how != "held" else None), offset=offset)
+
+
+@pytest.mark.parametrize("how", ["reference", "held"])
+def test_parts_of_one_storage_have_their_own_names(how: str, run: Path) -> None:
+    """`i, o, u = gates.chunk(3)`: the one that the line passes, not the first of them."""
+    gates = (chunk("i", 0), chunk("o", 16), chunk("u", 32))
+    parts = [part(offset, how) for offset in (0, 16, 32)]
+    found = row(
+        run, "return torch.tanh(u) * torch.sigmoid(i)", *parts[-1 if how != "held" else 0 :], called="tanh", also=gates
+    )
+    assert found == "aten::tanh with u [16] float32"
+
+
+def test_offsets_that_an_older_recording_lacks_are_not_guessed(run: Path) -> None:
+    """It has only whether a tensor begins where its storage does."""
+    gates = (chunk("i", 0), chunk("o", None), chunk("u", None))
+    line = "return torch.tanh(u.exp())"
+    assert row(run, line, part(32, "reference"), called="tanh", also=gates) == "aten::tanh with [16] float32"
+    assert row(run, line, part(16, "reference"), called="tanh", also=gates[:2]) == "aten::tanh with o [16] float32"
+    assert row(run, line, part(0, "reference"), called="tanh", also=gates) == "aten::tanh with i [16] float32"
