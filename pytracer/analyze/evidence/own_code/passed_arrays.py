@@ -77,21 +77,45 @@ class PassedArrays:
         self._view = view
         self.back = Slice(view.process.snapshot, program_frames(view))
         self._spot = self.back.spot(0)
-        self._recorded = RecordedArrays(view, self.back)
+        self._recorded = RecordedArrays(view, self.back, self._sizes)
         self._frames = [item for item in python_frames(view) if not is_library_file(item.file)]
 
     def passed(self, function: str, parameters: tuple[str, ...], place: int) -> PassedArray | None:
         """For a parameter of a native function; None where its elements have gaps, or another size than it takes."""
         spot = self._spot
         call = self._call(function, len(parameters), spot) if spot is not None else None
-        if call is None or spot is None or any(isinstance(item, ast.Starred) for item in call.args):
-            return None
-        given = keyword_value(call, parameters[place])
-        given = call.args[place] if given is None and place < len(call.args) else given
-        found = self._of(given, call, spot, _HOPS) if given is not None else None
+        given = self._given(call, parameters[place], place) if call is not None else None
+        found = self._of(given, call, spot, _HOPS) if given is not None and call is not None and spot else None
         taken = signature(self._view, function) if found is not None else None
         known = taken[place].nbytes if taken is not None and place < len(taken) and taken[place].element else 0
         return found if found is not None and known in (0, found.nbytes) else None
+
+    def argument(self, function: str, parameters: tuple[str, ...], place: int) -> tuple[ast.expr, Spot] | None:
+        """The expression that is passed for a parameter, without the type of ctypes around it, and where that is."""
+        spot = self._spot
+        call = self._call(function, len(parameters), spot) if spot is not None else None
+        given = self._given(call, parameters[place], place) if call is not None else None
+        while isinstance(given, ast.Call) and (called_name(given) or "").startswith("c_") and len(given.args) == 1:
+            given = given.args[0]
+        return (given, spot) if given is not None and spot is not None else None
+
+    def _given(self, call: ast.Call, parameter: str, place: int) -> ast.expr | None:
+        if any(isinstance(item, ast.Starred) for item in call.args):
+            return None
+        given = keyword_value(call, parameter)
+        return call.args[place] if given is None and place < len(call.args) else given
+
+    def number(self, node: ast.expr, spot: Spot) -> int | None:
+        """Of an expression, from what was recorded."""
+        return self._recorded.number(node, spot)
+
+    def _sizes(self, node: ast.expr, spot: Spot) -> tuple[int, ...] | None:
+        """Of a tensor that a variable held."""
+        frame = self._frames[spot.depth] if spot.depth is not None and spot.depth < len(self._frames) else None
+        given = given_of(self._view, frame, node) if frame is not None else None
+        if given is None or (given.tensor is not None and given.tensor.dimensions != len(given.tensor.sizes)):
+            return None
+        return given.tensor.sizes if given.tensor is not None else None
 
     def _call(self, function: str, count: int, spot: Spot) -> ast.Call | None:
         """Of that name; else the only one with so many arguments."""

@@ -21,15 +21,17 @@ _OPERATIONS: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Mod: operator.mod,
 }  # fmt: skip
 _FUNCTIONS: dict[str, Callable[..., int]] = {"min": min, "max": max, "int": int}
+Tensors = Callable[[ast.expr, Spot], tuple[int, ...] | None]  # the sizes of a tensor that an expression is
 
 
 class RecordedArrays:
     """The arrays and numbers that the crashed thread's variables held, by the place in the program that reads them."""
 
-    def __init__(self, view: ProcessView, back: Slice) -> None:
+    def __init__(self, view: ProcessView, back: Slice, tensor: Tensors | None = None) -> None:
         self._arrays: Sequence[HeldArray] = view.crash.arrays if view.crash is not None else ()
         self._numbers = view.crash.numbers if view.crash is not None else ()
         self.back = back
+        self._tensor = tensor or (lambda node, spot: None)
 
     def array(self, node: ast.AST, spot: Spot) -> HeldArray | None:
         """What an expression is: by the variable itself, or by one that its value was passed on from."""
@@ -89,12 +91,21 @@ class RecordedArrays:
         if isinstance(node, ast.Attribute) and node.attr in ("itemsize", "size", "nbytes", "ndim"):
             array = self.array(node.value, spot)
             return _attribute(array, node.attr) if array is not None else None
-        if not isinstance(node, ast.Call) or node.keywords or not node.args:
+        if not isinstance(node, ast.Call) or node.keywords:
             return None
         name = called_name(node) or ""
+        if name in ("size", "numel", "nelement") and isinstance(node.func, ast.Attribute):
+            held = self._tensor(node.func.value, spot)
+            index = self.number(node.args[0], spot, levels - 1) if len(node.args) == 1 else None
+            if held is None or name != "size":
+                return math.prod(held) if held is not None and not node.args else None
+            return held[index] if index is not None else None
+        if not node.args:
+            return None
         if name == "len" and len(node.args) == 1:
             array = self.array(node.args[0], spot)
-            return array.shape[0] if array is not None and array.shape else None
+            shape = array.shape if array is not None else self._tensor(node.args[0], spot)
+            return shape[0] if shape else None
         numbers = [self.number(item, spot, levels - 1) for item in node.args] if name in _FUNCTIONS else []
         known = [item for item in numbers if item is not None]
         return _FUNCTIONS[name](*known) if known and len(known) == len(numbers) else None
@@ -103,7 +114,9 @@ class RecordedArrays:
         """`x.shape`, `x.strides`, or a tuple of numbers."""
         if isinstance(node, ast.Attribute) and node.attr in ("shape", "strides"):
             array = self.array(node.value, spot)
-            return None if array is None else array.shape if node.attr == "shape" else array.strides
+            if array is None:
+                return self._tensor(node.value, spot) if node.attr == "shape" else None
+            return array.shape if node.attr == "shape" else array.strides
         if isinstance(node, (ast.Name, ast.Attribute)):
             made = self.back.made(node, spot, calls=True)
             return self.sizes(made.node, made.spot) if made.node is not node else None

@@ -7,14 +7,16 @@ Why it happens: a size, a stride, a group or a step of 0 reached native code; or
 are on, so that a division by zero or an overflow of floats ends the process.
 
 What to do: check the sizes that the Python line passes; where just one variable of it is 0, that is named, with the
-line that made it so, and a tensor without rows that an operator, or its backward, was given. So are the groups of a
-quantized convolution that are more than its output channels, and the line of the program that sets an attribute of a
-module, such as its number of heads, which a library's line passes on: a constructor checks that, an attribute is not
-checked; and a layer that was made with 0 outputs, with the line that made it and the entry that is empty. Where traps
-are on, find who enabled them: torch never does.
+line that made it so; in the program's own C or C++, the expression that divides, by its source, with the argument or
+the array that the divisor was read from. So are a tensor without rows that an operator, or its backward, was given; the
+groups of a quantized convolution that are more than its output channels; the line of the program that sets an attribute
+of a module, such as its number of heads, which a library's line passes on: a constructor checks that, an attribute is
+not checked; and a layer that was made with 0 outputs, with the line that made it and the entry that is empty. Where
+traps are on, find who enabled them: torch never does.
 
 How it can be wrong: hardly. When the divisor lies in memory and that was not kept, both kinds of integer division are
-named. An attribute whose value was not recorded is only *probably* 0.
+named. An attribute whose value was not recorded is only *probably* 0. Where a library has no lines, its division is the
+only one in the source of the function whose divisor is not known to be another number: the sentence says so.
 """
 
 from __future__ import annotations
@@ -24,16 +26,18 @@ from collections.abc import Sequence
 from pytracer._text import hex_addr, list_words
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.lifetime.variables import line_words, program_frames, tensors_without_memory
-from pytracer.analyze.evidence.native.fault_function import runs_torchscript
+from pytracer.analyze.evidence.native.fault_function import own_function, runs_torchscript
 from pytracer.analyze.evidence.native.native_stack import memory_word
 from pytracer.analyze.evidence.operators.compiled_divisor import CompiledDivisor, compiled_divisor
 from pytracer.analyze.evidence.operators.conv_groups import ConvGroups, conv_groups
 from pytracer.analyze.evidence.operators.empty_operand import EmptyOperand, empty_operand
 from pytracer.analyze.evidence.operators.operator import find_operator
 from pytracer.analyze.evidence.operators.suspect_argument import suspect_argument
+from pytracer.analyze.evidence.own_code.native_divisor import NativeDivisor, native_divisor
 from pytracer.analyze.evidence.own_code.no_outputs import NoOutputs, no_outputs
 from pytracer.analyze.evidence.own_code.set_divisor import SetDivisor, set_divisor
 from pytracer.analyze.evidence.own_code.zero_divisor import ZeroDivisor, zero_divisor
+from pytracer.analyze.evidence.own_code.passed_memory import called_by_ctypes
 from pytracer.analyze.evidence.phrases import collective_evidence, in_function, python_evidence
 from pytracer.analyze.evidence.preconditions.zero_argument import ZeroArgument, zero_argument
 from pytracer.analyze.evidence.syntax.calls import options_passed
@@ -60,6 +64,10 @@ _FLOAT = {
 _SIZES = (
     "Check the sizes, strides and counts that {} passes to native code: one of them is 0, or is made so by a division."
 )
+_OWN = (
+    "Check what {} passes to {}(): a size or count that is 0 or is made so by a division, or the numbers in an array, "
+    "where it divides by one of them or by the difference of two."
+)
 _SCRIPTED = (
     "Check the divisors of % and // in the scripted code that {} runs: one of them is 0, an argument, an attribute or "
     "a division of its own; TorchScript's interpreter does not check it."
@@ -71,7 +79,7 @@ _OVERFLOW = (
 _TRAPS = "Find who enabled floating-point traps (feenableexcept, a compiler flag such as -ffpe-trap): torch does not."
 
 
-_Zero = ZeroDivisor | ConvGroups | SetDivisor | NoOutputs | ZeroArgument
+_Zero = NativeDivisor | ZeroDivisor | ConvGroups | SetDivisor | NoOutputs | ZeroArgument
 
 
 class Arithmetic(FaultRule[Division | None]):
@@ -92,7 +100,7 @@ class Arithmetic(FaultRule[Division | None]):
         signal = view.signal
         empty = tensors_without_memory(view) if code == FPE_INTDIV else []
         by_zero = _is_by_zero(code, division)
-        given = no_outputs(view) or zero_argument(view) if by_zero else None
+        given = no_outputs(view) or zero_argument(view) or native_divisor(view) if by_zero else None
         zero = given or (_zero(view) if by_zero and not empty else None)
         operand = empty_operand(view) or compiled_divisor(view) if by_zero and zero is None else None
         text = f": {view.instruction.text}" if view.instruction else ""
@@ -112,12 +120,13 @@ class Arithmetic(FaultRule[Division | None]):
                 ),
                 _operand(division),
                 _dividend(view, division),
+                zero.evidence if isinstance(zero, NativeDivisor) else None,
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],
             told[1] if told is not None else _advice(view, code, division) + _empty_advice(empty),
             ["the divisor"] if code == FPE_INTDIV and (division is None or division.divisor is None) else [],
-            explained=isinstance(zero, (SetDivisor, NoOutputs, ZeroArgument)) or operand is not None,
+            explained=isinstance(zero, (NativeDivisor, SetDivisor, NoOutputs, ZeroArgument)) or operand is not None,
             line=zero.frame if isinstance(zero, SetDivisor) else None,
             behind=_behind(view, division, zero, operand),
         )
@@ -140,6 +149,8 @@ def _behind(
     """What made the divisor 0, or the operands what they were."""
     if isinstance(zero, ZeroDivisor):
         return Behind.of([] if zero.of_module else [zero.name], zero.origin)
+    if isinstance(zero, NativeDivisor):
+        return Behind.of(zero.names, zero.zero.origin if zero.zero is not None else None)
     if isinstance(zero, SetDivisor):
         return Behind.of([zero.value], zero.origin)
     if isinstance(zero, NoOutputs):
@@ -240,7 +251,9 @@ def _advice(view: ProcessView, code: int, division: Division | None) -> str:
         return _SCRIPTED.format(line_words(view))
     if division is None or not division.is_minus_one:
         zero = suspect_argument(view, zero=True) if division is None or division.divisor in (None, 0) else None
-        return f"{zero.advice if zero is not None else ''} {_SIZES.format(line_words(view))}".strip()
+        own = called_by_ctypes(view) and own_function(view)
+        general = _OWN.format(line_words(view), own.name) if own else _SIZES.format(line_words(view))
+        return f"{zero.advice if zero is not None else ''} {general}".strip()
     wider = "floating point (.double())" if division.nbytes == _LONG else "a wider type (.long(), .double())"
     return f"{_extremes(view, division)}{_OVERFLOW.format(wider)}"
 

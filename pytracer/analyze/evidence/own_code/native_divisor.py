@@ -1,0 +1,297 @@
+"""What the program's own C or C++ divided by when that was 0: by its source, and by what the line of Python passed.
+
+The line of the fault has the division; where the library has no lines, or optimization moved them, every division that
+the function may run is looked at, and those whose divisor is known to be another number are left out. What is left must
+be one.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from pytracer._text import list_words, shortened
+from pytracer.analyze.evidence.lifetime.where_made import place_of
+from pytracer.analyze.evidence.native.fault_function import is_own_frame
+from pytracer.analyze.evidence.native.native_stack import own_frames
+from pytracer.analyze.evidence.own_code.c_divisions import Division, divisions, is_tested
+from pytracer.analyze.evidence.own_code.c_values import Term, elements, number_of, parameters_in, plain_term, resolved
+from pytracer.analyze.evidence.own_code.native_source import own_sources
+from pytracer.analyze.evidence.own_code.own_signature import own_definition
+from pytracer.analyze.evidence.own_code.passed_arrays import PassedArray, PassedArrays
+from pytracer.analyze.evidence.slicing.spots import Spot
+from pytracer.analyze.naming import LineWords, short_file
+from pytracer.analyze.view import ProcessView
+from pytracer.report.job import Evidence, NativeFrame
+
+_QUOTED, _OWN_HEADER = 70, re.compile(r'^[ \t]*#[ \t]*include[ \t]*"', re.M)
+
+
+class PassedZero(msgspec.Struct, frozen=True):
+    """A parameter that was 0, for which the line passes `expression`.
+
+    `made`: the expression that gave that its value, at `origin`; `quotient`: `1 // 2`, of one that rounds down.
+    """
+
+    parameter: str
+    expression: str
+    made: str | None
+    origin: LineWords | None
+    quotient: str | None
+
+    def words(self, line: str) -> str:
+        """`` with `batch` = 0, which line 50 passes: `rows // 2` (line 13) is 1 // 2 ``."""
+        same = self.expression == self.parameter
+        given = f"which {line} passes" if same else f"for which {line} passes `{self.expression}`"
+        if self.quotient is None:
+            return f" with `{self.parameter}` = 0, {given}"
+        made = f"`{self.made}` ({self.origin})" if self.origin is not None else "that"
+        return f" with `{self.parameter}` = 0, {given}: {made} is {self.quotient}"
+
+    @property
+    def comes(self) -> str:
+        """`` : it comes from line 13 (`rows // 2`), here 1 // 2, which rounds down: max(1, ...) keeps it positive ``."""
+        from_line = f": it comes from {self.origin.quoted(self.made or '')}" if self.origin is not None else ""
+        if self.quotient is None:
+            return from_line
+        return f"{from_line}, here {self.quotient}, which rounds down: max(1, ...) keeps it positive, or leave out the call where it is 0"
+
+
+class NativeDivisor(msgspec.Struct, frozen=True):
+    """`text`: `rand() % end`, at `place`; `last`: what `end` is in the end. `sure`: by the line of the fault.
+
+    `zero`: the argument that is the divisor; `array`: of which it is an element or, `differs`, the difference of two;
+    `parts`: the arguments that it is made of, `` `bins` = 1 ``, and `names`, as the line writes them.
+    """
+
+    function: str
+    place: str
+    text: str
+    divisor: str
+    last: str
+    sure: bool
+    line: LineWords
+    zero: PassedZero | None
+    array: PassedArray | None
+    differs: bool
+    parts: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+
+    @property
+    def words(self) -> str:
+        """What the headline ends with."""
+        what = f"`{self.text}`" if self.sure else f"by its source that is `{self.text}` ({self.place})"
+        is_other = self.last != plain_term(self.divisor) and (self.zero is None or self.zero.parameter != self.divisor)
+        step = f", where `{self.divisor}` is `{self.last}`" if is_other else ""
+        return f"{what}{step}{self._why}"
+
+    @property
+    def _why(self) -> str:
+        if self.array is not None:
+            held = f"{self.array.words}, which {self.line} passes,"
+            return f": two neighbors in {held} are equal" if self.differs else f": an element of {held} is 0"
+        if self.zero is not None:
+            return self.zero.words(self.line)
+        return f" with {list_words(self.parts)}, which {self.line} passes" if self.parts else ""
+
+    @property
+    def evidence(self) -> Evidence:
+        """What the native source says."""
+        how = "is the division" if self.sure else "has the only division whose divisor may have been 0"
+        return Evidence("source-line", f"{self.place} {how}: `{self.text}`", text=self.text)
+
+    @property
+    def advice(self) -> str:
+        """What keeps the divisor from being 0."""
+        divides = f"{self.place} divides by it without a check"
+        if self.array is not None:
+            return f"{self._search} Leave these out, or let {self.function}() skip them: {divides}."
+        if self.zero is None:
+            passed = f", where {self.line} passes {list_words(self.parts)}" if self.parts else ""
+            return f"Keep `{self.last}` from being 0{passed}: {divides}, in {self.function}()."
+        return (
+            f"Keep `{self.zero.expression}` from being 0, which {self.line} passes{self.zero.comes}. "
+            f"In {self.function}(), {divides}."
+        )
+
+    @property
+    def _search(self) -> str:
+        """How to find the elements."""
+        name, of_numpy = (self.array.name, self.array.base is None) if self.array is not None else ("", False)
+        step = (f"np.diff({name})" if of_numpy else f"{name}.diff()") if self.differs else name
+        which = "the groups of `{}` that are empty" if self.differs else "the elements of `{}` that are 0"
+        return f"Look for {which.format(name)}, before {self.line} passes it: `({step} == 0).nonzero()`."
+
+
+def native_divisor(view: ProcessView) -> NativeDivisor | None:
+    """Of a division by 0 in the program's own code; None where more than one division may be it."""
+    frames = _own(view)
+    source = _source(view, frames) if frames else None
+    if source is None:
+        return None
+    file, text, name, lines = source
+    sites = divisions(text, name)
+    if sites is None:
+        return None
+    chain = [_name(frame) for frame in reversed(frames)]
+    sites = [item for item in sites if _is_below(item, chain)]
+    at_line = [item for item in sites if _is_at(item, lines)]
+    if not at_line and _OWN_HEADER.search(text):
+        return None  # whose functions may have been put into this one
+    arrays = PassedArrays(view)
+    left = [(item, resolved(item.divisor, item.body)) for item in at_line or sites]
+    left = [(item, terms) for item, terms in left if at_line or not _is_tested(terms)]
+    left = [(item, terms) for item, terms in left if not _is_known(item, terms, text, arrays)]
+    meant = {(tuple(term.text for term in terms), terms[-1].body.function.name) for _, terms in left}
+    return _of(view, file, name, *left[0], arrays, sure=bool(at_line)) if len(meant) == 1 else None
+
+
+def _own(view: ProcessView) -> list[NativeFrame]:
+    """The innermost frames that are of the program's own functions."""
+    frames: list[NativeFrame] = []
+    for frame in own_frames(view):
+        if not is_own_frame(frame) or frame.function is None:
+            break
+        frames.append(frame)
+    return frames
+
+
+def _name(frame: NativeFrame) -> str:
+    plain = (frame.function or "").partition("(")[0].partition("<")[0]
+    return plain.rpartition("::")[2]
+
+
+def _source(view: ProcessView, frames: Sequence[NativeFrame]) -> tuple[str, str, str, list[int]] | None:
+    """The file, its text, the outermost function, and the lines of the calls and the division, the outermost first."""
+    name = _name(frames[-1])
+    found = [own_sources(frame) for frame in reversed(frames)]
+    files = {line.file for items in found for line, _ in items}
+    if all(found) and len(files) == 1:
+        lines = [line.line or 0 for items in found for line, _ in reversed(items)]
+        first = found[0][0]
+        return short_file(first[0].file or ""), "\n".join(first[1]), name, lines
+    made = own_definition(view, name) if not files else None
+    return (made.file, made.text, name, []) if made is not None else None
+
+
+def _is_below(site: Division, names: Sequence[str]) -> bool:
+    """Whether the functions on the stack lead to it, in that order."""
+    between, body = [site.body.function.name], site.body.outer
+    while body is not None:
+        between.insert(0, body.function.name)
+        body = body.outer
+    rest = iter(between)
+    return all(name in rest for name in names)
+
+
+def _is_at(site: Division, lines: Sequence[int]) -> bool:
+    spans = zip(site.spans, lines, strict=False)
+    return len(site.spans) == len(lines) and all(low <= line <= high for (low, high), line in spans)
+
+
+# ---- the divisor
+
+
+def _is_tested(terms: Sequence[Term]) -> bool:
+    """Whether the source asks for it before it divides, in the function that divides or in one that calls that."""
+    return any(is_tested(term.text, term.body.text) for term in terms)
+
+
+def _is_known(site: Division, terms: Sequence[Term], text: str, arrays: PassedArrays) -> bool:
+    """Whether it is known to be another number than 0."""
+    value = number_of(site.divisor, site.body, text, lambda term: _passed_number(term, arrays))
+    if value is not None:
+        return value != 0
+    array, differs = _array(terms[-1], arrays)
+    return array is not None and not differs and array.low is not None and array.low > 0
+
+
+def _passed_number(term: Term, arrays: PassedArrays) -> int | None:
+    given = _argument(term, arrays)
+    return arrays.number(*given) if given is not None else None
+
+
+def _argument(term: Term, arrays: PassedArrays) -> tuple[ast.expr, Spot] | None:
+    if term.parameter is None:
+        return None
+    function = term.body.function
+    return arrays.argument(function.name, term.body.parameters, term.parameter)
+
+
+def _array(term: Term, arrays: PassedArrays) -> tuple[PassedArray | None, bool]:
+    """The array that the divisor was read from, and whether it is the difference of two neighbors."""
+    read = elements(term)
+    if read is None or read.parameter is None:
+        return None, False
+    found = arrays.passed(read.body.function.name, read.body.parameters, read.parameter)
+    return (found if found is not None and found.is_integer else None), read.differs
+
+
+def _of(
+    view: ProcessView,
+    file: str,
+    function: str,
+    site: Division,
+    terms: Sequence[Term],
+    arrays: PassedArrays,
+    *,
+    sure: bool,
+) -> NativeDivisor | None:
+    spot = arrays.back.spot(0)
+    if spot is None:
+        return None
+    array, differs = _array(terms[-1], arrays)
+    zero = _zero(view, terms[-1], arrays)
+    parts = [*_parts(terms[-1], arrays)] if zero is None else []
+    named = [array.name] if array is not None else [zero.expression] if zero is not None else [one for _, one in parts]
+    return NativeDivisor(
+        function,
+        f"{file}:{site.line}",
+        shortened(site.text, _QUOTED),
+        site.divisor,
+        shortened(plain_term(terms[-1].text), _QUOTED),
+        sure,
+        place_of(view, spot.file, spot.line),
+        zero,
+        array,
+        differs,
+        tuple(words for words, _ in parts),
+        tuple(named),
+    )
+
+
+def _parts(term: Term, arrays: PassedArrays) -> Iterator[tuple[str, str]]:
+    """The arguments that the divisor is made of, with their numbers, and as the line writes them."""
+    for item in parameters_in(term):
+        given, value = _argument(item, arrays), _passed_number(item, arrays)
+        if given is not None and item.parameter is not None:
+            name = item.body.parameters[item.parameter]
+            yield f"`{name}`{f' = {value}' if value is not None else ''}", ast.unparse(given[0])
+
+
+def _zero(view: ProcessView, term: Term, arrays: PassedArrays) -> PassedZero | None:
+    given = _argument(term, arrays)
+    if given is None or term.parameter is None or arrays.number(*given) not in (None, 0):
+        return None
+    node, spot = given
+    made = arrays.back.made(node, spot, calls=False)
+    by_other = made.node is not node and isinstance(made.node, ast.expr)
+    value = made.node if isinstance(made.node, ast.expr) else node
+    return PassedZero(
+        term.body.parameters[term.parameter],
+        shortened(ast.unparse(node), _QUOTED),
+        shortened(ast.unparse(value), _QUOTED) if by_other else None,
+        place_of(view, made.spot.file, made.line) if by_other else None,
+        _quotient(value, made.spot, arrays),
+    )
+
+
+def _quotient(node: ast.expr, spot: Spot, arrays: PassedArrays) -> str | None:
+    """`1 // 2`, of a division that gives 0."""
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.FloorDiv):
+        return None
+    above, below = arrays.number(node.left, spot), arrays.number(node.right, spot)
+    return f"{above} // {below}" if above is not None and below and above // below == 0 else None
