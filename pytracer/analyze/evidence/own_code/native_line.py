@@ -10,7 +10,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from pytracer._text import shortened, uncapital
+from pytracer._text import list_words, shortened, uncapital
 from pytracer.analyze.address_space.referrers import STATE_REGISTERS
 from pytracer.analyze.evidence.exceptions.name_origins import NameOrigin, follow
 from pytracer.analyze.evidence.lifetime.variables import program_frames
@@ -19,9 +19,11 @@ from pytracer.analyze.evidence.operators.operator import find_operator, shape_wo
 from pytracer.analyze.evidence.own_code.native_bounds import native_bounds
 from pytracer.analyze.evidence.own_code.passed import names_passed
 from pytracer.analyze.evidence.own_code.passed_memory import memory_advice
+from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.lines import names_of_line
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.scopes import is_parameter
 from pytracer.analyze.platform.instruction import signed
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -149,7 +151,7 @@ def _passed(view: ProcessView, frames: list[PythonFrame], advice: str) -> str | 
         return None
     operator = find_operator(view)
     shapes = {item.name: shape_words(item.item) for item in (operator.tensors if operator is not None else ())}
-    words = []
+    words: list[tuple[str, str, str]] = []  # the variable, the line that made it, and what it was made of
     names = names_of_line(tree, frame.line)
     if any(f"`{name}`" in advice for name in names):
         return None  # the culprit is named
@@ -161,10 +163,20 @@ def _passed(view: ProcessView, frames: list[PythonFrame], advice: str) -> str | 
         if found is None or _hides(found, frames[1:]) or _is_itself(found.frame, frame, name in shapes):
             continue
         shape = f" {shapes[name]}" if name in shapes else ""
-        words.append(f"`{name}`{shape} (line {found.frame.line}: `{shortened(found.text, _QUOTED)}`)")
+        origin = f"line {found.frame.line}: `{shortened(found.text, _QUOTED)}`"
+        words.append((f"`{name}`{shape}", origin, _given(view, frames, name) or found.text))
     if "division" in advice:
-        words = [item for item in words if re.search(r"//|%|\blen\(|\bint\(", item)] or words
+        words = [item for item in words if re.search(r"//|%|\blen\(|\bint\(", item[2])] or words
     if not 0 < len(words) <= _MOST_NAMES:
         return None
-    listed = words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
-    return f"Line {frame.line} passes {listed}."
+    origins = dict.fromkeys(origin for _, origin, _ in words)
+    listed = [f"{list_words([name for name, at, _ in words if at == item])} ({item})" for item in origins]
+    return f"Line {frame.line} passes {list_words(listed)}."
+
+
+def _given(view: ProcessView, frames: list[PythonFrame], name: str) -> str | None:
+    """What a caller passes for a parameter: its line may have more than that."""
+    search = Slice(view.process.snapshot, frames)
+    spot = search.spot(0)
+    given = search.argument(name, spot) if spot is not None and is_parameter(spot.scope, name) else None
+    return ast.unparse(given[0]) if given is not None else None

@@ -133,3 +133,21 @@ def test_a_line_that_runs_backward_passes_nothing_of_interest(tmp_path: Path, mo
     )
     monkeypatch.setattr(native_line, "backward", lambda view: object())
     assert native_line.with_native_line(view, "Check it.") == "Check it."
+
+
+SHARED = """def mix(batch, cut):
+    lib.mix(batch, cut)
+def step(rows, at):
+    mix(rows // 2, at(rows))
+"""
+
+
+def test_arguments_of_one_line_are_said_with_it_once(tmp_path: Path) -> None:
+    """And of a division only what a division made: the line of the caller has more than that."""
+    view = view_of(tmp_path, SHARED, 2, function="mix")
+    outer = PythonFrame(function="step", file=str(tmp_path / "train.py"), line=4)
+    view.crash.python_stack = (*view.crash.python_stack, outer)
+    told = native_line.with_native_line(view, "Check it.")
+    assert told == "Check it. Line 2 passes `batch` and `cut` (line 4: `mix(rows // 2, at(rows))`)."
+    told = native_line.with_native_line(view, "Check the counts: one is made so by a division.")
+    assert told.endswith("Line 2 passes `batch` (line 4: `mix(rows // 2, at(rows))`).")
