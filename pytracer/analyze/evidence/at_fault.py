@@ -33,6 +33,7 @@ from pytracer.analyze.evidence.syntax.lines import attributes_of_line, names_of_
 from pytracer.analyze.evidence.syntax.names import names_of
 from pytracer.analyze.evidence.wild.explanation import Explanation
 from pytracer.analyze.evidence.wild.looked_up_index import LookedUpIndex
+from pytracer.analyze.evidence.wild.misread_elements import MisreadElements
 from pytracer.analyze.evidence.wild.sparse_index import SparseIndex
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -135,6 +136,8 @@ def of_wild(view: ProcessView, explanation: Explanation) -> Behind | None:
         return of_sparse(explanation.source)
     if isinstance(explanation, LookedUpIndex):
         return of_looked_up(explanation.found)
+    if isinstance(explanation, MisreadElements):
+        return Behind.of([explanation.name])
     found = Behind.of([], explanation)
     if found.lines:
         return found

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+from msgspec import structs
+
 from pytracer._text import hex_addr, list_words, origin_phrase, size_words, time_words
 from pytracer.analyze.address_space.description import offset_words
 from pytracer.analyze.evidence.exceptions.telling import telling_words
 from pytracer.analyze.evidence.native.fault_function import fault_function
+from pytracer.analyze.evidence.own_code.native_bounds import line_before
 from pytracer.analyze.naming import name_words, place_words
 from pytracer.analyze.parts import innermost_of_program
 from pytracer.analyze.platform.instruction import disassembler
@@ -42,7 +45,12 @@ def access_verb(view: ProcessView) -> str:
 def in_function(view: ProcessView) -> str:
     """` in c10d::Logger::set_env_variables`, or nothing when the function is unknown."""
     found = fault_function(view)
-    return f" in {found.words}" if found is not None else ""
+    if found is None:
+        return ""
+    lines = line_before(view) if found.own and found.place is not None else None
+    file = (found.place or "").partition(":")[0]
+    moved = lines is not None and lines.startswith(f"{file}:")
+    return f" in {structs.replace(found, place=lines).words if moved else found.words}"
 
 
 def fault_evidence(view: ProcessView) -> Evidence:

@@ -48,7 +48,8 @@ class Body(msgspec.Struct, frozen=True):
 
 class Division(msgspec.Struct, frozen=True):
     """`text`: `numel / batch`, by `divisor` (`batch`), at `line` of the file. `spans`: lines of its statement, and of
-    the calls that lead there, the outermost first."""
+    the calls that lead there, the outermost first.
+    """
 
     text: str
     divisor: str

@@ -136,9 +136,11 @@ def number_of(text: str, body: Body, file: str, passed: Callable[[Term], int | N
     """None where a part of the expression is not known.
 
     Args:
-        text: An expression of `body`.
+        text: An expression.
+        body: Its function.
         file: Its whole text, with the macros.
         passed: The number of a parameter of the function that Python called.
+        hops: Variables that are followed at most.
     """
     if hops == 0:
         return None

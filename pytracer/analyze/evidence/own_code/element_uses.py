@@ -13,6 +13,7 @@ from pytracer.analyze.evidence.own_code.c_text import closing
 from pytracer.analyze.evidence.own_code.native_bounds import LOOP, NAME, assigned_value
 
 _CUT = re.compile(r"%|&|\^|>>")
+_ARRAY = re.compile(r"(?<![\w.>])(?P<name>[A-Za-z_]\w*(?:(?:->|\.)\w+)*)\s*\[")
 _HOPS = 4
 _WHILE = re.compile(r"\bwhile\s*\(")
 
@@ -35,6 +36,20 @@ def leads_to_memory(body: str, parameter: str) -> bool:
         values = [value for name in sorted(names) if (value := assigned_value(texts, name)) is not None]
         waiting = [value for value in values if not _CUT.search(value)]
     return False
+
+
+def first_indexed(body: str, parameter: str) -> tuple[str, int] | None:
+    """`dx[act[i]]`, of an array that is indexed by an element of `parameter`, and how many lines of `body` are before.
+
+    None where that is reached by a variable only.
+    """
+    element = _element(body, parameter)
+    for match in _ARRAY.finditer(body):
+        end = closing(body, match.end() - 1)
+        inside = body[match.end() : end] if end is not None else ""
+        if match["name"] != parameter and element.search(inside) and not _CUT.search(inside):
+            return " ".join(body[match.start() : (end or 0) + 1].split()), body.count("\n", 0, match.start())
+    return None
 
 
 def _element(body: str, parameter: str) -> re.Pattern[str]:

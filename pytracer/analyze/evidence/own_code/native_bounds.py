@@ -14,11 +14,12 @@ import msgspec
 from pytracer._text import list_words, shortened
 from pytracer.analyze.evidence.native.fault_function import is_own_frame
 from pytracer.analyze.evidence.native.native_stack import own_frames
+from pytracer.analyze.evidence.own_code.c_text import closing
 from pytracer.analyze.evidence.own_code.native_source import own_lines
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import NativeFrame
 
-_MOST_FRAMES, _MOST_LOOPS, _QUOTED = 4, 3, 70
+_MOST_FRAMES, _MOST_LOOPS, _MOST_MOVED, _QUOTED = 4, 3, 3, 70
 NAME = re.compile(r"(?<![\w.>])[A-Za-z_]\w*\b(?!\s*\()")
 _INDEXES = re.compile(r"\w\s*\[")
 LOOP = re.compile(
@@ -52,6 +53,10 @@ def native_bounds(view: ProcessView) -> NativeBounds | None:
     if source is None:
         return None
     file, lines = source
+    if _is_elsewhere(view, lines[-1][1]):
+        lines = _before(lines)
+    if not lines:
+        return None
     number, running = lines[-1]
     if not _INDEXES.search(_body(running)):
         return None
@@ -69,6 +74,43 @@ def native_bounds(view: ProcessView) -> NativeBounds | None:
         return None
     loops = [*dict.fromkeys(reversed(loops))][:_MOST_LOOPS][::-1]  # each once
     return NativeBounds(f"{file}:{number}", _body(running).strip(), tuple(loops), tuple(reads))
+
+
+def line_before(view: ProcessView) -> str | None:
+    """`gridpool.c:27-28`, from the line that may have made an access up to the one that the debug information names.
+
+    None where that line itself may have made it: an optimizing compiler moves a load into the next statement.
+    """
+    frame = running_frame(view)
+    source = own_lines(frame) if frame is not None else None
+    if source is None or not _is_elsewhere(view, source[1][-1][1]):
+        return None
+    lines = _before(source[1])
+    return f"{source[0]}:{lines[-1][0]}-{source[1][-1][0]}" if lines else None
+
+
+def _is_elsewhere(view: ProcessView, text: str) -> bool:
+    """Whether an element was read by an index, and a line only sets elements."""
+    instruction, fault = view.instruction, view.fault
+    indexed = instruction is not None and instruction.index is not None
+    return indexed and fault is not None and fault.access == "read" and bool(_INDEXES.search(text)) and not _reads(text)
+
+
+def _reads(text: str) -> bool:
+    """Whether a line has an element that it does more with than to set it."""
+    for match in _INDEXES.finditer(text):
+        end = closing(text, match.end() - 1)
+        if end is None or not re.match(r"\s*=(?!=)", text[end + 1 :]):
+            return True
+    return False
+
+
+def _before(lines: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
+    """The lines up to the nearest one, of a few, that reads an element."""
+    for left in range(len(lines) - 1, max(len(lines) - 1 - _MOST_MOVED, 0), -1):
+        if _INDEXES.search(lines[left - 1][1]) and _reads(lines[left - 1][1]):
+            return [*lines[:left]]
+    return []
 
 
 def running_frame(view: ProcessView) -> NativeFrame | None:

@@ -53,11 +53,14 @@ class PassedZero(msgspec.Struct, frozen=True):
 
     @property
     def comes(self) -> str:
-        """`` : it comes from line 13 (`rows // 2`), here 1 // 2, which rounds down: max(1, ...) keeps it positive ``."""
+        """`` : it comes from line 13 (`rows // 2`), here 1 // 2, which rounds down: max(1, ...) keeps it ... ``."""
         from_line = f": it comes from {self.origin.quoted(self.made or '')}" if self.origin is not None else ""
         if self.quotient is None:
             return from_line
-        return f"{from_line}, here {self.quotient}, which rounds down: max(1, ...) keeps it positive, or leave out the call where it is 0"
+        return (
+            f"{from_line}, here {self.quotient}, which rounds down: max(1, ...) keeps it positive, or leave out the "
+            "call where it is 0"
+        )
 
 
 class NativeDivisor(msgspec.Struct, frozen=True):

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import msgspec
 
 from pytracer._library_files import is_library_file
-from pytracer._text import shortened
+from pytracer._text import count_words, shortened
 from pytracer.analyze.evidence.lifetime.variables import program_frames, python_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.native.fault_function import own_function
@@ -216,9 +216,22 @@ def _held(view: ProcessView, frame: PythonFrame, name: str) -> _Held | None:
         return _Held(array_words(array), nbytes, array.dtype, True) if nbytes is not None else None
     given = given_of(view, frame, ast.parse(name, mode="eval").body)
     tensor = given.tensor if given is not None else None
+    if tensor is None and given is not None and given.base:
+        return _of_any_shape(view, name, given.base, given.elements)
     if tensor is None or tensor.element_bytes is None:
         return None
     return _Held(f"`{name}` {shape_words(tensor)} {tensor.dtype}", tensor.element_bytes, tensor.dtype, False)
+
+
+def _of_any_shape(view: ProcessView, name: str, base: int, elements: int | None) -> _Held | None:
+    """Of a tensor that another one is a view of, with as many elements: its type is known, its shape is not."""
+    crash = view.crash
+    alike = [item for item in crash.arguments if (item.base, item.elements) == (base, elements)] if crash else []
+    types = {(item.dtype, item.element_bytes) for item in alike}
+    dtype, nbytes = types.pop() if len(types) == 1 else (None, None)
+    if dtype is None or nbytes is None:
+        return None
+    return _Held(f"`{name}` ({count_words(elements or 0, 'element')}, {dtype})", nbytes, dtype, False)
 
 
 def _made(view: ProcessView, frame: PythonFrame, tree: ast.Module, name: str) -> str | None:

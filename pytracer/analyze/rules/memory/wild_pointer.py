@@ -18,6 +18,10 @@ Where the program's own native line indexes an array by a number that it looked 
 Python passed are recorded, the class is out-of-bounds, *likely*: the array that was looked up, what it was looked up
 by, and why it may have so few elements are named. Which of them is wrong is known only where its numbers were read.
 
+Where such an index is two integers of 32 bits, read as one of 64, the array whose type does not fit the function is
+named: *likely* by the source of the program's own function, or where the memory of the array has the two; else
+*possible*.
+
 Where the handler found the heap behind a live tensor overwritten, the pointer was most likely overwritten with it: the
 class is heap-corruption, and the tensor is named.
 

@@ -35,9 +35,9 @@ from pytracer.analyze.evidence.operators.operator import find_operator
 from pytracer.analyze.evidence.operators.suspect_argument import suspect_argument
 from pytracer.analyze.evidence.own_code.native_divisor import NativeDivisor, native_divisor
 from pytracer.analyze.evidence.own_code.no_outputs import NoOutputs, no_outputs
+from pytracer.analyze.evidence.own_code.passed_memory import called_by_ctypes
 from pytracer.analyze.evidence.own_code.set_divisor import SetDivisor, set_divisor
 from pytracer.analyze.evidence.own_code.zero_divisor import ZeroDivisor, zero_divisor
-from pytracer.analyze.evidence.own_code.passed_memory import called_by_ctypes
 from pytracer.analyze.evidence.phrases import collective_evidence, in_function, python_evidence
 from pytracer.analyze.evidence.preconditions.zero_argument import ZeroArgument, zero_argument
 from pytracer.analyze.evidence.syntax.calls import options_passed

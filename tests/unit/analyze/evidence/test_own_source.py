@@ -41,7 +41,14 @@ def view_of(
     crash = SimpleNamespace(python_stack=(), images=images, native_stack=(), python_threads=())
     process = SimpleNamespace(snapshot=SimpleNamespace(pid=1, main_pthread=None))
     return SimpleNamespace(
-        native_stack=frames, crash=crash, place=SimpleNamespace(addr=16), process=process, python_stack=None, **how
+        native_stack=frames,
+        crash=crash,
+        place=SimpleNamespace(addr=16),
+        process=process,
+        python_stack=None,
+        instruction=None,
+        fault=None,
+        **how,
     )
 
 

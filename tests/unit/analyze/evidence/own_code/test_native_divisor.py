@@ -51,7 +51,7 @@ def view_of(
     call: str = CALL,
     function: str = "draw",
     source: str = SOURCE,
-    **numbers: int,
+    **numbers: Any,
 ) -> Any:
     """A process that died of a division in a C function; `lines`: of the fault, innermost first, where known."""
     file, library, program = folder / "ops.c", folder / "libops.so", folder / "train.py"
@@ -134,6 +134,6 @@ def test_numbers_of_a_sum_are_said(tmp_path: Path) -> None:
     ],
     ids=["two may be it", "a header may have others", "a number that is no 0", "tested"],
 )
-def test_no_divisor_is_named(lines: list[int] | None, source: str, numbers: dict[str, int], tmp_path: Path) -> None:
+def test_no_divisor_is_named(lines: list[int] | None, source: str, numbers: dict[str, Any], tmp_path: Path) -> None:
     """The look-alikes: what is known of the divisions leaves none, or more than one."""
     assert native_divisor(view_of(tmp_path, lines, source=source, **numbers)) is None
