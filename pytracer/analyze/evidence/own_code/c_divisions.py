@@ -22,6 +22,7 @@ _OPERATOR = re.compile(r"[/%](?P<sets>=?)")
 _CAST = re.compile(r"\(\s*(?:const\s+)?(?:(?:un)?signed|short|int|long|char|size_t|ssize_t|\w+_t)(?:\s+\w+)*\s*\)\s*")
 _PRIMARY = re.compile(r"[-+~*&]*\s*(?:[A-Za-z_]\w*(?:::\w+)*|\d[\w.]*)")
 _FURTHER = re.compile(r"\s*(?:(?:\.|->)\s*\w+)")
+_TEMPLATE = re.compile(r"(?<=\w)<[\w:, ]*>(?=\s*\()")
 _ENDS = "=;{}(,[?:<>&|+!"
 
 
@@ -63,6 +64,11 @@ def plain(text: str) -> str:
     return _HIDDEN.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
 
 
+def _without_templates(text: str) -> str:
+    """`ceil_div     (a, b)` of `ceil_div<int>(a, b)`."""
+    return _TEMPLATE.sub(lambda match: " " * len(match[0]), text)
+
+
 def divisions(text: str, name: str) -> list[Division] | None:
     """Those that the only function of that name may run; None where they are not all known.
 
@@ -70,7 +76,7 @@ def divisions(text: str, name: str) -> list[Division] | None:
         text: The whole file.
         name: Of the function that Python called, or of one that such a function called.
     """
-    clean = plain(text)
+    clean = _without_templates(plain(text))
     functions = defined(clean, name)
     if len(functions) != 1:
         return None

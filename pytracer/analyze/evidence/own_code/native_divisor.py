@@ -23,6 +23,7 @@ from pytracer.analyze.evidence.own_code.native_source import own_sources
 from pytracer.analyze.evidence.own_code.own_signature import own_definition
 from pytracer.analyze.evidence.own_code.passed_arrays import PassedArray, PassedArrays
 from pytracer.analyze.evidence.slicing.spots import Spot
+from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.naming import LineWords, short_file
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import Evidence, NativeFrame
@@ -33,13 +34,14 @@ _QUOTED, _OWN_HEADER = 70, re.compile(r'^[ \t]*#[ \t]*include[ \t]*"', re.M)
 class PassedZero(msgspec.Struct, frozen=True):
     """A parameter that was 0, for which the line passes `expression`.
 
-    `made`: the expression that gave that its value, at `origin`; `quotient`: `1 // 2`, of one that rounds down.
+    `made`: the expression that gave that its value, at `origin`; `rounds`: it is a division; `quotient`: `1 // 2`.
     """
 
     parameter: str
     expression: str
     made: str | None
     origin: LineWords | None
+    rounds: bool
     quotient: str | None
 
     def words(self, line: str) -> str:
@@ -55,12 +57,11 @@ class PassedZero(msgspec.Struct, frozen=True):
     def comes(self) -> str:
         """`` : it comes from line 13 (`rows // 2`), here 1 // 2, which rounds down: max(1, ...) keeps it ... ``."""
         from_line = f": it comes from {self.origin.quoted(self.made or '')}" if self.origin is not None else ""
-        if self.quotient is None:
+        if not self.rounds:
             return from_line
-        return (
-            f"{from_line}, here {self.quotient}, which rounds down: max(1, ...) keeps it positive, or leave out the "
-            "call where it is 0"
-        )
+        here = f", here {self.quotient}" if self.quotient is not None else ""
+        keep = "max(1, ...) keeps it positive, or leave out the call where it is 0"
+        return f"{from_line}{here}, which rounds down: {keep}"
 
 
 class NativeDivisor(msgspec.Struct, frozen=True):
@@ -114,11 +115,8 @@ class NativeDivisor(msgspec.Struct, frozen=True):
             return f"{self._search} Leave these out, or let {self.function}() skip them: {divides}."
         if self.zero is None:
             passed = f", where {self.line} passes {list_words(self.parts)}" if self.parts else ""
-            return f"Keep `{self.last}` from being 0{passed}: {divides}, in {self.function}()."
-        return (
-            f"Keep `{self.zero.expression}` from being 0, which {self.line} passes{self.zero.comes}. "
-            f"In {self.function}(), {divides}."
-        )
+            return f"Keep `{self.last}` from being 0{passed}: {divides}."
+        return f"Keep `{self.zero.expression}` from being 0, which {self.line} passes{self.zero.comes}. {divides}."
 
     @property
     def _search(self) -> str:
@@ -153,17 +151,17 @@ def native_divisor(view: ProcessView) -> NativeDivisor | None:
 
 
 def _own(view: ProcessView) -> list[NativeFrame]:
-    """The innermost frames that are of the program's own functions."""
+    """The innermost frames, of one of the program's own libraries."""
     frames: list[NativeFrame] = []
     for frame in own_frames(view):
-        if not is_own_frame(frame) or frame.function is None:
+        if not is_own_frame(frame) or frame.function is None or frame.image != (frames or [frame])[0].image:
             break
         frames.append(frame)
     return frames
 
 
 def _name(frame: NativeFrame) -> str:
-    plain = (frame.function or "").partition("(")[0].partition("<")[0]
+    plain = (frame.function or "").partition("(")[0].partition("<")[0].partition(".")[0]  # `fill._omp_fn.0`
     return plain.rpartition("::")[2]
 
 
@@ -281,15 +279,25 @@ def _zero(view: ProcessView, term: Term, arrays: PassedArrays) -> PassedZero | N
         return None
     node, spot = given
     made = arrays.back.made(node, spot, calls=False)
-    by_other = made.node is not node and isinstance(made.node, ast.expr)
-    value = made.node if isinstance(made.node, ast.expr) else node
+    whole = next((part for part, _ in made.through if isinstance(part, ast.Call)), None)  # int(...)
+    value = whole if isinstance(whole, ast.expr) else made.node
+    by_other = value is not node and isinstance(value, ast.expr)
+    value, at = (value, made.spot) if isinstance(value, ast.expr) else (node, spot)
+    divides = isinstance(value, ast.BinOp) and isinstance(value.op, ast.FloorDiv)
     return PassedZero(
         term.body.parameters[term.parameter],
         shortened(ast.unparse(node), _QUOTED),
         shortened(ast.unparse(value), _QUOTED) if by_other else None,
-        place_of(view, made.spot.file, made.line) if by_other else None,
-        _quotient(value, made.spot, arrays),
+        place_of(view, at.file, made.line) if by_other else None,
+        divides or _cuts(value),
+        _quotient(value, at, arrays),
     )
+
+
+def _cuts(node: ast.expr) -> bool:
+    """Whether it makes a whole number of a product or a quotient: `int(rows * ratio)`."""
+    inner = node.args[0] if isinstance(node, ast.Call) and called_name(node) == "int" and node.args else None
+    return isinstance(inner, ast.BinOp) and isinstance(inner.op, (ast.Mult, ast.Div))
 
 
 def _quotient(node: ast.expr, spot: Spot, arrays: PassedArrays) -> str | None:

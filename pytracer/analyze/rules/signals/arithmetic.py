@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from pytracer._text import hex_addr, list_words
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.lifetime.variables import line_words, program_frames, tensors_without_memory
-from pytracer.analyze.evidence.native.fault_function import own_function, runs_torchscript
+from pytracer.analyze.evidence.native.fault_function import fault_function, own_function, runs_torchscript
 from pytracer.analyze.evidence.native.native_stack import memory_word
 from pytracer.analyze.evidence.operators.compiled_divisor import CompiledDivisor, compiled_divisor
 from pytracer.analyze.evidence.operators.conv_groups import ConvGroups, conv_groups
@@ -35,7 +35,6 @@ from pytracer.analyze.evidence.operators.operator import find_operator
 from pytracer.analyze.evidence.operators.suspect_argument import suspect_argument
 from pytracer.analyze.evidence.own_code.native_divisor import NativeDivisor, native_divisor
 from pytracer.analyze.evidence.own_code.no_outputs import NoOutputs, no_outputs
-from pytracer.analyze.evidence.own_code.passed_memory import called_by_ctypes
 from pytracer.analyze.evidence.own_code.set_divisor import SetDivisor, set_divisor
 from pytracer.analyze.evidence.own_code.zero_divisor import ZeroDivisor, zero_divisor
 from pytracer.analyze.evidence.phrases import collective_evidence, in_function, python_evidence
@@ -251,8 +250,9 @@ def _advice(view: ProcessView, code: int, division: Division | None) -> str:
         return _SCRIPTED.format(line_words(view))
     if division is None or not division.is_minus_one:
         zero = suspect_argument(view, zero=True) if division is None or division.divisor in (None, 0) else None
-        own = called_by_ctypes(view) and own_function(view)
-        general = _OWN.format(line_words(view), own.name) if own else _SIZES.format(line_words(view))
+        failed = fault_function(view)
+        own = own_function(view) if failed is not None and failed.own else None
+        general = _SIZES.format(line_words(view)) if own is None else _OWN.format(line_words(view), own.name)
         return f"{zero.advice if zero is not None else ''} {general}".strip()
     wider = "floating point (.double())" if division.nbytes == _LONG else "a wider type (.long(), .double())"
     return f"{_extremes(view, division)}{_OVERFLOW.format(wider)}"

@@ -35,6 +35,16 @@ def test_divisions_of_a_function_and_of_those_that_it_calls() -> None:
     assert [item.spans for item in found] == [((5, 5),), ((9, 9),), ((9, 9), (3, 3))]
 
 
+def test_templates_are_called_as_functions_are() -> None:
+    source = (
+        "template <typename T> static T up(T a, T b) { return (a + b - 1) / b; }\n"
+        'extern "C" void loads(const long *n, long *out, int e) { out[0] = up<long>(n[0], n[e]); }'
+    )
+    found = divisions(source, "loads")
+    assert found is not None
+    assert [(item.divisor, item.body.given, item.line) for item in found] == [("b", ("n[0]", "n[e]"), 1)]
+
+
 @pytest.mark.parametrize(
     ("source", "expected"),
     [

@@ -88,8 +88,8 @@ def test_argument_that_the_line_of_the_fault_divides_by_is_named_with_the_line_t
     assert found.words == ("`rows / groups` with `groups` = 0, which line 2 passes: `size // rate` (line 6) is 3 // 8")
     assert found.advice == (
         "Keep `groups` from being 0, which line 2 passes: it comes from line 6 (`size // rate`), here 3 // 8, which "
-        "rounds down: max(1, ...) keeps it positive, or leave out the call where it is 0. In draw(), ops.c:4 divides "
-        "by it without a check."
+        "rounds down: max(1, ...) keeps it positive, or leave out the call where it is 0. ops.c:4 divides by it "
+        "without a check."
     )
 
 
@@ -122,6 +122,24 @@ def test_numbers_of_a_sum_are_said(tmp_path: Path) -> None:
     assert found is not None
     assert found.words == "`rows % (groups - 1)` with `groups` = 1, which line 2 passes"
     assert found.advice.startswith("Keep `groups - 1` from being 0, where line 2 passes `groups` = 1: ops.c:14 divides")
+
+
+def test_product_that_is_cut_to_a_whole_number_is_said_to_round_down(tmp_path: Path) -> None:
+    """In a body of an OpenMP loop, which has a name of its own."""
+    call = f"groups = int(rows * 0.25)\n    {CALL}"
+    view = view_of(tmp_path, [4], call=call, function="draw._omp_fn.0", rows=3, groups=0)
+    inner = view.crash.python_stack[0]
+    view.crash.python_stack = (PythonFrame(inner.function, inner.file, 3), view.crash.python_stack[1])
+    found = native_divisor(view)
+    assert found is not None and found.advice.startswith(
+        "Keep `groups` from being 0, which line 3 passes: it comes from line 2 (`int(rows * 0.25)`), which rounds down"
+    )
+
+
+def test_number_that_is_0_in_32_bits_is_not_said_to_be_0(tmp_path: Path) -> None:
+    """The look-alike: what the line passes is no 0, and the division by it is not left out."""
+    found = native_divisor(view_of(tmp_path, [4], rows=9, groups=1 << 32))
+    assert found is not None and found.zero is None
 
 
 @pytest.mark.parametrize(
