@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 
 import msgspec
 
@@ -15,6 +16,7 @@ from pytracer.analyze.evidence.own_code.c_text import Function, calls_of, closin
 from pytracer.analyze.evidence.own_code.c_types import Kind, kind_of, returned_kind
 
 _STATEMENTS = ("if", "for", "while", "switch", "return", "sizeof", "catch")
+_LARGEST, _MOST = 1 << 20, 256  # letters of a file, divisions
 _HOPS = 3  # functions that are put into one another
 _HIDDEN = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])+'|^[ \t]*#[^\n]*", re.DOTALL | re.M)
 _MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(?P<name>\w+)(?P<body>(?:[^\n\\]|\\\n?)*)", re.M)
@@ -23,6 +25,7 @@ _CAST = re.compile(r"\(\s*(?:const\s+)?(?:(?:un)?signed|short|int|long|char|size
 _PRIMARY = re.compile(r"[-+~*&]*\s*(?:[A-Za-z_]\w*(?:::\w+)*|\d[\w.]*)")
 _FURTHER = re.compile(r"\s*(?:(?:\.|->)\s*\w+)")
 _TEMPLATE = re.compile(r"(?<=\w)<[\w:, ]*>(?=\s*\()")
+_CALLED = re.compile(r"(?P<before>\.|->|(?<!\w))(?<![\w])(?P<name>[A-Za-z_]\w*)\s*\(")
 _ENDS = "=;{}(,[?:<>&|+!"
 
 
@@ -59,6 +62,13 @@ class Division(msgspec.Struct, frozen=True):
     spans: tuple[tuple[int, int], ...]
 
 
+class Divisions(msgspec.Struct, frozen=True):
+    """`complete`: whether these are all that the function may run, but for those in files that it includes."""
+
+    found: tuple[Division, ...]
+    complete: bool
+
+
 def plain(text: str) -> str:
     """A file without comments, texts and directives, each letter at its place."""
     return _HIDDEN.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
@@ -69,39 +79,66 @@ def _without_templates(text: str) -> str:
     return _TEMPLATE.sub(lambda match: " " * len(match[0]), text)
 
 
-def divisions(text: str, name: str) -> list[Division] | None:
-    """Those that the only function of that name may run; None where they are not all known.
+def divisions(text: str, name: str) -> Divisions | None:
+    """Those that the only function of that name may run; None where that is not found.
 
     Args:
         text: The whole file.
         name: Of the function that Python called, or of one that such a function called.
     """
     clean = _without_templates(plain(text))
-    functions = defined(clean, name)
-    if len(functions) != 1:
+    functions = defined(clean, name) if len(text) <= _LARGEST else []
+    whole = _body(functions[0], clean) if len(functions) == 1 else None
+    if whole is None:
         return None
-    whole = _body(functions[0], clean)
-    found = [*_within(whole, _HOPS)] if whole is not None else None
+    reader = _Reader(clean)
+    found = tuple(islice(reader.within(whole, _HOPS), _MOST))
     used = {macro["name"] for macro in _MACRO.finditer(text) if re.search(r"[/%]", _HIDDEN.sub(" ", macro["body"]))}
-    hidden = found is None or any(re.search(rf"\b{item}\b", clean) for item in used)
-    return None if hidden else found
+    hidden = any(re.search(rf"\b{item}\b", clean) for item in used)
+    return Divisions(found, reader.complete and not hidden and len(found) < _MOST)
+
+
+class _Reader:
+    """`complete`: whether each function of the file that may be called, and divides, was read."""
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+        self._functions: dict[str, list[Function]] = {}
+        self._without: set[tuple[str, int]] = set()  # functions that lead to no division, in so many hops
+        self.complete = True
+
+    def within(self, body: Body, left: int) -> Iterator[Division]:
+        """Of a function, and of those that it calls."""
+        yield from _own(body)
+        for before, name in dict.fromkeys(_CALLED.findall(body.text)):
+            functions = self._defined(name) if name not in (*_STATEMENTS, body.function.name) else []
+            bodies = [made for item in functions if (made := _body(item, self._file)) is not None]
+            if len(bodies) == 1 and not before and left:
+                yield from self._called(body, bodies[0], left)
+            elif any(_OPERATOR.search(item.text) for item in bodies):
+                self.complete = False  # an overload, a method, or too deep
+
+    def _called(self, body: Body, inner: Body, left: int) -> Iterator[Division]:
+        name = inner.function.name
+        for at, given in calls_of(body.text, name):
+            if (name, left) in self._without:
+                return
+            spans = (*body.spans, _span(body, at))
+            made = msgspec.structs.replace(inner, given=given, outer=body, spans=spans)
+            found = [*islice(self.within(made, left - 1), _MOST)]
+            if not found:
+                self._without.add((name, left))
+            yield from found
+
+    def _defined(self, name: str) -> list[Function]:
+        if name not in self._functions:
+            self._functions[name] = defined(self._file, name)
+        return self._functions[name]
 
 
 def _body(function: Function, file: str) -> Body | None:
     end = closing(file, function.body)
     return Body(function, file[function.body + 1 : end], file) if end is not None else None
-
-
-def _within(body: Body, left: int) -> Iterator[Division]:
-    yield from _own(body)
-    names = dict.fromkeys(re.findall(r"(?<![\w.>])([A-Za-z_]\w*)\s*\(", body.text)) if left else ()
-    for name in names:
-        functions = defined(body.file, name) if name not in (*_STATEMENTS, body.function.name) else []
-        inner = _body(functions[0], body.file) if len(functions) == 1 else None
-        for at, given in calls_of(body.text, name) if inner is not None else ():
-            spans = (*body.spans, _span(body, at))
-            made = msgspec.structs.replace(inner, given=given, outer=body, spans=spans) if inner is not None else None
-            yield from _within(made, left - 1) if made is not None else ()
 
 
 def _own(body: Body) -> Iterator[Division]:

@@ -134,14 +134,14 @@ def native_divisor(view: ProcessView) -> NativeDivisor | None:
     if source is None:
         return None
     file, text, name, lines = source
-    sites = divisions(text, name)
-    if sites is None:
+    read = divisions(text, name)
+    if read is None:
         return None
     chain = [_name(frame) for frame in reversed(frames)]
-    sites = [item for item in sites if _is_below(item, chain)]
+    sites = [item for item in read.found if _is_below(item, chain)]
     at_line = [item for item in sites if _is_at(item, lines)]
-    if not at_line and _OWN_HEADER.search(text):
-        return None  # whose functions may have been put into this one
+    if not at_line and (not read.complete or _OWN_HEADER.search(text)):
+        return None  # functions that are not known may have been put into this one
     arrays = PassedArrays(view)
     left = [(item, resolved(item.divisor, item.body)) for item in at_line or sites]
     left = [(item, terms) for item, terms in left if at_line or not _is_tested(terms)]
@@ -283,19 +283,22 @@ def _zero(view: ProcessView, term: Term, arrays: PassedArrays) -> PassedZero | N
     value = whole if isinstance(whole, ast.expr) else made.node
     by_other = value is not node and isinstance(value, ast.expr)
     value, at = (value, made.spot) if isinstance(value, ast.expr) else (node, spot)
-    divides = isinstance(value, ast.BinOp) and isinstance(value.op, ast.FloorDiv)
     return PassedZero(
         term.body.parameters[term.parameter],
         shortened(ast.unparse(node), _QUOTED),
         shortened(ast.unparse(value), _QUOTED) if by_other else None,
         place_of(view, at.file, made.line) if by_other else None,
-        divides or _cuts(value),
+        _cuts(value),
         _quotient(value, at, arrays),
     )
 
 
 def _cuts(node: ast.expr) -> bool:
-    """Whether it makes a whole number of a product or a quotient: `int(rows * ratio)`."""
+    """Whether it rounds a quotient or a product down: `rows // 2`, also with a factor, or `int(rows * ratio)`."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        return _cuts(node.left) or _cuts(node.right)
+    if isinstance(node, ast.BinOp):
+        return isinstance(node.op, ast.FloorDiv)
     inner = node.args[0] if isinstance(node, ast.Call) and called_name(node) == "int" and node.args else None
     return isinstance(inner, ast.BinOp) and isinstance(inner.op, (ast.Mult, ast.Div))
 

@@ -27,12 +27,12 @@ def test_divisions_of_a_function_and_of_those_that_it_calls() -> None:
     """Not those in comments and texts, nor those of floats."""
     found = divisions(SAMPLE, "draw")
     assert found is not None
-    assert [(item.text, item.divisor, item.line) for item in found] == [
+    assert [(item.text, item.divisor, item.line) for item in found.found] == [
         ("all / users", "users", 5),
         ("below(n) / STEP", "STEP", 9),
         ("rand() % end", "end", 3),
     ]
-    assert [item.spans for item in found] == [((5, 5),), ((9, 9),), ((9, 9), (3, 3))]
+    assert [item.spans for item in found.found] == [((5, 5),), ((9, 9),), ((9, 9), (3, 3))]
 
 
 def test_templates_are_called_as_functions_are() -> None:
@@ -42,7 +42,7 @@ def test_templates_are_called_as_functions_are() -> None:
     )
     found = divisions(source, "loads")
     assert found is not None
-    assert [(item.divisor, item.body.given, item.line) for item in found] == [("b", ("n[0]", "n[e]"), 1)]
+    assert [(item.divisor, item.body.given, item.line) for item in found.found] == [("b", ("n[0]", "n[e]"), 1)]
 
 
 @pytest.mark.parametrize(
@@ -57,19 +57,27 @@ def test_templates_are_called_as_functions_are() -> None:
 )
 def test_a_divisor_that_is_tested_is_known_as_such(source: str, expected: bool) -> None:
     found = divisions(source, "f")
-    assert found is not None and [is_tested(item.divisor, item.body.text) for item in found] == [expected]
+    assert found is not None and [is_tested(item.divisor, item.body.text) for item in found.found] == [expected]
 
 
 @pytest.mark.parametrize(
     "source",
     [
         "#define HALF(x) ((x) / 2)\nint f(int n) { return HALF(n); }",
-        "int g(int n) { return n; }",
-        "int f(int n) { return 1 / n; }\nint f(int n, int m) { return 1 / m; }",
+        "int g(int n) { return 1 / n; }\nint g(long n) { return 1 / n; }\nint f(int n) { return g(n); }",
+        "struct P { int n; int per(int k) { return k / n; } };\nint f(P *p) { return p->per(8); }",
     ],
-    ids=["a macro divides", "no such function", "two"],
+    ids=["a macro divides", "an overload divides", "a method divides"],
 )
-def test_where_not_all_are_known_there_are_none(source: str) -> None:
+def test_where_a_division_may_be_elsewhere_they_are_not_complete(source: str) -> None:
+    found = divisions(source, "f")
+    assert found is not None and not found.complete
+
+
+@pytest.mark.parametrize(
+    "source", ["int g(int n) { return n; }", "int f(int n) { return n; }\nint f(long n) { return n; }"]
+)
+def test_functions_that_are_not_found_have_none(source: str) -> None:
     assert divisions(source, "f") is None
 
 
@@ -96,11 +104,11 @@ def test_a_divisor_is_followed_to_what_it_is_made_of() -> None:
     """Through a parameter of a function that is called, and a variable that is set once."""
     found = divisions(SAMPLE, "draw")
     assert found is not None
-    terms = resolved(found[2].divisor, found[2].body)
+    terms = resolved(found.found[2].divisor, found.found[2].body)
     assert [item.text for item in terms] == ["end", "n", "(int)(offsets[u + 1] - offsets[u])"]
     read = elements(terms[-1])
     assert read is not None and (read.parameter, read.differs) == (0, True)
-    assert resolved(found[0].divisor, found[0].body)[-1].parameter == 2
+    assert resolved(found.found[0].divisor, found.found[0].body)[-1].parameter == 2
 
 
 @pytest.mark.parametrize(
@@ -118,7 +126,7 @@ def test_elements_are_those_that_were_passed_where_nothing_sets_them(
 ) -> None:
     found = divisions(f"int f(int *x, int i) {{ {body} }}", "f")
     assert found is not None
-    read = elements(resolved(found[0].divisor, found[0].body)[-1])
+    read = elements(resolved(found.found[0].divisor, found.found[0].body)[-1])
     assert read is not None and (read.parameter, read.differs) == (parameter, differs)
 
 
@@ -130,9 +138,9 @@ def test_a_variable_that_changes_is_not_followed(body: str) -> None:
     """The look-alike: its number at the call is not the divisor."""
     found = divisions(f"int f(int n, int *x, int i, int j) {{ {body} }}", "f")
     assert found is not None
-    last = resolved(found[-1].divisor, found[-1].body)[-1]
+    last = resolved(found.found[-1].divisor, found.found[-1].body)[-1]
     assert last.parameter is None and elements(last) is None
-    assert number_of(found[-1].divisor, found[-1].body, "", lambda term: 4) is None
+    assert number_of(found.found[-1].divisor, found.found[-1].body, "", lambda term: 4) is None
 
 
 @pytest.mark.parametrize(
@@ -146,4 +154,4 @@ def test_number_of_a_divisor(divisor: str, value: int | None) -> None:
     def passed(term: Term) -> int | None:
         return 4 if term.text == "n" else None
 
-    assert found is not None and number_of(found[0].divisor, found[0].body, source, passed) == value
+    assert found is not None and number_of(found.found[0].divisor, found.found[0].body, source, passed) == value
