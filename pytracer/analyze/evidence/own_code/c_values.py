@@ -68,7 +68,7 @@ def plain_term(text: str) -> str:
 
 def _term(text: str, body: Body) -> Term:
     text = _bare(text)
-    own = text in body.parameters and body.outer is None and not _changes(text, body.text)
+    own = text in body.parameters and body.outer is None and not _is_set(text, body.text)
     return Term(text, body, body.parameters.index(text) if own else None)
 
 
@@ -80,6 +80,8 @@ def _inner(term: Term) -> Term | None:
     body = term.body
     if name in body.parameters and body.outer is None:
         return _term(name, body) if name != _bare(term.text) and not _NARROW.search(term.text) else None
+    if name in body.parameters and _is_set(name, body.text):
+        return None
     if name in body.parameters:
         place = body.parameters.index(name)
         return _term(body.given[place], body.outer) if body.outer is not None and place < len(body.given) else None
@@ -87,8 +89,14 @@ def _inner(term: Term) -> Term | None:
     return _term(value, body) if value is not None and not re.search(rf"\b{name}\b", value) else None
 
 
+def _is_set(parameter: str, text: str) -> bool:
+    """Whether a function gives a parameter another value."""
+    set_anew = re.search(rf"(?<![\w.>]){re.escape(parameter)}\s*=(?!=)", text) is not None
+    return set_anew or _changes(parameter, text)
+
+
 def _changes(name: str, text: str) -> bool:
-    """Whether a variable is changed after it was set: by `n--`, `n /= 2`, `&n`, or a parameter by `n = 4`."""
+    """Whether a variable is changed after it was set: by `n--`, `n /= 2` or `&n`."""
     word = rf"(?<![\w.>]){re.escape(name)}\b"
     return (
         re.search(

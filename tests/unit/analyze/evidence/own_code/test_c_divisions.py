@@ -132,7 +132,13 @@ def test_elements_are_those_that_were_passed_where_nothing_sets_them(
 
 @pytest.mark.parametrize(
     "body",
-    ["n--; return 8 / n;", "int n = 1; n /= 2; return 8 / n;", "read(&n); return 8 / n;", "return 8 / (x[i] - x[j]);"],
+    [
+        "n--; return 8 / n;",
+        "n = x[i] - x[j]; return 8 / n;",
+        "int n = 1; n /= 2; return 8 / n;",
+        "read(&n); return 8 / n;",
+        "return 8 / (x[i] - x[j]);",
+    ],
 )
 def test_a_variable_that_changes_is_not_followed(body: str) -> None:
     """The look-alike: its number at the call is not the divisor."""
