@@ -61,8 +61,7 @@ def is_size(part: ast.AST, node: ast.AST) -> bool:
 
 def of_dimension(node: ast.AST, dimension: int, dimensions: int) -> ast.expr | None:
     """`k` of `torch.zeros(n, k).float()` for dimension 1 of 2; None where the call does not list its sizes."""
-    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and called_name(node) in _SAME_SHAPE:
-        node = node.func.value
+    node = same_shape(node)
     if not isinstance(node, ast.Call) or called_name(node) not in _BY_DIMENSIONS:
         return None
     given = node.args[1:] if called_name(node) == "reshape" and _is_module(node.func) else node.args
@@ -70,6 +69,13 @@ def of_dimension(node: ast.AST, dimension: int, dimensions: int) -> ast.expr | N
     if len(sizes) != dimensions or any(isinstance(item, ast.Starred) for item in sizes):
         return None
     return sizes[dimension]
+
+
+def same_shape(node: ast.AST) -> ast.AST:
+    """What `x.float().cpu()` has its shape from: `x`."""
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and called_name(node) in _SAME_SHAPE:
+        node = node.func.value
+    return node
 
 
 def _is_module(function: ast.expr) -> bool:
