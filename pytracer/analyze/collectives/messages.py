@@ -98,9 +98,10 @@ def left_out_advice(there: Side, absent: Side) -> str | None:
     if site is None or at is None or counts[0] is None or others is None or counts[0][site] != others + 1:
         return None
     message, own = line_in(at.file, at.line or 0, site[0]), counts[0][site]
+    fewer = count_words(others, "time") if others else "never"
     return (
         f"{capital(there.name)} has called the {there.call.op} of line {site[2]} {count_words(own, 'time')}, "
-        f"{absent.name} {count_words(others, 'time') if others else 'never'}: either {absent.name} passed it by and is in the next round at "
+        f"{absent.name} {fewer}: either {absent.name} passed it by and is in the next round at "
         f"{message} (an empty loop, a branch on the rank, an early return), or a round has a message more on one side. "
         "Print on both ranks, before each of the two lines, the round and what is called."
     )

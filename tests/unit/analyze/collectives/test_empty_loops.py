@@ -1,4 +1,4 @@
-"""A rank waits in a collective, the other one in a message: it went round a loop not once, over what it had not filled."""
+"""A rank waits in a collective, the other one in a message: it left out a loop over what it had not filled."""
 
 from __future__ import annotations
 
