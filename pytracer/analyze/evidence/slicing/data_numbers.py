@@ -91,10 +91,11 @@ def statement_of(node: ast.expr, tree: ast.Module) -> ast.AST:
 
 def is_agreed(made: Made) -> bool:
     """Whether a variable that a value was on the way had been passed to a collective before."""
-    return any(isinstance(node, ast.Name) and _is_passed(node.id, spot) for node, spot in made.through)
+    return any(isinstance(node, ast.Name) and is_passed_on(node.id, spot) for node, spot in made.through)
 
 
-def _is_passed(name: str, spot: Spot) -> bool:
+def is_passed_on(name: str, spot: Spot) -> bool:
+    """Whether a line of the function above passes a variable to a collective by which the ranks agree."""
     return any(
         variable(part) == name
         for item in own_nodes(spot.scope)

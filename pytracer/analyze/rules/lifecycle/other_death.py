@@ -7,6 +7,9 @@ program that asked for its own end by SystemExit (sys.exit(), argparse) gets the
 then, that one is the cause, likely: the program decided so. One that was ended in a loop of the program, and had made
 no step and hardly a tensor for 5 s, may have stood still there: what the loop reads and its body changes shows why.
 
+Ranks that slept and looked for files in one loop, when a time limit ended them, are one finding: with the line by which
+each looks at another path, a number that it draws without a seed, its process id or a temporary folder.
+
 DataLoader workers that a signal to the whole process group ended are one finding, with the parent that has a handler
 for the same signal, and that torch's RuntimeError for its dead workers ended.
 
@@ -25,6 +28,7 @@ from __future__ import annotations
 from typing import Literal
 
 from pytracer._text import time_words
+from pytracer.analyze.behind import Behind
 from pytracer.analyze.deaths.order import is_interrupt
 from pytracer.analyze.evidence.ends.ended_while import (
     OUTSIDE,
@@ -33,7 +37,10 @@ from pytracer.analyze.evidence.ends.ended_while import (
     fatal_signal,
     is_in_python,
     limit_words,
+    own_path_at,
     polled_at,
+    polled_place,
+    polled_words,
     stood_at,
 )
 from pytracer.analyze.evidence.ends.ended_workers import ended_workers
@@ -166,7 +173,7 @@ class OtherDeath:
 
     def describe(self, job: JobView, judgement: Judgement[_How]) -> Description:
         """See Rule; the first process represents all that died alike."""
-        view = judgement.views[0]
+        view, own = judgement.views[0], None
         says, advice, missing = _words(job, view, judgement.found)
         stood = stood_at(job, view) if judgement.found in _FROM_OUTSIDE else None
         if stood is not None and judgement.verdict_class == "hang":
@@ -175,6 +182,9 @@ class OtherDeath:
             advice, missing = stood.advice, _WHETHER
         elif stood is not None and judgement.found == "sent" and is_in_python(job, view):
             advice = stood.advice
+        elif judgement.found == "sent" and (polled := polled_at(job, view)) is not None:
+            own = own_path_at(job, view)
+            says = polled_words(job, view, polled, own)
         workers = ended_workers(job, view) if judgement.found in _FROM_OUTSIDE else None
         if workers is not None:
             says, advice = f"{says}{workers.words}", workers.advice
@@ -200,7 +210,8 @@ class OtherDeath:
                 advice = f"{unmade.advice if unmade is not None else thread.advice} {advice}"
             evidence.append(unmade.evidence if unmade is not None else None)
         who = workers.subject(judgement.views) if workers is not None else introduction(judgement.views)
-        return Description(f"{who} {says}.", evidence, advice, [missing])
+        behind = Behind(lines=(own.place,)) if own is not None else None
+        return Description(f"{who} {says}.", evidence, advice, [missing], behind=behind)
 
 
 def _judge(job: JobView, view: ProcessView) -> Judgement[_How]:
@@ -213,7 +224,8 @@ def _judge(job: JobView, view: ProcessView) -> Judgement[_How]:
         sure = stood.confidence == "likely" and from_time_limit(job, view)
         verdict_class, confidence = "hang", "likely" if sure else "possible"
     elif how == "sent" and polled_at(job, view) is not None:
-        verdict_class, confidence = "hang", "possible"
+        own = own_path_at(job, view)
+        verdict_class, confidence = "hang", "likely" if own is not None and own.sure and own.of_all else "possible"
     if how == "exit-request" and handled_error(view) is not None:
         verdict_class, confidence = "python-exception", "likely"
     if how == "by-default":
@@ -242,6 +254,8 @@ def _kind(job: JobView, judgement: Judgement[_How]) -> object:
     if workers is not None:
         return workers.parent.index, workers.signal
     view, sent = judgement.views[0], deadly_signal(judgement.views[0])
+    if judgement.found == "sent" and (place := polled_place(job, view)) is not None:
+        return place
     if judgement.found == "sent" and sent is not None and scheduler_of(sent) is not None:
         return scheduler_of(sent), sent.signal
     return death_signature(view)
