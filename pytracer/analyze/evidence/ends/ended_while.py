@@ -15,7 +15,7 @@ from pytracer.analyze.evidence.ends.signal_senders import (
     sender_words,
     slurm_time_limit,
 )
-from pytracer.analyze.evidence.waits.busy import Busy, Polled, busy_at, polled_by, polled_test
+from pytracer.analyze.evidence.waits.busy import Busy, Polled, blocking_call, busy_at, polled_by, polled_test
 from pytracer.analyze.evidence.waits.polled_paths import OwnPath, own_path
 from pytracer.analyze.evidence.waits.quiet import pause_of
 from pytracer.analyze.evidence.waits.stood_loop import StoodLoop, loop_reason, stood_loop
@@ -89,6 +89,15 @@ def stood_at(job: JobView, view: ProcessView) -> StoodLoop | None:
     """The loop in which it had done nothing else for long; who ended it, a limit or a person, does not matter."""
     ended = (fatal_signal(view) in OUTSIDE or is_interrupt(view)) and not job.waiting.waits
     return stood_loop(view) if ended else None
+
+
+def was_quiet(job: JobView, view: ProcessView) -> bool:
+    """Whether a time limit ended it in a call that waits, after a while without a record: it may have stood still."""
+    end = end_of(view)
+    if end is None or blocking_call(view) is None or not from_time_limit(job, view):
+        return False
+    pause = pause_of(view, end.mono_ns)
+    return pause is not None and pause.still
 
 
 def children_words(job: JobView, view: ProcessView, stood: StoodLoop) -> str:

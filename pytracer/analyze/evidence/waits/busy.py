@@ -134,9 +134,10 @@ def polled_test(view: ProcessView, polled: Polled) -> ast.expr | None:
     """The condition that it asks again and again."""
     tree = syntax_tree(view.process.snapshot, waiting_frame(view))
     line = polled.exit[0] if polled.exit is not None else polled.line
-    kinds = (ast.If,) if polled.exit is not None else (ast.While,)
-    found = (item for item in ast.walk(tree) if isinstance(item, kinds) and item.lineno == line) if tree else iter(())
-    return next((item.test for item in found if isinstance(item, (ast.If, ast.While))), None)
+    for item in ast.walk(tree) if tree is not None else ():
+        if isinstance(item, (ast.If, ast.While)) and item.lineno == line:
+            return item.test
+    return None
 
 
 def polled_by(view: ProcessView) -> Polled | None:

@@ -84,8 +84,8 @@ class OwnPath(msgspec.Struct, frozen=True):
         """What to change."""
         make = "Make" if self.of_all else "If another rank is to write what each looks for, make"
         return (
-            f"{make} `{self.path}` the same path on all ranks: {self.change}. Or let the ranks wait by dist.barrier() in "
-            "place of files. Give the loop a limit, after which it raises an error with the path."
+            f"{make} `{self.path}` the same path on all ranks: {self.change}. Or let the ranks wait by dist.barrier() "
+            "in place of files. Give the loop a limit, after which it raises an error with the path."
         )
 
 

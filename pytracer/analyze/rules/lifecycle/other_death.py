@@ -42,6 +42,7 @@ from pytracer.analyze.evidence.ends.ended_while import (
     polled_place,
     polled_words,
     stood_at,
+    was_quiet,
 )
 from pytracer.analyze.evidence.ends.ended_workers import ended_workers
 from pytracer.analyze.evidence.ends.exit_requests import READ_ARGUMENTS, exit_words, handled_error
@@ -70,10 +71,8 @@ from pytracer.analyze.evidence.phrases import (
     python_evidence,
     storage_evidence,
 )
-from pytracer.analyze.evidence.waits.busy import blocking_call
 from pytracer.analyze.evidence.waits.ended_threads import ended_thread_evidence, lost_results, thread_behind
-from pytracer.analyze.evidence.waits.quiet import pause_of
-from pytracer.analyze.evidence.waits.waits import end_of, wait_of
+from pytracer.analyze.evidence.waits.waits import wait_of
 from pytracer.analyze.naming import introduction, place_words
 from pytracer.analyze.platform.signals import (
     SI_KERNEL,
@@ -217,7 +216,7 @@ class OtherDeath:
 def _judge(job: JobView, view: ProcessView) -> Judgement[_How]:
     how = _how(view)
     verdict_class, confidence = _OF_OTHERS.get(how, ("unknown", "unknown"))
-    if how == "sent" and (not sender_is_sure(view) or _may_end_a_standstill(job, view) or _was_quiet(job, view)):
+    if how == "sent" and (not sender_is_sure(view) or _may_end_a_standstill(job, view) or was_quiet(job, view)):
         confidence = "likely"
     stood = stood_at(job, view)
     if stood is not None and how in _FROM_OUTSIDE and stood.confidence is not None:
@@ -237,15 +236,6 @@ def _judge(job: JobView, view: ProcessView) -> Judgement[_How]:
 def _may_end_a_standstill(job: JobView, view: ProcessView) -> bool:
     """Whether a time limit ended a helper of a job whose ranks waited for each other: of Ray's workers it is silent."""
     return view.process.role not in ("rank", "launcher") and bool(job.waiting.waits) and from_time_limit(job, view)
-
-
-def _was_quiet(job: JobView, view: ProcessView) -> bool:
-    """Whether a time limit ended it in a call that waits, after a while without a record: it may have stood still."""
-    end = end_of(view)
-    if end is None or blocking_call(view) is None or not from_time_limit(job, view):
-        return False
-    pause = pause_of(view, end.mono_ns)
-    return pause is not None and pause.still
 
 
 def _kind(job: JobView, judgement: Judgement[_How]) -> object:

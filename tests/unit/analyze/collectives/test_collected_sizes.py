@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytracer.report.job import Report
-from tests.support.deaths import advice, summary
+from tests.support.deaths import advice, finding, summary
 from tests.unit.analyze.collectives.test_sizes import reported
 
 METER = """class Meter:
@@ -41,7 +41,8 @@ def test_what_each_rank_has_collected_is_gathered_with_its_sizes(joined: str, ru
     assert "all_gather() the sizes first, pad to the largest and cut afterwards; or all_gather_object()" in said
     assert "drop_last" not in said and "vocabulary" not in said
     assert "; the size comes from line 11 (`torch.cat(self.scores" in summary(report)
-    assert not report.findings[0].missing
+    found = finding(report, "collective-mismatch")
+    assert found is not None and not found.missing
 
 
 @pytest.mark.parametrize(

@@ -54,17 +54,27 @@ def cycle(
         box, name = job.boxes[rank], ("send", "all_reduce")[rank == 0]
         in_torch: Frame = (name, f"{TORCH}/distributed/distributed_c10d.py", 3252)
         own: list[Frame] = [(function, program, line) for function, line in way]
-        group, shape = job.groups[rank]["0"], {"sizes": [1], "nbytes": 4}
+        group = job.groups[rank]["0"]
         first: Frame = (ways[0][0][0], program, ways[0][0][1])
         for number in range(1, before[rank] + 1):
             box.collective(
-                "allreduce_", group=group, by=box.site(in_torch, first), sequence_nr=number, state="completed", **shape
+                "allreduce_",
+                group=group,
+                by=box.site(in_torch, first),
+                sequence_nr=number,
+                state="completed",
+                sizes=[1],
+                nbytes=4,
             )
         by = box.site(in_torch, own[0])
         if rank == 0:
-            box.collective("allreduce_", group=group, by=by, sequence_nr=before[0] + 1, state="started", **shape)
+            box.collective(
+                "allreduce_", group=group, by=by, sequence_nr=before[0] + 1, state="started", sizes=[1], nbytes=4
+            )
         else:
-            box.collective("send", group=group, by=by, sequence_nr=1, state="started", peer=0, tag=0, flags=1, **shape)
+            box.collective(
+                "send", group=group, by=by, sequence_nr=1, state="started", peer=0, tag=0, flags=1, sizes=[1], nbytes=4
+            )
         box.at(7000).exception("RuntimeError", TIME_OUT, [in_torch, *own]).exit(1)
         job.endings[rank] = {"exit_code": 1}
     found = finding(build_report(job.job(run)), "point-to-point-unmatched")
