@@ -20,6 +20,7 @@ from pytracer.analyze.evidence.slicing.spots import Made, Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.imports import imported_as
 from pytracer.analyze.evidence.syntax.names import names_of, variable
+from pytracer.analyze.evidence.syntax.ranks import is_of_rank
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 from pytracer.analyze.naming import line_in
 from pytracer.decode.types.snapshot import Snapshot
@@ -130,9 +131,10 @@ def _taken_by(test: ast.expr, name: str, made: Made) -> ast.AST | None:
 
 
 def _asks_plainly(slice_: Slice, test: ast.expr, spot: Spot) -> bool:
-    """Whether what the condition calls is known, and shares nothing."""
-    calls = [item for item in ast.walk(test) if isinstance(item, ast.Call)]
-    for call in calls:
+    """Whether what the condition calls is known, and shares nothing, and it does not go by the rank itself."""
+    if is_of_rank(test):
+        return False  # which says more
+    for call in (item for item in ast.walk(test) if isinstance(item, ast.Call)):
         own = slice_.function(call, spot)
         if own is None and called_name(call) not in _PLAIN:
             return False
