@@ -90,17 +90,19 @@ def _last_words(wait: Wait) -> str:
     return f", the last one{at_place(other)}" if other is not None and place_of(other) is not None else ""
 
 
-def left_out_advice(there: Side, absent: Side) -> str | None:
-    """Of a rank in a collective, and one in a message that has called it once less: it may have passed it by."""
+def left_out_advice(there: Side, absent: Side, wait: Wait) -> str | None:
+    """Of a rank in a collective, and one in a message (`wait`) that has called it once less: it may have left it out."""
     counts = [calls_by_site(side.view, there.call.group) for side in (there, absent)]
     site, at = site_of(there.call), place_of(absent.call)
     others = _calls_from(absent.view, there.call, site)
     if site is None or at is None or counts[0] is None or others is None or counts[0][site] != others + 1:
         return None
+    said = counted(wait)
     message, own = line_in(at.file, at.line or 0, site[0]), counts[0][site]
     fewer = count_words(others, "time") if others else "never"
+    first = f"{capital(said)}{_last_words(wait)}. " if said is not None else ""
     return (
-        f"{capital(there.name)} has called the {there.call.op} of line {site[2]} {count_words(own, 'time')}, "
+        f"{first}{capital(there.name)} has called the {there.call.op} of line {site[2]} {count_words(own, 'time')}, "
         f"{absent.name} {fewer}: either {absent.name} passed it by and is in the next round at "
         f"{message} (an empty loop, a branch on the rank, an early return), or a round has a message more on one side. "
         "Print on both ranks, before each of the two lines, the round and what is called."

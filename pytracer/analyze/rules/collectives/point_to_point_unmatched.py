@@ -213,7 +213,9 @@ def _circle_advice(job: JobView, found: _Circle) -> str:
         return answered if answered is not None else _messages_advice([wait.call.op for wait in found.waits])
     messages = [wait for wait in found.waits if wait.call.point_to_point]
     sides = _sides(job, found)
-    either = left_out_advice(*sides) if sides is not None and not message_reason(job, messages[0]) else None
+    either = (
+        left_out_advice(*sides, messages[0]) if sides is not None and not message_reason(job, messages[0]) else None
+    )
     if either is not None:
         return either
     return next(
