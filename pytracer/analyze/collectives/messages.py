@@ -91,7 +91,7 @@ def _last_words(wait: Wait) -> str:
 
 
 def left_out_advice(there: Side, absent: Side, wait: Wait) -> str | None:
-    """Of a rank in a collective, and one in a message (`wait`) that has called it once less: it may have left it out."""
+    """Of a rank in a collective, and one in a message that has called it once less: it may have left it out."""
     counts = [calls_by_site(side.view, there.call.group) for side in (there, absent)]
     site, at = site_of(there.call), place_of(absent.call)
     others = _calls_from(absent.view, there.call, site)
