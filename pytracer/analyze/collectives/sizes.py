@@ -175,7 +175,7 @@ def _source_advice(first: Side, second: Side, what: str, source: SizeSource, mem
     if source.whole(sizes) is not None and len(sizes) == members:
         pad = PAD if first[1].op == GATHERS[0] else "pad the parts to one length, or drop what is over."
         shared = _makes_loader(source.spot)
-        sampler = "let DistributedSampler share the data, which pads (drop_last=True cuts); or " if shared else ""
+        sampler = "let DistributedSampler share the data, which repeats some samples to pad; or " if shared else ""
         return f"{said}. Either {sampler}{pad}"
     if source.split is not None and first[1].op not in GATHERS:
         return (
