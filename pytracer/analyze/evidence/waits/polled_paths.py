@@ -14,7 +14,6 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 from msgspec import structs
 
-from pytracer.analyze.behind import Place
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.stored.paths import PATH_CALLS
 from pytracer.analyze.evidence.slicing.by_rank import before
@@ -70,7 +69,6 @@ class OwnPath(msgspec.Struct, frozen=True):
     reason: str
     change: str
     sure: bool
-    place: Place
     of_all: bool = False
 
     @property
@@ -181,13 +179,13 @@ class _Search:
                 f"seed `{drawn.library}` alike on all of them before" if drawn.library is not None else "seed it alike"
             )
             change = f"draw it on rank 0 and broadcast it (broadcast_object_list), or {seed}"
-            return self._found(words, change, spot, call, sure=True)
+            return OwnPath(self._path, words, change, sure=True)
         name = imported_as(spot.tree, call.func)
         change = "make it on rank 0, and broadcast it (broadcast_object_list)"
         if name in _OF_PROCESS:
-            return self._found(f"{where} gives each process another one", change, spot, call, sure=True)
+            return OwnPath(self._path, f"{where} gives each process another one", change, sure=True)
         if name in _OF_TIME:
-            return self._found(f"{where} takes the time of each process", change, spot, call, sure=False)
+            return OwnPath(self._path, f"{where} takes the time of each process", change, sure=False)
         return None
 
     def _of_rank(self, made: Made) -> OwnPath | None:
@@ -199,10 +197,7 @@ class _Search:
         line = getattr(node, "lineno", spot.line)
         words = f"{line_in(spot.file, line, self._here)} puts the rank into it (`{source(node)}`)"
         change = "leave the rank out of the folder, and put it into the names of the files"
-        return self._found(words, change, spot, node, sure=True)
-
-    def _found(self, words: str, change: str, spot: Spot, node: ast.AST, *, sure: bool) -> OwnPath:
-        return OwnPath(self._path, words, change, sure, (spot.file, getattr(node, "lineno", spot.line)))
+        return OwnPath(self._path, words, change, sure=True)
 
 
 def _is_common(made: Made) -> bool:

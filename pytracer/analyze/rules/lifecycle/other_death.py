@@ -28,7 +28,6 @@ from __future__ import annotations
 from typing import Literal
 
 from pytracer._text import time_words
-from pytracer.analyze.behind import Behind
 from pytracer.analyze.deaths.order import is_interrupt
 from pytracer.analyze.evidence.ends.ended_while import (
     OUTSIDE,
@@ -172,7 +171,7 @@ class OtherDeath:
 
     def describe(self, job: JobView, judgement: Judgement[_How]) -> Description:
         """See Rule; the first process represents all that died alike."""
-        view, own = judgement.views[0], None
+        view = judgement.views[0]
         says, advice, missing = _words(job, view, judgement.found)
         stood = stood_at(job, view) if judgement.found in _FROM_OUTSIDE else None
         if stood is not None and judgement.verdict_class == "hang":
@@ -182,8 +181,7 @@ class OtherDeath:
         elif stood is not None and judgement.found == "sent" and is_in_python(job, view):
             advice = stood.advice
         elif judgement.found == "sent" and (polled := polled_at(job, view)) is not None:
-            own = own_path_at(job, view)
-            says = polled_words(job, view, polled, own)
+            says = polled_words(job, view, polled, own_path_at(job, view))
         workers = ended_workers(job, view) if judgement.found in _FROM_OUTSIDE else None
         if workers is not None:
             says, advice = f"{says}{workers.words}", workers.advice
@@ -209,8 +207,7 @@ class OtherDeath:
                 advice = f"{unmade.advice if unmade is not None else thread.advice} {advice}"
             evidence.append(unmade.evidence if unmade is not None else None)
         who = workers.subject(judgement.views) if workers is not None else introduction(judgement.views)
-        behind = Behind(lines=(own.place,)) if own is not None else None
-        return Description(f"{who} {says}.", evidence, advice, [missing], behind=behind)
+        return Description(f"{who} {says}.", evidence, advice, [missing])
 
 
 def _judge(job: JobView, view: ProcessView) -> Judgement[_How]:
