@@ -58,7 +58,6 @@ def test_loop_that_only_sleeps_waited_for_its_condition(tmp_path: Path) -> None:
     headline, next_step = ended(tmp_path, "sleep", class_="hang", confidence="possible")
     line = line_of("does_not_end.py", "while len(sys.argv) > 1")
     assert (
-        f"it slept at does_not_end.py:{line + 1} in rest, in the loop `while len(sys.argv) > 1` (line {line})"
-        in headline
+        f" slept at does_not_end.py:{line + 1} in rest, in the loop `while len(sys.argv) > 1` (line {line})" in headline
     )
     assert next_step.startswith(f"See what should have ended `while len(sys.argv) > 1` (line {line})")

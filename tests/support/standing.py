@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pytracer.analyze.engine import build_report
+from pytracer.decode.types.snapshot import Process
 from pytracer.report.job import Report
 from tests.support import scenarios as s
 from tests.support.synth import Box, Frame
@@ -34,12 +35,15 @@ def parent() -> Box:
 
 
 def in_native(run: Path, first: Box, *boxes: Box, native: str) -> Report:
-    """Process 101, `first`, was in this function of CPython when the time limit ended it."""
+    """Process 101, `first`, was in this function of CPython when the time limit ended it; other ranks, too."""
     root = Box(pid=90, ppid=80, argv=TIMEOUT).at(60_010).wait(101, signal=15).exit(124)
     job = s.load(run, root, first, *boxes)
-    (process,) = (item for item in job.processes if item.snapshot.pid == 101)
+    changed = (_in(item, native) if item.snapshot.pid == 101 or item.rank else item for item in job.processes)
+    return build_report(replace(job, processes=tuple(changed)))
+
+
+def _in(process: Process, native: str) -> Process:
     ending = process.snapshot.ending
     assert ending is not None
     frames = tuple(replace(frame, function=native) for frame in ending.native_stack)
-    changed = replace(process, snapshot=replace(process.snapshot, ending=replace(ending, native_stack=frames)))
-    return build_report(replace(job, processes=tuple(changed if item is process else item for item in job.processes)))
+    return replace(process, snapshot=replace(process.snapshot, ending=replace(ending, native_stack=frames)))

@@ -12,7 +12,7 @@ import msgspec
 
 from pytracer._text import capital
 from pytracer.analyze.collectives.call_sites import site_of
-from pytracer.analyze.collectives.deciding_tests import advice_of_test
+from pytracer.analyze.collectives.local_numbers import advice_at
 from pytracer.analyze.collectives.quiet_handlers import quiet_handler
 from pytracer.analyze.collectives.rank_branches import branch_words
 from pytracer.analyze.collectives.rank_values import Compared
@@ -53,8 +53,9 @@ def passed_by(one: Side, other: Side, at: int) -> PassedBy | None:
         tree = syntax_tree(snapshot, frame)
         ifs = deciding_ifs(tree, frame.line) if tree is not None and frame.line is not None else []
         own = [pair for pair in ifs if position > at or spans(loop, pair[0].lineno)]
-        found += [(frame, tree, item, around) for item, around in own if not isinstance(item.body[-1], ast.Raise)]
-    for frame, tree, item, around in found[:1]:
+        found += [(position, tree, item, around) for item, around in own if not isinstance(item.body[-1], ast.Raise)]
+    for position, tree, item, around in found[:1]:
+        frame = one.way[position]
         text = quoted(snapshot, frame, item.lineno)
         if text is None or tree is None:
             return None
@@ -63,7 +64,7 @@ def passed_by(one: Side, other: Side, at: int) -> PassedBy | None:
             f"{other.name} passed the {one.call.op} by, at line {item.lineno} ({text}): {rounds}"
             if len(found) == 1
             else None,
-            f"{words}, and {other.name} passed it by ({rounds}): {advice_of_test(item, tree)}",
+            f"{words}, and {other.name} passed it by ({rounds}): {advice_at(snapshot, one.way, position, item, tree)}",
         )
     return None
 

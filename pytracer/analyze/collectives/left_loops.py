@@ -14,6 +14,7 @@ from msgspec import structs
 from pytracer._text import capital, uncapital
 from pytracer.analyze.collectives.dealt_samples import DealtSamples
 from pytracer.analyze.collectives.loaded_streams import Stream, stream_of
+from pytracer.analyze.collectives.local_numbers import LocalNumber, number_at
 from pytracer.analyze.collectives.own_lines import calls_itself
 from pytracer.analyze.collectives.rounds import counts_numbers, is_fixed, leaver_words
 from pytracer.analyze.collectives.stop_flags import StopFlag, stop_flag
@@ -55,7 +56,7 @@ class LeftLoop(msgspec.Struct, frozen=True):
     `skipped`: a line that may have left out a round of it; `even`: it has as many on all ranks. `flag`: what sets that
     by which the one statement leaves it. `stream`: what its loader reads, which no sampler deals out. `joins`: the call
     is one that join() of DDP answers. `counts`: it is over a range() of numbers. `dealt`: what the line of `source`
-    shares out.
+    shares out. `number`: by which the one statement leaves it, each rank's own.
     """
 
     line: int
@@ -70,6 +71,7 @@ class LeftLoop(msgspec.Struct, frozen=True):
     joins: bool = True
     counts: bool = False
     dealt: DealtSamples | None = None
+    number: LocalNumber | None = None
 
     def subject(self, left: str) -> str:
         """For the headline: what can have made the other rank leave."""
@@ -81,6 +83,8 @@ class LeftLoop(msgspec.Struct, frozen=True):
         if self.stream is not None and not self.ends:
             return f"the loop of line {self.line} has as many rounds as `{self.stream.name}` gives on each rank"
         flag = f", which {self.flag.sets}" if self.flag is not None else ""
+        if self.number is not None and not flag:
+            flag = f", by a `{self.number.name}` of its own"
         return f"{left} may have left the loop of line {self.line} by {self._shown}{flag}"
 
     def advice(self, left: str) -> str:
@@ -98,8 +102,14 @@ class LeftLoop(msgspec.Struct, frozen=True):
         return (
             f"See whether {self._shown} came out differently on {left}: {'they end' if several else 'it ends'} the "
             f"loop of line {self.line} (`{self.text}`) on one rank alone. "
-            f"{f'{self.flag.why} ' if self.flag is not None else ''}{_AGREE}"
+            f"{self._agree}"
         )
+
+    @property
+    def _agree(self) -> str:
+        if self.number is not None and self.flag is None:
+            return capital(self.number.advice)
+        return f"{f'{self.flag.why} ' if self.flag is not None else ''}{_AGREE}"
 
     @property
     def _same_rounds(self) -> str:
@@ -144,7 +154,8 @@ def left_loop(inside: ProcessView, call: Collective) -> LeftLoop | None:
                 flag = (
                     stop_flag(program_files(snapshot, frames), frame.file or "", one.lineno, one.test) if one else None
                 )
-                return LeftLoop(loop.lineno, text, ends, flag=flag)
+                number = number_at(snapshot, frames[::-1], len(frames) - 1 - depth, one) if one else None
+                return LeftLoop(loop.lineno, text, ends, flag=flag, number=number)
             known = LeftLoop(loop.lineno, text, stream=stream, joins=joins, counts=counts_numbers(loop))
             source = rounds_source(slice_, depth, loop)
             skipped = next((said for item in frames[: depth + 1] if (said := leaver_words(snapshot, item))), None)

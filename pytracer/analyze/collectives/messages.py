@@ -7,13 +7,14 @@ import itertools
 import re
 from collections.abc import Iterator, Sequence
 
-from pytracer._text import capital, list_words
+from pytracer._text import capital, count_words, list_words
+from pytracer.analyze.collectives.call_sites import Site, calls_by_site, site_of
 from pytracer.analyze.collectives.description import at_place, place_of
 from pytracer.analyze.collectives.rank_value_words import differing_advice
 from pytracer.analyze.collectives.rank_values import Compared, passed_argument
 from pytracer.analyze.collectives.rounds import leaver_words
 from pytracer.analyze.collectives.wait_graph import Wait
-from pytracer.analyze.collectives.ways import quoted, way_to
+from pytracer.analyze.collectives.ways import Side, quoted, way_to
 from pytracer.analyze.deaths.attribution import views_of
 from pytracer.analyze.evidence.failing.expressions import short
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -21,6 +22,7 @@ from pytracer.analyze.evidence.syntax.leaving import obstacles
 from pytracer.analyze.evidence.syntax.lines import names_of_line
 from pytracer.analyze.evidence.syntax.loops import loops_around
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
+from pytracer.analyze.naming import line_in
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.decode.types.snapshot import Collective
@@ -56,22 +58,62 @@ def number_advice(job: JobView, wait: Wait) -> str | None:
     said = counted(wait)
     if said is None:
         return None
-    other, peer = wait.other, wait.targets[0]
-    last = f", the last one{at_place(other)}" if other is not None and place_of(other) is not None else ""
-    found = next((words for view in views_of(job, wait.waiters) for words in _by_rank(view, wait.call)), None)
-    words = f"{capital(said)}{last}"
-    if found is not None:
-        return f"{found}: {said}{last}. A round has a message on one side only: make both sides depend on the same."
-    way = next((text for view in views_of(job, [peer]) for text in _obstacle(view, other)), None)
-    if way is not None:
-        return (
-            f"{words}, {way}: see whether that left one out. Let the other side know of it: leave it out on both, or "
-            "send an empty one."
-        )
-    return (
-        f"{words}: compare how often each side comes to its line (rounds, an early return, a branch on the rank), and "
-        f"see what rank {peer} did instead."
+    return message_reason(job, wait) or (
+        f"{capital(said)}{_last_words(wait)}: compare how often each side comes to its line (rounds, an early return, "
+        f"a branch on the rank), and see what rank {wait.targets[0]} did instead."
     )
+
+
+def message_reason(job: JobView, wait: Wait) -> str | None:
+    """The same, as far as something on the way to the lines may make the difference."""
+    said = counted(wait)
+    if said is None:
+        return None
+    found = next((words for view in views_of(job, wait.waiters) for words in _by_rank(view, wait.call)), None)
+    if found is not None:
+        return (
+            f"{found}: {said}{_last_words(wait)}. A round has a message on one side only: make both sides depend on "
+            "the same."
+        )
+    views = views_of(job, wait.targets[:1])
+    way = next((text for view in views for text in _obstacle(view, wait.other)), None)
+    if way is None:
+        return None
+    return (
+        f"{capital(said)}{_last_words(wait)}, {way}: see whether that left one out. Let the other side know of it: "
+        "leave it out on both, or send an empty one."
+    )
+
+
+def _last_words(wait: Wait) -> str:
+    other = wait.other
+    return f", the last one{at_place(other)}" if other is not None and place_of(other) is not None else ""
+
+
+def left_out_advice(there: Side, absent: Side, wait: Wait) -> str | None:
+    """Of a rank in a collective, and one in a message that has called it once less: it may have left it out."""
+    counts = [calls_by_site(side.view, there.call.group) for side in (there, absent)]
+    site, at = site_of(there.call), place_of(absent.call)
+    others = _calls_from(absent.view, there.call, site)
+    if site is None or at is None or counts[0] is None or others is None or counts[0][site] != others + 1:
+        return None
+    said = counted(wait)
+    message, own = line_in(at.file, at.line or 0, site[0]), counts[0][site]
+    fewer = count_words(others, "time") if others else "never"
+    first = f"{capital(said)}{_last_words(wait)}. " if said is not None else ""
+    return (
+        f"{first}{capital(there.name)} has called the {there.call.op} of line {site[2]} {count_words(own, 'time')}, "
+        f"{absent.name} {fewer}: either {absent.name} passed it by and is in the next round at "
+        f"{message} (an empty loop, a branch on the rank, an early return), or a round has a message more on one side. "
+        "Print on both ranks, before each of the two lines, the round and what is called."
+    )
+
+
+def _calls_from(view: ProcessView, call: Collective, site: Site | None) -> int | None:
+    """How often a rank called from a line, none where it never did; None where its calls are not all recorded."""
+    items = view.process.snapshot.collectives
+    whole = bool(items) and items[0].number == 1
+    return sum(site_of(item) == site for item in items if item.group == call.group) if whole else None
 
 
 def _obstacle(view: ProcessView, call: Collective | None) -> Iterator[str]:

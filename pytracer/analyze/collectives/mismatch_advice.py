@@ -10,6 +10,7 @@ from pytracer.analyze.behind import Place
 from pytracer.analyze.collectives.beside_join import beside_join
 from pytracer.analyze.collectives.broadcast_buffers import buffers_words
 from pytracer.analyze.collectives.call_sites import site_of
+from pytracer.analyze.collectives.collected_sizes import collected_size
 from pytracer.analyze.collectives.counted_calls import at_other_lines
 from pytracer.analyze.collectives.description import place_of, span_words, value_of
 from pytracer.analyze.collectives.extra_calls import extra_call
@@ -26,7 +27,7 @@ from pytracer.analyze.collectives.rounds import (
     order_words,
     site_words,
 )
-from pytracer.analyze.collectives.sizes import cause_words, size_advice
+from pytracer.analyze.collectives.sizes import cause_words, has_uneven_parts, size_advice
 from pytracer.analyze.collectives.units_apart import units_apart
 from pytracer.analyze.collectives.ways import Side, way_to
 from pytracer.analyze.deaths.attribution import views_of
@@ -92,6 +93,7 @@ class Explained(msgspec.Struct, frozen=True):
     packs only gradients which are not None. `names_who`: whether it is known which rank left out a call, or called one
     more. `opens`: whether the cause can begin the headline, after the file of its lines. `brief`: the cause with its
     files, and without the text of lines. `places`: lines that show the cause.
+    `uneven`: whether each rank passed what it has, so that none is wrong.
     """
 
     advice: str
@@ -101,6 +103,7 @@ class Explained(msgspec.Struct, frozen=True):
     brief: str | None = None
     opens: bool = False
     places: tuple[Place, ...] = ()
+    uneven: bool = False
 
 
 def explained(job: JobView, match: GroupMatch, found: Mismatch) -> Explained:
@@ -211,6 +214,9 @@ def _of_size(job: JobView, match: GroupMatch, found: Mismatch) -> Explained | No
         if last.sequence_nr == number and last.group == match.name and last.buffer is not None
         for name in last.buffer.names or ()
     ]
+    collected = collected_size(*sides)
+    if collected is not None and not has_uneven_parts(*sides, len(match.ranks)):
+        return Explained(collected.advice, collected.subject, places=collected.places, uneven=True)
     known = size_advice(*sides, names, len(match.ranks))
     return Explained(known) if known is not None else None
 

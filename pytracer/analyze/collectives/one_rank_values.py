@@ -47,6 +47,7 @@ _OF_VALUES = frozenset(
     {"item", "mean", "sum", "min", "max", "cpu", "cuda", "to", "detach", "clone", "float", "double", "numpy", "tolist"}
     | {"isnan", "isfinite", "isinf", "any", "all", "abs", "sqrt", "exp", "round", "get", "squeeze", "view", "reshape"}
 )
+_OF_TENSORS = frozenset({"broadcast_to", "broadcast_tensors", "scatter_reduce", "autocast", "no_sync", "synchronize"})
 _OF_NUMBERS = ("torch", "np", "numpy", "math", "statistics")
 _Kind = Literal["reduced", "computed"]
 _Shared = Literal["shared"]
@@ -207,7 +208,8 @@ class _Walk:
             return self._of_parts(call.args, spot) if name in _PLAIN else _by_name(name)
         if ast.unparse(call.func).partition(".")[0] in _OF_NUMBERS:
             return self._of_parts(call.args, spot)
-        return self._of_parts([call.func.value], spot) if name in _OF_VALUES else _by_name(name)
+        of_tensor = name in _OF_VALUES or is_of_tensor(call)
+        return self._of_parts([call.func.value], spot) if of_tensor else _by_name(name)
 
     def _last_collective(self, name: str, spot: Spot, since: int) -> _Found | _Shared | None:
         """What the last call that shares a variable between its binding and a line left, and where."""
@@ -243,6 +245,15 @@ class _Walk:
                 )
                 return self._last_collective(parameter, inside, 0)
         return None
+
+
+def is_of_tensor(call: ast.Call) -> bool:
+    """`x.gather(-1, index)`, `x.broadcast_to(y.shape)`: of one tensor, though named like what shares between ranks."""
+    if called_name(call) != "gather":
+        return called_name(call) in _OF_TENSORS
+    first = call.args[0] if call.args else None
+    number = first.operand if isinstance(first, ast.UnaryOp) else first
+    return isinstance(number, ast.Constant) or keyword_value(call, "dim", "index") is not None
 
 
 def _by_name(name: str) -> _Shared | None:

@@ -14,11 +14,12 @@ import msgspec
 
 from pytracer._text import capital, count_words
 from pytracer.analyze.collectives.call_sites import counts_at, site_of
-from pytracer.analyze.collectives.deciding_tests import DECIDE, advice_of_test
+from pytracer.analyze.collectives.deciding_tests import DECIDE
 from pytracer.analyze.collectives.description import place_of
 from pytracer.analyze.collectives.differing_bounds import differing_bound
 from pytracer.analyze.collectives.exchanges import exchange
 from pytracer.analyze.collectives.later_rounds import passed_by
+from pytracer.analyze.collectives.local_numbers import advice_at, number_at
 from pytracer.analyze.collectives.one_rank_exits import one_rank_exit
 from pytracer.analyze.collectives.one_rank_values import OneRankValue
 from pytracer.analyze.collectives.quiet_handlers import quiet_handler, quiet_place
@@ -201,7 +202,9 @@ def _behind(inside: Side, outside: Side, at: int, loop: Loop) -> Parting | None:
     skips = quiet_handler(snapshot, inside.way[at:], outside.name, absent=outside.view)
     if ends:
         shown = " or ".join(f"line {item.lineno} ({quoted(snapshot, here, item.lineno)})" for item in ends[:2])
-        said = f"See whether {shown}, which ends it, came out differently: {DECIDE}{_and(skips)}"
+        number = number_at(snapshot, inside.way, at, ends[0]) if len(ends) == 1 else None
+        decided = number.advice if number is not None else DECIDE
+        said = f"See whether {shown}, which ends it, came out differently: {decided}{_and(skips)}"
         return Parting(f"{capital(words)}. {said}")
     if skips is not None:
         return Parting(f"{capital(words)}. {skips}", subject=_fewer_calls(inside, outside, at))
@@ -313,7 +316,10 @@ def _skipped(one: Side, other: Side, at: int) -> Parting | None:
                 return Parting(
                     f"{words}, and {other.name} passed it by. {capital(known.advice)}", subject=by, one_rank=True
                 )
-            return Parting(f"{words}, and {other.name} passed it by: {advice_of_test(item, tree)}", skipped=True)
+            return Parting(
+                f"{words}, and {other.name} passed it by: {advice_at(snapshot, one.way, position, item, tree)}",
+                skipped=True,
+            )
     return None
 
 
@@ -332,7 +338,8 @@ def passed_by_words(view: ProcessView, call: Collective, other: str) -> str | No
             known = _of_one_rank(view, way, position, item)
             if known is not None:
                 return f"{words}, and {other} never called it. {capital(known.advice)}"
-            return f"{words}, and {other} never called it: {advice_of_test(item, tree)}"
+            decided = advice_at(view.process.snapshot, way, position, item, tree)
+            return f"{words}, and {other} never called it: {decided}"
     return None
 
 

@@ -29,15 +29,15 @@ from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Collective
 
 Side = tuple[ProcessView, Collective]
-_GATHERS = ("all_gather", "all_gather_into_tensor")
-_SECOND = (*_GATHERS, "reduce_scatter", "reduce_scatter_tensor")
+GATHERS = ("all_gather", "all_gather_into_tensor")
+_SECOND = (*GATHERS, "reduce_scatter", "reduce_scatter_tensor")
 _PACKS = ("cat", "concat", "concatenate", "hstack", "_flatten_dense_tensors", "parameters_to_vector")
 _GRADIENT = re.compile(r"\.grad is (?:not )?None")
 _COUNTED = re.compile(r"^(?:(?:list|tuple|dict|set|str) of )?(\d+)$")
 _LEAST = 3  # smaller numbers are everywhere
 _MOST = 12
 _LONGEST = 60
-_PAD = "all_gather() the sizes first, pad to the largest and cut afterwards; or all_gather_object(), which takes any."
+PAD = "all_gather() the sizes first, pad to the largest and cut afterwards; or all_gather_object(), which takes any."
 
 
 def size_advice(first: Side, second: Side, names: Sequence[str], members: int) -> str | None:
@@ -53,7 +53,7 @@ def size_advice(first: Side, second: Side, names: Sequence[str], members: int) -
         chosen = _chosen_by_data(view, call)
         if chosen is not None:
             return chosen
-    dimension = _dimension(first, second)
+    dimension = dimension_of(first, second)
     if dimension is None:
         return None
     passed = passed_tensor(*first)
@@ -112,12 +112,18 @@ def source_of_size(first: Side, second: Side) -> SizeSource | None:
         passed = passed_tensor(view, call)
         if passed is None:
             continue
-        slice_, dimension = Slice(view.process.snapshot, way_to(view, call)[::-1]), _dimension(first, second)
+        slice_, dimension = Slice(view.process.snapshot, way_to(view, call)[::-1]), dimension_of(first, second)
         made = slice_.made(*passed, calls=True)
         size = of_dimension(made.node, dimension, len(call.sizes)) if dimension is not None else None
         of_size = size_source(slice_, size, made.spot, data=True, is_number=True) if size is not None else None
         return of_size or size_source(slice_, *passed, data=True)
     return None
+
+
+def has_uneven_parts(first: Side, second: Side, members: int) -> bool:
+    """Whether the sizes are the parts of one whole that is no multiple of the ranks."""
+    source = source_of_size(first, second) if dimension_of(first, second) is not None else None
+    return source is not None and " is no multiple of " in _from_words(first, second, source, members)
 
 
 def cause_words(first: Side, second: Side, members: int) -> str | None:
@@ -126,13 +132,13 @@ def cause_words(first: Side, second: Side, members: int) -> str | None:
     if chosen is not None:
         made, by = chosen
         return f"it comes from line {made.line} (`{short(as_written(made))}`), which selects by the data (`{by}`)"
-    source = source_of_size(first, second) if _dimension(first, second) is not None else None
+    source = source_of_size(first, second) if dimension_of(first, second) is not None else None
     return _from_words(first, second, source, members) if source is not None else None
 
 
 def _from_words(first: Side, second: Side, source: SizeSource, members: int) -> str:
     """That the size comes from it only where the line makes those very numbers."""
-    dimension = _dimension(first, second) or 0
+    dimension = dimension_of(first, second) or 0
     sizes = {view.process.rank or 0: call.sizes[dimension] for view, call in (first, second)}
     whole = source.whole(sizes) if len(sizes) == members else None
     if whole is not None:
@@ -152,7 +158,7 @@ def _source_words(source: SizeSource) -> str:
     return f"line {source.line} (`{short(ast.unparse(node))}`)"
 
 
-def _dimension(first: Side, second: Side) -> int | None:
+def dimension_of(first: Side, second: Side) -> int | None:
     """The one in which both differ; of several that differ by the same numbers (a square), the first."""
     pairs = [*zip(first[1].sizes, second[1].sizes, strict=False)]
     rows = [n for n, (a, b) in enumerate(pairs) if a != b]
@@ -161,25 +167,25 @@ def _dimension(first: Side, second: Side) -> int | None:
 
 
 def _source_advice(first: Side, second: Side, what: str, source: SizeSource, members: int) -> str:
-    dimension = _dimension(first, second) or 0
+    dimension = dimension_of(first, second) or 0
     sides = [f"{item.sizes[dimension]} on rank {other.process.rank}" for other, item in (first, second)]
     origin = capital(_from_words(first, second, source, members))
     said = f"Dimension {dimension} of {what} is {' and '.join(sides)}. {origin}"
     sizes = {view.process.rank or 0: call.sizes[dimension] for view, call in (first, second)}
     if source.whole(sizes) is not None and len(sizes) == members:
-        pad = _PAD if first[1].op == _GATHERS[0] else "pad the parts to one length, or drop what is over."
+        pad = PAD if first[1].op == GATHERS[0] else "pad the parts to one length, or drop what is over."
         shared = _makes_loader(source.spot)
-        sampler = "let DistributedSampler share the data, which pads (drop_last=True cuts); or " if shared else ""
+        sampler = "let DistributedSampler share the data, which repeats some samples to pad; or " if shared else ""
         return f"{said}. Either {sampler}{pad}"
-    if source.split is not None:
+    if source.split is not None and first[1].op not in GATHERS:
         return (
             f"{said}: the parts are alike only where the length is a multiple of the number of ranks. Pad it to one "
             "there and cut the result, or drop what is over."
         )
     if source.selects == "bincount":
         return f"{said}: bincount(minlength=...) with the number of classes makes it alike on all ranks."
-    if first[1].op in _GATHERS:
-        return f"{said}: {_PAD}"
+    if first[1].op in GATHERS:
+        return f"{said}: {PAD}"
     if source.counts:
         return (
             f"{said}. Take a number that is the same on all ranks (a constant, the number of classes), or agree on it "
@@ -210,7 +216,7 @@ def _made_advice(first: Side, second: Side, dimension: int) -> str | None:
             f"Dimension {dimension} of `{shortened(ast.unparse(given), _LONGEST)}` is {' and '.join(sides)}. It comes "
             f"from line {made.line} (`{short(as_written(made))}`)"
         )
-        if isinstance(made.node, ast.Call) and called_name(made.node) in _PACKS and call.op not in _GATHERS:
+        if isinstance(made.node, ast.Call) and called_name(made.node) in _PACKS and call.op not in GATHERS:
             return (
                 f"{comes}, which packs several tensors: compare which they are, and their sizes, on each rank. Do not "
                 "pad or cut what is packed: all behind the part that differs would meet entries of other tensors."
@@ -246,20 +252,24 @@ def _shaped(line: FailingLine, node: ast.AST, spot: Spot, number: int) -> Made:
 
 def passed_tensor(view: ProcessView, call: Collective) -> tuple[ast.expr, Spot] | None:
     """The tensor that the line's only call of that operation passes."""
+    found = call_in_line(view, call)
+    place = 1 if call.op in _SECOND else 0
+    return (found[0].args[place], found[1]) if found is not None and place < len(found[0].args) else None
+
+
+def call_in_line(view: ProcessView, call: Collective) -> tuple[ast.Call, Spot] | None:
+    """The line's only call of that operation."""
     frames, frame = way_to(view, call)[::-1], place_of(call)
     on_line = calls_of_line(view.process.snapshot, frame) if frame is not None else ()
     calls = [item for item in on_line if called_name(item) == call.op]
-    place = 1 if call.op in _SECOND else 0
     spot = Slice(view.process.snapshot, frames).spot(0)
-    if spot is None or len(calls) != 1 or place >= len(calls[0].args):
-        return None
-    return calls[0].args[place], spot
+    return (calls[0], spot) if spot is not None and len(calls) == 1 else None
 
 
 def _chosen(view: ProcessView, call: Collective) -> tuple[Made, str] | None:
     """The line that selects rows by what is in them, and that selection."""
     passed = passed_tensor(view, call)
-    if passed is None or call.op not in _GATHERS:
+    if passed is None or call.op not in GATHERS:
         return None
     made = Slice(view.process.snapshot, way_to(view, call)[::-1]).made(*passed, calls=True)
     by = next(_selections(made), None)
@@ -275,7 +285,7 @@ def _chosen_by_data(view: ProcessView, call: Collective) -> str | None:
     line = f" comes from line {made.line} (`{short(as_written(made))}`), which" if made.line != spot.line else ""
     return (
         f"`{shortened(ast.unparse(given), _LONGEST)}`{line} selects by the data (`{by}`): its size differs by rank. "
-        f"{call.op}() needs one shape: {_PAD}"
+        f"{call.op}() needs one shape: {PAD}"
     )
 
 

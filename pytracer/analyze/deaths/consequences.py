@@ -30,7 +30,7 @@ from pytracer.analyze.naming import name_words
 from pytracer.analyze.platform.signals import SIGKILL, SIGTERM
 from pytracer.analyze.timeline.order import Absence
 from pytracer.analyze.view import Death, ProcessView, WhyKind
-from pytracer.decode.job.identity import is_agent
+from pytracer.decode.job.identity import runs_agent
 from pytracer.report.job import ExceptionReport, HandledExceptionReport
 
 # Written by gloo, NCCL, TCPStore and sockets when the other end is gone; seen with torch 2.13, see the tests.
@@ -260,7 +260,7 @@ class Followers:
             causes = [o for o in causes if o.nature != "sent" or o.view.process.signal == SIGKILL]
         if not causes or self._was_seen_first(parent, death, causes):
             return None
-        by_agent = parent.process.role == "launcher" and is_agent(parent.process.snapshot.argv)
+        by_agent = parent.process.role == "launcher" and runs_agent(parent.process.snapshot.argv)
         who = "torchrun's agent" if by_agent else f"its parent, process {parent.process.snapshot.pid},"
         first = causes[0]
         sure = any(item.sure for item in death.view.senders)

@@ -6,7 +6,7 @@ torchrun inside an `srun` step leaves both sets: RANK takes precedence (`blackbo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from pytracer.blackbox.ranks import identity_of, number, slurm_step
 from pytracer.decode.types.snapshot import Process
@@ -72,3 +72,9 @@ def _is_spawned(rank: Process, processes: Iterable[Process]) -> bool:
 def is_agent(argv: Iterable[str]) -> bool:
     """Whether a command line is that of torchrun."""
     return any(word in argument for argument in list(argv)[:4] for word in AGENTS)
+
+
+def runs_agent(argv: Sequence[str]) -> bool:
+    """Whether a process is torchrun itself: not `timeout 600 torchrun ...`, which only starts it."""
+    program = argv[0].rpartition("/")[2] if argv else ""
+    return is_agent(argv) and (program.startswith("python") or any(word in program for word in AGENTS))

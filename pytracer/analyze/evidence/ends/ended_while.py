@@ -5,17 +5,24 @@ A signal from outside is rarely the cause: a time limit ends a job that hangs.
 
 from __future__ import annotations
 
+from pytracer._library_files import is_library_file
 from pytracer._printable import shell_word
 from pytracer.analyze.deaths.order import is_interrupt
 from pytracer.analyze.evidence.ends.sent_signals import Sent, deadly_signal
-from pytracer.analyze.evidence.ends.signal_senders import from_time_limit, scheduler_of, slurm_time_limit
-from pytracer.analyze.evidence.waits.busy import Busy, Polled, busy_at, polled_by
+from pytracer.analyze.evidence.ends.signal_senders import (
+    from_time_limit,
+    scheduler_of,
+    sender_words,
+    slurm_time_limit,
+)
+from pytracer.analyze.evidence.waits.busy import Busy, Polled, blocking_call, busy_at, polled_by, polled_test
+from pytracer.analyze.evidence.waits.polled_paths import OwnPath, own_path
 from pytracer.analyze.evidence.waits.quiet import pause_of
 from pytracer.analyze.evidence.waits.stood_loop import StoodLoop, loop_reason, stood_loop
 from pytracer.analyze.evidence.waits.wait_chain import children_of
-from pytracer.analyze.evidence.waits.waits import end_of, waiting_frame
+from pytracer.analyze.evidence.waits.waits import end_of, main_stack, waiting_frame
 from pytracer.analyze.naming import name_words, place_words
-from pytracer.analyze.platform.signals import SIGHUP, SIGINT, SIGQUIT, SIGTERM
+from pytracer.analyze.platform.signals import SIGHUP, SIGINT, SIGQUIT, SIGTERM, signal_name
 from pytracer.analyze.view import JobView, ProcessView
 
 OUTSIDE = (SIGTERM, SIGHUP, SIGINT, SIGQUIT)
@@ -39,10 +46,58 @@ def polled_at(job: JobView, view: ProcessView) -> Polled | None:
     return polled_by(view) if ended else None
 
 
+def polling_alike(job: JobView, view: ProcessView) -> tuple[ProcessView, ...]:
+    """The ranks that slept in the loop of this one, itself among them, when the same signal ended them."""
+    return tuple(item for item in job.suspects if polled_place(job, item) == polled_place(job, view))
+
+
+def polled_place(job: JobView, view: ProcessView) -> tuple[object, ...] | None:
+    """What is the same of ranks that slept in one loop."""
+    polled = polled_at(job, view)
+    frame = view.python_frame
+    return (view.process.role, frame, polled.line, fatal_signal(view)) if polled is not None else None
+
+
+def own_path_at(job: JobView, view: ProcessView) -> OwnPath | None:
+    """Of several ranks that looked for files in one loop: why each looked at another path."""
+    polled = polled_at(job, view)
+    test = polled_test(view, polled) if polled is not None and len(polling_alike(job, view)) > 1 else None
+    frames = [item for item in main_stack(view) if not is_library_file(item.file)]
+    return own_path(view.process.snapshot, frames, test) if test is not None else None
+
+
+def polled_words(job: JobView, view: ProcessView, polled: Polled, own: OwnPath | None) -> str:
+    """`slept at train.py:9 in wait, in the loop `while not path.exists()` (line 8). At a time limit, SIGTERM ended it`.
+
+    With why that loop did not end, where that is known.
+    """
+    at = f" at {place_words(view.python_frame)}" if view.python_frame is not None else ""
+    why = f". {own.sentence}" if own is not None else ""
+    whom = "them" if len(polling_alike(job, view)) > 1 else "it"
+    by = f", sent by {sender_words(job, view)}"
+    name = signal_name(fatal_signal(view) or SIGTERM)
+    return f"slept{at}, {polled.words}{why}. At {_whose(job, view) or 'a time limit'}, {name} ended {whom}{by}"
+
+
+def _whose(job: JobView, view: ProcessView) -> str | None:
+    """`the time limit of the job, 01:00:00`, of Slurm."""
+    limit = _limit(job, deadly_signal(view))
+    return f"the time limit of the {limit[0]}{f', {limit[1]}' if limit[1] else ''}" if limit is not None else None
+
+
 def stood_at(job: JobView, view: ProcessView) -> StoodLoop | None:
     """The loop in which it had done nothing else for long; who ended it, a limit or a person, does not matter."""
     ended = (fatal_signal(view) in OUTSIDE or is_interrupt(view)) and not job.waiting.waits
     return stood_loop(view) if ended else None
+
+
+def was_quiet(job: JobView, view: ProcessView) -> bool:
+    """Whether a time limit ended it in a call that waits, after a while without a record: it may have stood still."""
+    end = end_of(view)
+    if end is None or blocking_call(view) is None or not from_time_limit(job, view):
+        return False
+    pause = pause_of(view, end.mono_ns)
+    return pause is not None and pause.still
 
 
 def children_words(job: JobView, view: ProcessView, stood: StoodLoop) -> str:
@@ -74,11 +129,7 @@ def _limit(job: JobView, sent: Sent | None) -> tuple[str, str] | None:
 
 def limit_words(job: JobView, view: ProcessView) -> str:
     """Whose time was over, and what the process was at."""
-    limit, busy, polled = _limit(job, deadly_signal(view)), _busy(job, view), polled_at(job, view)
-    whose = f"the time limit of the {limit[0]}{f', {limit[1]}' if limit[1] else ''}" if limit is not None else None
-    if polled is not None:
-        at = f" at {place_words(view.python_frame)}" if view.python_frame is not None else ""
-        return f", at {whose or 'a time limit'}; it slept{at}, {polled.words}"
+    whose, busy = _whose(job, view), _busy(job, view)
     if busy is None:
         return f", at {whose}" if whose is not None else ""
     found = loop_reason(view) if _works_in_python(busy) else None
@@ -105,6 +156,9 @@ def advice_for(job: JobView, view: ProcessView, sent: Sent | None) -> str:
         return f"Slurm ended the job step: scancel, its time limit, or preemption. {asked} shows which."
     frame, busy, polled = waiting_frame(view), _busy(job, view), polled_at(job, view)
     if polled is not None:
+        own = own_path_at(job, view)
+        if own is not None:
+            return own.advice
         return f"{polled.advice} If it was only slow to come, raise the time limit."
     if busy is not None:
         found = loop_reason(view) if _works_in_python(busy) else None

@@ -13,7 +13,7 @@ from pytracer.analyze.evidence.ends.sent_signals import Sent, deadly_signal, sen
 from pytracer.analyze.naming import name_words, place_words, program_name
 from pytracer.analyze.platform.signals import SI_KERNEL, SI_USER, SIGHUP, signal_name
 from pytracer.analyze.view import JobView, ProcessView, RecordedSender
-from pytracer.decode.job.identity import is_agent
+from pytracer.decode.job.identity import runs_agent
 from pytracer.report.job import Evidence
 
 _SLURMSTEPD = re.compile(r"(.*/)?slurmstepd\b")
@@ -160,7 +160,7 @@ def slurm_time_limit(job: JobView) -> tuple[str, str] | None:
 
 def _part(known: ProcessView | None, view: ProcessView, pid: int) -> str:
     """What the sender is to the job."""
-    if known is not None and known.process.role == "launcher" and is_agent(known.process.snapshot.argv):
+    if known is not None and known.process.role == "launcher" and runs_agent(known.process.snapshot.argv):
         return f"torchrun's agent, process {pid}"
     if known is not None and known.process.role == "rank" and known.process.rank is not None:
         return f"{name_words([known])}, process {pid}"

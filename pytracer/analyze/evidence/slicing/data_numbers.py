@@ -61,8 +61,7 @@ def is_size(part: ast.AST, node: ast.AST) -> bool:
 
 def of_dimension(node: ast.AST, dimension: int, dimensions: int) -> ast.expr | None:
     """`k` of `torch.zeros(n, k).float()` for dimension 1 of 2; None where the call does not list its sizes."""
-    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and called_name(node) in _SAME_SHAPE:
-        node = node.func.value
+    node = same_shape(node)
     if not isinstance(node, ast.Call) or called_name(node) not in _BY_DIMENSIONS:
         return None
     given = node.args[1:] if called_name(node) == "reshape" and _is_module(node.func) else node.args
@@ -70,6 +69,13 @@ def of_dimension(node: ast.AST, dimension: int, dimensions: int) -> ast.expr | N
     if len(sizes) != dimensions or any(isinstance(item, ast.Starred) for item in sizes):
         return None
     return sizes[dimension]
+
+
+def same_shape(node: ast.AST) -> ast.AST:
+    """What `x.float().cpu()` has its shape from: `x`."""
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and called_name(node) in _SAME_SHAPE:
+        node = node.func.value
+    return node
 
 
 def _is_module(function: ast.expr) -> bool:
@@ -85,10 +91,11 @@ def statement_of(node: ast.expr, tree: ast.Module) -> ast.AST:
 
 def is_agreed(made: Made) -> bool:
     """Whether a variable that a value was on the way had been passed to a collective before."""
-    return any(isinstance(node, ast.Name) and _is_passed(node.id, spot) for node, spot in made.through)
+    return any(isinstance(node, ast.Name) and is_passed_on(node.id, spot) for node, spot in made.through)
 
 
-def _is_passed(name: str, spot: Spot) -> bool:
+def is_passed_on(name: str, spot: Spot) -> bool:
+    """Whether a line of the function above passes a variable to a collective by which the ranks agree."""
     return any(
         variable(part) == name
         for item in own_nodes(spot.scope)

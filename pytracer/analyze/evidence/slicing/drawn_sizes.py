@@ -100,6 +100,11 @@ def drawn_size(slice_: Slice, files: Mapping[str, ast.Module], node: ast.AST, sp
     return None
 
 
+def drawn_value(slice_: Slice, files: Mapping[str, ast.Module], call: ast.Call, spot: Spot) -> DrawnSize | None:
+    """A call that itself draws what can differ between ranks, of whatever is made of it."""
+    return _Walk(slice_, files).drawn(_Item(call, spot, "value"))
+
+
 def _inside(spot: Spot, instance: tuple[ast.ClassDef, ast.Call, Spot] | None) -> Spot:
     """With the call that made the object, in its `__init__`."""
     of_init = isinstance(spot.scope, ast.FunctionDef) and spot.scope.name == "__init__" and spot.call is None

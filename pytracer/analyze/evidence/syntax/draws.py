@@ -86,8 +86,19 @@ def seeded_by_rank(files: Mapping[str, ast.Module], library: str) -> Seed | None
 
 
 def is_unseeded(files: Mapping[str, ast.Module], library: str) -> bool:
-    """Whether each process begins with a seed of its own, which no line sets: torch has one seed in all of them."""
-    return bool(files) and library in ("random", "numpy") and not seeds(files, library)
+    """Whether each process begins with a seed of its own, which no line sets: torch has one seed in all of them.
+
+    A function of the program that seeds other libraries (`seed_everything(7)`) is its own lines.
+    """
+    if not files or library not in ("random", "numpy"):
+        return False
+    return not [item for item in seeds(files, library) if not _calls_own(files, item)]
+
+
+def _calls_own(files: Mapping[str, ast.Module], seed: Seed) -> bool:
+    name = called_name(seed.call)
+    own = (item for tree in files.values() for item in ast.walk(tree) if isinstance(item, ast.FunctionDef))
+    return isinstance(seed.call.func, ast.Name) and any(item.name == name for item in own)
 
 
 def library_of(tree: ast.Module, call: ast.Call) -> str | None:

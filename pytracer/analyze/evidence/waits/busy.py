@@ -25,7 +25,7 @@ _BLOCKING = re.compile(  # glibc
     r"|connect|write|send|sendto|sendmsg|wait4|waitpid|waitid|futex\w*|pthread_cond_\w*wait\w*|sem_\w*wait\w*"
     r"|new_sem_wait\w*|lll_lock_wait\w*|pthread_\w*join\w*|sigwait\w*|pause)(?:\.constprop\.\d+|_nocancel)?"
 )
-_OF_FILES = re.compile(r"exists|is_file|isfile|is_dir|isdir|listdir|glob")
+_OF_FILES = re.compile(r"exists|is_file|isfile|is_dir|isdir|listdir|scandir|iterdir|glob")
 
 
 class Busy(msgspec.Struct, frozen=True):
@@ -128,6 +128,16 @@ class Polled(msgspec.Struct, frozen=True):
         if self.exit is not None:
             return f"See what should have made `{self.exit[1]}` (line {self.exit[0]}) true: print what it reads.{file}"
         return f"See what should have ended `while {self.condition}` (line {self.line}): print what it reads.{file}"
+
+
+def polled_test(view: ProcessView, polled: Polled) -> ast.expr | None:
+    """The condition that it asks again and again."""
+    tree = syntax_tree(view.process.snapshot, waiting_frame(view))
+    line = polled.exit[0] if polled.exit is not None else polled.line
+    for item in ast.walk(tree) if tree is not None else ():
+        if isinstance(item, (ast.If, ast.While)) and item.lineno == line:
+            return item.test
+    return None
 
 
 def polled_by(view: ProcessView) -> Polled | None:

@@ -16,6 +16,9 @@ counts. Or it asks for a number, a loss, that each rank takes out of a tensor of
 Gradients are packed into one tensor, and those that are None on a rank are left out: the line that packs them is
 named, and the parameters, where their sizes account for the difference.
 
+What each rank has collected (`torch.cat(self.scores)`) is gathered, and no rank is wrong: the line that joins it is
+named, and the one that takes the rank's own size for that of all.
+
 An `if` skips a call on one rank, or a dict has fewer keys there: it is named where nothing else on the way can have
 decided, in a round that both ranks take part in. Of a gradient that is None there, the parameter is named, and the
 condition below which forward() runs its layer.
@@ -152,7 +155,7 @@ class CollectiveMismatch:
             advice,
             [
                 "a third rank: which of the two is wrong is undecidable from what they passed"
-                if judgement.undecided and not told.names_who and told.packing is None
+                if judgement.undecided and not (told.names_who or told.uneven) and told.packing is None
                 else None,
                 f"the collectives of {span_words(match.unknown)}: no readable record" if match.unknown else None,
             ],

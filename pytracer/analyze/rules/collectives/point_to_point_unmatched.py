@@ -5,7 +5,8 @@ named different tags, or sizes. When ranks wait for each other in a circle, the 
 for a message of itself.
 
 Why it happens: one side makes one message more, sides disagree on tags, or all ranks first receive (or first send), so
-that none answers.
+that none answers. In a circle with a collective, one rank left that out: it stands in a loop over what each rank fills
+for itself, which is empty there.
 
 What to do: make every send have its receive, in the same order and with the same tag. In a ring, let some ranks send
 first, or start both with batch_isend_irecv().
@@ -21,10 +22,14 @@ from dataclasses import replace
 import msgspec
 
 from pytracer._text import capital, count_words
+from pytracer.analyze.behind import Behind
 from pytracer.analyze.collectives.absent_ranks import confidence_of_circle, last_seen, wait_evidence, wait_words
 from pytracer.analyze.collectives.description import at_place, call_evidence, span_words
+from pytracer.analyze.collectives.empty_loops import EmptyLoop, empty_loop
 from pytracer.analyze.collectives.messages import (
     counted_there,
+    left_out_advice,
+    message_reason,
     never_sent_advice,
     number_advice,
     tag_advice,
@@ -32,6 +37,7 @@ from pytracer.analyze.collectives.messages import (
 )
 from pytracer.analyze.collectives.polled_works import polling
 from pytracer.analyze.collectives.wait_graph import Unequal, Wait
+from pytracer.analyze.collectives.ways import Side, way_to
 from pytracer.analyze.deaths.attribution import symptom_evidence, views_of, waited_ns
 from pytracer.analyze.rules.account import account
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
@@ -39,6 +45,7 @@ from pytracer.analyze.view import JobView
 from pytracer.report.job import VerdictClass
 
 _LISTED = 4
+_PAIR = 2
 
 
 class _Circle(msgspec.Struct, frozen=True):
@@ -164,12 +171,29 @@ def _describe_circle(job: JobView, found: _Circle) -> Description:
             "NCCL allows; or use at least two ranks along that way.",
         )
     way = " -> ".join(str(rank) for rank in (*cycle[:8], *(("...",) if len(cycle) > 8 else ()), cycle[0]))
+    said = "; ".join(_with_count(wait) for wait in found.waits[:_LISTED])
+    empty = _empty(job, found)
+    why = f"; {empty.subject}" if empty is not None else ""
     return Description(
-        f"{capital(span_words(cycle))} wait for each other in a cycle ({way}): "
-        f"{'; '.join(_with_count(wait) for wait in found.waits[:_LISTED])}.",
+        f"{capital(span_words(cycle))} wait for each other in a cycle ({way}): {said}{why}.",
         symptom_evidence(job),
-        _circle_advice(job, found),
+        empty.advice if empty is not None else _circle_advice(job, found),
+        behind=Behind(lines=empty.places) if empty is not None else None,
     )
+
+
+def _sides(job: JobView, found: _Circle) -> tuple[Side, Side] | None:
+    """Of two ranks, the one in a collective, and the other one in a message."""
+    pairs = [(view, wait.call) for wait in found.waits for view in views_of(job, wait.waiters[:1])]
+    if len(pairs) != _PAIR or pairs[0][1].point_to_point == pairs[1][1].point_to_point:
+        return None
+    there, absent = sorted(pairs, key=lambda pair: pair[1].point_to_point)
+    return Side(there[0], way_to(*there), there[1]), Side(absent[0], way_to(*absent), absent[1])
+
+
+def _empty(job: JobView, found: _Circle) -> EmptyLoop | None:
+    sides = _sides(job, found)
+    return empty_loop(*sides) if sides is not None else None
 
 
 def _with_count(wait: Wait) -> str:
@@ -188,6 +212,12 @@ def _circle_advice(job: JobView, found: _Circle) -> str:
         answered = unanswered_advice(job, found.waits) or never_sent_advice(found.waits)
         return answered if answered is not None else _messages_advice([wait.call.op for wait in found.waits])
     messages = [wait for wait in found.waits if wait.call.point_to_point]
+    sides = _sides(job, found)
+    either = (
+        left_out_advice(*sides, messages[0]) if sides is not None and not message_reason(job, messages[0]) else None
+    )
+    if either is not None:
+        return either
     return next(
         (words for wait in messages if (words := number_advice(job, wait)) is not None),
         "Make every receive have its send, and every collective be called by all ranks, in one order.",

@@ -7,6 +7,9 @@ program that asked for its own end by SystemExit (sys.exit(), argparse) gets the
 then, that one is the cause, likely: the program decided so. One that was ended in a loop of the program, and had made
 no step and hardly a tensor for 5 s, may have stood still there: what the loop reads and its body changes shows why.
 
+Ranks that slept and looked for files in one loop, when a time limit ended them, are one finding: with the line by which
+each looks at another path, a number that it draws without a seed, its process id or a temporary folder.
+
 DataLoader workers that a signal to the whole process group ended are one finding, with the parent that has a handler
 for the same signal, and that torch's RuntimeError for its dead workers ended.
 
@@ -33,8 +36,12 @@ from pytracer.analyze.evidence.ends.ended_while import (
     fatal_signal,
     is_in_python,
     limit_words,
+    own_path_at,
     polled_at,
+    polled_place,
+    polled_words,
     stood_at,
+    was_quiet,
 )
 from pytracer.analyze.evidence.ends.ended_workers import ended_workers
 from pytracer.analyze.evidence.ends.exit_requests import READ_ARGUMENTS, exit_words, handled_error
@@ -63,10 +70,8 @@ from pytracer.analyze.evidence.phrases import (
     python_evidence,
     storage_evidence,
 )
-from pytracer.analyze.evidence.waits.busy import blocking_call
 from pytracer.analyze.evidence.waits.ended_threads import ended_thread_evidence, lost_results, thread_behind
-from pytracer.analyze.evidence.waits.quiet import pause_of
-from pytracer.analyze.evidence.waits.waits import end_of, wait_of
+from pytracer.analyze.evidence.waits.waits import wait_of
 from pytracer.analyze.naming import introduction, place_words
 from pytracer.analyze.platform.signals import (
     SI_KERNEL,
@@ -175,6 +180,8 @@ class OtherDeath:
             advice, missing = stood.advice, _WHETHER
         elif stood is not None and judgement.found == "sent" and is_in_python(job, view):
             advice = stood.advice
+        elif judgement.found == "sent" and (polled := polled_at(job, view)) is not None:
+            says = polled_words(job, view, polled, own_path_at(job, view))
         workers = ended_workers(job, view) if judgement.found in _FROM_OUTSIDE else None
         if workers is not None:
             says, advice = f"{says}{workers.words}", workers.advice
@@ -206,14 +213,15 @@ class OtherDeath:
 def _judge(job: JobView, view: ProcessView) -> Judgement[_How]:
     how = _how(view)
     verdict_class, confidence = _OF_OTHERS.get(how, ("unknown", "unknown"))
-    if how == "sent" and (not sender_is_sure(view) or _may_end_a_standstill(job, view) or _was_quiet(job, view)):
+    if how == "sent" and (not sender_is_sure(view) or _may_end_a_standstill(job, view) or was_quiet(job, view)):
         confidence = "likely"
     stood = stood_at(job, view)
     if stood is not None and how in _FROM_OUTSIDE and stood.confidence is not None:
         sure = stood.confidence == "likely" and from_time_limit(job, view)
         verdict_class, confidence = "hang", "likely" if sure else "possible"
     elif how == "sent" and polled_at(job, view) is not None:
-        verdict_class, confidence = "hang", "possible"
+        own = own_path_at(job, view)
+        verdict_class, confidence = "hang", "likely" if own is not None and own.sure and own.of_all else "possible"
     if how == "exit-request" and handled_error(view) is not None:
         verdict_class, confidence = "python-exception", "likely"
     if how == "by-default":
@@ -227,21 +235,14 @@ def _may_end_a_standstill(job: JobView, view: ProcessView) -> bool:
     return view.process.role not in ("rank", "launcher") and bool(job.waiting.waits) and from_time_limit(job, view)
 
 
-def _was_quiet(job: JobView, view: ProcessView) -> bool:
-    """Whether a time limit ended it in a call that waits, after a while without a record: it may have stood still."""
-    end = end_of(view)
-    if end is None or blocking_call(view) is None or not from_time_limit(job, view):
-        return False
-    pause = pause_of(view, end.mono_ns)
-    return pause is not None and pause.still
-
-
 def _kind(job: JobView, judgement: Judgement[_How]) -> object:
     """What deaths of one kind have in common; a scheduler ends all tasks of a step at once."""
     workers = ended_workers(job, judgement.views[0]) if judgement.found in _FROM_OUTSIDE else None
     if workers is not None:
         return workers.parent.index, workers.signal
     view, sent = judgement.views[0], deadly_signal(judgement.views[0])
+    if judgement.found == "sent" and (place := polled_place(job, view)) is not None:
+        return place
     if judgement.found == "sent" and sent is not None and scheduler_of(sent) is not None:
         return scheduler_of(sent), sent.signal
     return death_signature(view)

@@ -65,3 +65,79 @@ def test_number_that_the_ranks_share(shares: str, given: str, run: Path) -> None
     report = decided(run, shares, given)
     assert f"; {HEAD} skipped the barrier on rank 1." in summary(report)
     assert "for itself" not in advice(report)
+
+
+EARLY = """import torch.distributed as dist
+class Stopper:
+    def update(self, value):
+        {0}
+        self.bad += value > self.best
+        return self.bad > 3
+def validate(model, loader):
+    total, n = 0.0, 0
+    for x, y in loader:
+        total += loss_of(model(x), y).item() * len(x)
+        n += len(x)
+    {1}
+    return total / n
+def main(model, loader):
+    stopper = Stopper()
+    for epoch in range(int(limit)):
+        val_loss = validate(model, loader)
+        if stopper.update(val_loss):
+            {2}
+        dist.barrier()
+    dist.broadcast(model, 0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("inside", "share", "own"),
+    [
+        ("pass", "pass", True),
+        ("value = reduced(value)", "pass", False),
+        ("pass", "total = all_reduced(total)", False),
+        ("pass", "n = dist.all_reduce(n)", False),
+    ],
+)
+def test_sum_of_numbers_that_is_passed_to_what_ends_a_loop(inside: str, share: str, own: bool, run: Path) -> None:
+    """Added up in a loop, and divided where it is returned; the look-alikes share it, there or where it decides."""
+    ways = ([("main", 20)], [("main", 21)])
+    source = EARLY.format(inside, share, "break")
+    report = reported(run, source, [], ("barrier", ways[0], [1]), ("broadcast_", ways[1], [1]), NO_MODEL)
+    said = "each rank computes `val_loss` for itself (line 10: `total += "
+    assert (said in advice(report)) == own
+    assert ("all_reduce() it before the condition asks" in advice(report)) == own
+
+
+IN_TEST = """import torch.distributed as dist
+def step(model, batch):
+    {0}
+    kl = {1}
+    if {2}:
+        return
+    dist.barrier()
+def main(model, loader):
+    for batch in loader:
+        step(model, batch)
+        dist.broadcast(model, 0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "made", "test", "own"),
+    [
+        ("ratio = model(batch).exp()", "(ratio - 1).mean()", "kl.item() > limit", True),
+        ("ratio = model(batch).gather(-1, index)", "(ratio - 1).mean()", "float(kl) > limit", True),
+        ("ratio = accelerator.gather(model(batch))", "(ratio - 1).mean()", "kl.item() > limit", False),
+        ("ratio = model(batch)", "nn.utils.clip_grad_norm_(model.parameters(), 1.0)", "kl.item() > limit", False),
+        ("ratio = model(batch)", "ratio.shape[0]", "kl > limit", False),
+        ("ratio = model(batch)", "metric(ratio)", "kl.item() > limit", False),
+    ],
+)
+def test_tensor_that_a_condition_takes_a_number_of(before: str, made: str, test: str, own: bool, run: Path) -> None:
+    """The look-alikes: gathered before, the same on all ranks, no number of a tensor, of a library."""
+    ways = ([("step", 7), ("main", 10)], [("main", 11)])
+    source = IN_TEST.format(before, made, test)
+    report = reported(run, source, [], ("barrier", ways[0], [1]), ("broadcast_", ways[1], [1]), NO_MODEL)
+    assert (f"each rank computes `kl` for itself (line 4: `{made}`)" in advice(report)) == own

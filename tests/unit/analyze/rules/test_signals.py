@@ -206,9 +206,12 @@ def test_sender_within_the_job_is_named_by_its_part(run: Path) -> None:
     agent = s.agent((101, {"signal": 11}))
     report = sent(run, agent, sender=100, signal=11, box=Box(pid=101, ppid=100, rank=0))
     assert "sent by torchrun's agent, process 100 (torchrun)" in summary(report)
-    limit = Box(pid=100, ppid=1, argv=("timeout", "60", "pytest"), python_minor=0).wait(101, signal=11)
-    report = sent(run / "limit", limit, sender=100, signal=11, box=Box(pid=101, ppid=100, rank=0))
-    assert "sent by its parent, process 100 (timeout)" in summary(report)  # a launcher, and not torchrun's
+    for command in (("timeout", "60", "pytest"), ("timeout", "60", "/usr/bin/torchrun", "train.py")):
+        limit = Box(pid=100, ppid=1, argv=command, python_minor=0).wait(101, signal=11)
+        report = sent(
+            run / command[2].replace("/", "_"), limit, sender=100, signal=11, box=Box(pid=101, ppid=100, rank=0)
+        )
+        assert "sent by its parent, process 100 (timeout)" in summary(report)  # a launcher, and not torchrun's
 
 
 def test_sender_that_is_another_rank_is_named_by_its_rank(run: Path) -> None:
