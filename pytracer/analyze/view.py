@@ -20,6 +20,7 @@ from pytracer.analyze.parts import StorageReports, innermost_of_program
 from pytracer.analyze.platform.instruction import Instruction
 from pytracer.analyze.timeline.clock import ProcessClock
 from pytracer.analyze.work import Task, Work, task_of, work_of
+from pytracer.decode.types.host_counters import SeenProcess
 from pytracer.decode.types.snapshot import Crash, Job, Process, SignalSend
 from pytracer.report.job import (
     CurrentStream,
@@ -65,6 +66,7 @@ class RecordedSender(msgspec.Struct, frozen=True):
         return next(iter(frames if self.sender.role == "launcher" else [*outside, *frames]), None)
 
 
+_SEEN_NS = 5_000_000_000
 _WORK = ("NODE", "OP", "STEP")  # records that only a process at work leaves
 
 
@@ -77,7 +79,7 @@ class ProcessView:
     and `region_python` where that was in Python. `collectives`: the last one of each operation, newest first.
     `ended_ns`: on the run's clock. `senders`: who noted sending the signal that ended it, oldest first; any of them.
     `thread_exceptions`: those that ended threads, not the process, oldest first. `handled`: what the program had caught
-    and was handling at its end.
+    and was handling at its end. `seen`: what its launcher saw of it while it ran.
     """
 
     index: int
@@ -102,6 +104,16 @@ class ProcessView:
     thread_exceptions: tuple[ThreadExceptionReport, ...] = ()
     exit_request: ExitRequestReport | None = None
     handled: HandledExceptionReport | None = None
+    seen: SeenProcess | None = None
+
+    @property
+    def cpu_share(self) -> float | None:
+        """Of one processor, on the average of its life; None where it was not seen for long enough."""
+        seen = self.seen
+        lived = seen.alive_mono_ns - seen.first_mono_ns if seen is not None else 0
+        if seen is None or seen.cpu_seconds is None or lived < _SEEN_NS:
+            return None
+        return seen.cpu_seconds * 1e9 / lived
 
     @property
     def space(self) -> AddressSpace:

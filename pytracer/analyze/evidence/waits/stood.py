@@ -37,7 +37,7 @@ from pytracer.analyze.evidence.waits.wait_chain import (
     work_words,
 )
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait, WaitKind
-from pytracer.analyze.evidence.waits.waited_object import waited_object
+from pytracer.analyze.evidence.waits.waited_object import ahead_advice, waited_object
 from pytracer.analyze.naming import name_words, place_words
 from pytracer.analyze.view import ProcessView
 
@@ -120,6 +120,12 @@ class Stood(msgspec.Struct, frozen=True):
         return self.wait.kind == "child" and bool(self.waiting) and self.waiting[-1][1].kind in UNREAD
 
 
+def _forker(view: ProcessView, found: Stood) -> ProcessView | None:
+    """Its parent, where that waits for it."""
+    asks = found.waiting[-1][0] if found.waiting else None
+    return asks if asks is not None and asks.process.snapshot.pid == view.process.snapshot.ppid else None
+
+
 def unread_words(view: ProcessView, found: Stood) -> str:
     """Of a child whose queue or pipe nobody reads."""
     kind = found.waiting[-1][1].kind if found.unread else None
@@ -197,7 +203,7 @@ def why_words(view: ProcessView, found: Stood) -> str:
     if found.together > 1:
         return f"; {found.together} processes waited there"
     working = work_words(found.working)
-    forked = fork_line(view, found.wait)
+    forked = fork_line(view, found.wait, _forker(view, found))
     return f"; {working}" if working else f"; {forked.words}" if forked is not None else ""
 
 
@@ -243,7 +249,8 @@ def _own_advice(view: ProcessView, found: Stood) -> str:
     if found.thread is None:
         handled = f"Look at {found.handled.words} first: the program waits on its way out. " if found.handled else ""
         if work_words(found.working) and not found.handled:
-            return f"{_WORKING} {wait_advice(view, found.wait)}"
+            ahead = ahead_advice(view, found.wait, found.working)
+            return f"{_WORKING} {ahead or wait_advice(view, found.wait)}"
         if found.unread:
             queue = unread_queue(view, found.wait) if kind == "unread-queue" else None
             later = read_later(view, found.wait)
@@ -252,7 +259,7 @@ def _own_advice(view: ProcessView, found: Stood) -> str:
             return handled + (gone_advice(found.wait) or _NOT_PUT)
         if found.filler is not None:
             return handled + found.filler.advice
-        forked = fork_line(view, found.wait)
+        forked = fork_line(view, found.wait, _forker(view, found))
         if forked is not None:
             return handled + forked.advice
         return handled + (found.both.advice if found.both is not None else wait_advice(view, found.wait))

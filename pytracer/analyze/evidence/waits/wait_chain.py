@@ -195,7 +195,7 @@ def wait_chain(job: JobView, view: ProcessView) -> Iterator[tuple[ProcessView, P
     while current is not None and current.index not in seen:
         seen.add(current.index)
         wait = wait_of(current)
-        if wait is None or (wait.kind == "forked-native" and is_at_work(job, current)):
+        if wait is None or (wait.kind == "forked-native" and is_at_work(current)):
             return
         yield current, wait
         on = wait.kind in _OF_CHILDREN and not lost_results(current, wait)
