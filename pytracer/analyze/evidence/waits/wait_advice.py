@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pytracer._text import shortened
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
+from pytracer.analyze.evidence.waits.ended_fillers import ended_filler
 from pytracer.analyze.evidence.waits.executor_words import executor_advice
 from pytracer.analyze.evidence.waits.forked_locks import forked_lock
 from pytracer.analyze.evidence.waits.forked_pool_words import pool_advice
@@ -99,7 +100,7 @@ ADVICE: dict[WaitKind, str] = {
 
 def wait_advice(view: ProcessView, wait: ProcessWait) -> str:
     """Of its kind; of a queue that nobody fills any more, and of a child that was started with a pipe, about that."""
-    filler = filler_of(view, wait)
+    filler = ended_filler(view, wait) or filler_of(view, wait)
     if filler is not None:
         return filler.advice
     if wait.kind == "notice" and (called_by_program(view) or "").endswith(_RESULTS):

@@ -15,9 +15,11 @@ from pytracer.analyze.evidence.syntax.loops import loops_around
 from pytracer.analyze.evidence.syntax.passing import names_of_object
 from pytracer.analyze.evidence.syntax.scopes import Scope, parameters, qualified_name, scope_of
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
-from pytracer.analyze.evidence.waits.waits import called_by_program, main_stack
+from pytracer.analyze.evidence.waits.waits import called_by_program, end_of, main_stack
+from pytracer.analyze.parts import python_frame
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
+from pytracer.report.job import PythonFrame
 
 _LONGEST = 50
 _LISTED = 2
@@ -161,11 +163,31 @@ def waited_object(view: ProcessView, wait: ProcessWait) -> WaitedObject | None:
     names = names_of_object(tree, name)
     ends = [item for item in _calls(tree, kind.ends) if (last_name(item.func.value) or "") in names]  # type: ignore[attr-defined]
     providers = tuple(_provider(tree, item, names, at.line if kind is _RELEASE else 0) for item in ends)
+    providers = tuple(
+        msgspec.structs.replace(item, obstacles=()) if _is_on_its_way(view, at, tree, item.line) else item
+        for item in providers
+    )
     called = (item.func.attr for item in _calls(tree, kind.waits) if item.func.value is thing)  # type: ignore[attr-defined]
     method = next(called, kind.waits[0])
     until = _until(tree, at.line) if kind is _NOTIFY else None
     made = _made(tree, names, kind.noun)
     return WaitedObject(shortened(text, _LONGEST), kind.noun, at.line, providers, made, names, name, method, until)
+
+
+def _is_on_its_way(view: ProcessView, at: PythonFrame, tree: ast.Module, line: int) -> bool:
+    """Whether another thread of the process was in the function of a line, above it: nothing kept it from there yet."""
+    end = end_of(view)
+    for _, frames in end.python_threads if end is not None else ():
+        stack = [python_frame(item) for item in frames]
+        if any(item.file == at.file and item.line == at.line for item in stack):
+            continue
+        for inner, frame in zip([None, *stack], stack, strict=False):
+            if frame.file != at.file or frame.line is None or scope_of(tree, frame.line) is not scope_of(tree, line):
+                continue
+            calls_own = inner is not None and not is_library_file(inner.file)
+            if frame.line < line or (frame.line == line and calls_own):
+                return True
+    return False
 
 
 def ahead_advice(view: ProcessView, wait: ProcessWait, children: Sequence[ProcessView]) -> str | None:
