@@ -23,6 +23,7 @@ from pytracer.analyze.evidence.waits.lock_order import CrossedLocks, LockHolder
 from pytracer.analyze.evidence.waits.lost_lock import LostLock
 from pytracer.analyze.evidence.waits.lost_tasks import LostTask
 from pytracer.analyze.evidence.waits.messages import BothWait, gone_advice
+from pytracer.analyze.evidence.waits.parent_death import LostSpawner
 from pytracer.analyze.evidence.waits.parent_threads import ParentThread
 from pytracer.analyze.evidence.waits.pool_results import EndedReceiver
 from pytracer.analyze.evidence.waits.starved_pool import StarvedPool
@@ -113,6 +114,8 @@ class Stood(msgspec.Struct, frozen=True):
 
     filler: EndedFiller | None = None
     """The thread that should have filled the queue of its process."""
+    spawner: LostSpawner | None = None
+    """Of workers that were ended with the thread that had spawned them."""
 
     @property
     def unread(self) -> bool:
@@ -166,6 +169,8 @@ def why_words(view: ProcessView, found: Stood) -> str:
         return f"; {found.started.words}"
     if found.wait.kind == "forked-native":
         return pool_words(view, found.together)
+    if found.spawner is not None:
+        return f"; {found.spawner.words}"
     if found.locks is not None:
         return f"; {found.locks.words}"
     if found.unsent is not None:
@@ -220,6 +225,8 @@ def _own_advice(view: ProcessView, found: Stood) -> str:
         return found.device.advice
     if found.forked is not None:
         return found.forked.advice
+    if found.spawner is not None:
+        return found.spawner.advice
     if found.locks is not None:
         return found.locks.advice
     if found.started is not None:

@@ -70,6 +70,7 @@ from pytracer.analyze.evidence.waits.last_wait import last_wait
 from pytracer.analyze.evidence.waits.library_threads import LibraryThread
 from pytracer.analyze.evidence.waits.lost_lock import LostLock, lost_lock
 from pytracer.analyze.evidence.waits.lost_tasks import lost_tasks
+from pytracer.analyze.evidence.waits.parent_death import LostSpawner
 from pytracer.analyze.evidence.waits.parent_threads import ParentThread
 from pytracer.analyze.evidence.waits.stood import Stood, advice_of, only_words, unread_words, why_words
 from pytracer.analyze.evidence.waits.stood_loop import stood_loop
@@ -194,12 +195,13 @@ class Standstill:
                 found.task.evidence if found.task is not None else None,
                 found.without.evidence if found.without is not None else None,
                 found.unmade.evidence if found.unmade is not None else None,
+                *(found.spawner.evidence if found.spawner is not None else ()),
                 *(found.device.evidence if found.device is not None else ()),
             ],
             advice_of(view, found),
             _missing(found),
             line=_line(pool, found),
-            behind=_behind(pool or found.unmade or found.started or found.filler),
+            behind=_behind(pool or found.unmade or found.started or found.filler or found.spawner),
         )
 
 
@@ -207,12 +209,14 @@ def _line(pool: ForkedPool | None, found: Stood) -> PythonFrame | None:
     """Where the child lost the threads; where a task raised what could not be made again."""
     if pool is not None:
         return pool.earlier.forked
-    if found.started is not None or found.filler is not None:
+    if found.started is not None or found.filler is not None or found.spawner is not None:
         return found.wait.at
     return found.unmade.at if found.unmade is not None else None
 
 
-def _behind(found: ForkedPool | UnmadeError | ParentThread | LibraryThread | EndedFiller | None) -> Behind | None:
+def _behind(
+    found: ForkedPool | UnmadeError | ParentThread | LibraryThread | EndedFiller | LostSpawner | None,
+) -> Behind | None:
     if isinstance(found, EndedFiller):
         return msgspec.structs.replace(Behind.of([], found), elsewhere=found.elsewhere)
     return Behind.of([], found) if found is not None else None
@@ -233,7 +237,15 @@ def _confidence(view: ProcessView, found: Stood, suspects: Sequence[Death]) -> C
     is_sure = found.unread or bool(found.gone) or (found.thread is not None and found.thread.sure)
     is_sure |= any(
         item is not None
-        for item in (found.receiver, found.unsent, found.starved, found.task, found.untaken, found.filler)
+        for item in (
+            found.receiver,
+            found.unsent,
+            found.starved,
+            found.task,
+            found.untaken,
+            found.filler,
+            found.spawner,
+        )
     )
     is_sure |= found.without is not None and (found.without.first or not found.working)
     is_sure |= found.unasked is not None and found.unasked.refused is not None
