@@ -40,8 +40,8 @@ from pytracer.analyze.platform.instruction import (
 from pytracer.analyze.platform.signals import SI_KERNEL, SIGABRT, SIGBUS, SIGSEGV, code_name, signal_name
 from pytracer.analyze.timeline.clock import ProcessClock, RunClock
 from pytracer.analyze.view import ProcessView, RecordedSender, began_with_exception
-from pytracer.decode.types.journal import CppException, ExitRequest, Fact, ThreadException
 from pytracer.decode.types.host_counters import SeenProcess
+from pytracer.decode.types.journal import CppException, ExitRequest, Fact, ThreadException
 from pytracer.decode.types.snapshot import Crash, NativeFrame, Process, PythonFrame, Snapshot
 from pytracer.report import job as r
 

@@ -39,7 +39,8 @@ def kept_error(tree: ast.Module, line: int) -> KeptError | None:
         return None
     inside = {id(item) for item in ast.walk(handlers[0])}
     short = names[0].rpartition(".")[2]
-    reads = [item for item in ast.walk(tree) if id(item) not in inside and _reads(item, short)]
+    nodes = (item for item in ast.walk(tree) if isinstance(item, (ast.Attribute, ast.Name)) and id(item) not in inside)
+    reads = [item for item in nodes if _reads(item, short)]
     scopes = {scope_of(tree, item.lineno) for item in reads}
     scope = scopes.pop() if len(scopes) == 1 else None
     reader = None
@@ -59,7 +60,6 @@ def _kept(handler: ast.ExceptHandler, error: str) -> Iterator[str]:
                 yield name
 
 
-def _reads(item: ast.AST, name: str) -> bool:
-    if isinstance(item, ast.Attribute):
-        return item.attr == name and isinstance(item.ctx, ast.Load)
-    return isinstance(item, ast.Name) and item.id == name and isinstance(item.ctx, ast.Load)
+def _reads(item: ast.Attribute | ast.Name, name: str) -> bool:
+    own = item.attr if isinstance(item, ast.Attribute) else item.id
+    return own == name and isinstance(item.ctx, ast.Load)

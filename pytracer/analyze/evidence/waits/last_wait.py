@@ -23,6 +23,7 @@ from pytracer.analyze.evidence.waits.pool_results import ended_receiver
 from pytracer.analyze.evidence.waits.starved_pool import starved_pool
 from pytracer.analyze.evidence.waits.stood import UNREAD, Stood
 from pytracer.analyze.evidence.waits.unasked_tasks import UnaskedTasks, unasked_tasks
+from pytracer.analyze.evidence.waits.unread_at_exit import unread_at_exit
 from pytracer.analyze.evidence.waits.unsent import unsent_of
 from pytracer.analyze.evidence.waits.untaken_queues import untaken_queue
 from pytracer.analyze.evidence.waits.wait_chain import (
@@ -97,6 +98,7 @@ def last_wait(job: JobView, ended: ProcessView) -> tuple[ProcessView, Stood] | N
         started=_started(job, view, wait) if wait.kind == "forked-notice" else None,
         unmade=unmade_error(job, view) if lost_results(view, wait) else None,
         filler=ended_filler(view, wait),
+        unread_end=unread_at_exit(job, view, wait),
         spawner=lost_spawner(job, view) if wait.kind in _OF_WORKERS else None,
     )
 

@@ -29,6 +29,7 @@ from pytracer.analyze.evidence.waits.pool_results import EndedReceiver
 from pytracer.analyze.evidence.waits.starved_pool import StarvedPool
 from pytracer.analyze.evidence.waits.stood_loop import stood_loop
 from pytracer.analyze.evidence.waits.unasked_tasks import UnaskedTasks
+from pytracer.analyze.evidence.waits.unread_at_exit import UnreadAtExit
 from pytracer.analyze.evidence.waits.unread_queues import unread_queue
 from pytracer.analyze.evidence.waits.unsent import Unsent, unsent_advice
 from pytracer.analyze.evidence.waits.untaken_queues import UntakenQueue
@@ -116,6 +117,8 @@ class Stood(msgspec.Struct, frozen=True):
     """The thread that should have filled the queue of its process."""
     spawner: LostSpawner | None = None
     """Of workers that were ended with the thread that had spawned them."""
+    unread_end: UnreadAtExit | None = None
+    """Of a program whose end waits for the thread of its queue."""
 
     @property
     def unread(self) -> bool:
@@ -171,6 +174,8 @@ def why_words(view: ProcessView, found: Stood) -> str:
         return pool_words(view, found.together)
     if found.spawner is not None:
         return f"; {found.spawner.words}"
+    if found.unread_end is not None:
+        return found.unread_end.words
     if found.locks is not None:
         return f"; {found.locks.words}"
     if found.unsent is not None:
@@ -227,6 +232,8 @@ def _own_advice(view: ProcessView, found: Stood) -> str:
         return found.forked.advice
     if found.spawner is not None:
         return found.spawner.advice
+    if found.unread_end is not None:
+        return found.unread_end.advice
     if found.locks is not None:
         return found.locks.advice
     if found.started is not None:

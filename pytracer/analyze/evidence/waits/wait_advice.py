@@ -17,7 +17,7 @@ from pytracer.analyze.evidence.waits.pool_joins import hands_over
 from pytracer.analyze.evidence.waits.queue_fillers import filler_of
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait, WaitKind
 from pytracer.analyze.evidence.waits.waited_object import waited_object
-from pytracer.analyze.evidence.waits.waits import called_by_program, main_stack
+from pytracer.analyze.evidence.waits.waits import at_program_end, called_by_program, main_stack
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 
@@ -98,6 +98,13 @@ ADVICE: dict[WaitKind, str] = {
 }
 
 
+LEFT = "What was left in the queue is lost; cancel_join_thread() would end the wait, and hide that."
+AT_END = (
+    "At its end a program waits until all that it put into a multiprocessing queue is in the pipe, which holds 64 KiB: "
+    f"whoever reads the queue has to take all of it before it ends, until a mark (None) that is put last. {LEFT}"
+)
+
+
 def wait_advice(view: ProcessView, wait: ProcessWait) -> str:
     """Of its kind; of a queue that nobody fills any more, and of a child that was started with a pipe, about that."""
     filler = ended_filler(view, wait) or filler_of(view, wait)
@@ -105,6 +112,8 @@ def wait_advice(view: ProcessView, wait: ProcessWait) -> str:
         return filler.advice
     if wait.kind == "notice" and (called_by_program(view) or "").endswith(_RESULTS):
         return _FUTURE
+    if wait.kind == "unread-queue" and at_program_end(main_stack(view)):
+        return AT_END
     if wait.kind == "executor":
         return executor_advice(view)
     if wait.kind == "full-queue" and hands_over(main_stack(view)):
