@@ -66,7 +66,6 @@ class RecordedSender(msgspec.Struct, frozen=True):
         return next(iter(frames if self.sender.role == "launcher" else [*outside, *frames]), None)
 
 
-_SEEN_NS = 5_000_000_000
 _WORK = ("NODE", "OP", "STEP")  # records that only a process at work leaves
 
 
@@ -108,12 +107,16 @@ class ProcessView:
 
     @property
     def cpu_share(self) -> float | None:
-        """Of one processor, on the average of its life; None where it was not seen for long enough."""
+        """Of one processor, on the average of the time for which it was seen; None where that is not known."""
         seen = self.seen
-        lived = seen.alive_mono_ns - seen.first_mono_ns if seen is not None else 0
-        if seen is None or seen.cpu_seconds is None or lived < _SEEN_NS:
+        if seen is None or seen.cpu_seconds is None or not self.seen_ns:
             return None
-        return seen.cpu_seconds * 1e9 / lived
+        return seen.cpu_seconds * 1e9 / self.seen_ns
+
+    @property
+    def seen_ns(self) -> int:
+        """For how long its launcher saw it run."""
+        return self.seen.alive_mono_ns - self.seen.first_mono_ns if self.seen is not None else 0
 
     @property
     def space(self) -> AddressSpace:

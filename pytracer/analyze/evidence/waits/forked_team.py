@@ -16,6 +16,7 @@ from pytracer.decode.types.storages import CallSite, Storage
 from pytracer.report.job import PythonFrame
 
 _SHORT_NS = 2_000_000_000
+_LONG_NS = 10_000_000_000
 _HARDLY = 0.02  # of one processor, on the average of its life
 _PARALLEL_BYTES = 4 << 15  # at::internal::GRAIN_SIZE (ATen/Parallel.h) elements of float32
 # Operators of torch that share the elements of a large tensor among threads (TensorIterator, at::parallel_for).
@@ -40,8 +41,11 @@ def stands_without_team(view: ProcessView, until_ns: int) -> bool:
     own = [time for time in (*timed_records(snapshot, until_ns), *times) if time >= since]
     if until_ns - max(own, default=since) < _SHORT_NS and any(time >= since for time in times):
         return False
-    hardly = view.cpu_share is not None and view.cpu_share <= _HARDLY
-    return untimed <= FEW or hardly or next(_inherited(view), None) is not None
+    return untimed <= FEW or _hardly_computed(view) or next(_inherited(view), None) is not None
+
+
+def _hardly_computed(view: ProcessView) -> bool:
+    return view.seen_ns >= _LONG_NS and view.cpu_share is not None and view.cpu_share <= _HARDLY
 
 
 def computed_before(view: ProcessView, parent: ProcessView | None) -> CallSite | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+
 import msgspec
 
 from pytracer._text import list_words
@@ -10,6 +12,7 @@ from pytracer.analyze.evidence.cuda.device_waits import DeviceWait
 from pytracer.analyze.evidence.exceptions.handled import Handled
 from pytracer.analyze.evidence.exceptions.loaders import loading_words
 from pytracer.analyze.evidence.exceptions.unmade import UnmadeError
+from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.waits.ended_fillers import EndedFiller
 from pytracer.analyze.evidence.waits.ended_threads import EndedThread
 from pytracer.analyze.evidence.waits.executor_words import executor_words
@@ -41,14 +44,17 @@ from pytracer.analyze.evidence.waits.wait_chain import (
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait, WaitKind
 from pytracer.analyze.evidence.waits.waited_object import ahead_advice, waited_object
 from pytracer.analyze.naming import name_words, place_words
+from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 
 _NOT_PUT = (
     "They ended without putting what is waited for. What cannot be pickled (a lambda, a local function, an open file) "
     "fails in the queue's own thread, whose traceback goes to stderr, or nowhere if the process is just ending: put "
-    "plain data. Or they returned before put(), or the error of a pool's task is in what apply_async() or submit() "
-    "returned: ask for it there. get(timeout=...), and a look at is_alive(), end such a wait."
+    "plain data. Or they returned before put()"
 )
+_OF_POOL = ", or the error of a pool's task is in what apply_async() or submit() returned: ask for it there"
+_LOOKS = ". get(timeout=...), and a look at is_alive(), end such a wait."
+_TASKS = ("apply_async", "map_async", "starmap_async", "submit", "imap", "imap_unordered")
 _WORKING = "If that child is only slow, raise the time limit; else see what it does there without end."
 _LOADING = (
     "Time that batch in one process: `dataset[i]` for its samples, with num_workers=0. If it is only slow, raise the "
@@ -146,6 +152,15 @@ def _gone_words(found: Stood) -> str:
     names = list_words([name_words([item]) for item in gone[:_NAMED]] + ["others"] * (len(gone) > _NAMED))
     codes = sorted({item.process.exit_code or 0 for item in gone})
     return f"; {names} had ended with status {' and '.join(map(str, codes))}, and no other child could {does}"
+
+
+def _not_put(view: ProcessView, wait: ProcessWait) -> str:
+    """Of children that ended well; of tasks only where the file of the line has some, or is not known."""
+    tree = syntax_tree(view.process.snapshot, wait.at)
+    calls = (
+        {called_name(item) for item in ast.walk(tree) if isinstance(item, ast.Call)} if tree is not None else {*_TASKS}
+    )
+    return f"{_NOT_PUT}{_OF_POOL if calls & {*_TASKS} else ''}{_LOOKS}"
 
 
 def _loading_words(found: Stood, worker: ProcessView) -> str:
@@ -270,7 +285,7 @@ def _own_advice(view: ProcessView, found: Stood) -> str:
             later = read_later(view, found.wait)
             return handled + (queue.advice(later) if queue is not None else f"{later}{ADVICE[kind]}")
         if found.gone:
-            return handled + (gone_advice(found.wait) or _NOT_PUT)
+            return handled + (gone_advice(found.wait) or _not_put(view, found.wait))
         if found.filler is not None:
             return handled + found.filler.advice
         forked = fork_line(view, found.wait, _forker(view, found))

@@ -316,12 +316,14 @@ def busy_before(box: Box) -> Box:
     return box
 
 
-@pytest.mark.parametrize(("cpu", "stands"), [(0.07, True), (30.0, False), (None, False)])
+@pytest.mark.parametrize(
+    ("cpu", "seconds", "stands"), [(0.07, 50, True), (30.0, 50, False), (None, 50, False), (0, 4, False)]
+)
 def test_child_that_hardly_computed_stands_in_openmp(
-    cpu: float | None, stands: bool, run: Path, monkeypatch: pytest.MonkeyPatch
+    cpu: float | None, seconds: int, stands: bool, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What it recorded last has no time; its launcher saw that it used no processor. Else it may be at work."""
-    seen = SeenProcess(102, 0, 0, 50_000_000_000, cpu_seconds=cpu)
+    seen = SeenProcess(102, 0, 0, seconds * 1_000_000_000, cpu_seconds=cpu)
     monkeypatch.setattr(engine, "_seen", lambda _, process: seen if process.snapshot.pid == 102 else None)
     report = ended(run, stopped(parent(), asks()), in_openmp(busy_before(child())))
     assert ("waited in the OpenMP runtime of a forked child" in summary(report)) == stands

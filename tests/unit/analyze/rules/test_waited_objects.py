@@ -434,3 +434,17 @@ def test_child_at_work_above_the_line_that_puts_has_not_left_it_out(run: Path) -
     report = ended(run, stopped(parent(), [*GET, ("main", script, 12)]), worker)
     assert "It was above `queue.put(...)` at line 5 in work, which in this file alone ends the wait." in advice(report)
     assert "not part" not in advice(report)
+
+
+@pytest.mark.parametrize(
+    ("call", "told"), [("pool.apply_async(work)", True), ("mp.Process(target=work).start()", False)]
+)
+def test_tasks_of_a_pool_are_told_only_where_the_program_has_some(call: str, told: bool, run: Path) -> None:
+    """All children ended well without filling the queue."""
+    script = of(run, f"def main():\n    {call}\n    results.get()\n")
+    main = parent()
+    main.at(5_100).wait(102, exit_code=0)
+    worker = Box(pid=102, ppid=101).versions(torch="2.13.0").at(5_000)
+    report = ended(run, stopped(main, [*GET, ("main", script, 3)]), worker)
+    assert "had ended with status 0" in summary(report)
+    assert ("a pool's task" in advice(report)) == told
