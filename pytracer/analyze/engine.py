@@ -32,6 +32,7 @@ from pytracer.analyze.timeline.clock import RunClock
 from pytracer.analyze.timeline.restarts import beside_the_last, restarted, split_attempts
 from pytracer.analyze.view import JobView, ProcessView, WhyKind
 from pytracer.decode.job.detail import in_full
+from pytracer.decode.types.host_counters import SeenProcess
 from pytracer.decode.types.snapshot import Job, Process
 from pytracer.report import job as r
 
@@ -174,20 +175,30 @@ def job_view(job: Job, clock: RunClock) -> JobView:
     """The processes with everything known about them, and the order of their deaths."""
     senders = recorded_senders(job.processes)
     views = tuple(
-        build_view(index, process, clock, senders.get(index, ())) for index, process in enumerate(job.processes)
+        build_view(index, process, clock, senders.get(index, ()), _seen(job, process))
+        for index, process in enumerate(job.processes)
     )
     deaths = find_deaths(views)
     suspects = [death.view.index for death in deaths if death.primary is not False and _is_light(death.view)]
     if suspects:
         job = in_full(job, suspects[:CLOSELY])
         closer = {
-            index: build_view(index, job.processes[index], clock, senders.get(index, ()))
+            index: build_view(
+                index, job.processes[index], clock, senders.get(index, ()), _seen(job, job.processes[index])
+            )
             for index in suspects[:CLOSELY]
         }
         views = tuple(closer.get(view.index, view) for view in views)
         deaths = find_deaths(views)
     matches = match_job(job)
     return JobView(job, views, deaths, matches=matches, waiting=find_waiting(job, matches))
+
+
+def _seen(job: Job, process: Process) -> SeenProcess | None:
+    """What its launcher saw of it."""
+    launcher = job.launcher_of(process.snapshot)
+    witness = launcher.witness if launcher is not None else None
+    return witness.process(process.snapshot.pid, process.snapshot.start_ticks) if witness is not None else None
 
 
 def _unread(job: JobView) -> list[ProcessView]:

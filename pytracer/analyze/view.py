@@ -20,6 +20,7 @@ from pytracer.analyze.parts import StorageReports, innermost_of_program
 from pytracer.analyze.platform.instruction import Instruction
 from pytracer.analyze.timeline.clock import ProcessClock
 from pytracer.analyze.work import Task, Work, task_of, work_of
+from pytracer.decode.types.host_counters import SeenProcess
 from pytracer.decode.types.snapshot import Crash, Job, Process, SignalSend
 from pytracer.report.job import (
     CurrentStream,
@@ -77,7 +78,7 @@ class ProcessView:
     and `region_python` where that was in Python. `collectives`: the last one of each operation, newest first.
     `ended_ns`: on the run's clock. `senders`: who noted sending the signal that ended it, oldest first; any of them.
     `thread_exceptions`: those that ended threads, not the process, oldest first. `handled`: what the program had caught
-    and was handling at its end.
+    and was handling at its end. `seen`: what its launcher saw of it while it ran.
     """
 
     index: int
@@ -102,6 +103,20 @@ class ProcessView:
     thread_exceptions: tuple[ThreadExceptionReport, ...] = ()
     exit_request: ExitRequestReport | None = None
     handled: HandledExceptionReport | None = None
+    seen: SeenProcess | None = None
+
+    @property
+    def cpu_share(self) -> float | None:
+        """Of one processor, on the average of the time for which it was seen; None where that is not known."""
+        seen = self.seen
+        if seen is None or seen.cpu_seconds is None or not self.seen_ns:
+            return None
+        return seen.cpu_seconds * 1e9 / self.seen_ns
+
+    @property
+    def seen_ns(self) -> int:
+        """For how long its launcher saw it run."""
+        return self.seen.alive_mono_ns - self.seen.first_mono_ns if self.seen is not None else 0
 
     @property
     def space(self) -> AddressSpace:

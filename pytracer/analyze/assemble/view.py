@@ -40,6 +40,7 @@ from pytracer.analyze.platform.instruction import (
 from pytracer.analyze.platform.signals import SI_KERNEL, SIGABRT, SIGBUS, SIGSEGV, code_name, signal_name
 from pytracer.analyze.timeline.clock import ProcessClock, RunClock
 from pytracer.analyze.view import ProcessView, RecordedSender, began_with_exception
+from pytracer.decode.types.host_counters import SeenProcess
 from pytracer.decode.types.journal import CppException, ExitRequest, Fact, ThreadException
 from pytracer.decode.types.snapshot import Crash, NativeFrame, Process, PythonFrame, Snapshot
 from pytracer.report import job as r
@@ -48,7 +49,13 @@ _TERMINATE_TO_ABORT_NS = 10_000_000_000
 _MOST_EXIT_REQUESTS = 32  # that a process records: the last one is not known after these
 
 
-def build_view(index: int, process: Process, clock: RunClock, senders: tuple[RecordedSender, ...] = ()) -> ProcessView:
+def build_view(
+    index: int,
+    process: Process,
+    clock: RunClock,
+    senders: tuple[RecordedSender, ...] = (),
+    seen: SeenProcess | None = None,
+) -> ProcessView:
     """One process with everything about its end that needs no judgement."""
     snapshot = process.snapshot
     crash = snapshot.crash if snapshot.crash is not None and not snapshot.crash.repaired else None
@@ -88,6 +95,7 @@ def build_view(index: int, process: Process, clock: RunClock, senders: tuple[Rec
         thread_exceptions=_thread_exceptions(process, storages.clock),
         exit_request=exit_request,
         handled=_handled(end_of(process, crash, exception)),
+        seen=seen,
     )
 
 

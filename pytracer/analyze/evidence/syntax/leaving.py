@@ -8,6 +8,7 @@ import msgspec
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs, loops_around
+from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
 
 _LONGEST = 60
@@ -23,6 +24,10 @@ class Obstacle(msgspec.Struct, frozen=True):
     line: int
     around: bool
     caught: bool = False
+    names: frozenset[str] = frozenset()
+    """That its test reads."""
+    asks_for: str | None = None
+    """What the test asks no more of than whether it is there: `queue` of `if queue is None`."""
 
     @property
     def words(self) -> str:
@@ -41,9 +46,20 @@ def obstacles(tree: ast.Module, line: int) -> list[Obstacle]:
         if around and not any(part.lineno <= line <= (part.end_lineno or 0) for part in item.body):
             continue
         test = shortened(ast.unparse(item.test), _LONGEST)
-        found.append(Obstacle(test if around else f"if {test}", item.lineno, around))
+        names = frozenset(name for part in ast.walk(item.test) if (name := variable(part)) is not None)
+        text = test if around else f"if {test}"
+        found.append(Obstacle(text, item.lineno, around, names=names, asks_for=_asked_for(item.test)))
     found += _handlers(tree, line)
     return sorted(found, key=lambda item: -item.line)
+
+
+def _asked_for(test: ast.expr) -> str | None:
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        test = test.operand
+    if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], (ast.Is, ast.IsNot)):
+        other = test.comparators[0]
+        return variable(test.left) if isinstance(other, ast.Constant) and other.value is None else None
+    return variable(test)
 
 
 def _handlers(tree: ast.Module, line: int) -> list[Obstacle]:

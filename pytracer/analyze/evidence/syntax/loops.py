@@ -53,3 +53,37 @@ def loop_around(tree: ast.Module, line: int) -> int | None:
     """The first line of the innermost loop around a line of a function."""
     loops = loops_around(tree, line)
     return loops[-1].lineno if loops else None
+
+
+def counting_loop(tree: ast.Module, line: int) -> int | None:
+    """The first line of the loop that decides how often a line is done.
+
+    Not one that ends as soon as it is done once: `while True: try: q.put(x, timeout=1); break` only tries again.
+    """
+    loops = loops_around(tree, line)
+    while loops and _ends_with(tree, loops[-1], line):
+        loops.pop()
+    return loops[-1].lineno if loops else None
+
+
+def _ends_with(tree: ast.Module, loop: Loop, line: int) -> bool:
+    """Whether what follows the line in its block leaves the loop: by `break`, or by what its test asks."""
+    asked = {ast.unparse(item) for item in ast.walk(loop.test)} if isinstance(loop, ast.While) else set()
+    for block in _blocks(loop):
+        at = next((place for place, item in enumerate(block) if item.lineno <= line <= (item.end_lineno or 0)), None)
+        for item in block[at + 1 :] if at is not None else ():
+            sets = isinstance(item, ast.Assign) and isinstance(item.value, ast.Constant)
+            told = isinstance(item, ast.Assign) and sets and any(ast.unparse(one) in asked for one in item.targets)
+            if told or (isinstance(item, ast.Break) and loops_around(tree, item.lineno)[-1:] == [loop]):
+                return True
+    return False
+
+
+def _blocks(loop: Loop) -> Iterator[list[ast.stmt]]:
+    """The body, and those of what is inside; of a `try`, its `else` follows its body."""
+    for item in ast.walk(loop):
+        if isinstance(item, ast.Try):
+            yield [*item.body, *item.orelse]
+        elif isinstance(item, (*LOOPS, ast.If, ast.With)):
+            yield item.body
+            yield item.orelse if not isinstance(item, ast.With) else []

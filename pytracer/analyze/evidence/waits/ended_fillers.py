@@ -13,16 +13,18 @@ import msgspec
 from pytracer._library_files import is_library_file
 from pytracer._text import list_words, shortened
 from pytracer.analyze.behind import Place
+from pytracer.analyze.deaths.ending import asked_to_end
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.leaving import Obstacle
-from pytracer.analyze.evidence.syntax.loops import deciding_ifs, loop_around
+from pytracer.analyze.evidence.syntax.loops import counting_loop, deciding_ifs
 from pytracer.analyze.evidence.syntax.names import names_of, variable
 from pytracer.analyze.evidence.syntax.passing import names_of_object
 from pytracer.analyze.evidence.syntax.scopes import class_around, qualified_name, scope_of, spans
 from pytracer.analyze.evidence.waits.ended_threads import no_other_could
+from pytracer.analyze.evidence.waits.kept_errors import KeptError, kept_error
 from pytracer.analyze.evidence.waits.parent_threads import ThreadStart, thread_starts
 from pytracer.analyze.evidence.waits.queue_marks import PutMark, put_mark, puts_into, swallowed, taking
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
@@ -59,6 +61,8 @@ class EndedFiller(msgspec.Struct, frozen=True):
     """Of the condition, as its line has them."""
     caught: Obstacle | None = None
     """An `except` that may have hidden an error of the thread."""
+    kept: KeptError | None = None
+    """Where that keeps it."""
 
     @property
     def words(self) -> str:
@@ -78,7 +82,7 @@ class EndedFiller(msgspec.Struct, frozen=True):
         where = f"behind its loop (line {self.loop}) or in a `finally`" if self.loop is not None else "in a `finally`"
         where = "in a `finally`" if self.put is not None and self.put.only.caught else where
         mark = self.put.text if self.put is not None else self.mark or "None"
-        count = "" if self.mark is not None else " and stop there"
+        count = "" if self.mark is not None else ", and stop there"
         put = f"Let {self.function} put `{mark}` on every way, {where}{count}. "
         why = ""
         if self.put is not None and self.put.only.around:
@@ -87,7 +91,11 @@ class EndedFiller(msgspec.Struct, frozen=True):
         elif self.put is None and self.mark is None:
             why = "Compare how many items it puts with how many are taken here. "
         if self.caught is not None:
-            put = f"See first what `{self.caught.text}` (line {self.caught.line}) caught there. {put}"
+            kept = f": it keeps the error in {self.kept.words}" if self.kept is not None else ""
+            first = f"See first what `{self.caught.text}` (line {self.caught.line}) caught there{kept}. "
+            if self.put is None and self.mark is None:
+                put, why = "Let it put the error into the queue, and raise that where it is taken. ", ""
+            put = f"{first}{put}"
         return f"{put}{why}get(timeout=...) with a look at is_alive() of the thread does not wait for ever."
 
     @property
@@ -131,20 +139,34 @@ def ended_filler(view: ProcessView, wait: ProcessWait) -> EndedFiller | None:
     if started is None or not is_known:
         return None
     spot = Spot(at.file, tree, scope, put.only.line if put is not None else scope.lineno)
+    caught = swallowed(tree, puts)
     names = _names(spot) if put is not None and put.only.around else ()
     plain = [item for item in puts if put is None or item.lineno != put.line]
     return EndedFiller(
         at.file,
         qualified_name(tree, scope),
         tuple(dict.fromkeys(item.lineno for item in plain)),
-        loop_around(tree, (plain or puts)[0].lineno),
+        counting_loop(tree, (plain or puts)[0].lineno),
         started,
         taken.mark,
         put,
         tuple(_bounds(Slice(view.process.snapshot, own), spot, names, at.file)),
         names,
-        swallowed(tree, puts),
+        caught,
+        kept_error(tree, caught.line) if caught is not None else None,
     )
+
+
+def beside_words(ranks: Sequence[ProcessView], filler: EndedFiller) -> str:
+    """`, while that of rank 0 was at line 69`: the same thread of other ranks, which had not ended."""
+    for view in ranks:
+        ending = asked_to_end(view.process)
+        frames = [item for _, stack in (ending.python_threads if ending is not None else ()) for item in stack]
+        here = (item for item in frames if item.file == filler.file and item.function == filler.function)
+        found = next((item.line for item in here if item.line is not None), None)
+        if found is not None:
+            return f", while that of rank {view.process.rank} was at line {found}"
+    return ""
 
 
 def _started(

@@ -95,7 +95,7 @@ class ForkLine(msgspec.Struct, frozen=True):
         )
 
 
-def fork_line(view: ProcessView, wait: ProcessWait) -> ForkLine | None:
+def fork_line(view: ProcessView, wait: ProcessWait, parent: ProcessView | None = None) -> ForkLine | None:
     """Of a child that waits in the OpenMP runtime; None where its frames do not show it."""
     found = forked_at(main_stack(view)) if wait.kind == "forked-openmp" else None
     if found is None:
@@ -106,7 +106,7 @@ def fork_line(view: ProcessView, wait: ProcessWait) -> ForkLine | None:
     call = next((item for item in calls if called_name(item) in (*_STARTS, starter)), None)
     text = shortened(ast.unparse(call), _LONGEST) if call is not None else None
     made = _made(tree, call, starter) if tree is not None and call is not None else None
-    site = computed_before(view)
+    site = computed_before(view, parent)
     used = python_frame(site.place) if site is not None and site.place is not None else _ran_before(view, at)
     derived = _derived(tree, call) if tree is not None and starter == "Process" else None
     shared = _shared(tree) if tree is not None and starter in ("Process", "Pool") else ()

@@ -12,13 +12,12 @@ from collections.abc import Sequence
 import msgspec
 
 from pytracer._text import function_words
-from pytracer.analyze.evidence.ends.oom import witness_of
 from pytracer.analyze.evidence.native.fault_function import is_of_own_image, is_own_frame
 from pytracer.analyze.evidence.native.native_stack import image_name
 from pytracer.analyze.evidence.own_code.native_source import source_text
 from pytracer.analyze.evidence.waits.used_before_fork import EarlierUse, used_before_fork
 from pytracer.analyze.naming import short_file
-from pytracer.analyze.view import JobView, ProcessView
+from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Crash
 from pytracer.report.job import NativeFrame, PythonFrame
 
@@ -73,14 +72,9 @@ def forked_pool(
     return ForkedPool(next(iter(named), None), image_name(own.image), earlier, _started(own))
 
 
-def is_at_work(job: JobView, view: ProcessView) -> bool:
+def is_at_work(view: ProcessView) -> bool:
     """Whether its threads computed, all in all: a wait for those is no wait for lost ones."""
-    snapshot = view.process.snapshot
-    witness = witness_of(job, view)
-    known = witness.process(snapshot.pid, snapshot.start_ticks) if witness is not None else None
-    if known is None or known.cpu_seconds is None:
-        return False
-    return known.cpu_seconds * 1e9 >= _WORKS * (known.alive_mono_ns - known.first_mono_ns) > 0
+    return (view.cpu_share or 0) >= _WORKS
 
 
 def _waiting(native: Sequence[NativeFrame]) -> NativeFrame | None:

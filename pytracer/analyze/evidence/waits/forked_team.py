@@ -16,6 +16,8 @@ from pytracer.decode.types.storages import CallSite, Storage
 from pytracer.report.job import PythonFrame
 
 _SHORT_NS = 2_000_000_000
+_LONG_NS = 10_000_000_000
+_HARDLY = 0.02  # of one processor, on the average of its life
 _PARALLEL_BYTES = 4 << 15  # at::internal::GRAIN_SIZE (ATen/Parallel.h) elements of float32
 # Operators of torch that share the elements of a large tensor among threads (TensorIterator, at::parallel_for).
 _PARALLEL = frozenset(
@@ -30,7 +32,8 @@ def stands_without_team(view: ProcessView, until_ns: int) -> bool:
     """Whether it had recorded nothing for a while: no parallel region of it ends once its parent had a team.
 
     Records of storages are stamped coarsely: of many since the last stamp, the last may be recent. That counts as
-    work where it inherited no tensor that is large enough for a parallel operator of its parent.
+    work where it inherited no tensor that is large enough for a parallel operator of its parent, unless it has hardly
+    used a processor: a process that computes now and then is met inside of the runtime no more often than it computes.
     """
     snapshot = view.process.snapshot
     since = snapshot.created_mono_ns
@@ -38,15 +41,23 @@ def stands_without_team(view: ProcessView, until_ns: int) -> bool:
     own = [time for time in (*timed_records(snapshot, until_ns), *times) if time >= since]
     if until_ns - max(own, default=since) < _SHORT_NS and any(time >= since for time in times):
         return False
-    return untimed <= FEW or next(_inherited(view), None) is not None
+    return untimed <= FEW or _hardly_computed(view) or next(_inherited(view), None) is not None
 
 
-def computed_before(view: ProcessView) -> CallSite | None:
-    """Where its parent computed a tensor that is large enough for an operator to take threads; None if none is left.
+def _hardly_computed(view: ProcessView) -> bool:
+    return view.seen_ns >= _LONG_NS and view.cpu_share is not None and view.cpu_share <= _HARDLY
+
+
+def computed_before(view: ProcessView, parent: ProcessView | None) -> CallSite | None:
+    """Where its parent computed a tensor that is large enough for an operator to take threads; None if none is known.
 
     The line must have an operator that does: to allocate a tensor, to fill it or to read it from elsewhere takes none.
+    The child has those that were alive at the fork; `parent`, as far as it is recorded, also those freed before.
     """
     own = [item for item in _inherited(view) if not is_borrowed(item) and _is_computed(view, item.allocated_by)]
+    if not own and parent is not None:
+        before = _made_before(parent, view.process.snapshot.created_mono_ns)
+        own = [item for item in before if not is_borrowed(item) and _is_computed(parent, item.allocated_by)]
     found = max(own, key=lambda item: item.nbytes, default=None)
     return found.allocated_by if found is not None else None
 
@@ -72,7 +83,11 @@ def _computes(value: ast.expr) -> bool:
 
 def _inherited(view: ProcessView) -> Iterator[Storage]:
     """Those that were alive at the fork, and are large enough."""
+    return _made_before(view, view.process.snapshot.created_mono_ns)
+
+
+def _made_before(view: ProcessView, until_ns: int) -> Iterator[Storage]:
     for item in view.process.snapshot.storages:
         made = item.allocated.mono_ns
-        if item.nbytes >= _PARALLEL_BYTES and made is not None and made < view.process.snapshot.created_mono_ns:
+        if item.nbytes >= _PARALLEL_BYTES and made is not None and made < until_ns:
             yield item

@@ -17,11 +17,13 @@ from pytracer.analyze.evidence.waits.library_threads import LibraryThread, libra
 from pytracer.analyze.evidence.waits.lock_order import crossed_locks, lock_holder
 from pytracer.analyze.evidence.waits.lost_tasks import lost_task
 from pytracer.analyze.evidence.waits.messages import both_wait, serves_a_working_parent
+from pytracer.analyze.evidence.waits.parent_death import lost_spawner
 from pytracer.analyze.evidence.waits.parent_threads import ParentThread, parent_thread
 from pytracer.analyze.evidence.waits.pool_results import ended_receiver
 from pytracer.analyze.evidence.waits.starved_pool import starved_pool
 from pytracer.analyze.evidence.waits.stood import UNREAD, Stood
 from pytracer.analyze.evidence.waits.unasked_tasks import UnaskedTasks, unasked_tasks
+from pytracer.analyze.evidence.waits.unread_at_exit import unread_at_exit
 from pytracer.analyze.evidence.waits.unsent import unsent_of
 from pytracer.analyze.evidence.waits.untaken_queues import untaken_queue
 from pytracer.analyze.evidence.waits.wait_chain import (
@@ -38,6 +40,16 @@ from pytracer.analyze.view import JobView, ProcessView
 
 _OF_CHILDREN: tuple[WaitKind, ...] = ("child", "queue", "message", "full-pipe", "pool", "workers")
 _IN_MEMORY: tuple[WaitKind, ...] = ("queue", "notice", "undone")
+_OF_WORKERS: tuple[WaitKind, ...] = (
+    "queue",
+    "message",
+    "full-queue",
+    "full-pipe",
+    "notice",
+    "barrier",
+    "undone",
+    "lock",
+)
 _BEFORE_NS = 1_000_000_000
 
 
@@ -86,6 +98,8 @@ def last_wait(job: JobView, ended: ProcessView) -> tuple[ProcessView, Stood] | N
         started=_started(job, view, wait) if wait.kind == "forked-notice" else None,
         unmade=unmade_error(job, view) if lost_results(view, wait) else None,
         filler=ended_filler(view, wait),
+        unread_end=unread_at_exit(job, view, wait),
+        spawner=lost_spawner(job, view) if wait.kind in _OF_WORKERS else None,
     )
 
 

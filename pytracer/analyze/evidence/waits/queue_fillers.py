@@ -8,7 +8,7 @@ import msgspec
 
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.leaving import Obstacle, obstacles
-from pytracer.analyze.evidence.syntax.loops import loop_around
+from pytracer.analyze.evidence.syntax.loops import counting_loop
 from pytracer.analyze.evidence.syntax.scopes import qualified_name, scope_of
 from pytracer.analyze.evidence.waits.ended_threads import no_other_could
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
@@ -62,7 +62,7 @@ def filler_of(view: ProcessView, wait: ProcessWait) -> Filler | None:
         return None
     function = qualified_name(tree, scope)
     caught = next((item for item in obstacles(tree, line) if item.caught), None)
-    return Filler(ast.unparse(puts[0]), line, function, loop_around(tree, line), caught)
+    return Filler(ast.unparse(puts[0]), line, function, counting_loop(tree, line), caught)
 
 
 def _queues(tree: ast.Module, methods: tuple[str, ...], line: int | None = None) -> list[ast.expr]:

@@ -47,10 +47,13 @@ def taking(tree: ast.Module, line: int) -> Taking | None:
 
 
 def put_mark(tree: ast.Module, puts: list[ast.Call], mark: str | None) -> tuple[PutMark | None, bool]:
-    """The line that puts the mark, and whether that is certain: False where it is put on every way, or by several."""
+    """The line that puts the mark, and whether that is certain: False where it is put on every way, or by several.
+
+    Where the taker tests for none, one of several lines may put it by a name of its own; the only line puts the items.
+    """
     marks = [item for item in puts if item.args and _last(ast.unparse(item.args[0])) == _last(mark or "None")]
     if not marks:
-        return None, mark is not None
+        return None, mark is not None or len(puts) == 1
     normal = [item for item in marks if _handler(tree, item.lineno) is None] or marks
     only = _only(tree, normal[0].lineno) if len(normal) == 1 else None
     if only is None:
@@ -117,6 +120,12 @@ def swallowed(tree: ast.Module, puts: list[ast.Call]) -> Obstacle | None:
     for call in puts:
         for item in obstacles(tree, call.lineno):
             handler = _handler(tree, item.line + 1) if item.caught else None
+            if (
+                handler is not None
+                and handler.type is not None
+                and ast.unparse(handler.type).rpartition(".")[2] == "Full"
+            ):
+                continue  # it tries again
             if item.caught and (handler is None or not any(spans_body(handler.body, one.lineno) for one in puts)):
                 return item
     return None

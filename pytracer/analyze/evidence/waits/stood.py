@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+
 import msgspec
 
 from pytracer._text import list_words
@@ -10,6 +12,7 @@ from pytracer.analyze.evidence.cuda.device_waits import DeviceWait
 from pytracer.analyze.evidence.exceptions.handled import Handled
 from pytracer.analyze.evidence.exceptions.loaders import loading_words
 from pytracer.analyze.evidence.exceptions.unmade import UnmadeError
+from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.waits.ended_fillers import EndedFiller
 from pytracer.analyze.evidence.waits.ended_threads import EndedThread
 from pytracer.analyze.evidence.waits.executor_words import executor_words
@@ -23,11 +26,13 @@ from pytracer.analyze.evidence.waits.lock_order import CrossedLocks, LockHolder
 from pytracer.analyze.evidence.waits.lost_lock import LostLock
 from pytracer.analyze.evidence.waits.lost_tasks import LostTask
 from pytracer.analyze.evidence.waits.messages import BothWait, gone_advice
+from pytracer.analyze.evidence.waits.parent_death import LostSpawner
 from pytracer.analyze.evidence.waits.parent_threads import ParentThread
 from pytracer.analyze.evidence.waits.pool_results import EndedReceiver
 from pytracer.analyze.evidence.waits.starved_pool import StarvedPool
 from pytracer.analyze.evidence.waits.stood_loop import stood_loop
 from pytracer.analyze.evidence.waits.unasked_tasks import UnaskedTasks
+from pytracer.analyze.evidence.waits.unread_at_exit import UnreadAtExit
 from pytracer.analyze.evidence.waits.unread_queues import unread_queue
 from pytracer.analyze.evidence.waits.unsent import Unsent, unsent_advice
 from pytracer.analyze.evidence.waits.untaken_queues import UntakenQueue
@@ -37,16 +42,19 @@ from pytracer.analyze.evidence.waits.wait_chain import (
     work_words,
 )
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait, WaitKind
-from pytracer.analyze.evidence.waits.waited_object import waited_object
+from pytracer.analyze.evidence.waits.waited_object import ahead_advice, waited_object
 from pytracer.analyze.naming import name_words, place_words
+from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 
 _NOT_PUT = (
     "They ended without putting what is waited for. What cannot be pickled (a lambda, a local function, an open file) "
     "fails in the queue's own thread, whose traceback goes to stderr, or nowhere if the process is just ending: put "
-    "plain data. Or they returned before put(), or the error of a pool's task is in what apply_async() or submit() "
-    "returned: ask for it there. get(timeout=...), and a look at is_alive(), end such a wait."
+    "plain data. Or they returned before put()"
 )
+_OF_POOL = ", or the error of a pool's task is in what apply_async() or submit() returned: ask for it there"
+_LOOKS = ". get(timeout=...), and a look at is_alive(), end such a wait."
+_TASKS = ("apply_async", "map_async", "starmap_async", "submit", "imap", "imap_unordered")
 _WORKING = "If that child is only slow, raise the time limit; else see what it does there without end."
 _LOADING = (
     "Time that batch in one process: `dataset[i]` for its samples, with num_workers=0. If it is only slow, raise the "
@@ -113,11 +121,21 @@ class Stood(msgspec.Struct, frozen=True):
 
     filler: EndedFiller | None = None
     """The thread that should have filled the queue of its process."""
+    spawner: LostSpawner | None = None
+    """Of workers that were ended with the thread that had spawned them."""
+    unread_end: UnreadAtExit | None = None
+    """Of a program whose end waits for the thread of its queue."""
 
     @property
     def unread(self) -> bool:
         """Whether it waited for the end of a child that waits until its queue, or its pipe, is read."""
         return self.wait.kind == "child" and bool(self.waiting) and self.waiting[-1][1].kind in UNREAD
+
+
+def _forker(view: ProcessView, found: Stood) -> ProcessView | None:
+    """Its parent, where that waits for it."""
+    asks = found.waiting[-1][0] if found.waiting else None
+    return asks if asks is not None and asks.process.snapshot.pid == view.process.snapshot.ppid else None
 
 
 def unread_words(view: ProcessView, found: Stood) -> str:
@@ -134,6 +152,15 @@ def _gone_words(found: Stood) -> str:
     names = list_words([name_words([item]) for item in gone[:_NAMED]] + ["others"] * (len(gone) > _NAMED))
     codes = sorted({item.process.exit_code or 0 for item in gone})
     return f"; {names} had ended with status {' and '.join(map(str, codes))}, and no other child could {does}"
+
+
+def _not_put(view: ProcessView, wait: ProcessWait) -> str:
+    """Of children that ended well; of tasks only where the file of the line has some, or is not known."""
+    tree = syntax_tree(view.process.snapshot, wait.at)
+    calls = (
+        {called_name(item) for item in ast.walk(tree) if isinstance(item, ast.Call)} if tree is not None else {*_TASKS}
+    )
+    return f"{_NOT_PUT}{_OF_POOL if calls & {*_TASKS} else ''}{_LOOKS}"
 
 
 def _loading_words(found: Stood, worker: ProcessView) -> str:
@@ -160,6 +187,10 @@ def why_words(view: ProcessView, found: Stood) -> str:
         return f"; {found.started.words}"
     if found.wait.kind == "forked-native":
         return pool_words(view, found.together)
+    if found.spawner is not None:
+        return f"; {found.spawner.words}"
+    if found.unread_end is not None:
+        return found.unread_end.words
     if found.locks is not None:
         return f"; {found.locks.words}"
     if found.unsent is not None:
@@ -197,7 +228,7 @@ def why_words(view: ProcessView, found: Stood) -> str:
     if found.together > 1:
         return f"; {found.together} processes waited there"
     working = work_words(found.working)
-    forked = fork_line(view, found.wait)
+    forked = fork_line(view, found.wait, _forker(view, found))
     return f"; {working}" if working else f"; {forked.words}" if forked is not None else ""
 
 
@@ -214,6 +245,10 @@ def _own_advice(view: ProcessView, found: Stood) -> str:
         return found.device.advice
     if found.forked is not None:
         return found.forked.advice
+    if found.spawner is not None:
+        return found.spawner.advice
+    if found.unread_end is not None:
+        return found.unread_end.advice
     if found.locks is not None:
         return found.locks.advice
     if found.started is not None:
@@ -243,16 +278,17 @@ def _own_advice(view: ProcessView, found: Stood) -> str:
     if found.thread is None:
         handled = f"Look at {found.handled.words} first: the program waits on its way out. " if found.handled else ""
         if work_words(found.working) and not found.handled:
-            return f"{_WORKING} {wait_advice(view, found.wait)}"
+            ahead = ahead_advice(view, found.wait, found.working)
+            return f"{_WORKING} {ahead or wait_advice(view, found.wait)}"
         if found.unread:
             queue = unread_queue(view, found.wait) if kind == "unread-queue" else None
             later = read_later(view, found.wait)
             return handled + (queue.advice(later) if queue is not None else f"{later}{ADVICE[kind]}")
         if found.gone:
-            return handled + (gone_advice(found.wait) or _NOT_PUT)
+            return handled + (gone_advice(found.wait) or _not_put(view, found.wait))
         if found.filler is not None:
             return handled + found.filler.advice
-        forked = fork_line(view, found.wait)
+        forked = fork_line(view, found.wait, _forker(view, found))
         if forked is not None:
             return handled + forked.advice
         return handled + (found.both.advice if found.both is not None else wait_advice(view, found.wait))

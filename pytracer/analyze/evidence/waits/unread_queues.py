@@ -52,7 +52,7 @@ def unread_queue(view: ProcessView, wait: ProcessWait) -> UnreadQueue | None:
     tree = syntax_tree(view.process.snapshot, at)
     if tree is None or at is None or at.line is None:
         return None
-    made = {*_made(tree)}
+    made = {*made_queues(tree)}
     filled = {name for put in _puts(tree) for name in made & names_of_object(tree, put)}
     if len(filled) != 1:
         return None
@@ -61,7 +61,7 @@ def unread_queue(view: ProcessView, wait: ProcessWait) -> UnreadQueue | None:
     return UnreadQueue(next(iter(filled)), join)
 
 
-def _made(tree: ast.Module) -> Iterator[str]:
+def made_queues(tree: ast.Module) -> Iterator[str]:
     """Variables that hold such a queue; what is put into one of a manager is in that process at once."""
     for item in ast.walk(tree):
         if not isinstance(item, ast.Assign) or not isinstance(item.value, ast.Call):
@@ -74,7 +74,7 @@ def _made(tree: ast.Module) -> Iterator[str]:
 
 def _puts(tree: ast.Module) -> Iterator[str]:
     """The child's names of what it puts something into."""
-    functions = [*_entries(tree)]
+    functions = [*entries(tree)]
     for function in functions:
         for item in ast.walk(function):
             if not isinstance(item, ast.Call):
@@ -87,7 +87,7 @@ def _puts(tree: ast.Module) -> Iterator[str]:
                 functions.append(inner)
 
 
-def _entries(tree: ast.Module) -> Iterator[ast.AST]:
+def entries(tree: ast.Module) -> Iterator[ast.AST]:
     """What runs in a child: the `target` of a Process, and run() of a class that is derived from it."""
     calls = {called_name(item) for item in ast.walk(tree) if isinstance(item, ast.Call)}
     for item in ast.walk(tree):

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pytracer._text import shortened
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
+from pytracer.analyze.evidence.waits.ended_fillers import ended_filler
 from pytracer.analyze.evidence.waits.executor_words import executor_advice
 from pytracer.analyze.evidence.waits.forked_locks import forked_lock
 from pytracer.analyze.evidence.waits.forked_pool_words import pool_advice
@@ -16,7 +17,7 @@ from pytracer.analyze.evidence.waits.pool_joins import hands_over
 from pytracer.analyze.evidence.waits.queue_fillers import filler_of
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait, WaitKind
 from pytracer.analyze.evidence.waits.waited_object import waited_object
-from pytracer.analyze.evidence.waits.waits import called_by_program, main_stack
+from pytracer.analyze.evidence.waits.waits import at_program_end, called_by_program, main_stack
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 
@@ -97,13 +98,22 @@ ADVICE: dict[WaitKind, str] = {
 }
 
 
+LEFT = "What was left in the queue is lost; cancel_join_thread() would end the wait, and hide that."
+AT_END = (
+    "At its end a program waits until all that it put into a multiprocessing queue is in the pipe, which holds 64 KiB: "
+    f"whoever reads the queue has to take all of it before it ends, until a mark (None) that is put last. {LEFT}"
+)
+
+
 def wait_advice(view: ProcessView, wait: ProcessWait) -> str:
     """Of its kind; of a queue that nobody fills any more, and of a child that was started with a pipe, about that."""
-    filler = filler_of(view, wait)
+    filler = ended_filler(view, wait) or filler_of(view, wait)
     if filler is not None:
         return filler.advice
     if wait.kind == "notice" and (called_by_program(view) or "").endswith(_RESULTS):
         return _FUTURE
+    if wait.kind == "unread-queue" and at_program_end(main_stack(view)):
+        return AT_END
     if wait.kind == "executor":
         return executor_advice(view)
     if wait.kind == "full-queue" and hands_over(main_stack(view)):

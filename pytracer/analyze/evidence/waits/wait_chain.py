@@ -11,6 +11,7 @@ from pytracer._library_files import is_library_file
 from pytracer._text import shortened
 from pytracer.analyze.deaths.ending import asked_to_end
 from pytracer.analyze.evidence.cuda.device_waits import DeviceWait, device_wait
+from pytracer.analyze.evidence.waits.ended_fillers import beside_words, ended_filler
 from pytracer.analyze.evidence.waits.ended_threads import lost_results
 from pytracer.analyze.evidence.waits.forked_pool import is_at_work
 from pytracer.analyze.evidence.waits.wait_advice import ADVICE, wait_advice
@@ -57,6 +58,8 @@ class Blocked(msgspec.Struct, frozen=True):
 
     device: DeviceWait | None = None
     """What the last one waited for on its device, if nothing moved there."""
+    others: tuple[ProcessView, ...] = ()
+    """The other ranks of the job."""
 
     @property
     def unread(self) -> bool:
@@ -75,7 +78,8 @@ class Blocked(msgspec.Struct, frozen=True):
             return f"{own}, which cannot end before its queue is read"
         if len(self.chain) > 1:
             return f"{own}, and {name_words([last])} {WAITED[wait.kind]}{at_words(wait)}"
-        return own
+        filler = ended_filler(last, wait)
+        return f"{own}; {filler.words}{beside_words(self.others, filler)}" if filler is not None else own
 
     @property
     def advice(self) -> str:
@@ -106,7 +110,10 @@ def _held_by_children(children: Sequence[ProcessView]) -> str:
 def blocked(job: JobView, view: ProcessView) -> Blocked | None:
     """None where its stacks show no wait."""
     chain = tuple(wait_chain(job, view))
-    return Blocked(chain, tuple(_ran_then(job, chain[-1][0])), wait_for_device(job, *chain[-1])) if chain else None
+    if not chain:
+        return None
+    others = tuple(item for item in job.views if item.process.rank is not None and item.index != view.index)
+    return Blocked(chain, tuple(_ran_then(job, chain[-1][0])), wait_for_device(job, *chain[-1]), others)
 
 
 def wait_for_device(job: JobView, view: ProcessView, wait: ProcessWait) -> DeviceWait | None:
@@ -195,7 +202,7 @@ def wait_chain(job: JobView, view: ProcessView) -> Iterator[tuple[ProcessView, P
     while current is not None and current.index not in seen:
         seen.add(current.index)
         wait = wait_of(current)
-        if wait is None or (wait.kind == "forked-native" and is_at_work(job, current)):
+        if wait is None or (wait.kind == "forked-native" and is_at_work(current)):
             return
         yield current, wait
         on = wait.kind in _OF_CHILDREN and not lost_results(current, wait)

@@ -9,15 +9,17 @@ import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer._text import list_words, shortened
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.leaving import Obstacle, obstacles
 from pytracer.analyze.evidence.syntax.loops import loops_around
 from pytracer.analyze.evidence.syntax.passing import names_of_object
-from pytracer.analyze.evidence.syntax.scopes import qualified_name, scope_of
+from pytracer.analyze.evidence.syntax.scopes import Scope, parameters, qualified_name, scope_of
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
-from pytracer.analyze.evidence.waits.waits import called_by_program
+from pytracer.analyze.evidence.waits.waits import called_by_program, end_of, main_stack
+from pytracer.analyze.parts import python_frame
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
+from pytracer.report.job import PythonFrame
 
 _LONGEST = 50
 _LISTED = 2
@@ -160,12 +162,46 @@ def waited_object(view: ProcessView, wait: ProcessWait) -> WaitedObject | None:
         return None
     names = names_of_object(tree, name)
     ends = [item for item in _calls(tree, kind.ends) if (last_name(item.func.value) or "") in names]  # type: ignore[attr-defined]
-    providers = tuple(_provider(tree, item, at.line if kind is _RELEASE else 0) for item in ends)
+    providers = tuple(_provider(tree, item, names, at.line if kind is _RELEASE else 0) for item in ends)
+    providers = tuple(
+        msgspec.structs.replace(item, obstacles=()) if _is_on_its_way(view, at, tree, item.line) else item
+        for item in providers
+    )
     called = (item.func.attr for item in _calls(tree, kind.waits) if item.func.value is thing)  # type: ignore[attr-defined]
     method = next(called, kind.waits[0])
     until = _until(tree, at.line) if kind is _NOTIFY else None
     made = _made(tree, names, kind.noun)
     return WaitedObject(shortened(text, _LONGEST), kind.noun, at.line, providers, made, names, name, method, until)
+
+
+def _is_on_its_way(view: ProcessView, at: PythonFrame, tree: ast.Module, line: int) -> bool:
+    """Whether another thread of the process was in the function of a line, above it: nothing kept it from there yet."""
+    end = end_of(view)
+    for _, frames in end.python_threads if end is not None else ():
+        stack = [python_frame(item) for item in frames]
+        if any(item.file == at.file and item.line == at.line for item in stack):
+            continue
+        for inner, frame in zip([None, *stack], stack, strict=False):
+            if frame.file != at.file or frame.line is None or scope_of(tree, frame.line) is not scope_of(tree, line):
+                continue
+            calls_own = inner is not None and not is_library_file(inner.file)
+            if frame.line < line or (frame.line == line and calls_own):
+                return True
+    return False
+
+
+def ahead_advice(view: ProcessView, wait: ProcessWait, children: Sequence[ProcessView]) -> str | None:
+    """Where a child at work was in the function that ends the wait, above the only line that does."""
+    thing = waited_object(view, wait)
+    if thing is None or wait.at is None or len(thing.providers) != 1:
+        return None
+    only = thing.providers[0]
+    tree = syntax_tree(view.process.snapshot, wait.at)
+    frames = [frame for child in children for frame in main_stack(child) if frame.file == wait.at.file]
+    above = [frame.line for frame in frames if frame.line is not None and frame.line < only.line]
+    if tree is None or not any(scope_of(tree, line) is scope_of(tree, only.line) for line in above):
+        return None
+    return f"It was above `{only.call}` at {only.place}, which in this file alone ends the wait. {thing.limit}"
 
 
 def last_name(node: ast.expr) -> str | None:
@@ -195,13 +231,47 @@ def _calls(tree: ast.Module, methods: Sequence[str]) -> Iterator[ast.Call]:
             yield item
 
 
-def _provider(tree: ast.Module, call: ast.Call, after: int) -> Provider:
+def _provider(tree: ast.Module, call: ast.Call, names: frozenset[str], after: int) -> Provider:
     scope = scope_of(tree, call.lineno)
     function = qualified_name(tree, scope, "")
     method = called_name(call) or ""
     text = f"{shortened(ast.unparse(call.func.value), _LONGEST)}.{method}({'...' if call.args else ''})"  # type: ignore[attr-defined]
-    found = tuple(item for item in obstacles(tree, call.lineno) if item.line > after)
+    own = _told_apart(tree, scope)
+    found = tuple(
+        item
+        for item in obstacles(tree, call.lineno)
+        if item.line > after and not (item.names & own) and not _asks_for_it(item, names)
+    )
     return Provider(text, method, call.lineno, function, found)
+
+
+def _asks_for_it(item: Obstacle, names: frozenset[str]) -> bool:
+    """`if queue is None`: whoever is given none cannot end the wait, and is not who should."""
+    return item.asks_for is not None and item.asks_for.rpartition(".")[2] in names
+
+
+def _told_apart(tree: ast.Module, scope: Scope) -> frozenset[str]:
+    """The parameters of a function that runs in a process of its own, and that the program calls itself as well.
+
+    A test of one may be what tells the two apart: it says nothing of the way that the other process took.
+    """
+    if isinstance(scope, (ast.Module, ast.Lambda)):
+        return frozenset()
+    calls = [item for item in ast.walk(tree) if isinstance(item, ast.Call)]
+    handed = any(_last_word(keyword_value(item, "target")) == scope.name and _is_process(item) for item in calls)
+    handed |= any(
+        called_name(item) == "spawn" and item.args and _last_word(item.args[0]) == scope.name for item in calls
+    )
+    called = any(called_name(item) == scope.name for item in calls)
+    return frozenset(parameters(scope)) - {"self", "cls"} if handed and called else frozenset()
+
+
+def _is_process(call: ast.Call) -> bool:
+    return (called_name(call) or "").endswith("Process")
+
+
+def _last_word(node: ast.expr | None) -> str | None:
+    return last_name(node) if node is not None else None
 
 
 def _until(tree: ast.Module, line: int) -> str | None:

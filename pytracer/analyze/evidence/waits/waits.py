@@ -54,6 +54,7 @@ _RESULTS = ("wait", "get", "next")  # of AsyncResult, MapResult, IMapIterator
 _LOCK_FILE = re.compile(r"/(torch/utils/file_baton|filelock/\w+)\.py$")
 # CPython: Lock and RLock of threading, not Condition; those of multiprocessing.
 _LOCK = ("PyThread_acquire_lock_timed", "_multiprocessing_SemLock_acquire_impl")
+_UTIL = re.compile(r"/multiprocessing/util\.py$")
 _FEEDER_JOIN = "Queue._finalize_join"  # CPython: the end of a process waits until its queues are read
 _SLEEP = ("time_sleep", "pysleep")  # CPython: time.sleep()
 _NEAR, _OTHER_THREADS = 5, 3  # frames, threads
@@ -85,6 +86,11 @@ def waiting_frame(view: ProcessView) -> PythonFrame | None:
 def main_stack(view: ProcessView) -> Sequence[PythonFrame]:
     """The main thread's, whichever thread the signal met."""
     return _main_python(view) or view.python_stack or ()
+
+
+def at_program_end(stack: Sequence[PythonFrame]) -> bool:
+    """Whether the end of the program runs what multiprocessing does there; a child of it has frames of its start."""
+    return bool(stack) and _last_word(stack[-1]) == "_exit_function" and _UTIL.search(stack[-1].file or "") is not None
 
 
 def called_by_program(view: ProcessView) -> str | None:

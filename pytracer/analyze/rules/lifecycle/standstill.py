@@ -11,39 +11,42 @@ same process before is named: the thread may be the one that is waited for. So i
 had put into a queue, and the exception that the program was handling: a `with` or `finally` may wait on the way out.
 
 Why it happens: fork() copies one thread only. The threads of an OpenMP pool that the parent had used do not exist in
-the child, whose next parallel region waits for them for ever; nor do threads that held a lock at that moment, or
-those that run the tasks of torch.jit.fork(), or those that another native library had started: of a worker that waits
-in such a library, the line is named that had used it in the parent before the fork. Of Python's own threads - one that
-runs an event loop, those of a ThreadPoolExecutor, one that answers by a queue - the line is named that starts them, and
-the one that led there in the parent. join() of a pool of processes,
-shutdown() of an executor and the end of a program that has one wait for the tasks of all workers, so one that stands
-is the cause. asyncio.run() and a `with ThreadPoolExecutor()` end when the threads of the executor do, and cancel() of
-a task does not end the thread that runs it already. A process that has put something into a multiprocessing queue
-ends when that is read, so join() before get() never returns; nor does join() of one that waits for room in a bounded
-queue, from which the parent takes only before. Two threads that take two locks in different orders wait for each
-other: where the `with` statements of both show that, the locks and lines are named. A worker that died or stands
-still leaves its parent waiting. What a queue's own thread cannot pickle is dropped; a Future keeps the exception of
-its task; a worker that is killed in Queue.get() takes the lock of the queue along. Of a lock that a forked child
-waits for, the thread of the parent is named that was inside of its `with` at the end, or alone takes it by the
-source; so is a `with` of the forking thread around the fork. What ends a wait (set(), put(), release()) may lie
-behind a branch that leaves. A thread that fills a queue of its process may have ended in order without the mark
-(`None`) at which the taker stops: it puts that below a condition only, or not at all. recv() of a pipe gets no EOFError
-while its own process keeps the sender's end open, and two ends that both call recv() wait for each other. An OSError
-ends a pool's thread that receives results, such as of a tensor whose worker has ended; another error there ends it with
-a traceback, such as of a task's exception whose class cannot be called with its `args` alone: what was raised, and its
-constructor, are named then. A task of a multiprocessing pool is lost when its worker ends by sys.exit(), os._exit() or
-a signal.
+the child, whose next parallel region waits for them for ever; nor do threads that held a lock at that moment, or those
+that run the tasks of torch.jit.fork(), or those that another native library had started: of a worker that waits in such
+a library, the line is named that had used it in the parent before the fork. Of Python's own threads - one that runs an
+event loop, those of a ThreadPoolExecutor, one that answers by a queue - the line is named that starts them, and the one
+that led there in the parent. join() of a pool of processes, shutdown() of an executor and the end of a program that has
+one wait for the tasks of all workers, so one that stands is the cause. asyncio.run() and a `with ThreadPoolExecutor()`
+end when the threads of the executor do, and cancel() of a task does not end the thread that runs it already. A process
+that has put something into a multiprocessing queue ends when that is read, so join() before get() never returns; nor
+does join() of one that waits for room in a bounded queue, from which the parent takes only before. Two threads that
+take two locks in different orders wait for each other: where the `with` statements of both show that, the locks and
+lines are named. A worker that died or stands still leaves its parent waiting. What a queue's own thread cannot pickle
+is dropped; a Future keeps the exception of its task; a worker that is killed in Queue.get() takes the lock of the queue
+along. Of a lock that a forked child waits for, the thread of the parent is named that was inside of its `with` at the
+end, or alone takes it by the source; so is a `with` of the forking thread around the fork. What ends a wait (set(),
+put(), release()) may lie behind a branch that leaves. A thread that fills a queue of its process may have ended in
+order without the mark (`None`) at which the taker stops: it puts that below a condition only, or not at all; or by an
+error that its own `except` kept for whoever asks later. A program that has come to its end waits until all that it put
+into a multiprocessing queue is in the pipe, although the reader has ended, by a count or at a mark that came too early.
+A worker of torch.multiprocessing.spawn is interrupted, and ends with status 0, when the thread that spawned it ends.
+recv() of a pipe gets no EOFError while its own process keeps the sender's end open, and two ends that both call recv()
+wait for each other. An OSError ends a pool's thread that receives results, such as of a tensor whose worker has ended;
+another error there ends it with a traceback, such as of a task's exception whose class cannot be called with its `args`
+alone: what was raised, and its constructor, are named then. A task of a multiprocessing pool is lost when its worker
+ends by sys.exit(), os._exit() or a signal.
 
 What to do: OpenMP: start children by spawn or forkserver, or call torch.set_num_threads(1) before the first operator
 of the parent. Locks: take them in one order. Queues: pass a timeout to get(), and look at who should have filled it.
 Devices: see what ends the loop of the kernel; what is behind it on its stream does not begin before.
 
-How it can be wrong: the stacks are of one moment. A program that waits briefly and often may be met in a wait by
-chance; a service is idle by design. So all but OpenMP counts only where a time limit ended the process. Threads of a
-native library are not recorded at such an end: one that starts them anew in a child may only be slow. Where the child's
-threads computed, or the library asks for its process, nothing is said of them. A device may only be slow: its wait
-counts only where the process had recorded next to nothing for 5 s, and is *possible* until a stream was busy and 30 s
-have passed, or a kernel waits by its text.
+How it can be wrong: the stacks are of one moment. A forked child in OpenMP that made small tensors until then is told
+to stand by its processor time, which a machine with very many processes at work keeps low, too. A program that waits
+briefly and often may be met in a wait by chance; a service is idle by design. So all but OpenMP counts only where a
+time limit ended the process. Threads of a native library are not recorded at such an end: one that starts them anew in
+a child may only be slow. Where the child's threads computed, or the library asks for its process, nothing is said of
+them. A device may only be slow: its wait counts only where the process had recorded next to nothing for 5 s, and is
+*possible* until a stream was busy and 30 s have passed, or a kernel waits by its text.
 """
 
 from __future__ import annotations
@@ -70,9 +73,11 @@ from pytracer.analyze.evidence.waits.last_wait import last_wait
 from pytracer.analyze.evidence.waits.library_threads import LibraryThread
 from pytracer.analyze.evidence.waits.lost_lock import LostLock, lost_lock
 from pytracer.analyze.evidence.waits.lost_tasks import lost_tasks
+from pytracer.analyze.evidence.waits.parent_death import LostSpawner
 from pytracer.analyze.evidence.waits.parent_threads import ParentThread
 from pytracer.analyze.evidence.waits.stood import Stood, advice_of, only_words, unread_words, why_words
 from pytracer.analyze.evidence.waits.stood_loop import stood_loop
+from pytracer.analyze.evidence.waits.unread_at_exit import UnreadAtExit
 from pytracer.analyze.evidence.waits.wait_chain import (
     at_words,
     waiters_there,
@@ -182,7 +187,8 @@ class Standstill:
         pool = pool_of(view) if found.wait.kind == "forked-native" else None
         why = why_words(view, found) or only_words(view, found)
         why += _ranks_meanwhile(job, view) if found.device is not None else ""
-        waited = f"{wait_words(view, found.wait)}{at_words(found.wait)}{unread_words(view, found)}{why}"
+        own = found.unread_end.wait_words if found.unread_end is not None else wait_words(view, found.wait)
+        waited = f"{own}{at_words(found.wait)}{unread_words(view, found)}{why}"
         return Description(
             f"{introduction(judgement.views)} {waited}; {_end_words(job, judgement, short=len(waited) > _LONG)}.",
             [
@@ -194,12 +200,13 @@ class Standstill:
                 found.task.evidence if found.task is not None else None,
                 found.without.evidence if found.without is not None else None,
                 found.unmade.evidence if found.unmade is not None else None,
+                *(found.spawner.evidence if found.spawner is not None else ()),
                 *(found.device.evidence if found.device is not None else ()),
             ],
             advice_of(view, found),
             _missing(found),
             line=_line(pool, found),
-            behind=_behind(pool or found.unmade or found.started or found.filler),
+            behind=_behind(pool or found.unmade or found.started or found.filler or found.spawner or found.unread_end),
         )
 
 
@@ -207,12 +214,16 @@ def _line(pool: ForkedPool | None, found: Stood) -> PythonFrame | None:
     """Where the child lost the threads; where a task raised what could not be made again."""
     if pool is not None:
         return pool.earlier.forked
-    if found.started is not None or found.filler is not None:
+    if found.started is not None or found.filler is not None or found.spawner is not None:
         return found.wait.at
+    if found.unread_end is not None:
+        return found.unread_end.at
     return found.unmade.at if found.unmade is not None else None
 
 
-def _behind(found: ForkedPool | UnmadeError | ParentThread | LibraryThread | EndedFiller | None) -> Behind | None:
+def _behind(
+    found: ForkedPool | UnmadeError | ParentThread | LibraryThread | EndedFiller | LostSpawner | UnreadAtExit | None,
+) -> Behind | None:
     if isinstance(found, EndedFiller):
         return msgspec.structs.replace(Behind.of([], found), elsewhere=found.elsewhere)
     return Behind.of([], found) if found is not None else None
@@ -233,8 +244,17 @@ def _confidence(view: ProcessView, found: Stood, suspects: Sequence[Death]) -> C
     is_sure = found.unread or bool(found.gone) or (found.thread is not None and found.thread.sure)
     is_sure |= any(
         item is not None
-        for item in (found.receiver, found.unsent, found.starved, found.task, found.untaken, found.filler)
+        for item in (
+            found.receiver,
+            found.unsent,
+            found.starved,
+            found.task,
+            found.untaken,
+            found.filler,
+            found.spawner,
+        )
     )
+    is_sure |= found.unread_end is not None and bool(found.unread_end.gone)
     is_sure |= found.without is not None and (found.without.first or not found.working)
     is_sure |= found.unasked is not None and found.unasked.refused is not None
     loop = stood_loop(found.loading) if found.loading is not None else None

@@ -67,7 +67,11 @@ def main():
 
 
 def waits(
-    run: Path, source: str, wanted: str = "ready.get", others: Mapping[int, Sequence[Frame]] | None = None
+    run: Path,
+    source: str,
+    wanted: str = "ready.get",
+    others: Mapping[int, Sequence[Frame]] | None = None,
+    own: str = "main",
 ) -> Report:
     """A time limit met its main thread in the line that has these words."""
     script = run / "train.py"
@@ -75,9 +79,9 @@ def waits(
     os.utime(script, (0, 0))
     line = 1 + next(number for number, text in enumerate(source.splitlines()) if wanted in text)
     last = len(source.splitlines()) - 1
-    own: list[Frame] = [("Batches.__iter__", str(script), line), ("main", str(script), last)]
+    way: list[Frame] = [("Batches.__iter__", str(script), line), ("main", str(script), last)]
     box = parent().at(60_000).signal_seen(15, 90, TIMEOUT)
-    stack = [*WAIT, *(own if "Batches" in source else [("main", str(script), line)])]
+    stack = [*WAIT, *(way if "Batches" in source else [(own, str(script), line)])]
     native = [(s.LIBC, 0x10)]
     return ended(run, box.crash(0, code=0, state=EXIT, python=stack, other_python=others, native=native))
 
@@ -126,3 +130,75 @@ def test_look_alikes_are_not_explained_so(old: str, new: str, run: Path) -> None
 def test_another_thread_may_fill_it(run: Path) -> None:
     report = waits(run, OF_CLASS, others={5: [("poll", s.SCRIPT, 31)]})
     assert "the only thread that fills it" not in summary(report)
+
+
+KEPT = """\
+class Loader:
+    def __init__(self, rows):
+        self.ready = queue.Queue(4)
+        self.errors = []
+        self.thread = threading.Thread(target=self.fill, args=(rows,), daemon=True)
+        self.thread.start()
+
+    def fill(self, rows):
+        try:
+            for row in rows:
+                while not self.stop:
+                    try:
+                        self.ready.put(parse(row), timeout=1)
+                        break
+                    except queue.Full:
+                        continue
+        except Exception as error:
+            self.errors.append(error)
+
+    def next(self):
+        return self.ready.get()
+
+    def close(self):
+        if self.errors:
+            raise self.errors[0]
+"""
+
+
+def kept(run: Path, source: str) -> Report:
+    return waits(run, source, "ready.get", own="Loader.next")
+
+
+def test_error_that_the_thread_kept_is_looked_for_where_it_is_read(run: Path) -> None:
+    """The taker knows no mark; the loop that tries again is not the one that ends."""
+    report = kept(run, KEPT)
+    assert verdict(report) == ("hang", "likely")
+    assert "the only thread that fills it (Loader.fill, line 13) had ended" in summary(report)
+    told = "See first what `except Exception` (line 17) caught there: it keeps the error in `self.errors`, which only"
+    assert advice(report).startswith(f"{told} Loader.close (line 24) looks at. Let it put the error into the queue")
+    assert "line 11" not in advice(report)
+
+
+def test_thread_without_an_error_to_hide_ended_in_order(run: Path) -> None:
+    """The loop that counts is the outer one."""
+    source = KEPT.replace("except Exception as error", "except OSError").replace("self.errors.append(error)", "raise")
+    report = kept(run, source)
+    assert "the only thread that fills it (Loader.fill, line 13) had ended in order" in summary(report)
+    assert "Let Loader.fill put `None` on every way, behind its loop (line 10)" in advice(report)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("            self.errors.append(error)\n", "            self.ready.put(error)\n"),
+        ("        self.thread.start()\n", "        self.later = self.thread.start\n"),
+    ],
+)
+def test_thread_that_told_its_error_or_never_began_is_not_explained_so(old: str, new: str, run: Path) -> None:
+    assert "the only thread that fills it" not in summary(kept(run, KEPT.replace(old, new)))
+
+
+def test_thread_that_is_still_on_its_way_was_not_kept_by_an_error(run: Path) -> None:
+    """The look-alike: it is slow in what it calls there."""
+    script = str(run / "train.py")
+    stack: list[Frame] = [("parse", script, 40), ("Loader.fill", script, 13)]
+    report = waits(run, KEPT, "ready.get", own="Loader.next", others={5: stack})
+    assert verdict(report) == ("hang", "possible")
+    assert "in this file only `self.ready.put(...)` at line 13 in Loader.fill ends that; SIGTERM" in summary(report)
+    assert "except Exception" not in advice(report)

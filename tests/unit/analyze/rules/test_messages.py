@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from pytracer.analyze import engine
+from pytracer.decode.types.host_counters import SeenProcess
 from pytracer.report.job import Report
 from tests.support import scenarios as s
 from tests.support.deaths import advice, evidence, summary, verdict
@@ -304,3 +306,33 @@ def test_pool_without_a_limit_of_tasks_names_none(run: Path) -> None:
     report = pooled(run, 0, POOLED.replace(", maxtasksperchild=1", ""))
     assert "maxtasksperchild" not in summary(report) + advice(report)
     assert "status 0" not in summary(report)
+
+
+def busy_before(box: Box) -> Box:
+    """It made many small tensors soon after its start; of the last ones no time is known."""
+    made = box.at(200).mark("part").site(("load", s.SCRIPT, 6))
+    for number in range(60):
+        box.alloc(0x7F0000000000 + number * 4096, 4096, made)
+    return box
+
+
+@pytest.mark.parametrize(
+    ("cpu", "seconds", "stands"), [(0.07, 50, True), (30.0, 50, False), (None, 50, False), (0, 4, False)]
+)
+def test_child_that_hardly_computed_stands_in_openmp(
+    cpu: float | None, seconds: int, stands: bool, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it recorded last has no time; its launcher saw that it used no processor. Else it may be at work."""
+    seen = SeenProcess(102, 0, 0, seconds * 1_000_000_000, cpu_seconds=cpu)
+    monkeypatch.setattr(engine, "_seen", lambda _, process: seen if process.snapshot.pid == 102 else None)
+    report = ended(run, stopped(parent(), asks()), in_openmp(busy_before(child())))
+    assert ("waited in the OpenMP runtime of a forked child" in summary(report)) == stands
+
+
+def test_parent_has_the_line_that_used_openmp_where_the_tensor_was_freed(run: Path) -> None:
+    """The child has only what was alive at the fork."""
+    script = str(s.program_in(run, "def update(a):\n    x = a * 2\n"))
+    box = parent().at(100).mark("begin")
+    box.alloc(0x7F0000000000, 1 << 20, box.site(("update", script, 2)))
+    report = ended(run, stopped(box, asks()), in_openmp(child()))
+    assert "the OpenMP threads of the parent (used at program.py:2 in update) do not exist" in advice(report)

@@ -387,3 +387,64 @@ def test_tasks_whose_errors_show_are_not_told(call: str, more: dict[str, str], r
     report = of_pool(run, call, **more)
     assert "nobody asks" not in advice(report)
     assert "made by" not in summary(report)
+
+
+BRANCHED = """\
+def work(index, queue, size):
+    part = load(index)
+    if {test}:
+        return part
+    queue.put(part)
+
+def main():
+    queue = mp.Queue()
+    for index in range(1, 3):
+        Process(target=work, args=(index, queue, 8)).start()
+    {own}
+    queue.get()
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "own", "told"),
+    [
+        ("queue is None", "work(0, None, 8)", False),  # who has no queue does not put
+        ("queue is None", "pass", False),
+        ("not queue", "pass", False),
+        ("index == 0", "work(0, queue, 8)", False),  # its own call takes that way
+        ("index == 0", "pass", True),
+        ("not part", "work(0, queue, 8)", True),
+    ],
+)
+def test_branch_that_only_the_parent_takes_is_not_what_kept_a_child_from_putting(
+    test: str, own: str, told: bool, run: Path
+) -> None:
+    """The same function runs in the parent; a test of anything else is told."""
+    script = of(run, BRANCHED.format(test=test, own=own))
+    report = ended(run, stopped(parent(), [*GET, ("main", script, 12)]))
+    assert "In this file only `queue.put(...)` at line 5 in work ends it" in advice(report)
+    assert (f"not reached after `if {test}`" in advice(report)) == told
+
+
+def test_child_at_work_above_the_line_that_puts_has_not_left_it_out(run: Path) -> None:
+    """What comes behind its place is not what kept it."""
+    script = of(run, BRANCHED.format(test="not part", own="pass"))
+    worker = Box(pid=102, ppid=101, created_ns=6_000_000_000).versions(torch="2.13.0")
+    stopped(worker, [("work", script, 2)], [(s.TORCH_CPU, 0x9900)])
+    report = ended(run, stopped(parent(), [*GET, ("main", script, 12)]), worker)
+    assert "It was above `queue.put(...)` at line 5 in work, which in this file alone ends the wait." in advice(report)
+    assert "not part" not in advice(report)
+
+
+@pytest.mark.parametrize(
+    ("call", "told"), [("pool.apply_async(work)", True), ("mp.Process(target=work).start()", False)]
+)
+def test_tasks_of_a_pool_are_told_only_where_the_program_has_some(call: str, told: bool, run: Path) -> None:
+    """All children ended well without filling the queue."""
+    script = of(run, f"def main():\n    {call}\n    results.get()\n")
+    main = parent()
+    main.at(5_100).wait(102, exit_code=0)
+    worker = Box(pid=102, ppid=101).versions(torch="2.13.0").at(5_000)
+    report = ended(run, stopped(main, [*GET, ("main", script, 3)]), worker)
+    assert "had ended with status 0" in summary(report)
+    assert ("a pool's task" in advice(report)) == told

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from pytracer.analyze import engine
 from pytracer.analyze.engine import build_report
-from pytracer.analyze.evidence.waits import forked_pool
 from pytracer.analyze.evidence.waits.used_before_fork import used_before_fork
 from pytracer.decode.types.host_counters import SeenProcess
 from pytracer.decode.types.snapshot import NativeFrame
@@ -187,6 +187,5 @@ def test_child_whose_threads_compute_is_at_work(
 ) -> None:
     """By the processor time of its 50 s."""
     seen = SeenProcess(102, 0, 0, 50_000_000_000, cpu_seconds=cpu)
-    witness = SimpleNamespace(process=lambda *_: seen)
-    monkeypatch.setattr(forked_pool, "witness_of", lambda *_: witness)
+    monkeypatch.setattr(engine, "_seen", lambda *_: seen)
     assert ("forked child" in summary(hung(run, "tokenizer.encode('a')"))) != works
