@@ -59,9 +59,9 @@ class UncheckedView(msgspec.Struct, frozen=True):
     """The fault address is in a view of `owner`, and outside of that. `data`: the first byte of the view.
 
     `name`: of the variable that holds it. `twice`: a stride in the source that has the bytes of an element twice.
-    `recorded`: shape and strides are those of the array itself, and not computed from the source. `given`: the owner, as
-    the line has it. `rows`: it steps by rows of its owner, and counts elements. `own_bytes`: its strides are known to be
-    made of those of the owner, or of the bytes of its elements.
+    `recorded`: shape and strides are those of the array itself, and not computed from the source. `given`: the owner,
+    as the line has it. `rows`: it steps by rows of its owner, and counts elements. `own_bytes`: its strides are known
+    to be made of those of the owner, or of the bytes of its elements.
     """
 
     owner: Owner
@@ -159,8 +159,8 @@ class UncheckedView(msgspec.Struct, frozen=True):
         elif self.rows is not None:
             return f"{self._of_rows(self.rows, view)} {_CHECKS.format(name, self._axis)}"
         elif self._is_wide:
-            given = self.given
-            how = f"Use `{given}.strides` at {at}, not {self.strides}: an element of `{name}` has {self.owner.item} bytes."
+            own = f"an element of `{name}` has {self.owner.item} bytes"
+            how = f"Use `{self.given}.strides` at {at}, not {self.strides}: {own}."
         else:
             room = f": for these strides `{name}` has {most} of {self.shape[0]} in the first dimension" if most else ""
             how = f"Correct the shape {self.shape} or the strides {self.strides}, in bytes, at {at}{room}."

@@ -1,7 +1,7 @@
 """By what an unchecked view of an array steps, and what its shape counts: by rows, but elements, in the known mistake.
 
-`x.strides[0]` has the bytes of a row, and `x.size` counts the elements of all dimensions. Both agree where the array has
-one dimension; of a recording with two channels a view made of both has twice as many rows as there are.
+`x.strides[0]` has the bytes of a row, and `x.size` counts the elements of all dimensions. Both agree where the array
+has one dimension; of a recording with two channels a view made of both has twice as many rows as there are.
 """
 
 from __future__ import annotations
