@@ -1,4 +1,4 @@
-"""Which of a line's `*` or `+` an operator is, by an operand that it was given, and the variables that are its operands.
+"""Which `*` or `+` of a line an operator is, by an operand that it was given, and which variables are its operands.
 
 `x * torch.rsqrt(x.pow(2).mean()) * self.weight` multiplies twice. Where the operator was given `self.weight`, its other
 operand is a result without a name, and no `x`.
@@ -30,9 +30,11 @@ _VIEWS = frozenset({
 
 def operands_of_operation(view: ProcessView, operator: Operator) -> set[str] | None:
     """The variables that the operator was given; None where which operation of the line it is is not known."""
-    own = next((item for item in python_frames(view) if not is_library_file(item.file)), None)
-    tree = syntax_tree(view.process.snapshot, python_frame(own)) if own is not None else None
-    statement = statement_at(tree, own.line) if tree is not None and own is not None and own.line else None
+    own = next(iter(python_frames(view)), None)
+    if own is None or is_library_file(own.file):
+        return None
+    tree = syntax_tree(view.process.snapshot, python_frame(own))
+    statement = statement_at(tree, own.line) if tree is not None and own.line else None
     name = operator.name.rpartition("::")[2].partition("_")[0]
     kind = _OPERATIONS.get(name)
     if statement is None or kind is None or isinstance(statement, (ast.For, ast.While, ast.If, ast.With)):
@@ -41,9 +43,11 @@ def operands_of_operation(view: ProcessView, operator: Operator) -> set[str] | N
     if any(isinstance(item, ast.Call) and (called_name(item) or "").rstrip("_") == name for item in nodes):
         return None  # that may be the operator as well
     operations = [set(_operands(item)) for item in nodes if isinstance(item, ast.BinOp) and isinstance(item.op, kind)]
+    if len(operations) == 1:
+        return operations[0]
     passed = {item.name for item in operator.tensors if item.passed and item.name is not None}
     fitting = [item for item in operations if passed and passed <= item]
-    return fitting[0] if len(operations) > 1 and len(fitting) == 1 else None
+    return fitting[0] if len(fitting) == 1 else None
 
 
 def _operands(operation: ast.BinOp) -> Iterator[str]:

@@ -67,12 +67,13 @@ def chains(files: Files) -> list[Chain]:
 
 def rounds_of(files: Files, chain: Chain) -> Rounds | None:
     """What the loop of a chain goes through, and who passes that; None where it is no variable."""
-    source = chain.loop.iter if isinstance(chain.loop, (ast.For, ast.AsyncFor)) else None
+    source: ast.expr | None = chain.loop.iter if isinstance(chain.loop, (ast.For, ast.AsyncFor)) else None
     while isinstance(source, ast.Call) and called_name(source) in _SAME_ITEMS and source.args:
         source = source.args[0]
     if not isinstance(source, ast.Name):
         return None
-    at, tree, node = chain.file, files[chain.file], source
+    at, tree = chain.file, files[chain.file]
+    node: ast.expr = source
     name: str | None = source.id
     if isinstance(chain.scope, _NAMED) and source.id in parameters(chain.scope):
         call = only_call(files, chain.scope)
@@ -193,7 +194,10 @@ def _line_ends(files: Files, tree: ast.Module, file: str, loop: Loop) -> tuple[t
         for at, scope in scopes
         for node in ast.walk(scope)
         if isinstance(node, ast.Call) and called_name(node) == "open"
-        if found is not None or any(spans(item, loop.lineno) for item in ast.walk(tree) if _opens(item, node))
+        if found is not None
+        or any(
+            isinstance(item, ast.stmt) and _opens(item, node) and spans(item, loop.lineno) for item in ast.walk(tree)
+        )
     ]
     if len(opened) != 1:
         return None

@@ -171,6 +171,7 @@ def test_offsets_that_an_older_recording_lacks_are_not_guessed(run: Path) -> Non
         ("return loss.view(1) / (volume / price)", False),
         ("return price / (loss / volume)", False),
         ("return loss / price", True),
+        ("return loss.exp() / price", False),
         ("return loss.unsqueeze(0) / price / volume", True),  # a view of it is the operand
         ("return volume / loss + loss / price", True),
         ("return loss / price + volume / price", True),  # which of the two it is is not known
