@@ -12,13 +12,14 @@ A tensor with 0 elements, or whose storage was resized to 0, has no memory: its 
 to an address below it: a small negative number. That is *certain* where the register that was indexed was null, and
 *likely* where the line passes such a tensor or torch's operator made one, of no rows. If a variable of the innermost
 frame has such a tensor, and the function is torch's, takes tensors, or was made by torch.compile, it is named, with the
-line that took its memory away, and where that is of another model that shares it, with the line by which they do; else an argument of the running operator that has none, or is undefined. In the backward
-pass it is one that the forward saved. A placeholder that nothing has filled is named with the line of the program that
-makes it empty, and with a line that saves the state without it. Where the operator takes some elements for granted, it
-is said how many, and which line of the module makes the size 0. Arguments that are None are named where the operator is
-known to read them (`known/operators.toml`); of the program's own native code, a variable that is None where nothing
-else that the line passes can be the null pointer. Where the line uses a native object that was given the handle
-of another one, whose owner in Python freed it when that was collected or closed, the owner is named as probable.
+line that took its memory away, and where that is of another model that shares it, with the line by which they do; else
+an argument of the running operator that has none, or is undefined. In the backward pass it is one that the forward
+saved. A placeholder that nothing has filled is named with the line of the program that makes it empty, and with a line
+that saves the state without it. Where the operator takes some elements for granted, it is said how many, and which line
+of the module makes the size 0. Arguments that are None are named where the operator is known to read them
+(`known/operators.toml`); of the program's own native code, a variable that is None where nothing else that the line
+passes can be the null pointer. Where the line uses a native object that was given the handle of another one, whose
+owner in Python freed it when that was collected or closed, the owner is named as probable.
 
 How it can be wrong: without capstone the operands are unknown, so that a garbage pointer with a small value can
 look like null plus an offset; the confidence is lower then. A pointer to a member of a null object was already
