@@ -44,6 +44,7 @@ from pytracer.analyze.address_space.null_pointer import (
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.lifetime.emptied_words import emptied_advice, several_words, taken_words
 from pytracer.analyze.evidence.lifetime.gathered_weights import gathered_weight
+from pytracer.analyze.evidence.lifetime.meta_tensors import meta_tensors
 from pytracer.analyze.evidence.lifetime.never_made import never_made
 from pytracer.analyze.evidence.lifetime.placeholders import placeholder
 from pytracer.analyze.evidence.lifetime.saved_memory import SavedWithoutMemory, saved_without_memory
@@ -173,7 +174,7 @@ class NullDereference(MemoryFaultRule[_Null]):
                 )
                 if has_constant_address(view)
                 else None,
-                *(empty_evidence(item) for item in found.empty),
+                *(empty_evidence(view, item) for item in found.empty),
                 *(argument_evidence(item) for item in found.arguments),
                 sibling_evidence(found.sibling) if found.sibling is not None else None,
                 python_evidence(view),
@@ -224,8 +225,9 @@ def _why(view: ProcessView, found: _Null) -> _Why:
     elif gathered is not None:
         reason = f": {gathered.summary}"
     sizes = {item.elements for item in named}
-    shared = shared_part(view, sizes.pop()) if len(sizes) == 1 and gathered is None else None
-    reason += shared.summary if shared is not None else ""
+    meta = meta_tensors(view, named)
+    shared = shared_part(view, sizes.pop()) if len(sizes) == 1 and gathered is None and meta is None else None
+    reason = f": {meta.summary}" if meta is not None else f"{reason}{shared.summary if shared is not None else ''}"
     dropped = dropped_handle(view) if not reason else None
     if dropped is not None:
         reason = f": {dropped.summary}"
@@ -236,7 +238,15 @@ def _why(view: ProcessView, found: _Null) -> _Why:
     if missing is not None and (found.arguments or not missing.is_own):
         reason = f": {missing.summary}"
     advised = table or dropped or missing or unfit or shared
-    advice = told.advice if told is not None else sieved.advice(line_words(view)) if sieved is not None else None
+    advice = (
+        meta.advice(view)
+        if meta is not None
+        else told.advice
+        if told is not None
+        else sieved.advice(line_words(view))
+        if sieved is not None
+        else None
+    )
     behind = of_null(view, found.saved, named, holds, missing, told)
     if table is not None or found.without_gil:
         behind = Behind()
@@ -244,8 +254,8 @@ def _why(view: ProcessView, found: _Null) -> _Why:
         behind = Behind.of([], gathered)
     elif dropped is not None:
         behind = Behind.of([], dropped)
-    elif shared is not None:
-        behind = Behind.of([], shared)
+    elif shared is not None or meta is not None:
+        behind = Behind.of([], shared, meta)
     elif sieved is not None:
         behind = Behind.of([], sieved)
     elif unfit is not None and unfit.lines:
