@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from pytracer._text import shortened
-from pytracer.analyze.evidence.slicing.chains import Chain, chains, rounds_of
+from pytracer.analyze.evidence.slicing.chains import chains, rounds_of
 from pytracer.analyze.evidence.slicing.keepers import Files
 from pytracer.analyze.evidence.slicing.wraps import Wrap
 from pytracer.analyze.naming import line_in
@@ -26,23 +26,20 @@ def growing_line(files: Files) -> Wrap | None:
     )
 
 
-def rounds_words(files: Files, link: Wrap, here: str | None) -> str:
-    """`. A `word` adds a level for each of its items: look for the longest one at line 9 (`trie.add(word)`)`.
+def rounds_words(files: Files, link: Wrap, here: str | None, *, brief: bool = False) -> str:
+    """`. A `word` adds a level for each item: see the longest at line 9 (`trie.add(word)`)`.
 
-    Nothing of a line that grows no tree. `here`: the file that is spoken of.
+    Nothing of a line that grows no tree. `here`: the file that is spoken of. `brief`: no more than one sentence.
     """
     chain = next((item for item in chains(files) if (item.file, item.node.lineno) == (link.file, link.line)), None)
-    return _words(files, chain, here) if link.tree and chain is not None else ""
-
-
-def _words(files: Files, chain: Chain, here: str | None) -> str:
-    rounds = rounds_of(files, chain)
+    rounds = rounds_of(files, chain) if link.tree and chain is not None else None
     if rounds is None:
         return ""
     at = line_in(rounds.file, rounds.line, here).quoted(shortened(rounds.text, _QUOTED))
-    words = f". A `{rounds.name}` adds a level for each of its items: look for the longest one at {at}"
+    words = f". A `{rounds.name}` adds a level for each item: see the longest at {at}"
     if rounds.ends is None or rounds.by is None:
         return words
     file, line, text = rounds.ends
     opened = line_in(file, line, here).quoted(shortened(text, _QUOTED))
-    return f"{words}. Lines of the file of {opened} end with {rounds.by!r} only: a file with other ends is one line"
+    ends = f". Lines of the file of {opened} end with {rounds.by!r} only: a file with other ends is one line"
+    return ends if brief else f"{words}{ends}"

@@ -38,7 +38,7 @@ _UNLINK = "Keep the objects in a flat list, or leave {0} out (`{1}__getstate__`)
 _COPY = (
     "Copy the objects in a loop (`{1}__deepcopy__`, with a list as stack), or leave {0} out if the copy can do without"
 )
-_REBUILD = "Save what it was built from, such as a flat list, and build it anew when that is loaded"
+_REBUILD = "Save what it was built from (a flat list), and build it anew after loading"
 _FLAT = "Make the data flat, such as a list of rows that refer to each other by number"
 
 

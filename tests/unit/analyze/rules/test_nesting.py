@@ -338,7 +338,7 @@ def test_a_loop_that_puts_a_node_below_the_last_one_grows_a_tree(body: str, run:
     last = source.splitlines().index("        pickle.dump(self, f)") + 1
     said = advised(run, [(PICKLE, "save")], source, line=last)
     assert "may add one in each round of its loop" in said and ", each held by `Node.children`. Save what it" in said
-    assert f"A `word` adds a level for each of its items: look for the longest one at line {last + 7} (" in said
+    assert f"A `word` adds a level for each item: see the longest at line {last + 7} (" in said
     assert f"Lines of the file of line {last + 2} (`open(path, newline='\\n')`) end with '\\n' only" in said
     assert f"Line {last} passes `self` (a Trie)." in said and "__getstate__" not in said
 
@@ -371,4 +371,4 @@ def test_a_tree_of_containers_grows_by_what_an_outer_loop_has(run: Path) -> None
     assert (
         "and line 5 may add one in each round of its loop: `node = node.setdefault(part, {})`. Make the data fl" in said
     )
-    assert "A `path` adds a level for each of its items: look for the longest one at line 2 (`paths`)" in said
+    assert "A `path` adds a level for each item: see the longest at line 2 (`paths`)" in said

@@ -68,7 +68,7 @@ def _of_walker(snapshot: Snapshot, walker: Nesting, frames: Sequence[PythonFrame
     link, wrap = linking_line(files, walker), only_wrap(files)
     if link is not None and (wrap is None or link.owner is not None):
         words = link_words(walker, link, _place(link.file, link.line, shown))
-        return f"{words}{rounds_words(files, link, shown)}. {_DELAYS}"
+        return f"{words}{rounds_words(files, link, shown, brief=True)}. {_DELAYS}"
     if wrap is not None:
         file, line = wrap
         text = line_text(snapshot, PythonFrame(file=file, line=line)) or ""
