@@ -176,7 +176,7 @@ def _passed(frames: Sequence[PythonFrame], given: str | None) -> str:
     line = frames[0].line if frames else None
     if given is not None:
         return f"{given}, which line {line} passes,"
-    return f"what line {line} passes" if line is not None else "what it is given"
+    return f"what it is given at line {line}" if line is not None else "what it is given"
 
 
 def only_call(view: ProcessView, found: Nesting) -> str | None:

@@ -8,6 +8,8 @@ from collections.abc import Collection, Sequence
 from pytracer._text import shortened
 from pytracer.analyze.evidence.exceptions.name_origins import follow
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, keyword_value, passed_values
+from pytracer.analyze.evidence.syntax.imports import imported_as
+from pytracer.analyze.evidence.syntax.lines import names_of_line
 from pytracer.analyze.evidence.syntax.names import names_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, is_method, scope_of
 from pytracer.analyze.tensors.source_lines import syntax_tree
@@ -17,6 +19,8 @@ from pytracer.report.job import PythonFrame
 _QUOTED = 44
 _OBJECT_WORDS = ("obj", "x")  # of pickle.dump() and json.dump(); of copy.deepcopy()
 _FILE_FIRST = ("np", "numpy")  # numpy.save(file, arr)
+_MODULES = (*_FILE_FIRST, "torch")  # also where a star import brings them
+_HAND_OVER = ("put", "put_nowait", "send", "submit", "apply_async")  # to another process, by pickle
 
 
 def walked(view: ProcessView, frames: Sequence[PythonFrame], called: Collection[str]) -> str | None:
@@ -46,13 +50,29 @@ def walked(view: ProcessView, frames: Sequence[PythonFrame], called: Collection[
 
 
 def _names(tree: ast.Module, line: int, called: Collection[str]) -> list[str]:
-    """Variables of what is walked through: of the only call by such a name its object, else of all that is passed."""
+    """Variables of what is walked through: the object of the only call by such a name, else all that is passed.
+
+    None of another call, which may reach a walker by anything: of `trainer.checkpoint(path)` not by the path.
+    """
     calls = calls_on(tree, line)
-    own = [item for item in calls if called_name(item) in called]
+    own = [item for item in calls if called_name(item) in called and not _is_method(tree, item)]
     given = _object(own[0]) if len(own) == 1 else None
     if given is not None:
         return _read(given)
-    return list(dict.fromkeys(name for call in calls for part in passed_values(call) for name in _read(part)))
+    if not calls:
+        return names_of_line(tree, line)
+    handing = calls if not called else [item for item in calls if called_name(item) in _HAND_OVER]
+    return list(dict.fromkeys(name for call in handing for part in passed_values(call) for name in _read(part)))
+
+
+def _is_method(tree: ast.Module, call: ast.Call) -> bool:
+    """Whether it saves what it is called on: `vocabulary.save(path)`, and not `torch.save(x, path)`."""
+    func = call.func
+    return isinstance(func, ast.Attribute) and func.attr == "save" and not _is_module(tree, func.value)
+
+
+def _is_module(tree: ast.Module, node: ast.expr) -> bool:
+    return imported_as(tree, node) is not None or (isinstance(node, ast.Name) and node.id in _MODULES)
 
 
 def _read(node: ast.expr) -> list[str]:

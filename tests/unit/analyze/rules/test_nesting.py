@@ -186,7 +186,7 @@ def test_a_number_is_not_what_is_nested(is_number: bool, run: Path) -> None:
     numbers = (HeldNumber("best", 16, frame, 0),) if is_number else ()
     said = advised(run, [(PICKLE, "save")], source, line=2, numbers=numbers)
     assert ("`best`" in said) != is_number
-    assert ("and what line 2 passes is nested" in said) == is_number
+    assert ("and what it is given at line 2 is nested" in said) == is_number
 
 
 GUARD = "import sys\nsys.setrecursionlimit(10**6)\n"
@@ -296,9 +296,11 @@ DUMPED = """class Store:
         ("torch.save(best, f)", "and `best` (line 3: `best = search(self)`), which line 5 passes,"),
         ("pickle.Pickler(f).dump(best)", "and `best` (line 3: `best = search(self)`), which line 5 passes,"),
         ("np.save(f, best)", "and `best` (line 3: `best = search(self)`), which line 5 passes,"),
-        ("pickle.dump({'best': best, 'of': self}, f)", "and what line 5 passes is nested too deep"),
+        ("pickle.dump({'best': best, 'of': self}, f)", "and what it is given at line 5 is nested too deep"),
         ("queue.put(best)", "and `best` (line 3: `best = search(self)`), which line 5 passes,"),
-        ("send(best, f)", "and what line 5 passes is nested too deep"),  # which of the two is not known
+        ("send(best, f)", "and what it is given at line 5 is nested too deep"),  # which of the two is not known
+        ("trainer.checkpoint(path)", "and what it is given at line 5 is nested too deep"),
+        ("best.save(path)", "and what it is given at line 5 is nested too deep"),
     ],
 )
 def test_the_file_is_not_what_pickle_walks_through(call: str, says: str, run: Path) -> None:
