@@ -88,24 +88,25 @@ def shared_part(view: ProcessView, elements: int) -> SharedPart | None:
         return None
     walk = _Walk(files, Slice(snapshot, frames))
     ran, emptied = walk.ran(), walk.emptied(frame.file or "", frame.line)
-    if ran is None or not emptied or any(item is None or item.key == ran.key for item in emptied):
+    used = {item.key for item in ran}
+    if not ran or not emptied or any(item is None or item.key in used for item in emptied):
         return None
     keys = {item.key for item in emptied if item is not None}
     found: dict[tuple[str | None, int], tuple[str, str, _Share]] = {}
-    for share in walk.shares([ran, *(item for item in emptied if item is not None)]):
+    for share in walk.shares([*ran, *(item for item in emptied if item is not None)]):
         one, other = walk.key(share.one, share.spot), walk.key(share.other, share.spot)
         names = share.name, ast.unparse(share.other)
-        if one in keys and other == ran.key:
+        if one in keys and other in used:
             found[share.spot.file, share.node.lineno] = (names[1], names[0], share)
-        elif one == ran.key and other in keys:
+        elif one in used and other in keys:
             found[share.spot.file, share.node.lineno] = (names[0], names[1], share)
     if len(found) != 1:
         return None
-    used, gone, share = next(iter(found.values()))
+    running, gone, share = next(iter(found.values()))
     line = place_of(view, share.spot.file, share.node.lineno)
     taken = place_of(view, frame.file, frame.line).then(f" in {frame.function}")
     words = shortened(ast.unparse(share.node), _QUOTED)
-    return SharedPart(used, gone, ast.unparse(share.part), line, words, taken, shortened(text, _QUOTED))
+    return SharedPart(running, gone, ast.unparse(share.part), line, words, taken, shortened(text, _QUOTED))
 
 
 class _Walk:
@@ -120,25 +121,19 @@ class _Walk:
         found = object_of(self._files, self._back, node, spot)
         return found.key if found is not None else None
 
-    def ran(self) -> MadeObject | None:
-        """The outermost module whose method was running, from the first frame that is none of a module."""
-        inner: Spot | None = None
+    def ran(self) -> list[MadeObject]:
+        """The modules whose methods were running, innermost first, as far as the source shows which these were."""
+        found = []
         for depth in range(1 << 10):
-            spot = self._back.spot(depth)
-            if spot is None:
-                return None
-            owner = class_around(spot.tree, spot.scope)
-            if owner is None or not self._is_module(owner):
+            inner, spot = self._back.spot(depth), self._back.spot(depth + 1)
+            owner = class_around(inner.tree, inner.scope) if inner is not None else None
+            if inner is None or spot is None or owner is None or not self._is_module(owner):
                 break
-            inner = spot
-        if inner is None or spot is None or not isinstance(inner.scope, _NAMED):
-            return None
-        called = call_of(spot.tree, spot.line, inner.scope, class_around(inner.tree, inner.scope))
-        if called is None:
-            return None
-        func = called.func
-        by_name = isinstance(func, ast.Attribute) and func.attr == inner.scope.name
-        return object_of(self._files, self._back, func.value if by_name else func, spot)  # type: ignore[attr-defined]
+            called = call_of(spot.tree, spot.line, inner.scope, owner) if isinstance(inner.scope, _NAMED) else None
+            made = object_of(self._files, self._back, _receiver(called, inner), spot) if called is not None else None
+            if made is not None:
+                found.append(made)
+        return found
 
     def _is_module(self, owner: ast.ClassDef, levels: int = _HOPS) -> bool:
         names = [ast.unparse(item).rpartition(".")[2] for item in owner.bases]
@@ -229,6 +224,13 @@ class _Walk:
         ]
         names = {value.id for value in sets if isinstance(value, ast.Name)} & {*parameters(made)}
         return [part for name in sorted(names) if (part := argument_of(call, made, name)) is not None]
+
+
+def _receiver(call: ast.Call, inner: Spot) -> ast.expr:
+    """`policy` of `policy.logprobs(x)` and of `policy(x)`."""
+    func = call.func
+    by_name = isinstance(func, ast.Attribute) and func.attr == getattr(inner.scope, "name", None)
+    return func.value if by_name and isinstance(func, ast.Attribute) else func
 
 
 def _is_emptying(call: ast.Call) -> bool:

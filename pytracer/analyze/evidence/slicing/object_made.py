@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import msgspec
 
-from pytracer.analyze.evidence.slicing.callers import calls_of
+from pytracer.analyze.evidence.slicing.callers import calls_named, calls_of
 from pytracer.analyze.evidence.slicing.calls import same_object
 from pytracer.analyze.evidence.slicing.keepers import Files
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
-from pytracer.analyze.evidence.syntax.scopes import scope_of
+from pytracer.analyze.evidence.syntax.scopes import class_around, scope_of
 
 _NAMED = (ast.FunctionDef, ast.AsyncFunctionDef)
 _HOPS, _MOST, _DEEPEST = 8, 8, 3
@@ -69,4 +69,6 @@ def _key(files: Files, call: ast.Call, spot: Spot) -> Iterator[tuple[str | None,
 def _is_called_often(files: Files, spot: Spot) -> bool:
     if not isinstance(spot.scope, _NAMED) or spot.file is None or spot.file not in files:
         return False
-    return len([*calls_of(files, spot.file, spot.scope)]) > 1
+    owner = class_around(spot.tree, spot.scope) if spot.scope.name == "__init__" else None
+    calls = calls_named(files, owner.name) if owner is not None else calls_of(files, spot.file, spot.scope)
+    return len([*calls]) > 1

@@ -122,3 +122,17 @@ def test_models_of_one_function_are_two_objects(run: Path) -> None:
     how = {"line": "        p.data.untyped_storage().resize_(0)\n", "function": "release"}
     assert "takes the memory of `reference` away, which shares a part with `policy`" in told(run, program, **how)
     assert "shares a part" not in told(run, program.replace("release(reference)", "release(policy)"), **how)
+
+
+def test_a_part_of_the_module_that_ran_may_be_the_one_that_shares(run: Path) -> None:
+    """An agent that is a module itself, with both of them."""
+    program = (
+        "class Agent(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.policy = Policy()\n        self.critic = Critic(self.policy.body)\n"
+        "def main(x):\n    agent = Agent()\n    policy = agent.policy\n    release(agent.critic)\n"
+        "    return policy(x)\nmain(load())\n"
+    )
+    how = {"line": "        p.data.untyped_storage().resize_(0)\n", "function": "release"}
+    said = told(run, program, **how)
+    assert "takes the memory of `self.critic` away, which shares a part with `self.policy`" in said
+    assert "shares a part" not in told(run, program.replace("self.policy.body)", "Gain())"), **how)
