@@ -181,9 +181,10 @@ class UncheckedView(msgspec.Struct, frozen=True):
         flat = f"make `{name}` one-dimensional before {self.place(view)} (one of its {part}, or their mean)"
         if not rows.any_fits:
             return f"{capital(flat)}: {what} all its dimensions, and it has {count_words(rows.shape[0], 'row')}."
+        meant = f" Where only one dimension is meant, {flat}." if rows.only_rows else ""
         return (
             f"Count rows, by `len({given})` or `{given}.shape[0]`: {what} all dimensions, and a stride of "
-            f"{rows.row_bytes} bytes is a whole row. Where only one dimension is meant, {flat}."
+            f"{rows.row_bytes} bytes is a whole row.{meant}"
         )
 
 

@@ -26,12 +26,13 @@ class RowSteps(msgspec.Struct, frozen=True):
     """A view steps by the rows of an array of several dimensions, and by more of them than there are.
 
     `counted`: `x.size`, which its shape is made of, with its place; None where the numbers alone show that. `any_fits`:
-    whether one of its first dimension has room in these rows.
+    whether one of its first dimension has room in these rows. `only_rows`: no stride is less than one.
     """
 
     shape: tuple[int, ...]
     row_bytes: int
     any_fits: bool
+    only_rows: bool
     counted: str | None
     file: str | None
     line: int
@@ -58,7 +59,7 @@ class Asked(msgspec.Struct, frozen=True):
 def row_steps(
     arrays: RecordedArrays, owner: HeldArray, asked: Asked | None, view: tuple[Sequence[int], ...]
 ) -> RowSteps | None:
-    """None unless all strides are whole rows of `owner`, and its elements are what was counted.
+    """None unless the first stride, or all, are whole rows of `owner`, and its elements are what was counted.
 
     Args:
         arrays: Those on record.
@@ -67,21 +68,23 @@ def row_steps(
         view: Shape and strides of the view, in bytes.
     """
     shape, strides = view
-    row, elements = steps_of_rows(owner, strides), math.prod(owner.shape)
-    if row is None or len(shape) != len(strides):
+    row, elements = _row_bytes(owner), math.prod(owner.shape)
+    if row is None or len(shape) != len(strides) or strides[0] <= 0 or strides[0] % row:
         return None
-    steps = [(size - 1) * stride // row for size, stride in zip(shape, strides, strict=True)]
-    rows = sum(steps) + 1
+    steps = [(size - 1) * stride for size, stride in zip(shape, strides, strict=True)]
+    rows = sum(steps) // row + 1
     if not owner.shape[0] < rows <= elements:
         return None
     found = next(_counted(arrays, owner, asked), None) if asked is not None else None
-    if found is None and rows + strides[0] // row <= elements:
+    by_rows_alone = steps_of_rows(owner, strides) is not None
+    if found is None and (not by_rows_alone or rows + strides[0] // row <= elements):
         return None  # one more would have had room: it is not by these that they were counted
     node, spot = found if found is not None else (None, None)
     return RowSteps(
         owner.shape,
         row,
-        rows - steps[0] <= owner.shape[0],
+        rows - steps[0] // row <= owner.shape[0],
+        by_rows_alone,
         ast.unparse(node) if node is not None else None,
         spot.file if spot is not None else None,
         getattr(node, "lineno", 0),
@@ -90,10 +93,14 @@ def row_steps(
 
 def steps_of_rows(owner: HeldArray, strides: Sequence[int]) -> int | None:
     """The bytes of a row, where the array has several dimensions and the least stride is one."""
+    row = _row_bytes(owner)
+    return row if row is not None and row == min(strides) and not any(step % row for step in strides) else None
+
+
+def _row_bytes(owner: HeldArray) -> int | None:
     if len(owner.shape) < 2 or math.prod(owner.shape[1:]) < 2 or not owner.strides:
         return None
-    row = owner.strides[0]
-    return row if row > 0 and row == min(strides) and not any(step % row for step in strides) else None
+    return owner.strides[0] if owner.strides[0] > 0 else None
 
 
 def reads_own_bytes(arrays: RecordedArrays, given: ast.AST, spot: Spot, first: str, item: int) -> bool:
@@ -112,7 +119,8 @@ def reads_own_bytes(arrays: RecordedArrays, given: ast.AST, spot: Spot, first: s
 
 def _counted(arrays: RecordedArrays, owner: HeldArray, asked: Asked) -> Iterator[tuple[ast.expr, Spot]]:
     """`x.size`, `np.size(x)`, `math.prod(x.shape)` of the array, in what a shape is made of."""
-    for node, at in _parts(arrays.back, asked.shape, asked.spot):
+    shape = asked.shape.elts[0] if isinstance(asked.shape, (ast.Tuple, ast.List)) and asked.shape.elts else asked.shape
+    for node, at in _parts(arrays.back, shape, asked.spot):
         of = _of_all(node)
         if of is None or not isinstance(node, ast.expr):
             continue

@@ -205,3 +205,12 @@ def test_strides_of_two_elements_of_the_array_are_of_no_other_type(run: Path) ->
     source = IMPORT + BOUND.format("n, 20", "(2 * wave.strides[0], 2 * wave.strides[0])")
     report = crashed(run, source, 4, arrays, END + 0x2000)
     assert "as_strided() makes" in summary(report) and "elements of 8 bytes" not in summary(report)
+
+
+@pytest.mark.parametrize(("counted", "told"), [("wave.size // 4", True), ("n", False), ("2 * len(wave)", False)])
+def test_rows_of_which_each_window_has_all_elements(counted: str, told: bool, run: Path) -> None:
+    """Windows of four rows, with the columns as a dimension of their own."""
+    arrays = {"wave": (STEREO, (8, 4)), "windows": ((COUNT // 4, 4, 2), (32, 8, 4))}
+    report = crashed(run, IMPORT + BOUND.format(f"{counted}, 4, 2", "(32, 8, 4)"), 4, arrays, END + 0x1000)
+    assert ("`wave.size` (line 3) counts its 960000 elements." in summary(report)) == told
+    assert advice(report).startswith("Count rows, by `len(wave)`" if told else "Correct the shape (240000, 4, 2)")
