@@ -12,17 +12,17 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from pytracer._text import capital, count_words, shortened, size_words
-from pytracer.analyze.evidence.lifetime.variables import plain_expression, program_frames
+from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.own_code.recorded_arrays import RecordedArrays
+from pytracer.analyze.evidence.own_code.view_owners import Owner, owner_of, recorded_owner
 from pytracer.analyze.evidence.own_code.view_steps import Asked, RowSteps, reads_own_bytes, row_steps, steps_of_rows
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.lines import attributes_of_line, names_of_line
-from pytracer.analyze.parts import python_frame
 from pytracer.analyze.view import ProcessView
-from pytracer.decode.types.snapshot import HeldArray, Storage
+from pytracer.decode.types.snapshot import HeldArray
 
 MAKER = "as_strided"
 _MODULE = "stride_tricks"
@@ -35,24 +35,6 @@ _CHECKS = (
     "(`[::n]` of it is every n-th)."
 )
 _ACCESS_BYTES = 64  # the widest access begins so far before its last byte
-
-
-class Owner(msgspec.Struct, frozen=True):
-    """The memory that a view was made of: `data` to `end`. `item`: bytes of an element.
-
-    `array`: its dimensions, where they are on record.
-    """
-
-    name: str
-    data: int
-    end: int
-    item: int
-    array: HeldArray | None = None
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes from its first one on."""
-        return self.end - self.data
 
 
 class UncheckedView(msgspec.Struct, frozen=True):
@@ -175,7 +157,7 @@ class UncheckedView(msgspec.Struct, frozen=True):
 
     def _of_rows(self, rows: RowSteps, view: ProcessView) -> str:
         """How to count what it steps by, or to have one dimension only."""
-        counted, name, given = self._counted(view), self.owner.name, self.given
+        counted, name, given = self._counted(view), self.owner.name, self.given.removesuffix(".numpy()")
         what = f"{counted} counts" if counted is not None else "its shape counts"
         part = "columns" if rows.any_fits else "rows"
         flat = f"make `{name}` one-dimensional before {self.place(view)} (one of its {part}, or their mean)"
@@ -268,9 +250,9 @@ def _beyond(view: ProcessView, arrays: RecordedArrays, node: ast.AST, spot: Spot
     asked = call.args[1] if len(call.args) > 1 else words.get("shape")
     held = _held(arrays, node, spot, made)
     nbytes = held.element_bytes if held is not None else None
-    owner = _owner(view, arrays, first, made.spot, nbytes) if first is not None else None
+    owner = owner_of(view, arrays, first, made.spot, nbytes) if first is not None else None
     if owner is None and held is not None:
-        owner = _recorded_owner(view, held)
+        owner = recorded_owner(view, held)
     if owner is None:
         return None
     shape, strides = (held.shape, held.strides) if held is not None else (None, None)
@@ -333,50 +315,6 @@ def _held(arrays: RecordedArrays, node: ast.AST, spot: Spot, made: Made) -> Held
     return next(
         (item for part, at in ((node, spot), *made.through) if (item := arrays.held(part, at)) is not None), None
     )
-
-
-def _owner(view: ProcessView, arrays: RecordedArrays, node: ast.AST, spot: Spot, nbytes: int | None) -> Owner | None:
-    """By a recorded array, or by the tensor whose numpy() it is. `nbytes`: of an element, where that is known."""
-    array = arrays.array(node, spot)
-    extent = array.extent if array is not None else None
-    if array is not None and extent is not None and array.element_bytes is not None:
-        return Owner(array.expression, *extent, array.element_bytes, array)
-    made = arrays.back.made(node, spot, calls=True)
-    tensor = _numpy_of(made.node)
-    storage = _storage(view, tensor, made.spot) if tensor is not None else None
-    if storage is None or tensor is None or nbytes is None:
-        return None
-    return Owner(ast.unparse(tensor), storage.base, storage.base + storage.nbytes, nbytes)
-
-
-def _recorded_owner(view: ProcessView, held: HeldArray) -> Owner | None:
-    """The largest array in a row, with a variable of its own, that has the first byte of the view."""
-    found = [
-        Owner(item.expression, *extent, item.element_bytes, item)
-        for item in (view.crash.arrays if view.crash is not None else ())
-        if item.in_a_row and item.element_bytes is not None and (extent := item.extent) is not None
-        if extent[0] <= held.data < extent[1] and (item.shape, item.strides) != (held.shape, held.strides)
-    ]
-    return max(found, key=lambda item: item.nbytes, default=None)
-
-
-def _numpy_of(node: ast.AST) -> ast.expr | None:
-    """`x` of `x.numpy()`."""
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr != "numpy":
-        return None
-    return node.func.value if isinstance(node.func.value, (ast.Name, ast.Attribute)) else None
-
-
-def _storage(view: ProcessView, node: ast.expr, spot: Spot) -> Storage | None:
-    """Of the tensor that a variable held."""
-    text = ast.unparse(node)
-    bases = {
-        item.base
-        for item in (view.crash.holders if view.crash is not None else ())
-        if item.base and item.frame is not None and plain_expression(item.expression) == text
-        if spot.is_of(python_frame(item.frame))
-    }
-    return view.space.live_around(bases.pop()) if len(bases) == 1 else None
 
 
 def _span(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, int]:

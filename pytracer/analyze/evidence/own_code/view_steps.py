@@ -118,14 +118,14 @@ def reads_own_bytes(arrays: RecordedArrays, given: ast.AST, spot: Spot, first: s
 
 
 def _counted(arrays: RecordedArrays, owner: HeldArray, asked: Asked) -> Iterator[tuple[ast.expr, Spot]]:
-    """`x.size`, `np.size(x)`, `math.prod(x.shape)` of the array, in what a shape is made of."""
+    """`x.size`, `np.size(x)`, `math.prod(x.shape)`, `x.numel()` of the array, in what a shape is made of."""
     shape = asked.shape.elts[0] if isinstance(asked.shape, (ast.Tuple, ast.List)) and asked.shape.elts else asked.shape
     for node, at in _parts(arrays.back, shape, asked.spot):
         of = _of_all(node)
         if of is None or not isinstance(node, ast.expr):
             continue
         array = arrays.array(of, at)
-        same = at.scope is asked.spot.scope and ast.unparse(of) == asked.array
+        same = at.scope is asked.spot.scope and ast.unparse(of) == asked.array.removesuffix(".numpy()")
         if same or (array is not None and (array.data, array.shape) == (owner.data, owner.shape)):
             yield node, at
 
@@ -133,6 +133,8 @@ def _counted(arrays: RecordedArrays, owner: HeldArray, asked: Asked) -> Iterator
 def _of_all(node: ast.AST) -> ast.expr | None:
     if isinstance(node, ast.Attribute):
         return node.value if node.attr == "size" else None
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and called_name(node) == "numel":
+        return node.func.value
     if not isinstance(node, ast.Call) or len(node.args) != 1 or node.keywords:
         return None
     given, called = node.args[0], called_name(node)

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from pytracer.decode.types.snapshot import HeldArray, HeldNumber, Holder, PythonFrame
+from pytracer.decode.types.snapshot import Argument, HeldArray, HeldNumber, Holder, PythonFrame
 from pytracer.report.job import Report
 from tests.conditions import needs_capstone
 from tests.support.deaths import PROGRAM, advice, died, evidence, summary, verdict
+from tests.support.synth import Box
 
 pytestmark = needs_capstone
 
@@ -214,3 +215,30 @@ def test_rows_of_which_each_window_has_all_elements(counted: str, told: bool, ru
     report = crashed(run, IMPORT + BOUND.format(f"{counted}, 4, 2", "(32, 8, 4)"), 4, arrays, END + 0x1000)
     assert ("`wave.size` (line 3) counts its 960000 elements." in summary(report)) == told
     assert advice(report).startswith("Count rows, by `len(wave)`" if told else "Correct the shape (240000, 4, 2)")
+
+
+OF_TENSOR = """def frames(sound, size, hop):
+    n = (sound.numel() - size) // hop + 1
+    return as_strided(sound.numpy(), (n, size), (hop * 8, 8))
+def features(wave, size, hop):
+    windows = frames(wave, size, hop)
+    return windows * 2
+features(load(), 400, 160)
+"""
+
+
+@pytest.mark.parametrize("sizes", [STEREO, (COUNT,), None])
+def test_a_tensor_is_known_by_the_variable_of_the_caller(sizes: tuple[int, ...] | None, run: Path) -> None:
+    """The function that had it has returned. Of an unknown shape it is not said what 8 bytes are."""
+    held = Argument(
+        0x5581, DATA, COUNT, 0, sizes or (), len(sizes or ()), "float32", "cpu", minimum=None, maximum=None, frame=None,
+        outer_frame=None, register=None, how="held",
+    )  # fmt: skip
+    arrays = {"windows": (((COUNT - 400) // 160 + 1, 400), (1280, 8))}
+    how: dict[str, Any] = {"arguments": (held,)} if sizes is not None else {}
+    box = Box(pid=101, ppid=99).alloc(DATA, 4 * COUNT)
+    report = crashed(run, IMPORT + OF_TENSOR, 7, arrays, END + 0x1000, of={"wave": DATA}, box=box, **how)
+    assert "`windows`, a view of `wave` that as_strided() makes at line 4, reaches 7.3 MiB" in summary(report)
+    assert ("and `sound.numel()` (line 3) counts its 960000 elements." in summary(report)) == (sizes == STEREO)
+    assert advice(report).startswith("Count rows, by `len(sound)`") == (sizes == STEREO)
+    assert ("elements of 8 bytes" in summary(report)) == (sizes == (COUNT,))
