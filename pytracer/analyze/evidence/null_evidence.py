@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from pytracer._text import hex_addr
+from pytracer.analyze.evidence.lifetime.meta_tensors import meta_tensors
 from pytracer.analyze.evidence.lifetime.variables import without_memory_words
 from pytracer.analyze.evidence.operators.operator import OperatorTensor, tensor_words
+from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import AlsoCrashed, Holder
 from pytracer.report.job import Evidence
 
 
-def empty_evidence(item: Holder) -> Evidence:
+def empty_evidence(view: ProcessView, item: Holder) -> Evidence:
     """A variable with a tensor that has no memory."""
-    return Evidence("tensor", without_memory_words(item), tensor=item.expression, count=item.elements, nbytes=0)
+    meta = meta_tensors(view, [item])
+    words = meta.summary if meta is not None else without_memory_words(item)
+    return Evidence("tensor", words, tensor=item.expression, count=item.elements, nbytes=0)
 
 
 def argument_evidence(item: OperatorTensor) -> Evidence:

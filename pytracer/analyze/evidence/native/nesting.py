@@ -13,18 +13,18 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from pytracer._text import shortened
-from pytracer.analyze.evidence.exceptions.name_origins import follow
 from pytracer.analyze.evidence.lifetime.variables import program_frames
+from pytracer.analyze.evidence.native.grown_trees import growing_line, rounds_words
 from pytracer.analyze.evidence.native.native_stack import image_name
+from pytracer.analyze.evidence.native.walked import walked
 from pytracer.analyze.evidence.own_code.own_libraries import allocating_frames
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.wraps import Wrap, links, wraps_of_classes
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
-from pytracer.analyze.evidence.syntax.lines import names_of_line
 from pytracer.analyze.evidence.syntax.loops import LOOPS
 from pytracer.analyze.evidence.syntax.recursion_limits import recursion_limit
 from pytracer.analyze.naming import LineWords, line_in, short_file
-from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
+from pytracer.analyze.tensors.source_lines import line_text
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import NativeFrame, PythonFrame, StackCycle
 
@@ -38,6 +38,7 @@ _UNLINK = "Keep the objects in a flat list, or leave {0} out (`{1}__getstate__`)
 _COPY = (
     "Copy the objects in a loop (`{1}__deepcopy__`, with a list as stack), or leave {0} out if the copy can do without"
 )
+_REBUILD = "Save what it was built from (a flat list), and build it anew after loading"
 _FLAT = "Make the data flat, such as a list of rows that refer to each other by number"
 
 
@@ -154,16 +155,28 @@ def nesting_advice(view: ProcessView, found: Nesting, deeper: str) -> str:
     first = found.words
     if found == _GRAPH:
         return f"{first}{_traced(view, frames)}. {found.change}. {deeper}"
-    link = linking_line(_files(view, frames), found)
+    files, given = _files(view, frames), walked(view, frames, found.called)
+    link = linking_line(files, found)
     if link is not None and (wraps is None or link.owner is not None):
-        return f"{link_words(found, link, _place(frames, link.file, link.line))}. {deeper}"
+        words = link_words(found, link, _place(frames, link.file, link.line))
+        rounds = rounds_words(files, link, frames[0].file if frames else None)
+        passes = f" Line {frames[0].line} passes {given}." if given is not None and link.tree else ""
+        return f"{words}{rounds}.{passes} {deeper}"
     if wraps is not None:
         where, text = wraps
         return (
             f"{first}: {where} (`{shortened(text, _QUOTED)}`) may add one in each round of a loop. {found.advice()}. "
             f"{deeper}"
         )
-    return f"{first}, and {_passed(view, frames)} is nested too deep for the stack. {found.advice()}. {deeper}"
+    return f"{first}, and {_passed(frames, given)} is nested too deep for the stack. {found.advice()}. {deeper}"
+
+
+def _passed(frames: Sequence[PythonFrame], given: str | None) -> str:
+    """`` `best`, which line 24 passes, ``."""
+    line = frames[0].line if frames else None
+    if given is not None:
+        return f"{given}, which line {line} passes,"
+    return f"what it is given at line {line}" if line is not None else "what it is given"
 
 
 def only_call(view: ProcessView, found: Nesting) -> str | None:
@@ -213,34 +226,6 @@ def _traced(view: ProcessView, frames: list[PythonFrame]) -> str:
     return LineWords(words, file, line)
 
 
-def _cannot_nest(view: ProcessView, frame: PythonFrame) -> set[str]:
-    """Variables of the line that held a number, a tensor or an array."""
-    crash, place = view.crash, (frame.file, frame.function, frame.line)
-    if crash is None:
-        return set()
-    held = [(item.expression, item.frame) for item in crash.numbers]
-    held += [(item.expression, item.frame) for item in crash.arrays]
-    held += [(item.expression, item.frame) for item in crash.holders if item.frame is not None]
-    return {name for name, at in held if (at.file, at.function, at.line) == place}
-
-
-def _passed(view: ProcessView, frames: list[PythonFrame]) -> str:
-    """`` `best`, which line 24 passes (line 22: `best = search(net, steps)`) ``."""
-    frame = frames[0] if frames else None
-    tree = syntax_tree(view.process.snapshot, frame)
-    if tree is None or frame is None or frame.line is None:
-        return "what it is given"
-    names = set(names_of_line(tree, frame.line)) - _cannot_nest(view, frame)
-    known = [follow(view.process.snapshot, frames, name, None) for name in sorted(names)]
-    made = next(iter(found), None) if len(found := [item for item in known if item is not None]) == 1 else None
-    if made is None:
-        return f"what line {frame.line} passes"
-    if (made.frame.file, made.frame.line) == (frame.file, frame.line) or made.frame.file != frame.file:
-        return f"`{made.name}`, which line {frame.line} passes,"
-    origin = f"line {made.frame.line}: `{shortened(made.text, _QUOTED)}`"
-    return f"`{made.name}` ({origin}), which line {frame.line} passes,"
-
-
 def wrapping_line(view: ProcessView, frames: list[PythonFrame]) -> tuple[LineWords, str] | None:
     """The only line of the program that puts a variable around itself in a loop."""
     found = only_wrap(_files(view, frames))
@@ -280,6 +265,8 @@ def linking_line(files: Mapping[str, ast.Module], walker: Nesting) -> Wrap | Non
     if walker.level not in (_OBJECT, _CONTAINER):
         return None
     found = [*(wraps_of_classes(files) if walker.level == _OBJECT else ()), *links(files)]
+    if not found:
+        return growing_line(files)
     return found[0] if len(found) == 1 else None
 
 
@@ -287,9 +274,11 @@ def link_words(found: Nesting, link: Wrap, place: str) -> str:
     """With the attribute that is to be left out."""
     owner, name = link.owner, link.attribute
     text = f"{found.words}, and {place} may add one {link.when}: `{shortened(link.text, _QUOTED)}`"
+    held = f", each held by `{owner}.{name}`" if owner and name else ""
+    if link.tree:  # there is no tree without its links
+        return f"{text}{held}. {_REBUILD if found == PICKLE else found.advice()}"
     if found.level != _OBJECT or not name:
         return f"{text}. {found.advice()}"
-    held = f", each held by `{owner}.{name}`" if owner else ""
     return f"{text}{held}. {found.advice(name, owner)}"
 
 

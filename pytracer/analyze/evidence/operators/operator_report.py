@@ -9,6 +9,7 @@ from msgspec import structs
 from pytracer._text import hex_addr
 from pytracer.analyze.evidence.operators.in_backward import in_engine
 from pytracer.analyze.evidence.operators.line_tensors import line_tensors, operands_of_line
+from pytracer.analyze.evidence.operators.operations import operands_of_operation
 from pytracer.analyze.evidence.operators.operator import Operator, OperatorTensor, find_operator, tensor_words
 from pytracer.analyze.evidence.operators.overwritten_operands import may_be_overwritten
 from pytracer.analyze.evidence.phrases import access_verb
@@ -67,9 +68,10 @@ def _words(view: ProcessView, operator: Operator) -> str:
     if shown is None:
         passed = [item for item in operator.tensors if item.passed and not item.item.undefined]
         given = [item for item in line_tensors(view) if item.item.how == "held"] if not in_engine(view) else []
+        own = operands_of_operation(view, operator) if given else None
         if given:
             passed = [item for item in passed if item.name or item.item.how != "captured"]
-        shown = [*passed, *(item for item in given if item.name)]
+        shown = [*passed, *(item for item in given if item.name and (own is None or item.name in own))]
     shown = _whole(view, operator, shown)
     words = [f"{tensor_words(item)}{_written(view, item)}" for item in shown[:_MOST_TENSORS]]
     missing = missing_arguments(view)

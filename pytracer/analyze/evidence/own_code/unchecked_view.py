@@ -11,17 +11,18 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from pytracer._text import shortened, size_words
-from pytracer.analyze.evidence.lifetime.variables import plain_expression, program_frames
+from pytracer._text import capital, count_words, shortened, size_words
+from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.own_code.recorded_arrays import RecordedArrays
+from pytracer.analyze.evidence.own_code.view_owners import Owner, owner_of, recorded_owner
+from pytracer.analyze.evidence.own_code.view_steps import Asked, RowSteps, reads_own_bytes, row_steps, steps_of_rows
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.lines import attributes_of_line, names_of_line
-from pytracer.analyze.parts import python_frame
 from pytracer.analyze.view import ProcessView
-from pytracer.decode.types.snapshot import HeldArray, Storage
+from pytracer.decode.types.snapshot import HeldArray
 
 MAKER = "as_strided"
 _MODULE = "stride_tricks"
@@ -29,28 +30,20 @@ _SAME_MEMORY = frozenset({"reshape", "view", "transpose", "squeeze", "swapaxes",
 _SAME_ATTRIBUTES = ("T", "real", "data")
 _HOPS, _QUOTED = 8, 44
 _ELEMENT_BYTES = (2, 4, 8, 16)
+_CHECKS = (
+    "as_strided() checks nothing; numpy.lib.stride_tricks.sliding_window_view({0}, size{1}) makes windows, and checks "
+    "(`[::n]` of it is every n-th)."
+)
 _ACCESS_BYTES = 64  # the widest access begins so far before its last byte
-
-
-class Owner(msgspec.Struct, frozen=True):
-    """The memory that a view was made of: `data` to `end`. `item`: bytes of an element."""
-
-    name: str
-    data: int
-    end: int
-    item: int
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes from its first one on."""
-        return self.end - self.data
 
 
 class UncheckedView(msgspec.Struct, frozen=True):
     """The fault address is in a view of `owner`, and outside of that. `data`: the first byte of the view.
 
     `name`: of the variable that holds it. `twice`: a stride in the source that has the bytes of an element twice.
-    `recorded`: shape and strides are those of the array itself, and not computed from the source.
+    `recorded`: shape and strides are those of the array itself, and not computed from the source. `given`: the owner,
+    as the line has it. `rows`: it steps by rows of its owner, and counts elements. `own_bytes`: its strides are known
+    to be made of those of the owner, or of the bytes of its elements.
     """
 
     owner: Owner
@@ -62,6 +55,9 @@ class UncheckedView(msgspec.Struct, frozen=True):
     file: str | None
     line: int
     recorded: bool
+    given: str
+    rows: RowSteps | None
+    own_bytes: bool
 
     @property
     def reach(self) -> int:
@@ -78,7 +74,7 @@ class UncheckedView(msgspec.Struct, frozen=True):
         comma = "," if self.name is not None else ""
         return (
             f"{name} of `{self.owner.name}` that as_strided() makes at {self.place(view)}{comma} reaches "
-            f"{size_words(self.reach)}, and `{self.owner.name}` has {size_words(self.owner.nbytes)}{self._cause()}"
+            f"{size_words(self.reach)}, and `{self.owner.name}` has {size_words(self.owner.nbytes)}{self._cause(view)}"
         )
 
     def fact(self, addr: int) -> str:
@@ -88,15 +84,29 @@ class UncheckedView(msgspec.Struct, frozen=True):
             if addr >= self.owner.end
             else f"{self.owner.data - addr} bytes before"
         )
-        shape, strides = list(self.shape), list(self.strides)
+        shape, strides, array = list(self.shape), list(self.strides), self.owner.array
+        own = f" in shape {[*array.shape]}, strides {[*array.strides]}" if array and len(array.shape) > 1 else ""
         return (
             f"the view has shape {shape} and strides {strides} in bytes, {self.reach} bytes in all; "
-            f"`{self.owner.name}` has {self.owner.nbytes}, and the address is {beside} it"
+            f"`{self.owner.name}` has {self.owner.nbytes}{own}, and the address is {beside} it"
         )
 
-    def _cause(self) -> str:
+    def _counted(self, view: ProcessView) -> str | None:
+        """`` `x.size` (line 12) ``."""
+        rows = self.rows
+        if rows is None or rows.counted is None:
+            return None
+        return f"`{shortened(rows.counted, _QUOTED)}` ({place_of(view, rows.file, rows.line)})"
+
+    def _cause(self, view: ProcessView) -> str:
         if self.twice is not None:
             return f"; the stride `{shortened(self.twice, _QUOTED)}` has the bytes of an element twice"
+        if self.rows is not None:
+            name = f"`{self.owner.name}` {[*self.rows.shape]}"
+            counts = f"counts its {self.rows.elements} elements"
+            counted = self._counted(view)
+            how = f"{counted} {counts}" if counted is not None else f"{counts}"
+            return f"; it steps by the rows of {name}, {self.rows.row_bytes} bytes each, and {how}"
         if self._is_wide:
             return f"; its strides are of elements of {min(self.strides)} bytes, not {self.owner.item}"
         return ""
@@ -104,7 +114,9 @@ class UncheckedView(msgspec.Struct, frozen=True):
     @property
     def _is_wide(self) -> bool:
         """Whether its strides are those of a type with larger elements, and would fit with its own."""
-        least, item = min(self.strides), self.owner.item
+        least, item, array = min(self.strides), self.owner.item, self.owner.array
+        if self.own_bytes or array is None or steps_of_rows(array, self.strides) is not None:
+            return False  # a row of a tensor has as many bytes, if it has several dimensions
         if least not in _ELEMENT_BYTES or least <= item or any(step % least for step in self.strides):
             return False
         strides = [step // least * item for step in self.strides]
@@ -126,16 +138,35 @@ class UncheckedView(msgspec.Struct, frozen=True):
         if self.twice is not None:
             stride = shortened(self.twice, _QUOTED)
             how = f"Take the element size out of the stride `{stride}` at {at}: `{name}.strides` are in bytes."
+        elif self.rows is not None:
+            return f"{self._of_rows(self.rows, view)} {_CHECKS.format(name, self._axis)}"
         elif self._is_wide:
-            how = (
-                f"Use `{name}.strides` at {at}, not {self.strides}: an element of `{name}` has {self.owner.item} bytes."
-            )
+            own = f"an element of `{name}` has {self.owner.item} bytes"
+            how = f"Use `{self.given}.strides` at {at}, not {self.strides}: {own}."
         else:
             room = f": for these strides `{name}` has {most} of {self.shape[0]} in the first dimension" if most else ""
             how = f"Correct the shape {self.shape} or the strides {self.strides}, in bytes, at {at}{room}."
+        return f"{how} {_CHECKS.format(name, self._axis)}"
+
+    @property
+    def _axis(self) -> str:
+        """What sliding_window_view() needs beside a size, where its array has several dimensions."""
+        if self.owner.array is None or len(self.owner.array.shape) == 1:
+            return ""
+        return ", axis=0" if self.rows is not None and self.rows.any_fits else ", axis=..."
+
+    def _of_rows(self, rows: RowSteps, view: ProcessView) -> str:
+        """How to count what it steps by, or to have one dimension only."""
+        counted, name, given = self._counted(view), self.owner.name, self.given.removesuffix(".numpy()")
+        what = f"{counted} counts" if counted is not None else "its shape counts"
+        part = "columns" if rows.any_fits else "rows"
+        flat = f"make `{name}` one-dimensional before {self.place(view)} (one of its {part}, or their mean)"
+        if not rows.any_fits:
+            return f"{capital(flat)}: {what} all its dimensions, and it has {count_words(rows.shape[0], 'row')}."
+        meant = f" Where only one dimension is meant, {flat}." if rows.only_rows else ""
         return (
-            f"{how} as_strided() checks nothing; numpy.lib.stride_tricks.sliding_window_view({name}, size) "
-            "makes windows, and checks (`[::n]` of it is every n-th)."
+            f"Count rows, by `len({given})` or `{given}.shape[0]`: {what} all dimensions, and a stride of "
+            f"{rows.row_bytes} bytes is a whole row.{meant}"
         )
 
 
@@ -219,9 +250,9 @@ def _beyond(view: ProcessView, arrays: RecordedArrays, node: ast.AST, spot: Spot
     asked = call.args[1] if len(call.args) > 1 else words.get("shape")
     held = _held(arrays, node, spot, made)
     nbytes = held.element_bytes if held is not None else None
-    owner = _owner(view, arrays, first, made.spot, nbytes) if first is not None else None
+    owner = owner_of(view, arrays, first, made.spot, nbytes) if first is not None else None
     if owner is None and held is not None:
-        owner = _recorded_owner(view, held)
+        owner = recorded_owner(view, held)
     if owner is None:
         return None
     shape, strides = (held.shape, held.strides) if held is not None else (None, None)
@@ -231,6 +262,8 @@ def _beyond(view: ProcessView, arrays: RecordedArrays, node: ast.AST, spot: Spot
         strides = arrays.sizes(given, made.spot) if given is not None else array.strides if array is not None else None
     if shape is None or strides is None or len(shape) != len(strides) or min(shape, default=0) <= 0:
         return None
+    own = ast.unparse(first) if first is not None else owner.name
+    ask = Asked(asked, own, made.spot) if asked is not None else None
     found = UncheckedView(
         owner,
         held.data if held is not None else owner.data,
@@ -241,6 +274,9 @@ def _beyond(view: ProcessView, arrays: RecordedArrays, node: ast.AST, spot: Spot
         made.spot.file,
         call.lineno,
         held is not None,
+        own,
+        row_steps(arrays, owner.array, ask, (shape, strides)) if owner.array is not None else None,
+        given is not None and reads_own_bytes(arrays, given, made.spot, own, owner.item),
     )
     return found if owner.data <= found.data < owner.end and found.reach > owner.nbytes else None
 
@@ -279,50 +315,6 @@ def _held(arrays: RecordedArrays, node: ast.AST, spot: Spot, made: Made) -> Held
     return next(
         (item for part, at in ((node, spot), *made.through) if (item := arrays.held(part, at)) is not None), None
     )
-
-
-def _owner(view: ProcessView, arrays: RecordedArrays, node: ast.AST, spot: Spot, nbytes: int | None) -> Owner | None:
-    """By a recorded array, or by the tensor whose numpy() it is. `nbytes`: of an element, where that is known."""
-    array = arrays.array(node, spot)
-    extent = array.extent if array is not None else None
-    if array is not None and extent is not None and array.element_bytes is not None:
-        return Owner(array.expression, *extent, array.element_bytes)
-    made = arrays.back.made(node, spot, calls=True)
-    tensor = _numpy_of(made.node)
-    storage = _storage(view, tensor, made.spot) if tensor is not None else None
-    if storage is None or tensor is None or nbytes is None:
-        return None
-    return Owner(ast.unparse(tensor), storage.base, storage.base + storage.nbytes, nbytes)
-
-
-def _recorded_owner(view: ProcessView, held: HeldArray) -> Owner | None:
-    """The largest array in a row, with a variable of its own, that has the first byte of the view."""
-    found = [
-        Owner(item.expression, *extent, item.element_bytes)
-        for item in (view.crash.arrays if view.crash is not None else ())
-        if item.in_a_row and item.element_bytes is not None and (extent := item.extent) is not None
-        if extent[0] <= held.data < extent[1] and (item.shape, item.strides) != (held.shape, held.strides)
-    ]
-    return max(found, key=lambda item: item.nbytes, default=None)
-
-
-def _numpy_of(node: ast.AST) -> ast.expr | None:
-    """`x` of `x.numpy()`."""
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr != "numpy":
-        return None
-    return node.func.value if isinstance(node.func.value, (ast.Name, ast.Attribute)) else None
-
-
-def _storage(view: ProcessView, node: ast.expr, spot: Spot) -> Storage | None:
-    """Of the tensor that a variable held."""
-    text = ast.unparse(node)
-    bases = {
-        item.base
-        for item in (view.crash.holders if view.crash is not None else ())
-        if item.base and item.frame is not None and plain_expression(item.expression) == text
-        if spot.is_of(python_frame(item.frame))
-    }
-    return view.space.live_around(bases.pop()) if len(bases) == 1 else None
 
 
 def _span(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, int]:

@@ -50,6 +50,8 @@ class Wrap(msgspec.Struct, frozen=True):
     attribute: str | None = None
     """Of `self`, of the class `owner`, that holds what is inside."""
     owner: str | None = None
+    tree: bool = False
+    """Whether it puts a node below another one, from which the loop goes on."""
 
     @property
     def when(self) -> str:

@@ -12,13 +12,14 @@ A tensor with 0 elements, or whose storage was resized to 0, has no memory: its 
 to an address below it: a small negative number. That is *certain* where the register that was indexed was null, and
 *likely* where the line passes such a tensor or torch's operator made one, of no rows. If a variable of the innermost
 frame has such a tensor, and the function is torch's, takes tensors, or was made by torch.compile, it is named, with the
-line that took its memory away; else an argument of the running operator that has none, or is undefined. In the backward
-pass it is one that the forward saved. A placeholder that nothing has filled is named with the line of the program that
-makes it empty, and with a line that saves the state without it. Where the operator takes some elements for granted, it
-is said how many, and which line of the module makes the size 0. Arguments that are None are named where the operator is
-known to read them (`known/operators.toml`); of the program's own native code, a variable that is None where nothing
-else that the line passes can be the null pointer. Where the line uses a native object that was given the handle
-of another one, whose owner in Python freed it when that was collected or closed, the owner is named as probable.
+line that took its memory away, and where that is of another model that shares it, with the line by which they do; else
+an argument of the running operator that has none, or is undefined. In the backward pass it is one that the forward
+saved. A placeholder that nothing has filled is named with the line of the program that makes it empty, and with a line
+that saves the state without it. Where the operator takes some elements for granted, it is said how many, and which line
+of the module makes the size 0. Arguments that are None are named where the operator is known to read them
+(`known/operators.toml`); of the program's own native code, a variable that is None where nothing else that the line
+passes can be the null pointer. Where the line uses a native object that was given the handle of another one, whose
+owner in Python freed it when that was collected or closed, the owner is named as probable.
 
 How it can be wrong: without capstone the operands are unknown, so that a garbage pointer with a small value can
 look like null plus an offset; the confidence is lower then. A pointer to a member of a null object was already
@@ -41,11 +42,13 @@ from pytracer.analyze.address_space.null_pointer import (
     null_sibling,
 )
 from pytracer.analyze.behind import Behind
-from pytracer.analyze.evidence.lifetime.emptied import emptied_at
+from pytracer.analyze.evidence.lifetime.emptied_words import emptied_advice, several_words, taken_words
 from pytracer.analyze.evidence.lifetime.gathered_weights import gathered_weight
+from pytracer.analyze.evidence.lifetime.meta_tensors import meta_tensors
 from pytracer.analyze.evidence.lifetime.never_made import never_made
 from pytracer.analyze.evidence.lifetime.placeholders import placeholder
 from pytracer.analyze.evidence.lifetime.saved_memory import SavedWithoutMemory, saved_without_memory
+from pytracer.analyze.evidence.lifetime.shared_parts import shared_part
 from pytracer.analyze.evidence.lifetime.variables import (
     line_words,
     plain_expression,
@@ -171,7 +174,7 @@ class NullDereference(MemoryFaultRule[_Null]):
                 )
                 if has_constant_address(view)
                 else None,
-                *(empty_evidence(item) for item in found.empty),
+                *(empty_evidence(view, item) for item in found.empty),
                 *(argument_evidence(item) for item in found.arguments),
                 sibling_evidence(found.sibling) if found.sibling is not None else None,
                 python_evidence(view),
@@ -201,7 +204,9 @@ def _why(view: ProcessView, found: _Null) -> _Why:
     sieved = filtered(view, named, found.given) if named else None
     reason = f": {without_memory_words(named[0])}" if len(named) == 1 else _reason(found)
     if len(named) > 1:
-        reason = f": {_several(named)} have no memory" + ("" if any(i.elements for i in named) else " (0 elements)")
+        reason = f": {several_words(named)} have no memory" + (
+            "" if any(i.elements for i in named) else " (0 elements)"
+        )
     holds, gathered, table = placeholder(view, named), gathered_weight(view, named), unfetched_table(view)
     plain = sieved is None and holds is None and gathered is None
     unfit = empty_arguments(view, named) if plain else None
@@ -219,6 +224,10 @@ def _why(view: ProcessView, found: _Null) -> _Why:
         reason = ": Python was called on a thread that does not hold the GIL"
     elif gathered is not None:
         reason = f": {gathered.summary}"
+    sizes = {item.elements for item in named}
+    meta = meta_tensors(view, named)
+    shared = shared_part(view, sizes.pop()) if len(sizes) == 1 and gathered is None and meta is None else None
+    reason = f": {meta.summary}" if meta is not None else f"{reason}{shared.summary if shared is not None else ''}"
     dropped = dropped_handle(view) if not reason else None
     if dropped is not None:
         reason = f": {dropped.summary}"
@@ -228,8 +237,16 @@ def _why(view: ProcessView, found: _Null) -> _Why:
     missing = missing_arguments(view) if not reason or (_is_undefined(found) and dropped is None) else None
     if missing is not None and (found.arguments or not missing.is_own):
         reason = f": {missing.summary}"
-    advised = table or dropped or missing or unfit
-    advice = told.advice if told is not None else sieved.advice(line_words(view)) if sieved is not None else None
+    advised = table or dropped or missing or unfit or shared
+    advice = (
+        meta.advice(view)
+        if meta is not None
+        else told.advice
+        if told is not None
+        else sieved.advice(line_words(view))
+        if sieved is not None
+        else None
+    )
     behind = of_null(view, found.saved, named, holds, missing, told)
     if table is not None or found.without_gil:
         behind = Behind()
@@ -237,6 +254,8 @@ def _why(view: ProcessView, found: _Null) -> _Why:
         behind = Behind.of([], gathered)
     elif dropped is not None:
         behind = Behind.of([], dropped)
+    elif shared is not None or meta is not None:
+        behind = Behind.of([], shared, meta)
     elif sieved is not None:
         behind = Behind.of([], sieved)
     elif unfit is not None and unfit.lines:
@@ -335,9 +354,9 @@ def _advice(view: ProcessView, found: _Null) -> str:
             )
         return (
             f"Check what {line_words(view)} passes to {found.operator.name}: it was given {which}, and uses the memory "
-            f"that such a tensor does not have.{_taken(view, found.arguments)}"
+            f"that such a tensor does not have.{taken_words(view, found.arguments)}"
         )
-    emptied, gathered = _emptied(view, empty), gathered_weight(view, empty)
+    emptied, gathered = emptied_advice(view, empty), gathered_weight(view, empty)
     if emptied is not None or gathered is not None:
         return emptied or (gathered.advice if gathered is not None else "")
     own = [item for item in empty if item.frame is not None and not is_library_file(item.frame.file)]
@@ -360,36 +379,6 @@ def _advice(view: ProcessView, found: _Null) -> str:
     what = f"what {line_words(view)} passes to native code" if view.python_frame else "what the native code is given"
     kept = "in what that code keeps itself (never made, or already destroyed)"
     return f"Check {what}: something is null there, or {kept}."
-
-
-def _several(items: Sequence[Holder]) -> str:
-    """`` `self.weight_ih_l0` and `self.bias_ih_l0` in LSTM.forward() ``: of a library, with its function."""
-    names = list_words([f"`{plain_expression(item.expression)}`" for item in items])
-    frames = {item.frame for item in items}
-    frame = frames.pop() if len(frames) == 1 else None
-    return f"{names} in {frame.function}()" if frame is not None and is_library_file(frame.file) else names
-
-
-def _emptied(view: ProcessView, empty: tuple[Holder, ...]) -> str | None:
-    """Of tensors whose storages one line of the program resized to 0."""
-    own = [item for item in empty if item.frame is not None and not is_library_file(item.frame.file)]
-    items = list({plain_expression(item.expression): item for item in own or empty}.values())
-    lines = {emptied_at(view, elements) for elements in {item.elements for item in items}}
-    at = lines.pop() if len(lines) == 1 else None
-    if at is None:
-        return None
-    its, storage = ("its", "its storage") if len(items) == 1 else ("their", "the storage")
-    return (
-        f"Give {_several(items)} {its} memory back before {line_words(view)} (resize_() of {storage} to the old size, "
-        f"then copy_()), or use {'it' if len(items) == 1 else 'them'} before {at} takes the memory away."
-    )
-
-
-def _taken(view: ProcessView, items: Sequence[OperatorTensor]) -> str:
-    """Of tensors of one size that have elements: the line of the program that took their memory away."""
-    sizes = {item.item.elements for item in items}
-    at = emptied_at(view, sizes.pop()) if len(sizes) == 1 else None
-    return f" Its memory was taken away by {at}: give it back before." if at is not None else ""
 
 
 def _verb(view: ProcessView) -> str:

@@ -10,7 +10,8 @@ small stack.
 What to do: end the recursion or turn it into a loop; make the data flat that a parser, pickle or a destructor walks
 through (the line that nests it is named, and one that raised Python's limit of recursion), or walk through it in a
 loop: the links of a tree are its data. Of a function that calls itself for `tree.children`, the line that adds a level
-to those is named. A larger stack holds more in proportion. Where the depth is meant, give the
+to those is named. A loop that puts each node below the last one makes a tree as deep as what it goes through is long,
+such as a file's line that did not end. A larger stack holds more in proportion. Where the depth is meant, give the
 thread more: `ulimit -s` before the start for the main thread, `threading.stack_size()` for Python threads,
 OMP_STACKSIZE for OpenMP's.
 

@@ -5,7 +5,8 @@ or tensor that this was made of.
 
 Why it happens: as_strided() takes any shape and strides and checks neither. Strides are in bytes, as `x.strides` are:
 with the size of an element once more, or that of another type, the last rows lie behind the memory. So they do where
-more windows are asked for than fit.
+more windows are asked for than fit, such as where `x.size` counts the elements of all dimensions and `x.strides[0]` is
+a whole row.
 
 What to do: correct the shape or the strides at the line that makes the view; sliding_window_view() checks.
 
@@ -74,7 +75,7 @@ class UncheckedViewRule(MemoryFaultRule[UncheckedView]):
             found.advice(view),
             [] if found.recorded else ["the view itself: no variable held it, its shape and strides are computed"],
             names_source=True,
-            behind=Behind.of([], (found.file, found.line)),
+            behind=Behind.of([], (found.file, found.line), found.rows),
             explained=True,
         )
 

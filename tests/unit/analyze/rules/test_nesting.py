@@ -186,7 +186,7 @@ def test_a_number_is_not_what_is_nested(is_number: bool, run: Path) -> None:
     numbers = (HeldNumber("best", 16, frame, 0),) if is_number else ()
     said = advised(run, [(PICKLE, "save")], source, line=2, numbers=numbers)
     assert ("`best`" in said) != is_number
-    assert ("and what line 2 passes is nested" in said) == is_number
+    assert ("and what it is given at line 2 is nested" in said) == is_number
 
 
 GUARD = "import sys\nsys.setrecursionlimit(10**6)\n"
@@ -278,3 +278,99 @@ def test_call_that_led_there_where_the_stack_was_cut(source: str, cut: bool, nam
     assert (
         "; the only call of it that was found in the program is train.py:10 (`copy.deepcopy(term)`)." in told
     ) == named
+
+
+DUMPED = """class Store:
+    def save(self, path):
+        best = search(self)
+        with open(path, "wb") as f:
+            {}
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        ("pickle.dump(self, f)", "and `self` (a Store), which line 5 passes, is nested too deep"),
+        ("pickle.dump(obj=best, file=f)", "and `best` (line 3: `best = search(self)`), which line 5 passes,"),
+        ("torch.save(best, f)", "and `best` (line 3: `best = search(self)`), which line 5 passes,"),
+        ("pickle.Pickler(f).dump(best)", "and `best` (line 3: `best = search(self)`), which line 5 passes,"),
+        ("np.save(f, best)", "and `best` (line 3: `best = search(self)`), which line 5 passes,"),
+        ("pickle.dump({'best': best, 'of': self}, f)", "and what it is given at line 5 is nested too deep"),
+        ("queue.put(best)", "and `best` (line 3: `best = search(self)`), which line 5 passes,"),
+        ("send(best, f)", "and what it is given at line 5 is nested too deep"),  # which of the two is not known
+        ("trainer.checkpoint(path)", "and what it is given at line 5 is nested too deep"),
+        ("best.save(path)", "and what it is given at line 5 is nested too deep"),
+    ],
+)
+def test_the_file_is_not_what_pickle_walks_through(call: str, says: str, run: Path) -> None:
+    said = advised(run, [(PICKLE, "save")], DUMPED.format(call), line=5)
+    assert says in said and "`f`" not in said
+
+
+TRIE = """class Node:
+    def __init__(self):
+        self.children = {}
+class Trie:
+    def add(self, word):
+        node = self.root
+        for c in word:
+            BODY
+    def save(self, f):
+        pickle.dump(self, f)
+def words(path):
+    with open(path, newline="\\n") as f:
+        for line in f:
+            yield line.strip()
+def build(trie, path):
+    for word in words(path):
+        trie.add(word)
+"""
+IN = "\n            "
+GROWS = [
+    f"nxt = node.children.get(c){IN}if nxt is None: nxt = node.children[c] = Node(){IN}node = nxt",
+    f"if c not in node.children: node.children[c] = Node(){IN}node = node.children[c]",
+    "node = node.children.setdefault(c, Node())",
+]
+
+
+@pytest.mark.parametrize("body", GROWS, ids=["by get", "by item", "by setdefault"])
+def test_a_loop_that_puts_a_node_below_the_last_one_grows_a_tree(body: str, run: Path) -> None:
+    source = TRIE.replace("BODY", body)
+    last = source.splitlines().index("        pickle.dump(self, f)") + 1
+    said = advised(run, [(PICKLE, "save")], source, line=last)
+    assert "may add one in each round of its loop" in said and ", each held by `Node.children`. Save what it" in said
+    assert f"A `word` adds a level for each item: see the longest at line {last + 7} (" in said
+    assert f"Lines of the file of line {last + 2} (`open(path, newline='\\n')`) end with '\\n' only" in said
+    assert f"Line {last} passes `self` (a Trie)." in said and "__getstate__" not in said
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "grows", "ends"),
+    [
+        ("Node())\n", "Node())\n            node = self.root\n", False, False),  # each one below the root
+        (".setdefault(c, Node())", "[c]", False, False),  # only walks
+        ("setdefault(c, Node())", "setdefault(c, found)", False, False),  # not known to be another one
+        (', newline="\\n"', "", True, False),
+        (', newline="\\n"', ', newline=""', True, False),  # all ends of a line are ends
+        ("for word in words(path)", "for word in found(path)", True, False),
+    ],
+    ids=["reset", "walks", "unknown", "any end", "untranslated", "other words"],
+)
+def test_other_loops_grow_no_tree(old: str, new: str, grows: bool, ends: bool, run: Path) -> None:
+    source = TRIE.replace("BODY", GROWS[2]).replace(old, new)
+    last = source.splitlines().index("        pickle.dump(self, f)") + 1
+    said = advised(run, [(PICKLE, "save")], source, line=last)
+    assert (("may add one" in said), ("end with '" in said)) == (grows, ends)
+
+
+def test_a_tree_of_containers_grows_by_what_an_outer_loop_has(run: Path) -> None:
+    source = (
+        "tree = {}\nfor path in paths:\n    node = tree\n    for part in path:\n"
+        "        node = node.setdefault(part, {})\njson.dumps(tree)\n"
+    )
+    said = advised(run, [(PICKLE.replace("pickle", "json"), "encoder_listencode_obj")], source, line=6)
+    assert (
+        "and line 5 may add one in each round of its loop: `node = node.setdefault(part, {})`. Make the data fl" in said
+    )
+    assert "A `path` adds a level for each item: see the longest at line 2 (`paths`)" in said

@@ -10,6 +10,7 @@ from pytracer._library_files import is_library_file
 from pytracer._text import shortened
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.usage.recursions import begin, files_with_script
+from pytracer.analyze.evidence.native.grown_trees import rounds_words
 from pytracer.analyze.evidence.native.nesting import (
     JSON,
     PICKLE,
@@ -66,7 +67,8 @@ def _of_walker(snapshot: Snapshot, walker: Nesting, frames: Sequence[PythonFrame
     files = files_with_script(snapshot, frames)
     link, wrap = linking_line(files, walker), only_wrap(files)
     if link is not None and (wrap is None or link.owner is not None):
-        return f"{link_words(walker, link, _place(link.file, link.line, shown))}. {_DELAYS}"
+        words = link_words(walker, link, _place(link.file, link.line, shown))
+        return f"{words}{rounds_words(files, link, shown, brief=True)}. {_DELAYS}"
     if wrap is not None:
         file, line = wrap
         text = line_text(snapshot, PythonFrame(file=file, line=line)) or ""

@@ -162,3 +162,23 @@ def test_offsets_that_an_older_recording_lacks_are_not_guessed(run: Path) -> Non
     assert row(run, line, part(32, "reference"), called="tanh", also=gates) == "aten::tanh with [16] float32"
     assert row(run, line, part(16, "reference"), called="tanh", also=gates[:2]) == "aten::tanh with o [16] float32"
     assert row(run, line, part(0, "reference"), called="tanh", also=gates) == "aten::tanh with i [16] float32"
+
+
+@pytest.mark.parametrize(
+    ("line", "has"),
+    [
+        ("return loss / torch.sqrt(loss.pow(2)) / price", False),
+        ("return loss.view(1) / (volume / price)", False),
+        ("return price / (loss / volume)", False),
+        ("return loss / price", True),
+        ("return loss.exp() / price", False),
+        ("return loss.unsqueeze(0) / price / volume", True),  # a view of it is the operand
+        ("return volume / loss + loss / price", True),
+        ("return loss / price + volume / price", True),  # which of the two it is is not known
+        ("return torch.div(loss, volume) / price", True),
+    ],
+)
+def test_an_operand_of_another_operation_of_the_line_is_none(line: str, has: bool, run: Path) -> None:
+    """The operator was given `price`, and a result without a name."""
+    held = tensor(LOSS, frame=None, outer=None, how="held")
+    assert ("loss" in row(run, line, tensor(PRICE, 256), tensor(RESULT, 256, outer=0), held)) == has

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from pytracer.decode.types.snapshot import HeldArray, HeldNumber, Holder, PythonFrame
+from pytracer.decode.types.snapshot import Argument, HeldArray, HeldNumber, Holder, PythonFrame
 from pytracer.report.job import Report
 from tests.conditions import needs_capstone
 from tests.support.deaths import PROGRAM, advice, died, evidence, summary, verdict
+from tests.support.synth import Box
 
 pytestmark = needs_capstone
 
@@ -128,3 +129,116 @@ def test_a_fault_is_told_once(run: Path) -> None:
         (item.id, item.same_fault) for item in report.findings or () if item.id in ("unchecked-view", "wild-pointer")
     ]
     assert causes == [("unchecked-view", None), ("wild-pointer", True)]
+
+
+STEREO = (COUNT // 2, 2)
+ROWS = """def frames(a, size, hop):
+    count = ({} - size) // hop + 1
+    n = a.strides[0]
+    return as_strided(a, shape=(count, size), strides=(n * hop, n))
+def features(wave, size, hop):
+    return frames(wave, size, hop) * 2
+features(load(), 400, 160)
+"""
+
+
+@pytest.mark.parametrize("counted", ["a.size", "np.prod(a.shape)", "np.size(a)"])
+def test_rows_that_are_counted_as_elements_are_told(counted: str, run: Path) -> None:
+    """Of two channels: a stride of 8 bytes is a row of two elements of 4."""
+    arrays = {"wave": (STEREO, (8, 4)), "a": (STEREO, (8, 4))}
+    source = IMPORT + ROWS.format(counted)
+    how = {"numbers": {"size": 400, "hop": 160, "count": (COUNT - 400) // 160 + 1}}
+    report = crashed(run, source, 7, arrays, END + 0x1000, **how)
+    if counted == "a.size":  # the others are no numbers that are computed, without a recorded view
+        assert f"it steps by the rows of `wave` {[*STEREO]}, 8 bytes each, and `a.size` (line 3) counts its 960000" in (
+            summary(report)
+        )
+        assert advice(report).startswith("Count rows, by `len(a)` or `a.shape[0]`: `a.size` (line 3) counts all")
+    assert "elements of 8 bytes" not in summary(report) and "an element of" not in advice(report)
+
+
+@pytest.mark.parametrize("counted", ["wave.size", "np.prod(wave.shape)", "np.size(wave)"])
+def test_rows_of_a_view_that_a_variable_held_are_told(counted: str, run: Path) -> None:
+    arrays = {"wave": (STEREO, (8, 4)), "windows": (((COUNT - 400) // 160 + 1, 400), (1280, 8))}
+    source = IMPORT + BOUND.format(f"({counted} - 400) // 160 + 1, 400", "(1280, 8)")
+    report = crashed(run, source, 4, arrays, END + 0x1000)
+    assert f"and `{counted}` (line 3) counts its 960000 elements." in summary(report)
+    assert "make `wave` one-dimensional before line 3" in advice(report)
+    assert "sliding_window_view(wave, size, axis=0)" in advice(report)
+
+
+def test_rows_are_told_by_the_numbers_where_the_source_does_not_show_what_was_counted(run: Path) -> None:
+    arrays = {"wave": (STEREO, (8, 4)), "windows": (((COUNT - 400) // 160 + 1, 400), (1280, 8))}
+    report = crashed(run, IMPORT + BOUND.format("n, 400", "(1280, 8)"), 4, arrays, END + 0x1000)
+    assert "8 bytes each, and counts its 960000 elements." in summary(report)
+
+
+def test_channels_one_behind_the_other_have_no_rows_to_count(run: Path) -> None:
+    """Two rows of half the memory each: no window of 400 rows fits."""
+    row = COUNT * 2
+    arrays = {"wave": ((8, COUNT // 8), (row // 4, 4)), "windows": ((2, 5), (row // 4, row // 4))}
+    source = IMPORT + BOUND.format("(wave.size - 959995) // 1 + 1, 5", "(wave.strides[0], wave.strides[0])")
+    assert "it steps by the rows" not in summary(crashed(run, source, 4, arrays, END + 0x1000))
+    arrays["windows"] = ((COUNT - 9, 10), (row // 4, row // 4))
+    report = crashed(run, source, 4, arrays, END + 0x1000)
+    assert advice(report).startswith("Make `wave` one-dimensional before line 3 (one of its rows, or their mean): ")
+    assert "(wave, size, axis=...)" in advice(report)
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides", "asked"),
+    [
+        ((100_000 + COUNT // 2, 400), (8, 8), "n, 400"),  # more rows than there are, and fewer than elements
+        ((COUNT, 2), (4 * 160, 4), "n, 2"),  # by its elements
+    ],
+    ids=["another count", "elements"],
+)
+def test_other_views_of_several_dimensions_count_no_rows(shape: Any, strides: Any, asked: str, run: Path) -> None:
+    arrays = {"wave": (STEREO, (8, 4)), "windows": (shape, strides)}
+    report = crashed(run, IMPORT + BOUND.format(asked, f"{strides}"), 4, arrays, END + 0x1000)
+    assert "as_strided() makes" in summary(report) and "steps by the rows" not in summary(report)
+    assert "elements of 8 bytes" not in summary(report) and advice(report).startswith("Correct the shape")
+
+
+def test_strides_of_two_elements_of_the_array_are_of_no_other_type(run: Path) -> None:
+    """A dilation of two, counted as if there were none."""
+    arrays = {"wave": ((COUNT,), (4,)), "windows": ((COUNT - 19, 20), (8, 8))}
+    source = IMPORT + BOUND.format("n, 20", "(2 * wave.strides[0], 2 * wave.strides[0])")
+    report = crashed(run, source, 4, arrays, END + 0x2000)
+    assert "as_strided() makes" in summary(report) and "elements of 8 bytes" not in summary(report)
+
+
+@pytest.mark.parametrize(("counted", "told"), [("wave.size // 4", True), ("n", False), ("2 * len(wave)", False)])
+def test_rows_of_which_each_window_has_all_elements(counted: str, told: bool, run: Path) -> None:
+    """Windows of four rows, with the columns as a dimension of their own."""
+    arrays = {"wave": (STEREO, (8, 4)), "windows": ((COUNT // 4, 4, 2), (32, 8, 4))}
+    report = crashed(run, IMPORT + BOUND.format(f"{counted}, 4, 2", "(32, 8, 4)"), 4, arrays, END + 0x1000)
+    assert ("`wave.size` (line 3) counts its 960000 elements." in summary(report)) == told
+    assert advice(report).startswith("Count rows, by `len(wave)`" if told else "Correct the shape (240000, 4, 2)")
+
+
+OF_TENSOR = """def frames(sound, size, hop):
+    n = (sound.numel() - size) // hop + 1
+    return as_strided(sound.numpy(), (n, size), (hop * 8, 8))
+def features(wave, size, hop):
+    windows = frames(wave, size, hop)
+    return windows * 2
+features(load(), 400, 160)
+"""
+
+
+@pytest.mark.parametrize("sizes", [STEREO, (COUNT,), None])
+def test_a_tensor_is_known_by_the_variable_of_the_caller(sizes: tuple[int, ...] | None, run: Path) -> None:
+    """The function that had it has returned. Of an unknown shape it is not said what 8 bytes are."""
+    held = Argument(
+        0x5581, DATA, COUNT, 0, sizes or (), len(sizes or ()), "float32", "cpu", minimum=None, maximum=None, frame=None,
+        outer_frame=None, register=None, how="held",
+    )  # fmt: skip
+    arrays = {"windows": (((COUNT - 400) // 160 + 1, 400), (1280, 8))}
+    how: dict[str, Any] = {"arguments": (held,)} if sizes is not None else {}
+    box = Box(pid=101, ppid=99).alloc(DATA, 4 * COUNT)
+    report = crashed(run, IMPORT + OF_TENSOR, 7, arrays, END + 0x1000, of={"wave": DATA}, box=box, **how)
+    assert "`windows`, a view of `wave` that as_strided() makes at line 4, reaches 7.3 MiB" in summary(report)
+    assert ("and `sound.numel()` (line 3) counts its 960000 elements." in summary(report)) == (sizes == STEREO)
+    assert advice(report).startswith("Count rows, by `len(sound)`") == (sizes == STEREO)
+    assert ("elements of 8 bytes" in summary(report)) == (sizes == (COUNT,))
