@@ -31,6 +31,11 @@ class CalledNumber(Explanation):
     value: int
     by_ctypes: NumberAsPointer | None
 
+    @property
+    def is_explained(self) -> bool:
+        """See Explanation."""
+        return self.by_ctypes is not None and self.by_ctypes.field is not None
+
     def confidence(self, view: ProcessView) -> Confidence:
         """See Explanation."""
         return "likely"

@@ -26,6 +26,11 @@ class Explanation(ABC):
         """Whether an index led out of something, as far as is known."""
         return self.verdict_class == "out-of-bounds"
 
+    @property
+    def is_explained(self) -> bool:
+        """Whether it says what is wrong by recorded facts; see Description.explained."""
+        return False
+
     def confidence(self, view: ProcessView) -> Confidence:
         """Of the verdict."""
         return address_confidence(view)

@@ -175,6 +175,7 @@ class WildPointer(MemoryFaultRule[_Wild]):
                 explanation.missing,
             ],
             names_source=explanation.names_source,
+            explained=explanation.is_explained and known is None,
             behind=Behind.of([], dropped) if dropped is not None else of_wild(view, explanation),
         )
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pytracer.analyze.evidence.own_code import differing_layout
 from pytracer.report.job import Report
 from tests.conditions import needs_capstone
 from tests.support import scenarios as s
@@ -75,6 +76,17 @@ def test_a_field_where_c_has_a_function_pointer_is_named_with_both_declarations(
         report
     )
     assert "null" not in summary(report) + advice(report)
+
+
+def test_the_number_that_was_called_is_told_before_the_first_field_that_lies_elsewhere(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where C's function that reads the fields is known as well."""
+    function = "void linear(params *p) { for (int i = 0; i < p->rows; i++) p->progress(p->data[i]); }"
+    monkeypatch.setattr(differing_layout, "_function", lambda view: function)
+    report = crashed(run, C + CLASS.format(MOVED))
+    assert "called the number 20231 (0x4f07) as a function, below linear" in summary(report)
+    assert "`seed` of Params" in summary(report)
 
 
 def test_without_the_c_struct_the_field_with_the_value_is_named(run: Path) -> None:
