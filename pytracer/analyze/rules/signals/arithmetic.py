@@ -149,7 +149,8 @@ def _behind(
     if isinstance(zero, ZeroDivisor):
         return Behind.of([] if zero.of_module else [zero.name], zero.origin)
     if isinstance(zero, NativeDivisor):
-        return Behind.of(zero.names, zero.zero.origin if zero.zero is not None else None)
+        made = zero.zero.origin if zero.zero is not None else zero.cut.line if zero.cut is not None else None
+        return Behind.of([*zero.names, *(zero.cut.names if zero.cut is not None else ())], made)
     if isinstance(zero, SetDivisor):
         return Behind.of([zero.value], zero.origin)
     if isinstance(zero, NoOutputs):
