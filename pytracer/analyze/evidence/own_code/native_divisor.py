@@ -11,13 +11,15 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import takewhile
 
 import msgspec
 
 from pytracer._text import list_words, shortened
+from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.native.fault_function import is_own_frame
-from pytracer.analyze.evidence.native.native_stack import own_frames
+from pytracer.analyze.evidence.native.native_stack import image_name, own_frames
 from pytracer.analyze.evidence.own_code.c_divisions import Division, divisions, is_tested
 from pytracer.analyze.evidence.own_code.c_fields import CFields
 from pytracer.analyze.evidence.own_code.c_values import (
@@ -33,8 +35,9 @@ from pytracer.analyze.evidence.own_code.cut_quotient import CutQuotient, cut_quo
 from pytracer.analyze.evidence.own_code.native_source import own_sources
 from pytracer.analyze.evidence.own_code.own_signature import own_definition
 from pytracer.analyze.evidence.own_code.passed_arrays import PassedArray, PassedArrays
+from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.naming import LineWords, short_file
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import Evidence, NativeFrame
@@ -173,13 +176,26 @@ def native_divisor(view: ProcessView) -> NativeDivisor | None:
 
 
 def _own(view: ProcessView) -> list[NativeFrame]:
-    """The innermost frames, of one of the program's own libraries."""
-    frames: list[NativeFrame] = []
-    for frame in own_frames(view):
-        if not is_own_frame(frame) or frame.function is None or frame.image != (frames or [frame])[0].image:
-            break
-        frames.append(frame)
-    return frames
+    """The innermost frames, of one of the program's own libraries.
+
+    Without names, as of a library that is gone: the outermost one is what the line calls.
+    """
+    stack = own_frames(view)
+    image = stack[0].image if stack else None
+    frames = [*takewhile(lambda frame: is_own_frame(frame) and frame.image == image, stack)]
+    if frames and all(frame.function is None for frame in frames):
+        behind = image_name(stack[len(frames)].image) if len(stack) > len(frames) else ""
+        called = _called(view) if behind.startswith("libffi") else None
+        return [msgspec.structs.replace(frames[-1], function=called)] if called is not None else []
+    return [*takewhile(lambda frame: frame.function is not None, frames)]
+
+
+def _called(view: ProcessView) -> str | None:
+    """The only function on the line that a source of the program has."""
+    spot = Slice(view.process.snapshot, program_frames(view)).spot(0)
+    names = {called_name(item) for item in calls_on(spot.tree, spot.line)} if spot is not None else set()
+    found = [name for name in names if name and own_definition(view, name) is not None]
+    return found[0] if len(found) == 1 else None
 
 
 def _name(frame: NativeFrame) -> str:
