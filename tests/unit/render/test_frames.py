@@ -58,6 +58,6 @@ def test_source_of_the_interpreter_is_left_out_of_the_short_stack() -> None:
 def test_frames_of_ctypes_are_not_counted_as_the_interpreters() -> None:
     """libffi and _ctypes lie between the program's library and the interpreter."""
     images = ["libreader.so", "libffi.so.8", "_ctypes.cpython-311.so", "libpython3.11.so.1.0", "libc.so.6"]
-    frames = [NativeFrame(function=None, offset=1, image=image) for image in images]
+    frames = [NativeFrame(function=None, offset="0x10", image=image) for image in images]
     assert native_lines(frames)[1:] == ["... 4 frames of ctypes and the Python interpreter"]
     assert native_lines([frames[0], *frames[3:]])[1:] == ["... 2 frames of the Python interpreter"]

@@ -127,11 +127,33 @@ def elements(term: Term) -> Elements | None:
     if not rest:
         return _of_array(match["name"], term.body, differs=False)
     other = re.match(rf"^-\s*{match['name']}\s*\[(?P<index>.*)\]$", rest, re.DOTALL)
-    if other is None or "[" in other["index"] + index:
+    if other is None:
         return None
     later, former = re.sub(r"\s", "", index), re.sub(r"\s", "", other["index"])
     near = later == f"{former}+1" or later == f"1+{former}" or former == f"{later}-1"
     return _of_array(match["name"], term.body, differs=True) if near else None
+
+
+def index_arrays(term: Term) -> list[Term]:
+    """Parameters that the index of a difference of two elements is read out of; empty where it may be another number.
+
+    `ids` of `ptr[ids[k] + 1] - ptr[ids[k]]`; each one that a line sets `v` from, of `ptr[v + 1] - ptr[v]`.
+    """
+    text = re.sub(r"\s", "", _without_casts(term.text))
+    match = re.match(r"^\w+\[(?P<later>.*)\]-\w+\[(?P<former>.*)\]$", text)
+    base = min(match["later"], match["former"], key=len) if match is not None else ""
+    values = _values_of(base, term.body) if _NAME.match(base) else [base]
+    names = [re.match(r"^(?P<name>[A-Za-z_]\w*)\s*\[.*\]$", _without_casts(item), re.S) for item in values]
+    ends = [resolved(item["name"], term.body)[-1] for item in names if item is not None]
+    known = [item for item in ends if item.parameter is not None]
+    return known if len(known) == len(values) else []
+
+
+def _values_of(name: str, body: Body) -> list[str]:
+    """What each assignment to a variable of a function gives it; empty where something else changes it."""
+    if _changes(name, body.text) or name in body.parameters:
+        return []
+    return [item.strip() for item in re.findall(rf"(?<![\w.>]){name}\s*=(?!=)\s*([^;]*)", body.text)]
 
 
 def _of_array(name: str, body: Body, *, differs: bool) -> Elements:
@@ -182,7 +204,9 @@ def quotient_of(term: Term) -> tuple[str, str] | None:
         return None
     if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Div) or not text.isascii() or "\n" in text:
         return None
-    return text[node.left.col_offset : node.left.end_col_offset], text[node.right.col_offset : node.right.end_col_offset]
+    return text[node.left.col_offset : node.left.end_col_offset], text[
+        node.right.col_offset : node.right.end_col_offset
+    ]
 
 
 def member_of(text: str, body: Body) -> Term | None:

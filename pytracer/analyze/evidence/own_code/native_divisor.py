@@ -32,6 +32,7 @@ from pytracer.analyze.evidence.own_code.c_values import (
     resolved,
 )
 from pytracer.analyze.evidence.own_code.cut_quotient import CutQuotient, cut_quotient
+from pytracer.analyze.evidence.own_code.empty_groups import EmptyGroups, empty_groups
 from pytracer.analyze.evidence.own_code.native_source import own_sources
 from pytracer.analyze.evidence.own_code.own_signature import own_definition
 from pytracer.analyze.evidence.own_code.passed_arrays import PassedArray, PassedArrays
@@ -83,7 +84,7 @@ class NativeDivisor(msgspec.Struct, frozen=True):
 
     `zero`: the argument that is the divisor; `array`: of which it is an element or, `differs`, the difference of two;
     `parts`: the arguments that it is made of, `` `bins` = 1 ``, and `names`, as the line writes them. `cut`: the
-    division that made it 0.
+    division that made it 0; `groups`: which of them are empty.
     """
 
     function: str
@@ -99,6 +100,7 @@ class NativeDivisor(msgspec.Struct, frozen=True):
     parts: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     cut: CutQuotient | None = None
+    groups: EmptyGroups | None = None
 
     @property
     def words(self) -> str:
@@ -112,7 +114,12 @@ class NativeDivisor(msgspec.Struct, frozen=True):
     def _why(self) -> str:
         if self.array is not None:
             held = f"{self.array.words}, which {self.line} passes,"
-            return f": two neighbors in {held} are equal" if self.differs else f": an element of {held} is 0"
+            empty = self.groups.clause if self.groups is not None else ""
+            return (
+                f": two adjacent elements of {held} are equal{empty}"
+                if self.differs
+                else f": an element of {held} is 0"
+            )
         if self.zero is not None:
             return self.zero.words(self.line)
         if self.cut is not None:
@@ -130,7 +137,8 @@ class NativeDivisor(msgspec.Struct, frozen=True):
         """What keeps the divisor from being 0."""
         divides = f"{self.place} divides by it without a check"
         if self.array is not None:
-            return f"{self._search} Leave these out, or let {self.function}() skip them: {divides}."
+            out, more = (f" of {self.groups.named}", self.groups.advice) if self.groups is not None else ("", "")
+            return f"{self._search} Leave these out{out}, or let {self.function}() skip them: {divides}.{more}"
         if self.cut is not None:
             return f"{self.cut.advice} Or let {self.function}() ask for 0 first: {divides}."
         if self.zero is None:
@@ -170,6 +178,8 @@ def native_divisor(view: ProcessView) -> NativeDivisor | None:
     left = [(item, terms) for item, terms in left if not _is_known(item, terms, text, arrays, numbers)]
     meant = {(tuple(term.text for term in terms), terms[-1].body.function.name) for _, terms in left}
     found = _of(view, file, name, *left[0], arrays, numbers, sure=bool(at_line)) if len(meant) == 1 else None
+    if found is not None and found.differs and found.array is not None:
+        return msgspec.structs.replace(found, groups=empty_groups(view, left[0][1][-1], arrays))
     if found is None or found.zero is not None or found.array is not None:
         return found
     return msgspec.structs.replace(found, cut=cut_quotient(view, left[0][1], text, numbers, arrays, fields))

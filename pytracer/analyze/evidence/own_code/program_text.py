@@ -20,7 +20,8 @@ from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import PythonFrame
 
 _C = re.compile(
-    r"\)\s*(?:const\s*|noexcept\s*)?\{.*;.*\}|\bstruct\b[\s\w]*\{.*;.*\}|^[ \t]*#[ \t]*(?:include|define)\b", re.S | re.M
+    r"\)\s*(?:const\s*|noexcept\s*)?\{.*;.*\}|\bstruct\b[\s\w]*\{.*;.*\}|^[ \t]*#[ \t]*(?:include|define)\b",
+    re.S | re.M,
 )
 _FILLS = frozenset({"format", "format_map", "replace", "substitute", "safe_substitute", "render", "translate"})
 _MAKES_PATTERN = frozenset({"Template", "sub"})
@@ -66,10 +67,10 @@ def _texts(tree: ast.Module) -> Iterator[ast.Constant]:
     }
     parts = {id(item) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for item in node.values}
     for node in ast.walk(tree):
-        is_c = isinstance(node, ast.Constant) and isinstance(node.value, str) and _C.search(node.value) is not None
-        if is_c and isinstance(node, ast.Constant) and id(node) not in parts and id(node) not in filled:
-            if named.get(id(node)) not in filled:
-                yield node
+        if not isinstance(node, ast.Constant) or not isinstance(node.value, str) or _C.search(node.value) is None:
+            continue
+        if id(node) not in parts and not {id(node), named.get(id(node))} & filled:
+            yield node
 
 
 def _filled(tree: ast.Module) -> set[int | str]:

@@ -65,7 +65,7 @@ def view_of(
     inner = PythonFrame("Reader.rounds", str(program), text.index("        return lib.feed_rounds(self.handle, 1)") + 1)
     outer = PythonFrame("<module>", str(program), len(text))
     own = NativeFrame(function=function, image=str(library))
-    blocks = (MemoryBlock("register", "rdi", HANDLE, memory),) if memory is not None else ()
+    blocks = (MemoryBlock("rdi", HANDLE, HANDLE, memory),) if memory is not None else ()
     crash = SimpleNamespace(
         arrays=(), numbers=(HeldNumber("self.handle", HANDLE, inner, 0),), holders=(), arguments=(), memory=blocks,
         python_stack=(inner, outer), python_threads=(), registers={}, mappings=(), native_stack=(),
