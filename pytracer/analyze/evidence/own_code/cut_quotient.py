@@ -1,6 +1,7 @@
 """A divisor of C that is 0 since a division made it so: `fit = r->batch / CHOICES`, of 2 / 4.
 
-Both numbers are known: from the source, from what Python passed, or from the memory of a structure.
+Both numbers are known: from the source, from what Python passed, or from the memory of a structure. A field of one that
+is 0 itself is a quotient by 1.
 """
 
 from __future__ import annotations
@@ -14,7 +15,15 @@ from pytracer._text import shortened
 from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.own_code.c_divisions import Body
 from pytracer.analyze.evidence.own_code.c_fields import CFields, FieldSource
-from pytracer.analyze.evidence.own_code.c_values import Numbers, Term, member_of, number_of, quotient_of, resolved
+from pytracer.analyze.evidence.own_code.c_values import (
+    Numbers,
+    Term,
+    member_of,
+    number_of,
+    plain_term,
+    quotient_of,
+    resolved,
+)
 from pytracer.analyze.evidence.own_code.passed_arrays import PassedArrays
 from pytracer.analyze.naming import LineWords
 from pytracer.analyze.view import ProcessView
@@ -25,7 +34,7 @@ _QUOTED = 60
 class CutQuotient(msgspec.Struct, frozen=True):
     """`above` is `numbers[0]`, and `below` `numbers[1]`. `passed`: what `line` passes to `function` for `above`.
 
-    `names`: as the line that called native code writes what `above` is of.
+    `whole`: that is 0 itself. `names`: as the line that called native code writes what `above` is of.
     """
 
     above: str
@@ -35,11 +44,12 @@ class CutQuotient(msgspec.Struct, frozen=True):
     line: LineWords | None = None
     function: str = ""
     names: tuple[str, ...] = ()
+    whole: bool = False
 
     @property
     def words(self) -> str:
-        """``: 2 / 4, and line 71 passes `batch` to reader_open() for `r->batch```."""
-        cut = f", which is {self.numbers[0]} / {self.numbers[1]}"
+        """``, which is 2 / 4: for `r->batch` line 71 passes `batch` to reader_open()``."""
+        cut = f" with `{self.above}` = 0" if self.whole else f", which is {self.numbers[0]} / {self.numbers[1]}"
         return f"{cut}: {self._passes}" if self.passed is not None else cut
 
     @property
@@ -59,14 +69,15 @@ def cut_quotient(
     view: ProcessView, terms: Sequence[Term], text: str, numbers: Numbers, arrays: PassedArrays, fields: CFields
 ) -> CutQuotient | None:
     """Of what a divisor is in the end; None where a number is not known, or the quotient is no 0."""
-    parts = quotient_of(terms[-1])
+    body, last = terms[-1].body, plain_term(terms[-1].text)
+    whole = member_of(last, body) is not None
+    parts = (last, "1") if whole else quotient_of(terms[-1])
     if parts is None:
         return None
-    body = terms[-1].body
     above, below = (number_of(item, body, text, numbers) for item in parts)
     if above is None or below is None or not 0 <= above < below:
         return None
-    found = CutQuotient(shortened(parts[0], _QUOTED), shortened(parts[1], _QUOTED), (above, below))
+    found = CutQuotient(shortened(parts[0], _QUOTED), shortened(parts[1], _QUOTED), (above, below), whole=whole)
     member = member_of(parts[0], body)
     given = _argument(member.text.partition("->")[0], body, arrays) if member is not None else None
     names = (given.expression,) if given is not None else ()

@@ -111,6 +111,17 @@ def test_memory_counts_where_the_program_changed_the_field(tmp_path: Path) -> No
     assert found.words.endswith("`f->batch / ROWS`, which is 2 / 4")
 
 
+def test_field_that_is_0_itself_is_said_to_be(tmp_path: Path) -> None:
+    """What a line passed was 3: it has been changed since, and that line is not said."""
+    source = SOURCE.replace("f->batch / ROWS", "f->batch")
+    found = native_divisor(view_of(tmp_path, source=source, memory=feed(64, 0)))
+    assert found is not None
+    assert found.words == (
+        "by its source that is `f->total / whole` (train.py:11), where `whole` is `f->batch` with `f->batch` = 0"
+    )
+    assert found.advice.startswith("Let `f->batch`, here 0, be at least 1. Or let feed_rounds() ask for 0 first:")
+
+
 def test_library_that_is_newer_than_the_program_was_built_from_it(tmp_path: Path) -> None:
     """As far as that is known."""
     assert native_divisor(view_of(tmp_path, memory=feed(64, 2), built=int(time.time()) + 60)) is not None
