@@ -20,6 +20,7 @@ _FUNCTION_WIDTH = 44
 _LONGEST_FUNCTION = 100  # with arguments; templates of C++ fill a screen
 _LIBRARY = re.compile(r"^.*/(?:site-packages|dist-packages|lib/python3\.\d+)/(.*)$")
 _INTERPRETER = re.compile(r"^(libpython3|python3|python$|libffi|_ctypes)")
+_CALLING = re.compile(r"^(libffi|_ctypes)")  # of those: what calls other libraries
 _NOT_THE_PROGRAM = re.compile(r"/pytracer/record/|^<frozen ")  # our wrappers, and how the interpreter starts a program
 _ABORTING = re.compile(
     r"(?:__GI_)?_*(?:pthread_kill|raise|gsignal|abort|assert_fail|assert_perror_fail|libc_message|malloc_printerr"
@@ -90,7 +91,7 @@ def native_lines(stack: Sequence[NativeFrame], cycle: StackCycle | None = None) 
         if len(lines) >= NATIVE_FRAMES:
             break
         if inside and lines:
-            lines.append(f"... {count_words(len(group), 'frame')} of the Python interpreter")
+            lines.append(f"... {count_words(len(group), 'frame')} of {_of_what(group)}")
             shown += len(group)
             continue
         taken = group[: 1 if inside else NATIVE_FRAMES - len(lines)]
@@ -99,6 +100,15 @@ def native_lines(stack: Sequence[NativeFrame], cycle: StackCycle | None = None) 
     if shown < len(frames):
         lines.append(f"... {count_words(len(frames) - shown, 'more frame')}")
     return lines
+
+
+def _of_what(frames: Sequence[NativeFrame]) -> str:
+    """What counted frames belong to: `ctypes and the Python interpreter`, also by libffi, which calls for ctypes."""
+    images = [_image(frame) for frame in frames]
+    by_ctypes = any(item.startswith("_ctypes") for item in images)
+    called = "ctypes" if by_ctypes else "libffi" if any(item.startswith("libffi") for item in images) else ""
+    others = any(not _CALLING.match(item) for item in images)
+    return " and ".join(filter(None, (called, "the Python interpreter" if others else "")))
 
 
 def _without_abort(frames: list[NativeFrame]) -> tuple[list[str], list[NativeFrame]]:

@@ -53,3 +53,11 @@ def test_source_of_the_interpreter_is_left_out_of_the_short_stack() -> None:
     assert native_lines([frame]) == ["os__exit  libpython3.11.so.1.0"]
     mine = NativeFrame(image="/x/ops.so", function="run", lines=[SourceLine(function="run", file="/x/ops.c", line=3)])
     assert native_lines([mine]) == ["run  /x/ops.c:3  ops.so"]
+
+
+def test_frames_of_ctypes_are_not_counted_as_the_interpreters() -> None:
+    """libffi and _ctypes lie between the program's library and the interpreter."""
+    images = ["libreader.so", "libffi.so.8", "_ctypes.cpython-311.so", "libpython3.11.so.1.0", "libc.so.6"]
+    frames = [NativeFrame(function=None, offset="0x10", image=image) for image in images]
+    assert native_lines(frames)[1:] == ["... 4 frames of ctypes and the Python interpreter"]
+    assert native_lines([frames[0], *frames[3:]])[1:] == ["... 2 frames of the Python interpreter"]

@@ -1,7 +1,8 @@
 """An argument of the running line that looks wrong by itself: an index beyond everything, a negative size.
 
 It is a suspect, not a proof: what a number means to a function is not known here. So only what stands out is named: of
-tensors of integers, values beyond the elements of all tensors of the line; of whole numbers, those that no size can be.
+tensors of integers, values beyond the elements of all tensors of the line; of whole numbers, those that no size can be,
+unless they are addresses of memory that was there: a handle of native code.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from pytracer.analyze.address_space.regions import mapping_at
 from pytracer.analyze.evidence.lifetime.variables import plain_expression, program_frames
 from pytracer.analyze.evidence.operators.line_tensors import line_tensors
 from pytracer.analyze.evidence.operators.operator import find_operator, is_of_torch, shape_words
@@ -20,6 +22,7 @@ from pytracer.analyze.view import ProcessView
 
 _ITEM = re.compile(r"\[\d+\]$")
 _LEAST_LARGE = 1 << 16  # smaller numbers than that may be seeds, flags or steps
+_LEAST_ADDRESS = 1 << 32  # less may be a size, though an executable of a fixed address has memory there
 
 
 class Suspect(msgspec.Struct, frozen=True):
@@ -85,5 +88,11 @@ def _zeros(view: ProcessView, line: int) -> Iterator[Suspect]:
 def _numbers(view: ProcessView, line: int) -> Iterator[Suspect]:
     most = max((item.item.elements for item in line_tensors(view)), default=0)
     for name, expression, value in _held(view, line):
-        if value > max(most, _LEAST_LARGE) or value < 0:
+        if (value > max(most, _LEAST_LARGE) and not _is_address(view, value)) or value < 0:
             yield Suspect(f"`{name}`", f"{'it' if name == expression else f'`{expression}`'} is {value}", line)
+
+
+def _is_address(view: ProcessView, value: int) -> bool:
+    """Whether memory that the process could read lay there: `lib.reader_open()` returned it, most likely."""
+    mapping = mapping_at(view.crash.mappings, value) if view.crash is not None and value >= _LEAST_ADDRESS else None
+    return mapping is not None and mapping.permissions.startswith("r")

@@ -21,16 +21,22 @@ _CAST = re.compile(
 )
 _NAME = re.compile(r"^[A-Za-z_]\w*$")
 _LITERAL = re.compile(r"\b(0[xX][\da-fA-F]+|\d+)[uUlL]+\b")
+_MEMBER = re.compile(r"^(?P<name>[A-Za-z_]\w*)\s*->\s*(?P<member>\w+)$")
+SETS = r"=(?!=)|\+\+|--|(?:[-+*/%&|^]|<<|>>)="  # behind what it changes
 _NARROW = re.compile(r"\bshort\b|int(?:8|16)_t")
 _WRAPS = 1 << 32
 
 
 class Term(msgspec.Struct, frozen=True):
-    """An expression in a function. `parameter`: its place, where it is one of the function that Python called."""
+    """An expression in a function. `parameter`: its place, where it is one of the function that Python called.
+
+    `member`: of the structure that this parameter points at, which the expression is.
+    """
 
     text: str
     body: Body
     parameter: int | None = None
+    member: str | None = None
 
 
 def parameters_in(term: Term) -> list[Term]:
@@ -40,6 +46,9 @@ def parameters_in(term: Term) -> list[Term]:
         return []
     ends = [resolved(name, term.body)[-1] for name in dict.fromkeys(re.findall(r"\b[A-Za-z_]\w*", text))]
     return ends if all(item.parameter is not None for item in ends) else []
+
+
+Numbers = Callable[[Term], int | None]  # of a parameter of the function that Python called, or of a member of one
 
 
 class Elements(msgspec.Struct, frozen=True):
@@ -118,11 +127,33 @@ def elements(term: Term) -> Elements | None:
     if not rest:
         return _of_array(match["name"], term.body, differs=False)
     other = re.match(rf"^-\s*{match['name']}\s*\[(?P<index>.*)\]$", rest, re.DOTALL)
-    if other is None or "[" in other["index"] + index:
+    if other is None:
         return None
     later, former = re.sub(r"\s", "", index), re.sub(r"\s", "", other["index"])
     near = later == f"{former}+1" or later == f"1+{former}" or former == f"{later}-1"
     return _of_array(match["name"], term.body, differs=True) if near else None
+
+
+def index_arrays(term: Term) -> list[Term]:
+    """Parameters that the index of a difference of two elements is read out of; empty where it may be another number.
+
+    `ids` of `ptr[ids[k] + 1] - ptr[ids[k]]`; each one that a line sets `v` from, of `ptr[v + 1] - ptr[v]`.
+    """
+    text = re.sub(r"\s", "", _without_casts(term.text))
+    match = re.match(r"^\w+\[(?P<later>.*)\]-\w+\[(?P<former>.*)\]$", text)
+    base = min(match["later"], match["former"], key=len) if match is not None else ""
+    values = _values_of(base, term.body) if _NAME.match(base) else [base]
+    names = [re.match(r"^(?P<name>[A-Za-z_]\w*)\s*\[.*\]$", _without_casts(item), re.S) for item in values]
+    ends = [resolved(item["name"], term.body)[-1] for item in names if item is not None]
+    known = [item for item in ends if item.parameter is not None]
+    return known if len(known) == len(values) else []
+
+
+def _values_of(name: str, body: Body) -> list[str]:
+    """What each assignment to a variable of a function gives it; empty where something else changes it."""
+    if _changes(name, body.text) or name in body.parameters:
+        return []
+    return [item.strip() for item in re.findall(rf"(?<![\w.>]){name}\s*=(?!=)\s*([^;]*)", body.text)]
 
 
 def _of_array(name: str, body: Body, *, differs: bool) -> Elements:
@@ -140,30 +171,67 @@ def _only_read(parameter: int, body: Body) -> bool:
     return "const" in body.function.parameters[parameter] or re.search(sets, body.text) is None
 
 
-def number_of(text: str, body: Body, file: str, passed: Callable[[Term], int | None], hops: int = _HOPS) -> int | None:
+def number_of(text: str, body: Body, file: str, passed: Numbers, hops: int = _HOPS) -> int | None:
     """None where a part of the expression is not known.
 
     Args:
         text: An expression.
         body: Its function.
         file: Its whole text, with the macros.
-        passed: The number of a parameter of the function that Python called.
+        passed: The number of a parameter of the function that Python called, or of a member of one.
         hops: Variables that are followed at most.
     """
     if hops == 0:
         return None
     try:
-        node = ast.parse(_LITERAL.sub(r"\1", _without_casts(_bare(text))).strip(), mode="eval").body
+        node = ast.parse(_for_python(text), mode="eval").body
         return _number(node, body, file, passed, hops)
     except (SyntaxError, ValueError, ArithmeticError):
         return None
 
 
-def _number(node: ast.expr, body: Body, file: str, passed: Callable[[Term], int | None], hops: int) -> int | None:
+def _for_python(text: str) -> str:
+    """`r .batch / 4` of `(int)r->batch / 4u`."""
+    return _LITERAL.sub(r"\1", _without_casts(_bare(text))).replace("->", " .").strip()
+
+
+def quotient_of(term: Term) -> tuple[str, str] | None:
+    """`r->batch` and `4` of `r->batch / 4`."""
+    text = _without_casts(term.text).strip()
+    try:
+        node = ast.parse(text.replace("->", " ."), mode="eval").body
+    except (SyntaxError, ValueError):
+        return None
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Div) or not text.isascii() or "\n" in text:
+        return None
+    return text[node.left.col_offset : node.left.end_col_offset], text[
+        node.right.col_offset : node.right.end_col_offset
+    ]
+
+
+def member_of(text: str, body: Body) -> Term | None:
+    """Of `r->batch`, where Python passed `r`, and neither the function nor one that called it sets that before."""
+    match = _MEMBER.match(_bare(text))
+    end = resolved(match["name"], body)[-1] if match is not None else None
+    if match is None or end is None or end.parameter is None:
+        return None
+    at: Body | None = body
+    while at is not None:
+        name = rf"(?:->|\.)\s*{match['member']}\b"
+        if re.search(rf"{name}\s*(?:{SETS})|(?:\+\+|--|&)\s*[\w.>-]+{name}", at.text):
+            return None
+        at = at.outer
+    return msgspec.structs.replace(end, text=_bare(text), member=match["member"])
+
+
+def _number(node: ast.expr, body: Body, file: str, passed: Numbers, hops: int) -> int | None:
     if isinstance(node, ast.Constant):
         return node.value if type(node.value) is int else None
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "sizeof":
         return 1  # or more: what counts is that it is no 0
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        member = member_of(f"{node.value.id}->{node.attr}", body)
+        return passed(member) if member is not None else None
     if isinstance(node, ast.Name):
         term = _term(node.id, body)
         if term.parameter is not None:

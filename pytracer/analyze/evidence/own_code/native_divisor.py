@@ -10,20 +10,35 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import takewhile
 
 import msgspec
 
 from pytracer._text import list_words, shortened
+from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.native.fault_function import is_own_frame
-from pytracer.analyze.evidence.native.native_stack import own_frames
+from pytracer.analyze.evidence.native.native_stack import image_name, own_frames
 from pytracer.analyze.evidence.own_code.c_divisions import Division, divisions, is_tested
-from pytracer.analyze.evidence.own_code.c_values import Term, elements, number_of, parameters_in, plain_term, resolved
+from pytracer.analyze.evidence.own_code.c_fields import CFields
+from pytracer.analyze.evidence.own_code.c_values import (
+    Numbers,
+    Term,
+    elements,
+    number_of,
+    parameters_in,
+    plain_term,
+    resolved,
+)
+from pytracer.analyze.evidence.own_code.cut_quotient import CutQuotient, cut_quotient
+from pytracer.analyze.evidence.own_code.empty_groups import EmptyGroups, empty_groups
 from pytracer.analyze.evidence.own_code.native_source import own_sources
 from pytracer.analyze.evidence.own_code.own_signature import own_definition
 from pytracer.analyze.evidence.own_code.passed_arrays import PassedArray, PassedArrays
+from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.naming import LineWords, short_file
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import Evidence, NativeFrame
@@ -68,7 +83,8 @@ class NativeDivisor(msgspec.Struct, frozen=True):
     """`text`: `rand() % end`, at `place`; `last`: what `end` is in the end. `sure`: by the line of the fault.
 
     `zero`: the argument that is the divisor; `array`: of which it is an element or, `differs`, the difference of two;
-    `parts`: the arguments that it is made of, `` `bins` = 1 ``, and `names`, as the line writes them.
+    `parts`: the arguments that it is made of, `` `bins` = 1 ``, and `names`, as the line writes them. `cut`: the
+    division that made it 0; `groups`: which of them are empty.
     """
 
     function: str
@@ -83,6 +99,8 @@ class NativeDivisor(msgspec.Struct, frozen=True):
     differs: bool
     parts: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
+    cut: CutQuotient | None = None
+    groups: EmptyGroups | None = None
 
     @property
     def words(self) -> str:
@@ -96,9 +114,16 @@ class NativeDivisor(msgspec.Struct, frozen=True):
     def _why(self) -> str:
         if self.array is not None:
             held = f"{self.array.words}, which {self.line} passes,"
-            return f": two neighbors in {held} are equal" if self.differs else f": an element of {held} is 0"
+            empty = self.groups.clause if self.groups is not None else ""
+            return (
+                f": two adjacent elements of {held} are equal{empty}"
+                if self.differs
+                else f": an element of {held} is 0"
+            )
         if self.zero is not None:
             return self.zero.words(self.line)
+        if self.cut is not None:
+            return self.cut.words
         return f" with {list_words(self.parts)}, which {self.line} passes" if self.parts else ""
 
     @property
@@ -112,7 +137,10 @@ class NativeDivisor(msgspec.Struct, frozen=True):
         """What keeps the divisor from being 0."""
         divides = f"{self.place} divides by it without a check"
         if self.array is not None:
-            return f"{self._search} Leave these out, or let {self.function}() skip them: {divides}."
+            out, more = (f" of {self.groups.named}", self.groups.advice) if self.groups is not None else ("", "")
+            return f"{self._search} Leave these out{out}, or let {self.function}() skip them: {divides}.{more}"
+        if self.cut is not None:
+            return f"{self.cut.advice} Or let {self.function}() ask for 0 first: {divides}."
         if self.zero is None:
             passed = f", where {self.line} passes {list_words(self.parts)}" if self.parts else ""
             return f"Keep `{self.last}` from being 0{passed}: {divides}."
@@ -143,21 +171,41 @@ def native_divisor(view: ProcessView) -> NativeDivisor | None:
     if not at_line and (not read.complete or _OWN_HEADER.search(text)):
         return None  # functions that are not known may have been put into this one
     arrays = PassedArrays(view)
+    fields = CFields(view, text, arrays)
     left = [(item, resolved(item.divisor, item.body)) for item in at_line or sites]
     left = [(item, terms) for item, terms in left if at_line or not _is_tested(terms)]
-    left = [(item, terms) for item, terms in left if not _is_known(item, terms, text, arrays)]
+    numbers = partial(_passed_number, arrays=arrays, fields=fields)
+    left = [(item, terms) for item, terms in left if not _is_known(item, terms, text, arrays, numbers)]
     meant = {(tuple(term.text for term in terms), terms[-1].body.function.name) for _, terms in left}
-    return _of(view, file, name, *left[0], arrays, sure=bool(at_line)) if len(meant) == 1 else None
+    found = _of(view, file, name, *left[0], arrays, numbers, sure=bool(at_line)) if len(meant) == 1 else None
+    if found is not None and found.differs and found.array is not None:
+        return msgspec.structs.replace(found, groups=empty_groups(view, left[0][1][-1], arrays))
+    if found is None or found.zero is not None or found.array is not None:
+        return found
+    return msgspec.structs.replace(found, cut=cut_quotient(view, left[0][1], text, numbers, arrays, fields))
 
 
 def _own(view: ProcessView) -> list[NativeFrame]:
-    """The innermost frames, of one of the program's own libraries."""
-    frames: list[NativeFrame] = []
-    for frame in own_frames(view):
-        if not is_own_frame(frame) or frame.function is None or frame.image != (frames or [frame])[0].image:
-            break
-        frames.append(frame)
-    return frames
+    """The innermost frames, of one of the program's own libraries.
+
+    Without names, as of a library that is gone: the outermost one is what the line calls.
+    """
+    stack = own_frames(view)
+    image = stack[0].image if stack else None
+    frames = [*takewhile(lambda frame: is_own_frame(frame) and frame.image == image, stack)]
+    if frames and all(frame.function is None for frame in frames):
+        behind = image_name(stack[len(frames)].image) if len(stack) > len(frames) else ""
+        called = _called(view) if behind.startswith("libffi") else None
+        return [msgspec.structs.replace(frames[-1], function=called)] if called is not None else []
+    return [*takewhile(lambda frame: frame.function is not None, frames)]
+
+
+def _called(view: ProcessView) -> str | None:
+    """The only function on the line that a source of the program has."""
+    spot = Slice(view.process.snapshot, program_frames(view)).spot(0)
+    names = {called_name(item) for item in calls_on(spot.tree, spot.line)} if spot is not None else set()
+    found = [name for name in names if name and own_definition(view, name) is not None]
+    return found[0] if len(found) == 1 else None
 
 
 def _name(frame: NativeFrame) -> str:
@@ -201,16 +249,18 @@ def _is_tested(terms: Sequence[Term]) -> bool:
     return any(is_tested(term.text, term.body.text) for term in terms)
 
 
-def _is_known(site: Division, terms: Sequence[Term], text: str, arrays: PassedArrays) -> bool:
+def _is_known(site: Division, terms: Sequence[Term], text: str, arrays: PassedArrays, numbers: Numbers) -> bool:
     """Whether it is known to be another number than 0."""
-    value = number_of(site.divisor, site.body, text, lambda term: _passed_number(term, arrays))
+    value = number_of(site.divisor, site.body, text, numbers)
     if value is not None:
         return value != 0
     array, differs = _array(terms[-1], arrays)
     return array is not None and not differs and array.low is not None and array.low > 0
 
 
-def _passed_number(term: Term, arrays: PassedArrays) -> int | None:
+def _passed_number(term: Term, arrays: PassedArrays, fields: CFields) -> int | None:
+    if term.member is not None:
+        return fields.number(term)
     given = _argument(term, arrays)
     return arrays.number(*given) if given is not None else None
 
@@ -238,6 +288,7 @@ def _of(
     site: Division,
     terms: Sequence[Term],
     arrays: PassedArrays,
+    numbers: Numbers,
     *,
     sure: bool,
 ) -> NativeDivisor | None:
@@ -246,7 +297,7 @@ def _of(
         return None
     array, differs = _array(terms[-1], arrays)
     zero = _zero(view, terms[-1], arrays)
-    parts = [*_parts(terms[-1], arrays)] if zero is None else []
+    parts = [*_parts(terms[-1], arrays, numbers)] if zero is None else []
     named = [array.name] if array is not None else [zero.expression] if zero is not None else [one for _, one in parts]
     return NativeDivisor(
         function,
@@ -264,10 +315,10 @@ def _of(
     )
 
 
-def _parts(term: Term, arrays: PassedArrays) -> Iterator[tuple[str, str]]:
+def _parts(term: Term, arrays: PassedArrays, numbers: Numbers) -> Iterator[tuple[str, str]]:
     """The arguments that the divisor is made of, with their numbers, and as the line writes them."""
     for item in parameters_in(term):
-        given, value = _argument(item, arrays), _passed_number(item, arrays)
+        given, value = _argument(item, arrays), numbers(item)
         if given is not None and item.parameter is not None:
             name = item.body.parameters[item.parameter]
             yield f"`{name}`{f' = {value}' if value is not None else ''}", ast.unparse(given[0])

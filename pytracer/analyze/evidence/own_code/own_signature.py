@@ -16,7 +16,8 @@ from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.native.fault_function import is_own_frame
 from pytracer.analyze.evidence.own_code.c_text import closing, declared_name, split
 from pytracer.analyze.evidence.own_code.own_libraries import is_own_path
-from pytracer.analyze.evidence.own_code.source_files import source_levels
+from pytracer.analyze.evidence.own_code.program_text import program_sources
+from pytracer.analyze.evidence.own_code.source_files import Source, source_levels
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import NativeFrame
 
@@ -77,7 +78,10 @@ def signature(view: ProcessView, function: str) -> tuple[Parameter, ...] | None:
 
 
 def own_definition(view: ProcessView, function: str) -> Definition | None:
-    """The only one in the sources of the program's libraries, or in those beside and below its Python files."""
+    """The only one in the sources of the program's libraries, or in those beside and below its Python files.
+
+    Where none of these has it, in the C that the program itself has as text.
+    """
     crash = view.crash
     own = {
         item.path
@@ -85,11 +89,16 @@ def own_definition(view: ProcessView, function: str) -> Definition | None:
         if item.path and is_own_path(item.path) and is_own_frame(NativeFrame(image=item.path))
     }
     beside = {os.path.dirname(frame.file) for frame in program_frames(view) if frame.file}
-    for level in source_levels(sorted(own), sorted(beside)):
+    for level in _levels(view, sorted(own), sorted(beside)):
         found = {made.place: made for file, lines in level for made in definitions(file, lines, function)}
         if found:
             return next(iter(found.values())) if len(found) == 1 else None
     return None
+
+
+def _levels(view: ProcessView, libraries: list[str], folders: list[str]) -> Iterator[list[Source]]:
+    yield from source_levels(libraries, folders)
+    yield program_sources(view, libraries)
 
 
 def argtypes(parameters: Sequence[Parameter]) -> str | None:

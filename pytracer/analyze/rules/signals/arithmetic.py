@@ -7,12 +7,13 @@ Why it happens: a size, a stride, a group or a step of 0 reached native code; or
 are on, so that a division by zero or an overflow of floats ends the process.
 
 What to do: check the sizes that the Python line passes; where just one variable of it is 0, that is named, with the
-line that made it so; in the program's own C or C++, the expression that divides, by its source, with the argument or
-the array that the divisor was read from. So are a tensor without rows that an operator, or its backward, was given; the
-groups of a quantized convolution that are more than its output channels; the line of the program that sets an attribute
-of a module, such as its number of heads, which a library's line passes on: a constructor checks that, an attribute is
-not checked; and a layer that was made with 0 outputs, with the line that made it and the entry that is empty. Where
-traps are on, find who enabled them: torch never does.
+line that made it so; in the program's own C or C++, the expression that divides, by its source, a file or a text of the
+program, with the argument, the array or the field of a structure that the divisor was read from. So are a tensor
+without rows that an operator, or its backward, was given; the groups of a quantized convolution that are more than its
+output channels; the line of the program that sets an attribute of a module, such as its number of heads, which a
+library's line passes on: a constructor checks that, an attribute is not checked; and a layer that was made with 0
+outputs, with the line that made it and the entry that is empty. Where traps are on, find who enabled them: torch never
+does.
 
 How it can be wrong: hardly. When the divisor lies in memory and that was not kept, both kinds of integer division are
 named. An attribute whose value was not recorded is only *probably* 0. Where a library has no lines, its division is the
@@ -149,7 +150,8 @@ def _behind(
     if isinstance(zero, ZeroDivisor):
         return Behind.of([] if zero.of_module else [zero.name], zero.origin)
     if isinstance(zero, NativeDivisor):
-        return Behind.of(zero.names, zero.zero.origin if zero.zero is not None else None)
+        made = zero.zero.origin if zero.zero is not None else zero.cut.line if zero.cut is not None else None
+        return Behind.of([*zero.names, *(zero.cut.names if zero.cut is not None else ())], made, zero.groups)
     if isinstance(zero, SetDivisor):
         return Behind.of([zero.value], zero.origin)
     if isinstance(zero, NoOutputs):

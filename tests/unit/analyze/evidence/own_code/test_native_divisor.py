@@ -98,8 +98,8 @@ def test_difference_of_two_elements_is_named_with_the_array(tmp_path: Path) -> N
     found = native_divisor(view_of(tmp_path, [2, 7], rows=9, groups=3))
     assert found is not None
     assert found.words == (
-        "`rand() % end`, where `end` is `(int)(starts[g + 1] - starts[g])`: two neighbors in `starts` [64], which line "
-        "2 passes, are equal"
+        "`rand() % end`, where `end` is `(int)(starts[g + 1] - starts[g])`: two adjacent elements of `starts` [64], "
+        "which line 2 passes, are equal"
     )
     assert "`(np.diff(starts) == 0).nonzero()`" in found.advice
 
@@ -155,3 +155,30 @@ def test_number_that_is_0_in_32_bits_is_not_said_to_be_0(tmp_path: Path) -> None
 def test_no_divisor_is_named(lines: list[int] | None, source: str, numbers: dict[str, Any], tmp_path: Path) -> None:
     """The look-alikes: what is known of the divisions leaves none, or more than one."""
     assert native_divisor(view_of(tmp_path, lines, source=source, **numbers)) is None
+
+
+GROUPS = """void draw(const long *starts, const int *counts, int rows, int groups, int *out) {
+    for (int k = 0; k < rows; k++) {
+        long at = counts[k];
+        out[k] = rows % (starts[at + 1] - starts[at]);
+    }
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "named"),
+    [
+        (GROUPS, "counts"),
+        (GROUPS.replace("[at", "[counts[k]"), "counts"),
+        (GROUPS.replace("at = counts[k]", "at = k"), None),
+        (GROUPS.replace("counts[k];", "counts[k]; at++;"), None),
+    ],
+    ids=["by a variable", "by an element itself", "every group", "changed between"],
+)
+def test_array_whose_elements_number_the_groups_is_named(source: str, named: str | None, tmp_path: Path) -> None:
+    """Where a loop goes through all groups, none is."""
+    found = native_divisor(view_of(tmp_path, [4], source=source, rows=9, groups=3))
+    assert found is not None and found.array is not None and found.differs
+    assert found.words.endswith(f"so that the group of an element of `{named}` is empty" if named else "are equal")
+    assert (f"Leave these out of `{named}`," if named else "Leave these out, or") in found.advice
