@@ -67,7 +67,7 @@ def _names(tree: ast.Module, line: int, called: Collection[str]) -> list[str]:
 
 
 def _is_read_from(tree: ast.Module, line: int, called: Collection[str], name: str) -> bool:
-    """Whether the object that is walked through has only attributes of the variable: `{"items": agent.memory.items}`."""
+    """Whether the object that is walked through has only attributes of the variable: `agent.memory.items`."""
     own = [item for item in calls_on(tree, line) if called_name(item) in called and not _is_method(tree, item)]
     given = _object(own[0]) if len(own) == 1 else None
     nodes = [] if given is None else [*ast.walk(given)]

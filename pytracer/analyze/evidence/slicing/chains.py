@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import msgspec
 
 from pytracer.analyze.evidence.slicing.callers import called_function, only_call
-from pytracer.analyze.evidence.slicing.keepers import Files, classes_of, owner_of, set_by
+from pytracer.analyze.evidence.slicing.keepers import Files, classes_of, owner_of
 from pytracer.analyze.evidence.syntax.bindings import each_set
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.loops import Loop, loops_around, loops_of
