@@ -143,7 +143,13 @@ def _counting_line(view: ProcessView, file: str, tree: ast.Module, node: ast.exp
     Beside the line that pads, or in the function that passes both.
     """
     scope = scope_of(tree, node.lineno)
-    names = {name for item in own_nodes(scope) for name, value in set_by(item) if _has(value, node)}
+    names = {
+        name
+        for item in own_nodes(scope)
+        if isinstance(item, ast.stmt)
+        for name, value in set_by(item)
+        if _has(value, node)
+    }
     found = {(file, item.lineno): item for item in _counting(scope, names)}
     trees = program_files(view.process.snapshot, program_frames(view))
     if call.file in trees:
