@@ -59,7 +59,9 @@ def of_unfit(view: ProcessView, unfit: Unfit) -> Behind:
             )  # fmt: skip
         module = module_line(view, culprit.base) if culprit.base and made is not None else None
         names = [] if unfit.before else [name]
-        return Behind.of(names, made, module, unfit.counted, makers=READERS, sizes=not unfit.is_of_values)
+        return Behind.of(
+            names, made, module, unfit.counted, unfit.padding, makers=READERS, sizes=not unfit.is_of_values
+        )
     if isinstance(unfit, Segments):
         return of_values(view, unfit.lengths)
     if isinstance(unfit, CutWeight):

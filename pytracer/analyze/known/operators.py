@@ -20,7 +20,8 @@ class Precondition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     do not fit. `saved`: what the node of its backward keeps. `at_once`: the call itself dies of it, so that no later
     damage is laid to it. `no_memory`: the result may have none then. `needs`: arguments that may be None by the schema,
     and that are read where a flag is set (`train`), or is not (`not train`), or always (nothing). `runs`: operators
-    that it calls, which the native stack may name instead.
+    that it calls, which the native stack may name instead. `padded`: arguments in padded rows, of which no more is
+    read than another argument counts.
     """
 
     names: tuple[str, ...]
@@ -36,6 +37,7 @@ class Precondition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     at_once: bool = False
     no_memory: bool = False
     runs: tuple[str, ...] = ()
+    padded: dict[str, str] = {}
 
     def items(self, argument: str) -> range:
         """The first items of an argument that is a list, as far as a comparison has one: `hx1`."""

@@ -17,18 +17,25 @@ from pytracer.analyze.evidence.indices.written_value import constant
 from pytracer.analyze.evidence.lifetime.variables import line_words, program_frames
 from pytracer.analyze.evidence.native.native_stack import image_name, own_frames
 from pytracer.analyze.evidence.operators.operator import find_operator, is_of_torch, is_sparse, shape_words
-from pytracer.analyze.evidence.own_code.call_origins import may_reach_call
+from pytracer.analyze.evidence.own_code.call_origins import may_reach_call, native_calls_on
 from pytracer.analyze.evidence.own_code.counted_writes import CountedWrite, counted_write
 from pytracer.analyze.evidence.own_code.infinity_stores import infinity_store
 from pytracer.analyze.evidence.own_code.large_ids import large_ids
 from pytracer.analyze.evidence.own_code.own_allocations import own_allocation
 from pytracer.analyze.evidence.own_code.own_arguments import passed_tensor
-from pytracer.analyze.evidence.own_code.own_libraries import OwnCall, OwnLibraries, allocating_frames, own_libraries
+from pytracer.analyze.evidence.own_code.own_libraries import (
+    OwnCall,
+    OwnLibraries,
+    allocating_frames,
+    is_own_path,
+    own_libraries,
+)
 from pytracer.analyze.evidence.own_code.unheld_memory import unheld_memory
 from pytracer.analyze.evidence.preconditions.violated import unchecked_calls_before, unchecked_words
 from pytracer.analyze.evidence.slicing.files import program_files
+from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.syntax.bindings import binding
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.scopes import scope_of
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -62,6 +69,8 @@ _NUMPY = ("array_dealloc", "array_data_free", "npy_free_cache", "PyDataMem_UserF
 _MOST_GIVEN, _QUOTED = 4, 44
 _WHOLE = re.compile(r"\b(int|long|int32|int64|argmax|argsort|randint|nonzero|floor|round|multinomial|ids?|idx|index)\b")
 _EMPTY = re.compile(r"\b(zeros|empty|full|ones)(_like)?\(")
+_OF_LIBC = ("libc.", "libc-", "ld-")
+_FREE, _MOST_FRAMES = ("free", "cfree", "_int_free", "__libc_free", "__GI___libc_free"), 14
 _FOREIGN_CALLS = ("libffi.", "_ctypes.", "_cffi_backend.")
 _OF_SPARSE = ("sparse", "csr", "csc", "coo", "bsr", "bsc")
 
@@ -166,7 +175,48 @@ def beside_advice(view: ProcessView, beside: Overwritten) -> str:
     source = sparse_source(view) if own_libraries(view) is None else None
     if source is not None:
         return sparse_advice(view, source)
-    return unchecked_advice(view) or beside.advice
+    return unchecked_advice(view) or running_advice(view, beside) or beside.advice
+
+
+def running_advice(view: ProcessView, beside: Overwritten) -> str | None:
+    """Where the program's own native code frees what is damaged: that, and not a tensor which only lies beside it.
+
+    None where its call is given the tensor: its size may be what does not fit then.
+    """
+    libraries = own_libraries(view)
+    spot = Slice(view.process.snapshot, program_frames(view)).spot(0)
+    if libraries is None or len(libraries.names) != 1 or spot is None or not _frees_in_own(view):
+        return None
+    calls = native_calls_on(view, spot)
+    inner = {id(part) for item in calls for given in passed_values(item) for part in ast.walk(given)}
+    outer = [item for item in calls if id(item) not in inner]
+    names = {item.id for call in outer for item in ast.walk(call) if isinstance(item, ast.Name)}
+    if len(outer) != 1 or called_name(outer[0]) in _FREE or beside.name is None or names & _names_of(view, beside):
+        return None
+    return (
+        f"First suspect is the native function that {line_words(view)} calls (`{_shown(outer[0])}`; the program's own "
+        f"library is {libraries.names[0]}), as free() was called in it: an index or count that is negative or too "
+        "large writes outside of a block, of those that it is given or of one that it allocates itself. "
+        f"`{beside.name}` is not passed to it, and only lies beside what was written. {_SHORT}"
+    )
+
+
+def _names_of(view: ProcessView, beside: Overwritten) -> set[str]:
+    """Variables of the program that have its memory, or hold what has."""
+    holders = view.crash.holders if view.crash is not None else ()
+    same = [item.expression for item in holders if item.base == beside.overrun.storage.base]
+    return {re.split(r"[.\[(]", text)[0] for text in (*same, beside.name or "")}
+
+
+def _shown(call: ast.Call) -> str:
+    return f"{ast.unparse(call.func)}({'...' if passed_values(call) else ''})"
+
+
+def _frees_in_own(view: ProcessView) -> bool:
+    """Whether free() was called by code of the program's library, or last of all by it, so that ctypes seems to."""
+    frames = [frame for frame in own_frames(view) if not image_name(frame.image).startswith(_OF_LIBC)]
+    frees = any((frame.function or "").partition(".")[0] in _FREE for frame in own_frames(view)[:_MOST_FRAMES])
+    return frees and bool(frames) and (is_own_path(frames[0].image) or _calls_foreign(view))
 
 
 def suspect_words(view: ProcessView) -> str | None:
@@ -303,7 +353,7 @@ def running_conversion(view: ProcessView) -> str | None:
 def _calls_foreign(view: ProcessView) -> bool:
     """Whether free() was called by ctypes or cffi itself."""
     images = [image_name(frame.image) for frame in own_frames(view)]
-    inner = next((image for image in images if not image.startswith(("libc.", "libc-", "ld-"))), "")
+    inner = next((image for image in images if not image.startswith(_OF_LIBC)), "")
     return inner.startswith(_FOREIGN_CALLS)
 
 

@@ -51,7 +51,7 @@ def made_words(view: ProcessView, base: int, name: str) -> str | None:
     owner = _owner(storage)
     if owner is None:
         return f"The memory of {name} was allocated at {line}."
-    return f"{name} has the memory of {owner} since {line}: whatever writes there changes the tensor, unseen by torch."
+    return f"{name} has the memory of {owner} since {line}: its values are those that were put there, before or since."
 
 
 def made_briefly(view: ProcessView, base: int) -> str:

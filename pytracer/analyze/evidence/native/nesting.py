@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
+from msgspec import structs
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.lifetime.variables import program_frames
@@ -35,6 +36,10 @@ _STATEMENTS = "Write it as statements with variables in between, or bound its de
 _OBJECT = "object that an object holds"
 _CONTAINER = "container inside a container"
 _UNLINK = "Keep the objects in a flat list, or leave {0} out (`{1}__getstate__`) if that can be set again"
+_UNLINK_LISTED = (
+    "Line {2} (`{3}`) keeps them in a list already: leave {0} out (`{1}__getstate__`), and set it again after loading "
+    "(by their order), or save what they hold as flat lists"
+)
 _COPY = (
     "Copy the objects in a loop (`{1}__deepcopy__`, with a list as stack), or leave {0} out if the copy can do without"
 )
@@ -264,7 +269,10 @@ def linking_line(files: Mapping[str, ast.Module], walker: Nesting) -> Wrap | Non
     """The only line of a program by which objects hold the one before them, in a loop or from call to call."""
     if walker.level not in (_OBJECT, _CONTAINER):
         return None
-    found = [*(wraps_of_classes(files) if walker.level == _OBJECT else ()), *links(files)]
+    of_objects, linked = walker.level == _OBJECT, links(files)
+    if not of_objects:  # what containers hold has no class
+        linked = [structs.replace(item, owner=None) for item in linked]
+    found = [*(wraps_of_classes(files) if of_objects else ()), *linked]
     if not found:
         return growing_line(files)
     return found[0] if len(found) == 1 else None
@@ -279,6 +287,10 @@ def link_words(found: Nesting, link: Wrap, place: str) -> str:
         return f"{text}{held}. {_REBUILD if found == PICKLE else found.advice()}"
     if found.level != _OBJECT or not name:
         return f"{text}. {found.advice()}"
+    if found == PICKLE and link.listed is not None:
+        line, added = link.listed
+        what, of = f"`{name}`", f"{owner}." if owner else ""
+        return f"{text}{held}. {_UNLINK_LISTED.format(what, of, line, shortened(added, _QUOTED))}"
     return f"{text}{held}. {found.advice(name, owner)}"
 
 

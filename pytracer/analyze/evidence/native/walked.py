@@ -43,10 +43,11 @@ def walked(view: ProcessView, frames: Sequence[PythonFrame], called: Collection[
     owner = class_around(tree, scope)
     if name == "self" and owner is not None and is_method(tree, scope):
         return f"`self` (a {owner.name})"
+    part = "a part of " if _is_read_from(tree, frame.line, called, name) else ""
     made = follow(view.process.snapshot, frames, name, None)
     if made is None or (made.frame.file, made.frame.line) == (frame.file, frame.line) or made.frame.file != frame.file:
-        return f"`{name}`"
-    return f"`{made.name}` (line {made.frame.line}: `{shortened(made.text, _QUOTED)}`)"
+        return f"{part}`{name}`"
+    return f"{part}`{made.name}` (line {made.frame.line}: `{shortened(made.text, _QUOTED)}`)"
 
 
 def _names(tree: ast.Module, line: int, called: Collection[str]) -> list[str]:
@@ -63,6 +64,16 @@ def _names(tree: ast.Module, line: int, called: Collection[str]) -> list[str]:
         return names_of_line(tree, line)
     handing = calls if not called else [item for item in calls if called_name(item) in _HAND_OVER]
     return list(dict.fromkeys(name for call in handing for part in passed_values(call) for name in _read(part)))
+
+
+def _is_read_from(tree: ast.Module, line: int, called: Collection[str], name: str) -> bool:
+    """Whether the object that is walked through has only attributes of the variable: `agent.memory.items`."""
+    own = [item for item in calls_on(tree, line) if called_name(item) in called and not _is_method(tree, item)]
+    given = _object(own[0]) if len(own) == 1 else None
+    nodes = [] if given is None else [*ast.walk(given)]
+    owners = {id(item.value) for item in nodes if isinstance(item, ast.Attribute)}
+    found = [item for item in nodes if isinstance(item, ast.Name) and item.id == name]
+    return bool(found) and all(id(item) in owners for item in found)
 
 
 def _is_method(tree: ast.Module, call: ast.Call) -> bool:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping
 from fractions import Fraction
 
 import msgspec
 
-from pytracer._text import count_words, list_words
+from pytracer._text import list_words
 from pytracer.analyze.evidence.heap.heap import heap_damage
 from pytracer.analyze.evidence.indices.byte_order import reversed_range
 from pytracer.analyze.evidence.indices.counted_elements import Counted, counted_elements, counted_rows
@@ -18,19 +17,20 @@ from pytracer.analyze.evidence.indices.index_origins import byte_order_advice
 from pytracer.analyze.evidence.lifetime.variables import line_words, plain_expression
 from pytracer.analyze.evidence.lifetime.where_made import line_that_made
 from pytracer.analyze.evidence.operators.in_backward import backward
-from pytracer.analyze.evidence.operators.operator import find_operator, shape_words
+from pytracer.analyze.evidence.operators.operator import find_operator
 from pytracer.analyze.evidence.preconditions.call import BoundCall, bound_call, bound_calls, earlier_calls
+from pytracer.analyze.evidence.preconditions.given_words import Texts, held_words, named, range_words, source_words
 from pytracer.analyze.evidence.preconditions.kept import kept_words
 from pytracer.analyze.evidence.preconditions.library_calls import library_calls
 from pytracer.analyze.evidence.preconditions.module_lines import module_line
 from pytracer.analyze.evidence.preconditions.node_calls import node_calls
 from pytracer.analyze.evidence.preconditions.origin import with_numbers_of_origin
+from pytracer.analyze.evidence.preconditions.padding import Padding, padding
 from pytracer.analyze.evidence.preconditions.replaced import replaced_words, replacing_line
 from pytracer.analyze.evidence.preconditions.saved import with_saved
 from pytracer.analyze.evidence.preconditions.terms import (
     Broken,
     Given,
-    Side,
     as_code,
     broken,
     holds,
@@ -46,11 +46,11 @@ from pytracer.analyze.view import ProcessView
 _NULL = ("null", "near-null")  # an argument is missing or empty
 _OTHERWISE = (*_NULL, "stack-guard")  # or the stack was full
 _ATEN = "aten::"
-_MOST = 4
 _OF_VALUES, _OF_SIZES = ("min", "max", "least_sum"), ("size", "numel")
 _NODE = re.compile(r"^(\w+?)Backward\d*$")
 _MOST_TERMS, _MOST_CALLS = 2, 2
 _WHERE_MADE = "{made}"
+_LARGEST_CODE = 0x10FFFF  # of a character
 
 
 class Violated(msgspec.Struct, frozen=True):
@@ -60,6 +60,7 @@ class Violated(msgspec.Struct, frozen=True):
     broken: Broken
     before: bool = False  # whether the call had returned
     counted: Counted | None = None  # what its numbers count instead, where they show that
+    padding: Padding | None = None  # where the number is what the program pads with
 
     @property
     def culprit(self) -> Given:
@@ -103,7 +104,14 @@ class Violated(msgspec.Struct, frozen=True):
             reason += f" (with the bytes of each number reversed it holds {ends[0]}..{ends[1]})"
         elif self.counted is not None and self.counted.is_sure:
             reason += f": {self.counted.words}"
-        return f"{_held(self.broken.left, self.call.given)}, where {self.taken}{reason}"
+        elif self.padding is not None:
+            reason += f": {self.padding.words}"
+        return f"{held_words(self.broken.left, self.call.given)}, where {self.taken}{reason}"
+
+    @property
+    def _may_number(self) -> bool:
+        """Whether the number may be one of a numbering, as of characters by their codes."""
+        return bool(self.call.entry.hint) and 0 <= self.broken.left.value <= _LARGEST_CODE
 
     @property
     def taken(self) -> str:
@@ -111,7 +119,7 @@ class Violated(msgspec.Struct, frozen=True):
         at = f" at line {self.call.line}" if self.before else ""
         at = f" at {self.call.place}" if self.call.place is not None else at
         limit = f"{self.broken.relation}{self.broken.right.value}"
-        return f"{self.call.operator}{at} takes {limit} for granted{_source(self.broken.right, self.call.given)}"
+        return f"{self.call.operator}{at} takes {limit} for granted{source_words(self.broken.right, self.call.given)}"
 
     def advice(self, view: ProcessView) -> str:
         """What to change, and since which line it is so."""
@@ -122,22 +130,24 @@ class Violated(msgspec.Struct, frozen=True):
         made = line_that_made(view, culprit.base, quote=False) if culprit.base else None
         module = module_line(view, culprit.base) if made is not None and culprit.base else None
         since = f", which {made} made{f' for {module}' if module is not None else ''}," if made is not None else ""
-        limit = f"{self.broken.relation}{right.value}{_source(right, self.call.given)}"
+        limit = f"{self.broken.relation}{right.value}{source_words(right, self.call.given)}"
         fix, ends = self.call.entry.fix.get(self.broken.text), reversed_range(culprit.tensor)
         if ends is not None:
-            return byte_order_advice(f"{_named(culprit)}{since}", ends)
+            return byte_order_advice(f"{named(culprit)}{since}", ends)
         if fix is not None:
-            other = f" {_named(self.call.given[right.arguments[0]])}" if right.arguments else ""
+            other = f" {named(self.call.given[right.arguments[0]])}" if right.arguments else ""
             made = replacing_line(view, culprit.base) or made
-            texts = _Texts(self.call.texts, made=f" at {made}" if made is not None else "")
+            texts = Texts(self.call.texts, made=f" at {made}" if made is not None else "")
             of_line = (f" at {line}", since) if _WHERE_MADE not in fix else ("", "")
             return (
-                f"{fix.format_map(texts)}{of_line[0]}: {_named(culprit)}{of_line[1]} does not fit{other}, "
+                f"{fix.format_map(texts)}{of_line[0]}: {named(culprit)}{of_line[1]} does not fit{other}, "
                 f"and {self.call.operator} does not check it."
             )
         if left.function in _OF_VALUES:
             what = "sum to" if left.function == "least_sum" else "be"
-            hint = f" {self.call.entry.hint.format_map(_Texts(self.call.texts))}" if self.call.entry.hint else ""
+            hint = f" {self.call.entry.hint.format_map(Texts(self.call.texts))}" if self._may_number else ""
+            if self.padding is not None:
+                return self.padding.advice(culprit.name, self.call.operator, limit)
             if self.counted is not None and not self.counted.is_sure:
                 hint = f" {self.counted.doubtful_words}{hint}"
             elif self.counted is not None:
@@ -147,17 +157,17 @@ class Violated(msgspec.Struct, frozen=True):
                     f"holds {limit}."
                 )
             return (
-                f"Check the values of {culprit.name}{_range(culprit)}{since} before {line} passes it: they must {what} "
-                f"{limit}. {self.call.operator} does not check them.{_lost_words(self.call)}{hint}"
+                f"Check the values of {culprit.name}{range_words(culprit)}{since} before {line} passes it: they must "
+                f"{what} {limit}. {self.call.operator} does not check them.{_lost_words(self.call)}{hint}"
             )
         if culprit.value is not None:
             return f"Pass {limit} for {culprit.name} at {line}: {self.call.operator} does not check it."
         others = [self.call.given[name] for name in (*right.arguments, *left.arguments[1:])]
-        beside = f" with {_named(others[0])}" if others else ""
+        beside = f" with {named(others[0])}" if others else ""
         uses = "runs the module" if of_library else "passes them"
         before = "the module runs" if self.call.of_node else f"{line} {uses}"
         return (
-            f"Compare {_named(culprit)}{since}{beside} before {before}: {self.call.operator} takes {limit} "
+            f"Compare {named(culprit)}{since}{beside} before {before}: {self.call.operator} takes {limit} "
             f"for granted, and does not check it.{kept_words(view, culprit, made)}{replaced_words(view, culprit.base)}"
         )
 
@@ -171,7 +181,7 @@ def violated(view: ProcessView) -> Violated | None:
         call = with_numbers_of_origin(view, call)
         found = _first_broken(call)
         if found is not None:
-            return Violated(call, found, counted=_counted(view, call, found))
+            return Violated(call, found, counted=_counted(view, call, found), padding=padding(view, call, found))
     return _of_backward(view) if not calls else None
 
 
@@ -209,7 +219,9 @@ def _of_backward(view: ProcessView) -> Violated | None:
     if found is None and len({(call.file, call.line) for call in called}) == 1:
         called = [with_saved(view, called[0], saved.node)]
         found = _first_broken(called[0])
-    return Violated(called[0], found, before=True) if found is not None else None
+    if found is None:
+        return None
+    return Violated(called[0], found, before=True, padding=padding(view, called[0], found))
 
 
 def unchecked_here(view: ProcessView) -> str | None:
@@ -316,7 +328,7 @@ def violated_before(view: ProcessView) -> Violated | None:
             continue
         found = _first_broken(call)
         if found is not None:
-            return Violated(call, found, before=True)
+            return Violated(call, found, before=True, padding=padding(view, call, found))
     return None
 
 
@@ -337,60 +349,3 @@ def _first_broken(call: BoundCall) -> Broken | None:
     found = [item for text in comparisons if (item := broken(text, call.given)) is not None]
     times = Counter(name for item in found for name in {*item.left.arguments, *item.right.arguments})
     return max(found, key=lambda item: times[item.left.arguments[0]], default=None)
-
-
-def _named(item: Given) -> str:
-    if item.value is not None:
-        return f"{item.name} = {item.value}"
-    return f"{item.name} {shape_words(item.tensor)}" if item.tensor is not None else item.name
-
-
-def _range(item: Given) -> str:
-    tensor = item.tensor
-    low, high = (tensor.minimum, tensor.maximum) if tensor is not None else (None, None)
-    if low is None:
-        return f" (up to {high})" if high is not None else ""
-    return f" ({low}..{high})" if high is not None else f" (from {low} on)"
-
-
-def _held(side: Side, given: Mapping[str, Given]) -> str:
-    item = given[side.arguments[0]]
-    name = item.name if item.value is not None else _named(item)
-    if side.function == "size":
-        return f"{_size_name(side)} of {name} is {side.value}"
-    if side.function in ("min", "max"):
-        made = f", made of {item.origin}," if item.origin is not None else ""
-        return f"{name}{made} holds {side.value}"
-    if side.function == "least_sum":
-        return f"{name} sums to {side.value} or more"
-    if side.function == "dim":
-        return f"{name} has {count_words(side.value, 'dimension')}"
-    if side.function == "numel":
-        return f"{name} has {count_words(side.value, 'element')}"
-    if side.argument is not None:
-        return f"{name} is {side.value}"
-    made = "makes" if len(side.arguments) == 1 else "make"
-    return f"{list_words([_named(given[one]) for one in side.arguments], _MOST)} {made} {side.value}"
-
-
-def _size_name(side: Side) -> str:
-    return "the last size" if side.dimension == -1 else f"size {side.dimension}"
-
-
-def _source(side: Side, given: Mapping[str, Given]) -> str:
-    """Where the expected number comes from."""
-    if not side.arguments:
-        return ""
-    first = _named(given[side.arguments[0]])
-    if side.function == "size":
-        return f" ({_size_name(side)} of {first})"
-    if side.function == "dim":
-        return f" (dimensions of {first})"
-    return f" (elements of {first})" if side.function == "numel" else f" (by {first})"
-
-
-class _Texts(dict[str, str]):
-    """An argument that the line does not pass, in `fix`, by its own name."""
-
-    def __missing__(self, key: str) -> str:
-        return key

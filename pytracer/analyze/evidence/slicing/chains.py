@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import msgspec
 
 from pytracer.analyze.evidence.slicing.callers import called_function, only_call
-from pytracer.analyze.evidence.slicing.keepers import Files, classes_of, set_by
+from pytracer.analyze.evidence.slicing.keepers import Files, classes_of, owner_of
 from pytracer.analyze.evidence.syntax.bindings import each_set
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.loops import Loop, loops_around, loops_of
@@ -57,7 +57,7 @@ def chains(files: Files) -> list[Chain]:
     """All of a program."""
     classes = {item.name for item in classes_of(files)}
     return [
-        Chain(file, node, scope, loop, attribute, _owner(files, attribute))
+        Chain(file, node, scope, loop, attribute, owner_of(files, attribute))
         for file, tree in files.items()
         for scope in (tree, *(item for item in ast.walk(tree) if isinstance(item, _NAMED)))
         for loop in loops_of(scope)
@@ -164,18 +164,6 @@ def _is_fresh(value: ast.expr, classes: set[str], bound: dict[str, list[ast.expr
         called = called_name(value) or ""
         return called in classes or called in _EMPTY or ast.unparse(value.func) in ("type(self)", "self.__class__")
     return isinstance(value, (ast.Dict, ast.List))
-
-
-def _owner(files: Files, attribute: str | None) -> str | None:
-    owners = {
-        owner.name
-        for owner in classes_of(files)
-        for node in ast.walk(owner)
-        if isinstance(node, (ast.Assign, ast.AnnAssign))
-        for target, _ in set_by(node)
-        if attribute is not None and target in (f"self.{attribute}", attribute)
-    }
-    return owners.pop() if len(owners) == 1 else None
 
 
 def _is_head(loop: Loop, name: str | None) -> bool:

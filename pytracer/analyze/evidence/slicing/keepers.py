@@ -39,6 +39,19 @@ def classes_of(files: Files) -> list[ast.ClassDef]:
     return [item for tree in files.values() for item in ast.walk(tree) if isinstance(item, ast.ClassDef)]
 
 
+def owner_of(files: Files, attribute: str | None) -> str | None:
+    """The only class of a program that sets such an attribute of its objects."""
+    owners = {
+        owner.name
+        for owner in classes_of(files)
+        for node in ast.walk(owner)
+        if isinstance(node, (ast.Assign, ast.AnnAssign))
+        for target, _ in set_by(node)
+        if attribute is not None and target in (f"self.{attribute}", attribute)
+    }
+    return owners.pop() if len(owners) == 1 else None
+
+
 def takers_of(classes: Sequence[ast.ClassDef], name: str, attribute: str) -> Iterator[Taker]:
     """Of a class, and of those that inherit its __init__."""
     owners = [item for item in classes if item.name == name]

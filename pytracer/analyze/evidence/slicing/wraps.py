@@ -20,6 +20,7 @@ from pytracer.analyze.evidence.slicing.keepers import (
     attribute_text,
     classes_of,
     initializer,
+    owner_of,
     set_by,
     takers_of,
 )
@@ -30,6 +31,7 @@ from pytracer.analyze.evidence.syntax.scopes import Scope, class_around, own_nod
 
 _NAMED = (ast.FunctionDef, ast.AsyncFunctionDef)
 _ADDS = ("append", "add", "appendleft")
+_LISTS = ("append", "appendleft")
 _DEEPEST = 3  # functions that pass it on
 
 
@@ -50,6 +52,8 @@ class Wrap(msgspec.Struct, frozen=True):
     attribute: str | None = None
     """Of `self`, of the class `owner`, that holds what is inside."""
     owner: str | None = None
+    listed: tuple[int, str] | None = None
+    """The line that puts the same object into a list, and that line."""
     tree: bool = False
     """Whether it puts a node below another one, from which the loop goes on."""
 
@@ -82,7 +86,18 @@ def wraps_of_library(files: Files, names: Collection[str]) -> list[Wrap]:
 def links(files: Files) -> list[Wrap]:
     """Lines by which an object is set as an attribute or item of the next one: `node.prev = last`, `last = node`."""
     return [
-        Wrap(file, node.lineno, ast.unparse(node), name, bool(loops), sometimes, None, attribute)
+        Wrap(
+            file,
+            node.lineno,
+            ast.unparse(node),
+            name,
+            bool(loops),
+            sometimes,
+            None,
+            attribute,
+            owner_of(files, attribute),
+            listed=listed(scope, node),
+        )
         for file, tree in files.items()
         for scope in _scopes(tree)
         for node in own_nodes(scope)
@@ -105,11 +120,35 @@ def _linked(scope: Scope, node: ast.Assign | ast.Expr) -> Iterator[tuple[str | N
         if not isinstance(item, ast.Assign) or item.lineno <= node.lineno:
             continue
         for name, value in set_by(item):
-            moved = (name, ast.unparse(value)) in ((held, base), (base, held), (base, ast.unparse(target)))
+            known = {(name, ast.unparse(one)) for one in _either(value)}
+            moved = not known.isdisjoint({(held, base), (base, held), (base, ast.unparse(target))})
             inside = any(item.lineno <= (loop.end_lineno or 0) for loop in loops)
             if moved and (inside or (not loops and _outlives(scope, name))):
                 yield target.attr if isinstance(target, ast.Attribute) else None, loops
                 return
+
+
+def listed(scope: Scope, node: ast.stmt) -> tuple[int, str] | None:
+    """The line beside a link that puts one of the linked objects into a list: `self.items.append(node)`."""
+    parts = [name for name, _ in set_by(node)] if isinstance(node, ast.Assign) else []
+    held = {ast.unparse(item) for item in _linked_objects(node)} | set(parts)
+    for item in own_nodes(scope):
+        if isinstance(item, ast.Expr) and item is not node and isinstance(item.value, ast.Call):
+            call = item.value
+            given = [ast.unparse(one) for one in call.args]
+            if called_name(call) in _LISTS and len(given) == 1 and given[0] in held:
+                return item.lineno, ast.unparse(item)
+    return None
+
+
+def _linked_objects(node: ast.stmt) -> list[ast.expr]:
+    target, value = _set_part(node) if isinstance(node, (ast.Assign, ast.Expr)) else (None, None)
+    return [item for item in (target.value if target is not None else None, value) if item is not None]
+
+
+def _either(value: ast.expr) -> list[ast.expr]:
+    """`None if done else node` is one of two."""
+    return [value.body, value.orelse] if isinstance(value, ast.IfExp) else [value]
 
 
 def _set_part(node: ast.Assign | ast.Expr) -> tuple[ast.Attribute | ast.Subscript | None, ast.expr | None]:
@@ -270,7 +309,9 @@ def _grown(scope: Scope, kept: _Kept, taker: Taker, given: ast.expr) -> Wrap | N
     name = scope.name if isinstance(scope, _NAMED) else None
     inside = _is_conditional(scope, line, max((item.lineno for item in loops), default=0))
     text = ast.unparse(kept.node)
-    return Wrap("", line, text, name, bool(loops), inside, again, taker.attribute, taker.owner)
+    return Wrap(
+        "", line, text, name, bool(loops), inside, again, taker.attribute, taker.owner, listed=listed(scope, kept.node)
+    )
 
 
 def _with_original(node: ast.stmt, call: ast.Call, given: ast.expr) -> str:

@@ -98,7 +98,7 @@ class StackOverflow(MemoryFaultRule[_Cycles]):
         native, python = judgement.found.native, judgement.found.python
         return Description(
             f"{introduction(judgement.views)} ran over the end of its stack"
-            f"{'' if _is_of_python(native, python) else in_function(view)}"
+            f"{_where(view, native, python)}"
             f"{_how(view, native, python)}{_let(view, native)}{_called(view, native, python)}.",
             [
                 fault_evidence(view),
@@ -298,6 +298,16 @@ def _deeper(view: ProcessView) -> str:
     size, kind = _stack_bytes(view), view.thread.kind if view.thread else None
     held = f": {size_words(size)} held {count_words(_depth(view), 'frame')}" if size is not None else ""
     return f"A larger stack holds more in proportion{held} ({_LARGER.get(kind or '', 'whoever creates the thread')})."
+
+
+def _where(view: ProcessView, native: StackCycle | None, python: Cycle[PythonFrame] | None) -> str:
+    """` in parse`; nothing where Python's code or a known walker repeats, and calls whatever met the end."""
+    if _is_of_python(native, python):
+        return ""
+    repeat = {frame.function for frame in native.frames or ()} if native is not None else set()
+    first = next(iter(own_frames(view)), None)
+    leaf = first is not None and first.function not in repeat
+    return "" if leaf and _nested(native, python) is not None else in_function(view)
 
 
 def _raised_at(guard: str | None) -> str:

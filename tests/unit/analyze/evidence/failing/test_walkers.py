@@ -61,3 +61,24 @@ def test_walker_without_a_line(tmp_path: Path) -> None:
         "copy.deepcopy() calls itself for each object that an object holds, deeper than the recursion"
     )
     assert told(tmp_path, "pickle.dumps(x)\n", [], "maximum recursion depth exceeded while pickling an object") is None
+
+
+CHAIN = """class Step:
+    def __init__(self):
+        self.next = None
+class Replay:
+    def add(self, ends):
+        step = Step()
+        self.last.next = step
+        self.last = None if ends else step
+        self.steps.append(step)
+"""
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_objects_that_a_list_has_are_unlinked(listed: bool, tmp_path: Path) -> None:
+    source = CHAIN if listed else CHAIN.replace("self.steps.append(step)", "self.count += 1")
+    found = told(tmp_path, source, [], "maximum recursion depth exceeded while pickling an object") or ""
+    assert "line 7 may add one each time that add() runs: `self.last.next = step`, each held by `Step.next`. " in found
+    assert ("Line 9 (`self.steps.append(step)`) keeps them in a list already: leave `next` out" in found) == listed
+    assert ("Keep the objects in a flat list" in found) != listed

@@ -83,6 +83,7 @@ def test_what_is_to_be_written_there() -> None:
         ("for i in y:\n    tail.next = node\n    tail = node\n", "next"),
         ("for i in y:\n    node['child'] = {}\n    node = node['child']\n", None),
         ("def add(self, node):\n    node.prev = self.last\n    self.last = node\n", "prev"),
+        ("def add(self, node, end):\n    self.tail.next = node\n    self.tail = None if end else node\n", "next"),
     ],
 )
 def test_object_that_is_linked_to_the_last_one(source: str, attribute: str | None) -> None:
@@ -93,6 +94,8 @@ def test_object_that_is_linked_to_the_last_one(source: str, attribute: str | Non
 def test_attribute_that_is_no_link() -> None:
     assert links({"train.py": ast.parse("for i in y:\n    node.value = loss\n    last = node\n")}) == []
     assert links({"train.py": ast.parse("node.prev = last\nlast = node\n")}) == []
+    either = "def add(self, node, end):\n    self.tail.next = node\n    self.tail = None if end else other\n"
+    assert links({"train.py": ast.parse(either)}) == []
 
 
 def test_lines_that_may_close_a_circle() -> None:
