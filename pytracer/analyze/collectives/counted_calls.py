@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from pytracer.analyze.collectives.call_sites import Site, calls_by_site, site_of
+from pytracer.analyze.collectives.call_sites import Site, calls_by_site, counts_at, site_of
 from pytracer.analyze.collectives.calls_behind import ended_loop, left_words, may_have_left_out
 from pytracer.analyze.collectives.caught_errors import caught_error
 from pytracer.analyze.collectives.deciders import Deciding, all_deciders, calls_from, ends_early
@@ -86,7 +86,7 @@ def at_other_lines(job: JobView, match: GroupMatch, found: Mismatch) -> LeftOut 
     if counts is None:
         return parted
     if not all(counts.of_often):
-        return maybe or parted or _only_one(found, sides)  # each rank has a line of its own: a branch
+        return maybe or parted or _only_one(pair)  # each rank has a line of its own: a branch
     steps = calls_within_steps(sides[0], sides[1], match.name, counts.often_site)
     if isinstance(steps, tuple):
         return LeftOut(None, _uneven_step(counts.often_site, steps, sides))
@@ -193,10 +193,11 @@ def _uneven_step(site: Site, steps: tuple[int, int, int], sides: Sequence[Proces
     )
 
 
-def _only_one(found: Mismatch, sides: Sequence[ProcessView]) -> LeftOut | None:
+def _only_one(pair: tuple[Side, Side]) -> LeftOut | None:
     """A condition around the line of one rank, from which the other never called a collective."""
-    for side, view, other in zip(found.variants, sides, reversed(sides), strict=False):
-        below = data_branch_advice(view, side.call, f"rank {other.process.rank}")
+    for there, absent in (pair, pair[::-1]):
+        never = counts_at(there.call, [absent.view]) == [0]
+        below = data_branch_advice(there, absent) if never else None
         if below is not None:
             return LeftOut(None, below)
     return None

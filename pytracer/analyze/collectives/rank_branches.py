@@ -12,13 +12,14 @@ import msgspec
 from pytracer._library_files import is_library_file
 from pytracer._text import list_words
 from pytracer.analyze.collectives.call_sites import stacks_of
+from pytracer.analyze.collectives.deciding_tests import SAME
 from pytracer.analyze.collectives.description import place_of
 from pytracer.analyze.collectives.one_rank_parts import called_there, writing_lines
 from pytracer.analyze.collectives.rank_objects import held_values
-from pytracer.analyze.collectives.ways import way_to
+from pytracer.analyze.collectives.ways import Side, way_to
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
-from pytracer.analyze.evidence.syntax.loops import deciding_ifs
+from pytracer.analyze.evidence.syntax.loops import deciding_ifs, last_of
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.ranks import comes_alone, is_for_one_rank, one_rank_words, opposite
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans, spans_body
@@ -97,7 +98,7 @@ class RankBranch(msgspec.Struct, frozen=True):
     @property
     def _last(self) -> str:
         """`return`, `continue`: the last statement of its body."""
-        return type(self.test.body[-1]).__name__.lower() if self.test is not None else ""
+        return type(last_of(self.test.body)).__name__.lower() if self.test is not None else ""
 
     def way_out(self, op: str, rest: str) -> str:
         """What to do with a call of that operation. `rest`: what is said of the lines that one rank alone may run."""
@@ -221,10 +222,25 @@ def branch_at_end(view: ProcessView) -> RankBranch | None:
     return next((item for item in _in_frames(view, stack) if item.on_rank and item.around), None)
 
 
-def data_branch_advice(view: ProcessView, call: Collective, absent: str) -> str | None:
-    """Any branch around a line that `absent`, in words, never called a collective from."""
-    found = next((item for item in _branches(view, call) if item.around), None)
-    return f"{found.words}, and {absent} never called it: {_ON_DATA}" if found is not None else None
+def data_branch_advice(there: Side, absent: Side) -> str | None:
+    """Any branch around a line that `absent` never called a collective from, and which that rank is not below itself."""
+    found = (item for item in _branches(there.view, there.call) if item.around and not _has_both(item, absent))
+    branch = next(found, None)
+    at = place_of(there.call)
+    if branch is None or at is None:
+        return None
+    what = "it" if branch.frame == at else f"the {there.call.op} of {line_in(at.file, at.line or 0, branch.frame.file)}"
+    return f"{branch.words}, and {absent.name} never called {what}: {_ON_DATA}"
+
+
+def _has_both(branch: RankBranch, other: Side) -> bool:
+    """Whether another rank is below the same branch, or all ranks are: `if __name__ == "__main__":`."""
+    if branch.test is None:
+        return False
+    own = (branch.frame.file, branch.frame.function)
+    there = [item.line or 0 for item in other.way if (item.file, item.function) == own]
+    arms = [spans_body(branch.test.body, line) for line in there if spans(branch.test, line)]
+    return SAME.search(ast.unparse(branch.test.test)) is not None or (not branch.otherwise) in arms
 
 
 def _branches(view: ProcessView, call: Collective) -> Iterator[RankBranch]:
