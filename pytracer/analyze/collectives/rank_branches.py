@@ -223,7 +223,7 @@ def branch_at_end(view: ProcessView) -> RankBranch | None:
 
 
 def data_branch_advice(there: Side, absent: Side) -> str | None:
-    """Any branch around a line that `absent` never called a collective from, and which that rank is not below itself."""
+    """Any branch around a line that `absent` never called a collective from, and that it is not below itself."""
     found = (item for item in _branches(there.view, there.call) if item.around and not _has_both(item, absent))
     branch = next(found, None)
     at = place_of(there.call)

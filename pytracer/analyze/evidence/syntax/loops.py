@@ -33,7 +33,7 @@ def deciding_ifs(tree: ast.Module, line: int) -> list[tuple[ast.If, bool]]:
 
 
 def last_of(body: Sequence[ast.stmt]) -> ast.stmt:
-    """The last statement of a block, where a `with` ends it that of the `with`: `with open(path) as f: return load(f)`."""
+    """The last statement of a block; of a `with` at its end, that of the `with`: `with open(path): return load(f)`."""
     last = body[-1]
     return last_of(last.body) if isinstance(last, (ast.With, ast.AsyncWith)) else last
 

@@ -1,4 +1,4 @@
-"""A file that a late rank finds, as another one has made it: it leaves before the call; and files that explain nothing."""
+"""A file that a late rank finds, as another one has made it: it leaves before the call. Files that explain nothing."""
 
 from __future__ import annotations
 

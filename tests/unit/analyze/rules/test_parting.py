@@ -541,6 +541,30 @@ def test_break_of_an_outer_loop_is_named_where_the_inner_one_is_even(run: Path) 
     assert "all_reduce() the flag (MAX), so that all ranks stop in the same round" in advice(report)
 
 
+@pytest.mark.parametrize("test", ["if rank == 1:", "if not rank != 1:"])
+def test_end_of_a_loop_that_the_finished_rank_alone_asks_for_is_known(test: str, run: Path) -> None:
+    """Below a branch on the rank: no other rank evaluates that condition, so that it came out on none of them."""
+    report = left(run, "self.files", f"{test}\n            if stop(epoch):", "    break")
+    assert "by line 12 (`if stop(epoch):`), to which it comes alone (below `" in summary(report)
+    assert advice(report).startswith(f"Line 12 (`if stop(epoch):`) stands below `{test}`, line 11: rank 1 alone asks")
+    assert "came out differently" not in advice(report)
+
+
+@pytest.mark.parametrize(
+    ("test", "way"),
+    [
+        ("if rank == 0:\n            if stop(epoch):", "    break"),
+        ("if rank != 1:\n            if stop(epoch):", "    break"),
+        ("if rank == 0 and stop(epoch):", "break"),
+    ],
+    ids=["below", "below all but one", "itself"],
+)
+def test_end_of_a_loop_that_only_other_ranks_ask_for_is_not_named(test: str, way: str, run: Path) -> None:
+    """The look-alike: the rank that finished never comes there, and left in another way."""
+    report = left(run, "self.files", test, way)
+    assert "stop(epoch)" not in summary(report) + advice(report)
+
+
 def test_clock_by_which_a_finished_rank_may_have_left_is_named(run: Path) -> None:
     """It is each rank's own."""
     report = left(run, "self.files", "if time.time() > end:", "break")
