@@ -22,7 +22,7 @@ from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
-from pytracer.analyze.evidence.syntax.ranks import is_of_rank, one_rank_words
+from pytracer.analyze.evidence.syntax.ranks import is_of_rank, one_rank_number
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans
 from pytracer.analyze.evidence.waits.polled_paths import asked_paths, own_path
 from pytracer.analyze.naming import line_in
@@ -75,10 +75,11 @@ def made_meanwhile(there: Side, by: Decider) -> MadeMeanwhile | None:
     at = structs.replace(spot, line=by.node.lineno)
     asked = [(path, where) for path, where in _asked(slice_, by.node.test, at) if not _has_rank(slice_, path, where)]
     wanted = {parts for path, where in asked if (parts := path_parts(slice_, path, where))}
-    for call, place in _behind(slice_, program_files(snapshot, frames), at, by, spot.line) if wanted else ():
+    files = program_files(snapshot, frames) if wanted else {}
+    for call, place in _behind(slice_, files, at, by.node, spot.line, around=by.around) if wanted else ():
         if not any(path_parts(slice_, path, place) in wanted for path in _made(call)):
             continue
-        if any(one_rank_words(guard.test) not in (there.name, "the main process") for guard in _guards(place)):
+        if any(one_rank_number(guard.test) != there.number for guard in _guards(place)):
             return None
         where = line_in(place.file, call.lineno, frames[0].file)
         return MadeMeanwhile(where, source(call), there.name, there.call.op)
@@ -102,16 +103,16 @@ def _has_rank(slice_: Slice, path: ast.AST, spot: Spot) -> bool:
         made, seen = slice_.made(node, at, calls=False), seen + 1
         if any(is_of_rank(item) for item in (*(item for item, _ in made.through), made.node)):
             return True
-        waiting += before(slice_, made.node, made.spot)
+        waiting += before(slice_, made.node, made.spot) if isinstance(made.node, ast.expr) else ()
     return False
 
 
 def _behind(
-    slice_: Slice, files: Mapping[str, ast.Module], spot: Spot, by: Decider, last: int
+    slice_: Slice, files: Mapping[str, ast.Module], spot: Spot, node: ast.If, last: int, *, around: bool
 ) -> Iterator[tuple[ast.Call, Spot]]:
     """Calls between the `if` and the line that led to the collective, and in the functions that these call."""
     within = [item for item in own_nodes(spot.scope) if isinstance(item, ast.Call) and spot.line < item.lineno < last]
-    arm = [item for item in within if by.around or not spans(by.node, item.lineno)]
+    arm = [item for item in within if around or not spans(node, item.lineno)]
     todo = [(item, structs.replace(spot, line=item.lineno), 0) for item in arm]
     seen = {id(spot.scope)}
     while todo:

@@ -13,7 +13,7 @@ import pytest
 from pytracer.analyze.engine import build_report
 from pytracer.report.job import PythonFrame, Report
 from tests.support.collectives import CLOSED, TIME_OUT, Ranks, call
-from tests.support.deaths import advice, summary
+from tests.support.deaths import advice, finding, summary
 from tests.support.scenarios import SCRIPT, TORCH, program_in
 from tests.support.synth import MS, Frame
 
@@ -646,3 +646,17 @@ def test_rank_without_anything_leaves_by_an_empty_list(made: str, empty: bool, r
     source += "    fit(own)\n    save()\n"
     said = parted(run, source, [("fit", 5), ("main", 7)], [("main", 8)])
     assert ("a rank with nothing in it leaves out what the others wait for" in said) == empty
+
+
+@pytest.mark.parametrize("ended_at", [60_000, 8_000])
+def test_ranks_at_different_calls_that_stood_there_wait_for_each_other(ended_at: float, run: Path) -> None:
+    """Where both calls were open for long; the look-alike: a job that was ended before that can be known."""
+    job = Ranks(2)
+    job.everybody(DONE)
+    job.calls(0, call(state="started", line=44), first=2)
+    job.calls(1, call("broadcast_", root=0, state="started", line=48), first=2)
+    job.terminated(0, 1)
+    found = finding(build_report(job.job(run, ended_at=ended_at)), "collective-mismatch")
+    assert found is not None
+    said = [item for item in found.evidence if "the ranks wait for each other" in item]
+    assert bool(said) == (ended_at > 50_000), found.evidence
