@@ -58,7 +58,7 @@ def at_other_lines(job: JobView, match: GroupMatch, found: Mismatch) -> LeftOut 
     if not sides[1:]:
         return _below(job, found, sides)
     pair = Side(sides[0], way_to(sides[0], calls[0]), calls[0]), Side(sides[1], way_to(sides[1], calls[1]), calls[1])
-    known = caught_error(*pair) or _below(job, found, sides)
+    known = caught_error(*pair) or _below(job, found, sides, pair)
     if known is not None:
         return known
     parted = LeftOut(parting.subject, parting.advice) if parting is not None else None
@@ -99,10 +99,11 @@ def at_other_lines(job: JobView, match: GroupMatch, found: Mismatch) -> LeftOut 
     return counts.words(ended, steps, of_rounds=parting is not None or loops_alone)
 
 
-def _below(job: JobView, found: Mismatch, sides: Sequence[ProcessView]) -> LeftOut | None:
-    """A branch on the rank around one of the calls, or a group that one rank alone made."""
-    for side, view in zip(found.variants, sides, strict=False):
-        below = own_group_advice(job, view, side) or branch_advice(view, side.call, library_call(view, side.call))
+def _below(job: JobView, found: Mismatch, sides: Sequence[ProcessView], pair: Sequence[Side] = ()) -> LeftOut | None:
+    """A branch on the rank around one of the calls, or a group that one rank alone made. `pair`: both sides."""
+    for side, view, absent in zip(found.variants, sides, pair[::-1] or (None, None), strict=False):
+        inside = library_call(view, side.call)
+        below = own_group_advice(job, view, side) or branch_advice(view, side.call, inside, absent)
         if below is not None:
             return LeftOut(None, below)
     return None

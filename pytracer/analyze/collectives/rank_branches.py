@@ -133,15 +133,19 @@ def branch_words(frame: PythonFrame, text: str, line: int, around: bool, *, othe
     return f"{place_words(frame)} {where} {text} (line {line}{leaves})"
 
 
-def branch_advice(view: ProcessView, call: Collective, inside: str | None = None) -> str | None:
+def branch_advice(
+    view: ProcessView, call: Collective, inside: str | None = None, absent: Side | None = None
+) -> str | None:
     """Where the sources show a branch on the rank; else None.
 
     Args:
         view: a rank that called it.
         call: its own call, of whose lines the innermost is recorded, and the others where the rank ended in it.
         inside: the function of a library that called it.
+        absent: a rank that is elsewhere; a branch that it is below, too, is no reason for that.
     """
-    found = next((item for item in _branches(view, call) if item.on_rank), None)
+    some = (item for item in _branches(view, call) if item.on_rank)
+    found = next((item for item in some if absent is None or not _has_both(item, absent)), None)
     if found is None:
         return None
     if below_forward(view, call, inside):
@@ -225,7 +229,7 @@ def branch_at_end(view: ProcessView) -> RankBranch | None:
 def data_branch_advice(there: Side, absent: Side) -> str | None:
     """Any branch around a line that `absent` never called a collective from, and that it is not below itself."""
     found = (item for item in _branches(there.view, there.call) if item.around and not _has_both(item, absent))
-    branch = next(found, None)
+    branch = next((item for item in found if item.test is None or not SAME.search(ast.unparse(item.test.test))), None)
     at = place_of(there.call)
     if branch is None or at is None:
         return None
@@ -234,13 +238,13 @@ def data_branch_advice(there: Side, absent: Side) -> str | None:
 
 
 def _has_both(branch: RankBranch, other: Side) -> bool:
-    """Whether another rank is below the same branch, or all ranks are: `if __name__ == "__main__":`."""
+    """Whether another rank is below the same branch, in the same arm."""
     if branch.test is None:
         return False
     own = (branch.frame.file, branch.frame.function)
     there = [item.line or 0 for item in other.way if (item.file, item.function) == own]
     arms = [spans_body(branch.test.body, line) for line in there if spans(branch.test, line)]
-    return SAME.search(ast.unparse(branch.test.test)) is not None or (not branch.otherwise) in arms
+    return (not branch.otherwise) in arms
 
 
 def _branches(view: ProcessView, call: Collective) -> Iterator[RankBranch]:

@@ -76,7 +76,7 @@ def test_file_that_is_not_made_there_explains_nothing(options: dict[str, object]
 def test_branch_that_both_ranks_are_below_is_no_reason(run: Path) -> None:
     """Also where nothing else is known: rank 1 called main(), which rank 0 is in, too."""
     source = "def main():\n    dist.all_reduce(one)\n    dist.broadcast(two, 0)\nif {0}:\n    main()\n"
-    for test in ('__name__ == "__main__"', "todo"):
+    for test in ('__name__ == "__main__"', "todo", "rank < size"):
         where = [("main", 2), ("<module>", 5)], [("main", 3), ("<module>", 5)]
         report = reported(
             run / test[:4],
@@ -87,3 +87,4 @@ def test_branch_that_both_ranks_are_below_is_no_reason(run: Path) -> None:
             NO_MODEL,
         )
         assert "never called" not in advice(report)
+        assert "only some ranks call" not in advice(report)
