@@ -224,6 +224,7 @@ class WhyKind(Enum):
     NETWORK = "network"
     TEARDOWN = "teardown"
     CLEANUP = "cleanup"
+    LIMIT = "limit"  # timeout(1) ended the job
     FINDING = "finding"  # a finding about the whole job explains it
 
 

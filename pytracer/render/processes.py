@@ -181,6 +181,8 @@ def why_words(item: r.ProcessReport) -> str:
         if item.why_kind == "alike":
             return item.why or ""  # "the same fault, independently": one of them died first
         return "died first" if item.why_kind in (None, "first") else f"died first: {item.why}"
+    if item.primary is False and item.why_kind == "limit":
+        return item.why or ""  # of nothing that happened in the job
     if item.primary is False:
         return f"consequence: {item.why}"
     return item.why or ""

@@ -409,8 +409,8 @@ class ProcessReport(Part, frozen=True):
     status: Status | None = None
     primary: bool | None = None  #: true: its death is the cause; false: a consequence; null: undecided, or nothing died
     why: str | None = None  #: the reason for `primary` (docs/guide/who-died-first.md)
-    #: the kind of reason: "first", "absent", "alike", "undecided", "reported", "sent", "network", "teardown", "cleanup"
-    #: or "finding"
+    #: the kind of reason: "first", "absent", "alike", "undecided", "reported", "sent", "network", "teardown",
+    #: "cleanup", "limit" or "finding"
     why_kind: str | None = None
     signal: Signal | None = None
     fault: Fault | None = None

@@ -9,7 +9,7 @@ import msgspec
 from pytracer._text import time_words
 from pytracer.analyze.collectives.description import at_place, global_rank, group_words, place_of, span_words
 from pytracer.analyze.collectives.extra_calls import ExtraCall, extra_call
-from pytracer.analyze.collectives.matching import STOOD_NS, roused_ns, state_of
+from pytracer.analyze.collectives.matching import STOOD_NS, UNFINISHED, roused_ns, state_of
 from pytracer.analyze.collectives.pairing import pairing_evidence
 from pytracer.analyze.collectives.wait_graph import Wait
 from pytracer.analyze.deaths.attribution import is_symptom, views_of, waited_ns
@@ -18,7 +18,7 @@ from pytracer.analyze.deaths.ending import asked_to_end, ended_while_awaited
 from pytracer.analyze.evidence.ends.sent_signals import last_request
 from pytracer.analyze.evidence.native.aborts import aborted_at_shutdown
 from pytracer.analyze.naming import place_words
-from pytracer.analyze.platform.signals import SIGKILL
+from pytracer.analyze.platform.signals import SIGABRT, SIGKILL
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.blackbox.schema import REQUEST_SIGNAL
 from pytracer.decode.types.snapshot import Collective
@@ -128,10 +128,16 @@ def _left(view: ProcessView) -> bool:
 
 
 def _failed_before(view: ProcessView, wait: Wait) -> bool:
-    """Whether its last collective in that group failed: what ended that one kept it from this one."""
+    """Whether its last collective in that group failed: what ended that one kept it from this one.
+
+    Also where it had not ended yet, as gloo aborted the process over a message of it: the others may have had theirs.
+    """
     name = wait.group.name if wait.group is not None else None
     items = [item for item in view.process.snapshot.collectives if item.group == name]
-    return bool(items) and items[-1].state == "failed" and items[-1].sequence_nr < wait.call.sequence_nr
+    if not items or items[-1].sequence_nr >= wait.call.sequence_nr:
+        return False
+    thrown = (view.exception.type or "") if view.exception is not None and view.process.signal == SIGABRT else ""
+    return items[-1].state == "failed" or (items[-1].state in UNFINISHED and thrown.startswith("gloo::"))
 
 
 def _timed_out(job: JobView, wait: Wait) -> bool:

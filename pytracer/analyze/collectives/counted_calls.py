@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from pytracer.analyze.collectives.call_sites import Site, calls_by_site, site_of
+from pytracer.analyze.collectives.call_sites import Site, calls_by_site, counts_at, site_of
 from pytracer.analyze.collectives.calls_behind import ended_loop, left_words, may_have_left_out
 from pytracer.analyze.collectives.caught_errors import caught_error
 from pytracer.analyze.collectives.deciders import Deciding, all_deciders, calls_from, ends_early
@@ -58,7 +58,7 @@ def at_other_lines(job: JobView, match: GroupMatch, found: Mismatch) -> LeftOut 
     if not sides[1:]:
         return _below(job, found, sides)
     pair = Side(sides[0], way_to(sides[0], calls[0]), calls[0]), Side(sides[1], way_to(sides[1], calls[1]), calls[1])
-    known = caught_error(*pair) or _below(job, found, sides)
+    known = caught_error(*pair) or _below(job, found, sides, pair)
     if known is not None:
         return known
     parted = LeftOut(parting.subject, parting.advice) if parting is not None else None
@@ -86,7 +86,7 @@ def at_other_lines(job: JobView, match: GroupMatch, found: Mismatch) -> LeftOut 
     if counts is None:
         return parted
     if not all(counts.of_often):
-        return maybe or parted or _only_one(found, sides)  # each rank has a line of its own: a branch
+        return maybe or parted or _only_one(pair)  # each rank has a line of its own: a branch
     steps = calls_within_steps(sides[0], sides[1], match.name, counts.often_site)
     if isinstance(steps, tuple):
         return LeftOut(None, _uneven_step(counts.often_site, steps, sides))
@@ -99,10 +99,11 @@ def at_other_lines(job: JobView, match: GroupMatch, found: Mismatch) -> LeftOut 
     return counts.words(ended, steps, of_rounds=parting is not None or loops_alone)
 
 
-def _below(job: JobView, found: Mismatch, sides: Sequence[ProcessView]) -> LeftOut | None:
-    """A branch on the rank around one of the calls, or a group that one rank alone made."""
-    for side, view in zip(found.variants, sides, strict=False):
-        below = own_group_advice(job, view, side) or branch_advice(view, side.call, library_call(view, side.call))
+def _below(job: JobView, found: Mismatch, sides: Sequence[ProcessView], pair: Sequence[Side] = ()) -> LeftOut | None:
+    """A branch on the rank around one of the calls, or a group that one rank alone made. `pair`: both sides."""
+    for side, view, absent in zip(found.variants, sides, pair[::-1] or (None, None), strict=False):
+        inside = library_call(view, side.call)
+        below = own_group_advice(job, view, side) or branch_advice(view, side.call, inside, absent)
         if below is not None:
             return LeftOut(None, below)
     return None
@@ -193,10 +194,11 @@ def _uneven_step(site: Site, steps: tuple[int, int, int], sides: Sequence[Proces
     )
 
 
-def _only_one(found: Mismatch, sides: Sequence[ProcessView]) -> LeftOut | None:
+def _only_one(pair: tuple[Side, Side]) -> LeftOut | None:
     """A condition around the line of one rank, from which the other never called a collective."""
-    for side, view, other in zip(found.variants, sides, reversed(sides), strict=False):
-        below = data_branch_advice(view, side.call, f"rank {other.process.rank}")
+    for there, absent in (pair, pair[::-1]):
+        never = counts_at(there.call, [absent.view]) == [0]
+        below = data_branch_advice(there, absent) if never else None
         if below is not None:
             return LeftOut(None, below)
     return None

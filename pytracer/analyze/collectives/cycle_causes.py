@@ -24,7 +24,7 @@ from pytracer.analyze.collectives.ways import Side, aligned, completed, parted, 
 from pytracer.analyze.deaths.attribution import views_of
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.choices import COMPREHENSIONS, choices_around
-from pytracer.analyze.evidence.syntax.loops import deciding_ifs, loops_around
+from pytracer.analyze.evidence.syntax.loops import deciding_ifs, last_of, loops_around
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans
 from pytracer.analyze.naming import line_in
@@ -178,7 +178,7 @@ def _tests(side: Side, fork: int, other: Side) -> Iterator[_Test]:
         yield from (_Test(frame, tree, test) for test in choices_around(tree, frame.line, called_by(side, position)))
         beside = other.way[position].line if position == fork else None
         for item, around in deciding_ifs(tree, frame.line):
-            passes = not around and (isinstance(item.body[-1], ast.Raise) or (beside or 0) > item.lineno)
+            passes = not around and (isinstance(last_of(item.body), ast.Raise) or (beside or 0) > item.lineno)
             if not passes and not (beside is not None and around and spans(item, beside)):
                 yield _Test(frame, tree, item.test)
 

@@ -10,6 +10,7 @@ import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer.analyze.collectives.call_sites import calls_by_site, calls_of_group, site_of, stacks_of
+from pytracer.analyze.collectives.deciding_tests import SAME
 from pytracer.analyze.collectives.differing_bounds import equal_heads
 from pytracer.analyze.collectives.held_counts import caught_none
 from pytracer.analyze.collectives.quiet_handlers import handlers_that_leave, quiet_handler
@@ -18,7 +19,7 @@ from pytracer.analyze.collectives.same_rounds import has_same_rounds
 from pytracer.analyze.collectives.ways import Side, aligned, completed, in_step, parted
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.gradients import gradient_tested, is_over_parameters
-from pytracer.analyze.evidence.syntax.loops import LOOPS, Loop, deciding_ifs, loops_around
+from pytracer.analyze.evidence.syntax.loops import LOOPS, Loop, deciding_ifs, last_of, loops_around
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.decode.types.snapshot import Collective
@@ -31,7 +32,6 @@ _PASSING = re.compile(
     r"|/torch/_dynamo/|/contextlib\.py$|/functools\.py$|/pytracer/record/|/typing_extensions\.py$"
 )
 _NO_SYNC = "no_sync("
-_SAME = re.compile(r"is_initialized|is_available|world_?size|__name__", re.IGNORECASE)
 
 
 class Decider(msgspec.Struct, frozen=True):
@@ -172,8 +172,8 @@ def _of_frame(frame: PythonFrame, tree: ast.Module, line: int, elsewhere: int | 
         if ends_early(loop) or not (is_fixed(loop) or is_over_parameters(loop)):
             yield Decider(frame, tree, loop)
     for item, around in deciding_ifs(tree, line):
-        leaves = None if around else item.body[-1]
-        if _SAME.search(ast.unparse(item.test)) or isinstance(leaves, ast.Raise):
+        leaves = None if around else last_of(item.body)
+        if SAME.search(ast.unparse(item.test)) or isinstance(leaves, ast.Raise):
             continue
         if elsewhere is not None and around and spans(item, elsewhere):
             continue

@@ -18,7 +18,7 @@ from pytracer.analyze.collectives.rank_branches import branch_words
 from pytracer.analyze.collectives.rank_values import Compared
 from pytracer.analyze.collectives.ways import Side, quoted
 from pytracer.analyze.evidence.syntax.calls import called_name
-from pytracer.analyze.evidence.syntax.loops import Loop, deciding_ifs, loops_around
+from pytracer.analyze.evidence.syntax.loops import Loop, deciding_ifs, last_of, loops_around
 from pytracer.analyze.evidence.syntax.reaching import places_that_bind
 from pytracer.analyze.evidence.syntax.scopes import spans
 from pytracer.analyze.tensors.source_lines import syntax_tree
@@ -53,7 +53,9 @@ def passed_by(one: Side, other: Side, at: int) -> PassedBy | None:
         tree = syntax_tree(snapshot, frame)
         ifs = deciding_ifs(tree, frame.line) if tree is not None and frame.line is not None else []
         own = [pair for pair in ifs if position > at or spans(loop, pair[0].lineno)]
-        found += [(position, tree, item, around) for item, around in own if not isinstance(item.body[-1], ast.Raise)]
+        found += [
+            (position, tree, item, around) for item, around in own if not isinstance(last_of(item.body), ast.Raise)
+        ]
     for position, tree, item, around in found[:1]:
         frame = one.way[position]
         text = quoted(snapshot, frame, item.lineno)

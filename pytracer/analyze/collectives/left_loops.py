@@ -6,7 +6,7 @@ Or never before: a round in which it left the call out has the same look.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 from msgspec import structs
@@ -19,11 +19,13 @@ from pytracer.analyze.collectives.own_lines import calls_itself
 from pytracer.analyze.collectives.rounds import counts_numbers, is_fixed, leaver_words
 from pytracer.analyze.collectives.stop_flags import StopFlag, stop_flag
 from pytracer.analyze.collectives.ways import quoted, way_to
-from pytracer.analyze.evidence.failing.expressions import short
+from pytracer.analyze.evidence.failing.expressions import short, source
 from pytracer.analyze.evidence.slicing.by_rank import SizeSource, rounds_source
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.slice import Slice
-from pytracer.analyze.evidence.syntax.loops import LOOPS, Loop, loops_around
+from pytracer.analyze.evidence.syntax.loops import LOOPS, Loop, deciding_ifs, loops_around
+from pytracer.analyze.evidence.syntax.ranks import comes_alone, is_for_one_rank, one_rank_number
+from pytracer.analyze.evidence.syntax.scopes import spans, spans_body
 from pytracer.analyze.naming import line_in
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -34,6 +36,10 @@ from pytracer.report.job import PythonFrame
 _MOST = 2
 _AGREE = (
     "Decide on one rank and broadcast that, or all_reduce() the flag (MAX), so that all ranks stop in the same round."
+)
+_TELL = (
+    "Broadcast what it decides to all ranks behind that branch, in each round, and let all of them leave the loop by "
+    "that."
 )
 _JOIN = "wrap the loop in the join() context manager of DistributedDataParallel"
 _STOP = "let all ranks stop together (all_reduce() a flag with MIN in each round)"
@@ -56,7 +62,8 @@ class LeftLoop(msgspec.Struct, frozen=True):
     `skipped`: a line that may have left out a round of it; `even`: it has as many on all ranks. `flag`: what sets that
     by which the one statement leaves it. `stream`: what its loader reads, which no sampler deals out. `joins`: the call
     is one that join() of DDP answers. `counts`: it is over a range() of numbers. `dealt`: what the line of `source`
-    shares out. `number`: by which the one statement leaves it, each rank's own.
+    shares out. `number`: by which the one statement leaves it, each rank's own. `alone`: the branch on the rank by
+    which only the rank that left comes to that statement.
     """
 
     line: int
@@ -72,6 +79,7 @@ class LeftLoop(msgspec.Struct, frozen=True):
     counts: bool = False
     dealt: DealtSamples | None = None
     number: LocalNumber | None = None
+    alone: str | None = None
 
     def subject(self, left: str) -> str:
         """For the headline: what can have made the other rank leave."""
@@ -85,6 +93,8 @@ class LeftLoop(msgspec.Struct, frozen=True):
         flag = f", which {self.flag.sets}" if self.flag is not None else ""
         if self.number is not None and not flag:
             flag = f", by a `{self.number.name}` of its own"
+        if self.alone is not None:
+            flag = f", to which it comes alone ({self.alone})"
         return f"{left} may have left the loop of line {self.line} by {self._shown}{flag}"
 
     def advice(self, left: str) -> str:
@@ -98,6 +108,11 @@ class LeftLoop(msgspec.Struct, frozen=True):
             )
         if self.source is not None or (self.stream is not None and not self.ends):
             return rounds
+        if self.alone is not None:
+            return (
+                f"{capital(self._shown)} stands {self.alone}: {left} alone asks there, and ends the loop of line "
+                f"{self.line} (`{self.text}`) for itself. {_TELL}"
+            )
         several = len(self.ends) > 1
         return (
             f"See whether {self._shown} came out differently on {left}: {'they end' if several else 'it ends'} the "
@@ -133,8 +148,14 @@ class LeftLoop(msgspec.Struct, frozen=True):
         return " or ".join(f"line {line} ({text})" for line, text in self.ends)
 
 
-def left_loop(inside: ProcessView, call: Collective) -> LeftLoop | None:
-    """Of the loops around a rank's call, inside out, the first that can end on one rank alone."""
+def left_loop(inside: ProcessView, call: Collective, left: Sequence[int]) -> LeftLoop | None:
+    """Of the loops around a rank's call, inside out, the first that can end on one rank alone.
+
+    Args:
+        inside: The rank.
+        call: Its call.
+        left: The ranks that called it no more.
+    """
     snapshot, frames = inside.process.snapshot, way_to(inside, call)[::-1]
     slice_ = Slice(snapshot, frames)
     skipping: LeftLoop | None = None
@@ -144,7 +165,7 @@ def left_loop(inside: ProcessView, call: Collective) -> LeftLoop | None:
         if tree is None or frame.line is None:
             continue
         for loop in reversed(loops_around(tree, frame.line)):
-            tests = [*_ends(loop)]
+            tests = [item for item in _ends(loop) if _may_come(tree, loop, item, left)]
             ends = tuple(
                 (item.lineno, text) for item in tests if (text := quoted(snapshot, frame, item.lineno)) is not None
             )
@@ -155,7 +176,8 @@ def left_loop(inside: ProcessView, call: Collective) -> LeftLoop | None:
                     stop_flag(program_files(snapshot, frames), frame.file or "", one.lineno, one.test) if one else None
                 )
                 number = number_at(snapshot, frames[::-1], len(frames) - 1 - depth, one) if one else None
-                return LeftLoop(loop.lineno, text, ends, flag=flag, number=number)
+                alone = _alone(tree, loop, one, left) if one is not None else None
+                return LeftLoop(loop.lineno, text, ends, flag=flag, number=number, alone=alone)
             known = LeftLoop(loop.lineno, text, stream=stream, joins=joins, counts=counts_numbers(loop))
             source = rounds_source(slice_, depth, loop)
             skipped = next((said for item in frames[: depth + 1] if (said := leaver_words(snapshot, item))), None)
@@ -170,6 +192,32 @@ def left_loop(inside: ProcessView, call: Collective) -> LeftLoop | None:
 
 def _place(frame: PythonFrame, source: SizeSource) -> str:
     return line_in(source.spot.file, source.line, frame.file)
+
+
+def _rank_branches(tree: ast.Module, loop: Loop, line: int) -> Iterator[tuple[ast.If, int, bool]]:
+    """Each `if` of a loop that lets one rank alone come to a line, or all but one, with the number and which."""
+    for item, around in deciding_ifs(tree, line):
+        one, number = is_for_one_rank(item.test), one_rank_number(item.test)
+        if one is not None and number is not None and spans(loop, item.lineno):
+            yield item, number, comes_alone(item, line, around=around)
+
+
+def _may_come(tree: ast.Module, loop: Loop, end: ast.If, ranks: Sequence[int]) -> bool:
+    """Whether one of some ranks may leave a loop by an `if`, which may ask for the rank itself."""
+    branches = [(number, alone) for _, number, alone in _rank_branches(tree, loop, end.lineno)]
+    one, own = is_for_one_rank(end.test), one_rank_number(end.test)
+    branches += [(own, one)] if one is not None and own is not None else []
+    return any(all((number == rank) == alone for number, alone in branches) for rank in ranks)
+
+
+def _alone(tree: ast.Module, loop: Loop, end: ast.If, ranks: Sequence[int]) -> str | None:
+    """`` below `if rank == 0:`, line 12 ``: where the one rank alone comes to what ends the loop."""
+    for item, number, alone in _rank_branches(tree, loop, end.lineno):
+        if alone and [number] == [*ranks]:
+            other = "in the else of" if spans(item, end.lineno) else "behind"
+            where = "below" if spans_body(item.body, end.lineno) else other
+            return f"{where} `if {source(item.test)}:`, line {item.lineno}"
+    return None
 
 
 def _ends(loop: Loop) -> Iterator[ast.If]:

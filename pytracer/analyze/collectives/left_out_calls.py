@@ -26,6 +26,7 @@ from pytracer.analyze.collectives.deciding_tests import DECIDE, change_of_test
 from pytracer.analyze.collectives.filled_keys import filled_keys
 from pytracer.analyze.collectives.followed_tests import FollowedTest, followed_test
 from pytracer.analyze.collectives.local_numbers import local_number
+from pytracer.analyze.collectives.made_meanwhile import made_meanwhile
 from pytracer.analyze.collectives.rank_objects import decided_by_rank
 from pytracer.analyze.collectives.rounds import is_fixed, leaver_words
 from pytracer.analyze.collectives.ways import Side, parted, quoted, way_to
@@ -34,7 +35,7 @@ from pytracer.analyze.evidence.operators.not_finite_lines import makers_of
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.gradients import asks_if_frozen, is_over_parameters, lines_that_freeze
 from pytracer.analyze.evidence.syntax.layer_branches import LayerBranch, layer_branch
-from pytracer.analyze.evidence.syntax.loops import LOOPS, deciding_ifs, loops_around
+from pytracer.analyze.evidence.syntax.loops import LOOPS, deciding_ifs, last_of, loops_around
 from pytracer.analyze.evidence.syntax.scopes import spans
 from pytracer.analyze.naming import line_in
 from pytracer.analyze.tensors.source_lines import syntax_tree
@@ -140,7 +141,7 @@ def _only_test(side: Side) -> Decider | None:
     frame = side.way[-1]
     tree = syntax_tree(side.view.process.snapshot, frame)
     tests = deciding_ifs(tree, frame.line) if tree is not None and frame.line is not None else []
-    tests = [item for item in tests if item[1] or not isinstance(item[0].body[-1], ast.Raise)]
+    tests = [item for item in tests if item[1] or not isinstance(last_of(item[0].body), ast.Raise)]
     return Decider(frame, tree, *tests[0]) if tree is not None and len(tests) == 1 else None
 
 
@@ -181,7 +182,9 @@ def _words(found: _Call) -> LeftOut | None:
     change = _frozen_words(found) if frozen else change_of_test(by.node, by.tree)
     number = local_number(snapshot, frames, depth, by.node.lineno, by.node.test) if change == DECIDE else None
     own = f", by a `{number.name}` of its own ({number.place})" if number is not None else ""
-    change = number.advice if number is not None else change
+    made = made_meanwhile(found.there, by) if change == DECIDE and number is None else None
+    change = number.advice if number is not None else made.advice if made is not None else change
+    own = made.subject if made is not None else own
     state = ", where the parameter is frozen" if frozen and isinstance(by.node.test, ast.Attribute) else ""
     what = f"a call of line {found.there.way[-1].line}" if _may_be_earlier(found, by) else f"the {found.call.op}"
     return LeftOut(

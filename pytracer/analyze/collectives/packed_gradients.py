@@ -22,7 +22,7 @@ from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.gradients import is_gradient, tested_for_none
-from pytracer.analyze.evidence.syntax.loops import deciding_ifs
+from pytracer.analyze.evidence.syntax.loops import deciding_ifs, last_of
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 from pytracer.analyze.naming import line_in
@@ -168,7 +168,7 @@ class _Packed:
     def _around(self, line: int, spot: Spot) -> None:
         for item, around in deciding_ifs(spot.tree, line):
             inside = around and item.body[0].lineno <= line <= (item.body[-1].end_lineno or 0)
-            if inside or (not around and isinstance(item.body[-1], ast.Continue)):
+            if inside or (not around and isinstance(last_of(item.body), ast.Continue)):
                 self._note(item.test, item.test, spot, absent=not inside)
 
     def _note(self, test: ast.expr, at: ast.expr, spot: Spot, *, absent: bool) -> None:

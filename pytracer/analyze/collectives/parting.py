@@ -336,10 +336,11 @@ def passed_by_words(view: ProcessView, call: Collective, other: str) -> str | No
                 continue
             words = branch_words(frame, text, item.lineno, around)
             known = _of_one_rank(view, way, position, item)
+            what = "it" if frame == way[-1] else f"the {call.op} of {line_in(way[-1].file, way[-1].line, frame.file)}"
             if known is not None:
-                return f"{words}, and {other} never called it. {capital(known.advice)}"
+                return f"{words}, and {other} never called {what}. {capital(known.advice)}"
             decided = advice_at(view.process.snapshot, way, position, item, tree)
-            return f"{words}, and {other} never called it: {decided}"
+            return f"{words}, and {other} never called {what}: {decided}"
     return None
 
 

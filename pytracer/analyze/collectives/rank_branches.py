@@ -12,13 +12,14 @@ import msgspec
 from pytracer._library_files import is_library_file
 from pytracer._text import list_words
 from pytracer.analyze.collectives.call_sites import stacks_of
+from pytracer.analyze.collectives.deciding_tests import SAME
 from pytracer.analyze.collectives.description import place_of
 from pytracer.analyze.collectives.one_rank_parts import called_there, writing_lines
 from pytracer.analyze.collectives.rank_objects import held_values
-from pytracer.analyze.collectives.ways import way_to
+from pytracer.analyze.collectives.ways import Side, way_to
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
-from pytracer.analyze.evidence.syntax.loops import deciding_ifs
+from pytracer.analyze.evidence.syntax.loops import deciding_ifs, last_of
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.ranks import comes_alone, is_for_one_rank, one_rank_words, opposite
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans, spans_body
@@ -97,7 +98,7 @@ class RankBranch(msgspec.Struct, frozen=True):
     @property
     def _last(self) -> str:
         """`return`, `continue`: the last statement of its body."""
-        return type(self.test.body[-1]).__name__.lower() if self.test is not None else ""
+        return type(last_of(self.test.body)).__name__.lower() if self.test is not None else ""
 
     def way_out(self, op: str, rest: str) -> str:
         """What to do with a call of that operation. `rest`: what is said of the lines that one rank alone may run."""
@@ -132,15 +133,19 @@ def branch_words(frame: PythonFrame, text: str, line: int, around: bool, *, othe
     return f"{place_words(frame)} {where} {text} (line {line}{leaves})"
 
 
-def branch_advice(view: ProcessView, call: Collective, inside: str | None = None) -> str | None:
+def branch_advice(
+    view: ProcessView, call: Collective, inside: str | None = None, absent: Side | None = None
+) -> str | None:
     """Where the sources show a branch on the rank; else None.
 
     Args:
         view: a rank that called it.
         call: its own call, of whose lines the innermost is recorded, and the others where the rank ended in it.
         inside: the function of a library that called it.
+        absent: a rank that is elsewhere; a branch that it is below, too, is no reason for that.
     """
-    found = next((item for item in _branches(view, call) if item.on_rank), None)
+    some = (item for item in _branches(view, call) if item.on_rank)
+    found = next((item for item in some if absent is None or not _has_both(item, absent)), None)
     if found is None:
         return None
     if below_forward(view, call, inside):
@@ -221,10 +226,25 @@ def branch_at_end(view: ProcessView) -> RankBranch | None:
     return next((item for item in _in_frames(view, stack) if item.on_rank and item.around), None)
 
 
-def data_branch_advice(view: ProcessView, call: Collective, absent: str) -> str | None:
-    """Any branch around a line that `absent`, in words, never called a collective from."""
-    found = next((item for item in _branches(view, call) if item.around), None)
-    return f"{found.words}, and {absent} never called it: {_ON_DATA}" if found is not None else None
+def data_branch_advice(there: Side, absent: Side) -> str | None:
+    """Any branch around a line that `absent` never called a collective from, and that it is not below itself."""
+    found = (item for item in _branches(there.view, there.call) if item.around and not _has_both(item, absent))
+    branch = next((item for item in found if item.test is None or not SAME.search(ast.unparse(item.test.test))), None)
+    at = place_of(there.call)
+    if branch is None or at is None:
+        return None
+    what = "it" if branch.frame == at else f"the {there.call.op} of {line_in(at.file, at.line or 0, branch.frame.file)}"
+    return f"{branch.words}, and {absent.name} never called {what}: {_ON_DATA}"
+
+
+def _has_both(branch: RankBranch, other: Side) -> bool:
+    """Whether another rank is below the same branch, in the same arm."""
+    if branch.test is None:
+        return False
+    own = (branch.frame.file, branch.frame.function)
+    there = [item.line or 0 for item in other.way if (item.file, item.function) == own]
+    arms = [spans_body(branch.test.body, line) for line in there if spans(branch.test, line)]
+    return (not branch.otherwise) in arms
 
 
 def _branches(view: ProcessView, call: Collective) -> Iterator[RankBranch]:

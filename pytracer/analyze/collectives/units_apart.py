@@ -21,7 +21,7 @@ from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.draws import Draw
-from pytracer.analyze.evidence.syntax.loops import deciding_ifs, loops_around
+from pytracer.analyze.evidence.syntax.loops import deciding_ifs, last_of, loops_around
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, spans
 from pytracer.analyze.naming import line_in, place_words
 from pytracer.analyze.tensors.scopes import unit_step
@@ -167,7 +167,7 @@ def _ifs(spot: Spot) -> list[ast.If]:
     return [
         item
         for item, around in deciding_ifs(spot.tree, spot.line)
-        if around or not isinstance(item.body[-1], ast.Raise)
+        if around or not isinstance(last_of(item.body), ast.Raise)
     ]
 
 

@@ -21,6 +21,7 @@ from pytracer.analyze.deaths.consequences import (
     subject,
 )
 from pytracer.analyze.deaths.ending import ending_in_mid_work, orderly_end
+from pytracer.analyze.deaths.time_limits import at_time_limit
 from pytracer.analyze.deaths.tree import Tree
 from pytracer.analyze.evidence.ends.sent_signals import deadly_signal
 from pytracer.analyze.platform.signals import SI_USER, SIGABRT, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, signal_name
@@ -54,6 +55,7 @@ def find_deaths(views: Sequence[ProcessView]) -> tuple[Death, ...]:
     ]
     rest = [death for death in deaths if death.view.index not in followers.found]
     judged += _judge_order([_as_leaver(death, followers.came_first, views) for death in rest], followers.came_first)
+    judged = [at_time_limit(death, tree) for death in judged]
     rank_of = {True: 0, None: 1, False: 2}
     return tuple(sorted(judged, key=lambda death: (rank_of[death.primary], death.last_ns, death.view.index)))
 

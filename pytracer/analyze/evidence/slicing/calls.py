@@ -56,6 +56,8 @@ def call_of(
     named = [item for item in calls if called_name(item) == function.name]
     if function.name == "__init__" and owner is not None:
         named = [item for item in calls if called_name(item) == owner.name] or named
+    elif owner is not None and (applied := [item for item in calls if _applies(item, owner.name)]):
+        named = applied if function.name == "forward" else named
     elif function.name in MADE_ON_CALL and not named:
         kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
         others = {None, *_BUILT_IN, *(item.name for item in tree.body if isinstance(item, kinds))}
@@ -65,6 +67,12 @@ def call_of(
             if (variable(item.func) not in others or isinstance(item.func, ast.Call)) and _fits(item, function)
         ]
     return named[0] if len(named) == 1 else None
+
+
+def _applies(call: ast.Call, name: str) -> bool:
+    """`Exchange.apply(x)`, of an autograd function: it calls forward()."""
+    of = call.func.value if isinstance(call.func, ast.Attribute) and call.func.attr == "apply" else None
+    return of is not None and ast.unparse(of).rpartition(".")[2] == name
 
 
 def _fits(call: ast.Call, function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:

@@ -42,7 +42,7 @@ from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import PythonFrame
 
 _HOPS = 16
-_PASSING_ON = ("torch/nn/modules/module.py", "torch/nn/parallel/distributed.py")
+_PASSING_ON = ("torch/nn/modules/module.py", "torch/nn/parallel/distributed.py", "torch/autograd/function.py")
 _SAME = frozenset({"int", "float", "str", "device", "list", "tuple"})  # what hands a value on as it is
 _COMPREHENSIONS = ("<genexpr>", "<listcomp>", "<dictcomp>", "<setcomp>")
 

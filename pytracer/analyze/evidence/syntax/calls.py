@@ -73,11 +73,16 @@ def _argument(call: ast.Call, scope: Scope, name: str) -> ast.expr | None:
 
 
 def is_bound(call: ast.Call, places: Sequence[str], function: Scope) -> bool:
-    """Whether the first parameter is the object or class; `Base.forward(self, x)` passes it."""
+    """Whether the first parameter is the object or class; `Base.forward(self, x)` passes it.
+
+    Or the context, which `Exchange.apply(x)` of an autograd function makes.
+    """
     first = call.args[0] if call.args else None
     more = isinstance(function, ast.Module) or function.args.vararg is not None
-    passed = (isinstance(first, ast.Name) and first.id == "self") or (len(call.args) >= len(places) and not more)
-    return list(places[:1]) in (["self"], ["cls"]) and not passed
+    passed = (isinstance(first, ast.Name) and first.id in ("self", "ctx")) or (
+        len(call.args) >= len(places) and not more
+    )
+    return list(places[:1]) in (["self"], ["cls"], ["ctx"]) and not passed
 
 
 def without_wrappers(node: ast.expr, names: Collection[str]) -> ast.expr:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, scope_of
 
@@ -15,7 +15,8 @@ PLAIN_LOOPS = (ast.For, ast.While)
 def deciding_ifs(tree: ast.Module, line: int) -> list[tuple[ast.If, bool]]:
     """The `if` statements of its function that decide whether a line is reached, the closest first.
 
-    Each with whether it stands around the line; the others leave before it: by return, `continue`, `break` or `raise`.
+    Each with whether it stands around the line; the others leave before it: by return, `continue`, `break` or `raise`,
+    also at the end of a `with`.
     A `break` or `continue` of a loop that ends above the line leaves only that loop.
     """
     scope = scope_of(tree, line)
@@ -24,11 +25,17 @@ def deciding_ifs(tree: ast.Module, line: int) -> list[tuple[ast.If, bool]]:
         if not isinstance(item, ast.If) or item.lineno >= line:
             continue
         around = line <= (item.end_lineno or 0)
-        last = item.body[-1]
+        last = last_of(item.body)
         leaves_loop = isinstance(last, (ast.Continue, ast.Break)) and _loop_ends(scope, item.lineno) >= line
         if around or leaves_loop or isinstance(last, (ast.Return, ast.Raise)):
             found.append((item, around))
     return sorted(found, key=lambda pair: -pair[0].lineno)
+
+
+def last_of(body: Sequence[ast.stmt]) -> ast.stmt:
+    """The last statement of a block; of a `with` at its end, that of the `with`: `with open(path): return load(f)`."""
+    last = body[-1]
+    return last_of(last.body) if isinstance(last, (ast.With, ast.AsyncWith)) else last
 
 
 def _loop_ends(scope: Scope, line: int) -> int:

@@ -94,6 +94,20 @@ def one_rank_words(test: ast.expr) -> str:
     return "the main process"
 
 
+def one_rank_number(test: ast.expr) -> int | None:
+    """0 of `rank == 0` and of `is_main_process()`; None of a rank that is local, or not given as a number.
+
+    Of a condition that `is_for_one_rank`, or its opposite.
+    """
+    if "local" in ast.unparse(test).lower():
+        return None
+    for item in ast.walk(test):
+        number = item.comparators[0] if isinstance(item, ast.Compare) and _names_rank(item.left) else None
+        if number is not None:
+            return number.value if isinstance(number, ast.Constant) and type(number.value) is int else None
+    return 0
+
+
 def _names_rank(node: ast.AST) -> bool:
     """`rank`, `is_main_process()`, `int(os.environ["RANK"])`."""
     if _OF_SOME.search(ast.unparse(node)):

@@ -97,7 +97,7 @@ def own_path(snapshot: Snapshot, frames: Sequence[PythonFrame], test: ast.expr) 
     """
     slice_, files = Slice(snapshot, frames), program_files(snapshot, frames)
     spot = slice_.spot(0)
-    asked = next(_asked(slice_, test, spot), None) if spot is not None else None
+    asked = next(asked_paths(slice_, test, spot), None) if spot is not None else None
     if asked is None or spot is None:
         return None
     path, at, lists = asked
@@ -113,7 +113,7 @@ def _is_of_all(slice_: Slice, test: ast.expr, spot: Spot) -> bool:
     return any(_WORLD.search(ast.unparse(node)) for node in nodes)
 
 
-def _asked(slice_: Slice, test: ast.AST, spot: Spot, depth: int = 0) -> Iterator[tuple[ast.expr, Spot, bool]]:
+def asked_paths(slice_: Slice, test: ast.AST, spot: Spot, depth: int = 0) -> Iterator[tuple[ast.expr, Spot, bool]]:
     """The path of `os.listdir(stage)` and `stage.exists()`, and whether it is a folder that is listed."""
     for call in (item for item in ast.walk(test) if isinstance(item, ast.Call)):
         name, owner = called_name(call), call.func.value if isinstance(call.func, ast.Attribute) else None
@@ -124,7 +124,7 @@ def _asked(slice_: Slice, test: ast.AST, spot: Spot, depth: int = 0) -> Iterator
             elif owner is not None and not of_module:
                 yield owner, spot, name in _FOLDERS
         elif not depth and (own := slice_.returned(call, spot)) is not None:
-            yield from _asked(slice_, *own, depth=1)
+            yield from asked_paths(slice_, *own, depth=1)
 
 
 class _Search:

@@ -68,7 +68,7 @@ from dataclasses import replace
 
 import msgspec
 
-from pytracer._text import count_words
+from pytracer._text import count_words, time_words
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.collectives.call_sites import calls_by_site, calls_of_group, differing_sites
 from pytracer.analyze.collectives.ddp_settings import DifferingOption, differing_option, option_advice, option_words
@@ -146,6 +146,7 @@ class CollectiveMismatch:
                 handled.evidence if handled is not None else None,
                 _cause(job, judgement.found, told),
                 _more(found),
+                _stood(job, judgement.found),
                 *_uneven_lines(job, judgement.found),
                 pairing_evidence(job, match, [side.ranks[0] for side in found.variants], found.sequence_nr),
                 _result(found),
@@ -256,6 +257,19 @@ def _handled_advice(handled: Handled) -> str:
         "of it, so a collective in an except or finally block waits for them in vain: let the exception end the rank, "
         "or catch it on all ranks."
     )
+
+
+def _stood(job: JobView, item: _Found) -> Evidence | None:
+    """That two different calls were both open when their ranks were ended, or the recordings were read."""
+    found, standing = item.mismatch, [*_open_in(job, item)]
+    if found.field != "op" or found.noticed != found.sequence_nr or len(found.variants) != 2:
+        return None
+    ranks = {rank for side in found.variants for rank in side.ranks}
+    lasted = min((waited_ns(view, call) for view, call in standing), default=0)
+    if ranks != {view.process.rank for view, _ in standing} or lasted < STOOD_NS:
+        return None
+    words = f"neither collective had completed {time_words(lasted)} later: the ranks wait for each other"
+    return Evidence("collective-state", words, sequence_nr=found.sequence_nr, ranks=sorted(ranks))
 
 
 def _open_in(job: JobView, item: _Found) -> Iterator[tuple[ProcessView, Collective]]:

@@ -13,17 +13,15 @@ How it can be wrong: the message may belong to another call, where ranks are out
 
 from __future__ import annotations
 
-import ast
 import re
 
 import msgspec
 
 from pytracer._text import capital
-from pytracer.analyze.collectives.description import at_place, call_evidence, group_words, place_of
+from pytracer.analyze.collectives.description import at_place, call_evidence, group_words
 from pytracer.analyze.collectives.matching import UNFINISHED, GroupMatch
-from pytracer.analyze.collectives.own_lines import calls_of_line
+from pytracer.analyze.collectives.split_counts import same_counts
 from pytracer.analyze.deaths.attribution import abort_words, symptom_evidence
-from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.rules.account import account, nothing_to_compare
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.view import JobView, ProcessView
@@ -32,7 +30,6 @@ from pytracer.report.job import Evidence
 
 _SIZES = re.compile(r"op\.preamble\.length <= op\.nbytes\. (\d+) vs (\d+)")
 _OPS = ("all_to_all", "all_to_all_single")
-_OUTPUT, _INPUT = ("output_split_sizes", 2), ("input_split_sizes", 3)
 _EXCHANGE = (
     "What a rank receives must be what the others send to it. Exchange the counts first (all_to_all_single of an int64 "
     "tensor of them), pass what came as output_split_sizes, and make the output for its sum."
@@ -71,10 +68,12 @@ class SplitSizes:
         others = [other for other in found.match.ranks if other != rank]
         sender = f"rank {others[0]}" if len(others) == 1 else "another rank"
         got, room, unit = _in_rows(found)
+        same = same_counts(view, call)
+        why = f": {same.subject}" if same is not None else ""
         return Description(
             f"Rank {rank} got {got} {unit} from {sender} in {call.op} (collective {call.sequence_nr} of "
             f"{group_words(found.match)}){at_place(call)}, where it had asked for {room}: the ranks' split sizes do "
-            "not fit.",
+            f"not fit{why}.",
             [
                 call_evidence(rank, call, found.match),
                 Evidence(
@@ -86,7 +85,7 @@ class SplitSizes:
                 ),
                 *symptom_evidence(job),
             ],
-            _advice(view, call),
+            f"{same.advice} {_EXCHANGE}" if same is not None else _EXCHANGE,
             [f"which of the ranks sent it: {len(others)} did"] if len(others) > 1 else [],
         )
 
@@ -109,26 +108,3 @@ def _in_rows(found: _Split) -> tuple[int, int, str]:
     if len(call.sizes) > 1 and row and not found.got % row and not found.room % row:
         return found.got // row, found.room // row, "rows"
     return found.got, found.room, "bytes"
-
-
-def _advice(view: ProcessView, call: Collective) -> str:
-    frame = place_of(call)
-    calls = [
-        item
-        for item in (calls_of_line(view.process.snapshot, frame) if frame is not None else ())
-        if called_name(item) == call.op
-    ]
-    given = [_argument(calls[0], *which) for which in (_OUTPUT, _INPUT)] if len(calls) == 1 else []
-    if frame is not None and len(given) > 1 and given[0] is not None and given[0] == given[1]:
-        return (
-            f"Line {frame.line} passes `{given[0]}` as output_split_sizes and as input_split_sizes, which are equal "
-            f"only where all ranks send alike. {_EXCHANGE}"
-        )
-    return _EXCHANGE
-
-
-def _argument(call: ast.Call, name: str, place: int) -> str | None:
-    value = keyword_value(call, name)
-    if value is None and place < len(call.args):
-        value = call.args[place]
-    return ast.unparse(value) if value is not None else None

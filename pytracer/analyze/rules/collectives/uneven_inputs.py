@@ -145,7 +145,7 @@ def _of_extra(job: JobView, item: Absence, extra: ExtraCall) -> Description:
 def _loop(job: JobView, item: Absence) -> LeftLoop | None:
     """Around the call of a rank that waited."""
     waiter = next(iter(views_of(job, item.wait.waiters[:1])), None)
-    loop = left_loop(waiter, item.wait.call) if waiter is not None else None
+    loop = left_loop(waiter, item.wait.call, item.ranks) if waiter is not None else None
     if waiter is None or loop is None or item.wait.group is None:
         return loop
     return structs.replace(loop, dealt=dealt_samples(waiter, item.views[0], len(item.wait.group.ranks)))

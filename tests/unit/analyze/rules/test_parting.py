@@ -13,7 +13,7 @@ import pytest
 from pytracer.analyze.engine import build_report
 from pytracer.report.job import PythonFrame, Report
 from tests.support.collectives import CLOSED, TIME_OUT, Ranks, call
-from tests.support.deaths import advice, summary
+from tests.support.deaths import advice, finding, summary
 from tests.support.scenarios import SCRIPT, TORCH, program_in
 from tests.support.synth import MS, Frame
 
@@ -541,6 +541,30 @@ def test_break_of_an_outer_loop_is_named_where_the_inner_one_is_even(run: Path) 
     assert "all_reduce() the flag (MAX), so that all ranks stop in the same round" in advice(report)
 
 
+@pytest.mark.parametrize("test", ["if rank == 1:", "if not rank != 1:"])
+def test_end_of_a_loop_that_the_finished_rank_alone_asks_for_is_known(test: str, run: Path) -> None:
+    """Below a branch on the rank: no other rank evaluates that condition, so that it came out on none of them."""
+    report = left(run, "self.files", f"{test}\n            if stop(epoch):", "    break")
+    assert "by line 12 (`if stop(epoch):`), to which it comes alone (below `" in summary(report)
+    assert advice(report).startswith(f"Line 12 (`if stop(epoch):`) stands below `{test}`, line 11: rank 1 alone asks")
+    assert "came out differently" not in advice(report)
+
+
+@pytest.mark.parametrize(
+    ("test", "way"),
+    [
+        ("if rank == 0:\n            if stop(epoch):", "    break"),
+        ("if rank != 1:\n            if stop(epoch):", "    break"),
+        ("if rank == 0 and stop(epoch):", "break"),
+    ],
+    ids=["below", "below all but one", "itself"],
+)
+def test_end_of_a_loop_that_only_other_ranks_ask_for_is_not_named(test: str, way: str, run: Path) -> None:
+    """The look-alike: the rank that finished never comes there, and left in another way."""
+    report = left(run, "self.files", test, way)
+    assert "stop(epoch)" not in summary(report) + advice(report)
+
+
 def test_clock_by_which_a_finished_rank_may_have_left_is_named(run: Path) -> None:
     """It is each rank's own."""
     report = left(run, "self.files", "if time.time() > end:", "break")
@@ -622,3 +646,17 @@ def test_rank_without_anything_leaves_by_an_empty_list(made: str, empty: bool, r
     source += "    fit(own)\n    save()\n"
     said = parted(run, source, [("fit", 5), ("main", 7)], [("main", 8)])
     assert ("a rank with nothing in it leaves out what the others wait for" in said) == empty
+
+
+@pytest.mark.parametrize("ended_at", [60_000, 8_000])
+def test_ranks_at_different_calls_that_stood_there_wait_for_each_other(ended_at: float, run: Path) -> None:
+    """Where both calls were open for long; the look-alike: a job that was ended before that can be known."""
+    job = Ranks(2)
+    job.everybody(DONE)
+    job.calls(0, call(state="started", line=44), first=2)
+    job.calls(1, call("broadcast_", root=0, state="started", line=48), first=2)
+    job.terminated(0, 1)
+    found = finding(build_report(job.job(run, ended_at=ended_at)), "collective-mismatch")
+    assert found is not None
+    said = [item for item in found.evidence or [] if "the ranks wait for each other" in item]
+    assert bool(said) == (ended_at > 50_000), found.evidence

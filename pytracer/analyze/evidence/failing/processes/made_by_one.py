@@ -14,7 +14,7 @@ from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.stored.paths import PATH_CALLS, path_parts
 from pytracer.analyze.evidence.slicing.spots import END, Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
-from pytracer.analyze.evidence.syntax.loops import deciding_ifs
+from pytracer.analyze.evidence.syntax.loops import deciding_ifs, last_of
 from pytracer.analyze.evidence.syntax.ranks import comes_alone, is_for_one_rank, one_rank_words
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans
 from pytracer.blackbox.ranks import identity_of
@@ -89,7 +89,7 @@ def made_by_one(at: FailingLine) -> str | None:
 
 def _below(maker: _Maker) -> str:
     """Of a function that the `if` is not in, too: its call stands below it."""
-    leaves = isinstance(maker.guard.body[-1], (ast.Return, ast.Raise))
+    leaves = isinstance(last_of(maker.guard.body), (ast.Return, ast.Raise))
     return "behind" if leaves and is_for_one_rank(maker.guard.test) is False else "below"
 
 
@@ -122,10 +122,10 @@ def _maker(at: FailingLine) -> _Maker | None:
     for file, tree in at.files.items() if wanted else ():
         for call in (item for item in ast.walk(tree) if isinstance(item, ast.Call)):
             own = isinstance(call.func, ast.Name) and _is_defined(tree, call.func.id)
-            if own or not _can_make(call) or (file == at.frame.file and spans(call, at.line)):
+            if own or not can_make(call) or (file == at.frame.file and spans(call, at.line)):
                 continue
             site = _site(at, Spot(file, tree, scope_of(tree, call.lineno), call.lineno))
-            path = next((p for p in _given(call) if _makes(call, path_parts(at.slice, p, site.spot), wanted)), None)
+            path = next((p for p in given_to(call) if _makes(call, path_parts(at.slice, p, site.spot), wanted)), None)
             if path is None:
                 continue
             if site.guard is None or site.met or not site.reached:
@@ -149,18 +149,20 @@ def _is_defined(tree: ast.Module, name: str) -> bool:
 def paths_of(node: ast.AST) -> Iterator[tuple[ast.expr, bool]]:
     """What the line's calls are given, each with whether the call writes there."""
     for call in (item for item in ast.walk(node) if isinstance(item, ast.Call)):
-        for item in _given(call) if called_name(call) not in PATH_CALLS else ():
-            yield item, _can_make(call)
+        for item in given_to(call) if called_name(call) not in PATH_CALLS else ():
+            yield item, can_make(call)
 
 
-def _given(call: ast.Call) -> Iterator[ast.expr]:
+def given_to(call: ast.Call) -> Iterator[ast.expr]:
+    """What a call may take for a path: its arguments, and the object whose method it is."""
     if isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value) not in ("os", "torch", "np", "shutil"):
         yield call.func.value
     yield from (item for item in call.args if not isinstance(item, ast.Starred))
     yield from (item.value for item in call.keywords if item.arg is not None)
 
 
-def _can_make(call: ast.Call) -> bool:
+def can_make(call: ast.Call) -> bool:
+    """Whether a call makes a file or folder, by its name."""
     name = called_name(call)
     if name == "open":
         given = [*call.args, *(item.value for item in call.keywords if item.arg == "mode")]
