@@ -22,6 +22,7 @@ import msgspec
 from pytracer._library_files import is_library_file
 from pytracer._text import time_words
 from pytracer.analyze.deaths.lost_connection import lost_connection, lost_process, lost_rpc
+from pytracer.analyze.deaths.time_limits import sent_at_time_limit
 from pytracer.analyze.deaths.tree import Tree
 from pytracer.analyze.evidence.cuda.cuda_errors import cuda_error
 from pytracer.analyze.evidence.ends.sent_signals import deadly_signal, sent_signals
@@ -180,6 +181,9 @@ class Followers:
             return None
         if death.nature == "interrupt" and role == "launcher":
             return None
+        timed = next((v for v in self._tree.children.get(death.view.index, ()) if _timed_out(death.view, v)), None)
+        if timed is not None:
+            return Following(WhyKind.REPORTED, f"its time limit had passed: it ended {name_words([timed])}")
         below = [self._by_index.get(view.index) for view in self._tree.descendants(death.view)]
         failed = min((item for item in below if item is not None), key=lambda item: item.last_ns, default=None)
         if failed is not None and death.nature == "exception" and death.surely_before(failed):
@@ -260,6 +264,10 @@ class Followers:
             causes = [o for o in causes if o.nature != "sent" or o.view.process.signal == SIGKILL]
         if not causes or self._was_seen_first(parent, death, causes):
             return None
+        if _timed_out(parent, death.view):
+            return Following(
+                WhyKind.SENT, f"ended by timeout, process {parent.process.snapshot.pid}, at its time limit"
+            )
         by_agent = parent.process.role == "launcher" and runs_agent(parent.process.snapshot.argv)
         who = "torchrun's agent" if by_agent else f"its parent, process {parent.process.snapshot.pid},"
         first = causes[0]
@@ -331,6 +339,10 @@ class Followers:
         if cause is None or cause.nature not in (*PROMPT, "sent") or cause.last_ns > death.last_ns:
             return None
         return Following(WhyKind.TEARDOWN, f"ended after its parent, {subject(cause)}")
+
+
+def _timed_out(parent: ProcessView, view: ProcessView) -> bool:
+    return sent_at_time_limit(parent, view.process.snapshot)
 
 
 def _ended_with_pool(parent: ProcessView, death: Death) -> bool:

@@ -16,6 +16,7 @@ from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.waits.ended_fillers import EndedFiller
 from pytracer.analyze.evidence.waits.ended_threads import EndedThread
 from pytracer.analyze.evidence.waits.executor_words import executor_words
+from pytracer.analyze.evidence.waits.exited_workers import ExitedWorkers
 from pytracer.analyze.evidence.waits.failed_task import FailedTask
 from pytracer.analyze.evidence.waits.fork_line import fork_line
 from pytracer.analyze.evidence.waits.forked_locks import ForkedLock
@@ -125,6 +126,8 @@ class Stood(msgspec.Struct, frozen=True):
     """Of workers that were ended with the thread that had spawned them."""
     unread_end: UnreadAtExit | None = None
     """Of a program whose end waits for the thread of its queue."""
+    exited: ExitedWorkers | None = None
+    """Of a process that waits for what workers should have put that ended themselves."""
 
     @property
     def unread(self) -> bool:
@@ -241,6 +244,8 @@ def only_words(view: ProcessView, found: Stood) -> str:
 
 
 def _own_advice(view: ProcessView, found: Stood) -> str:
+    if found.exited is not None:
+        return found.exited.advice
     if found.device is not None:
         return found.device.advice
     if found.forked is not None:

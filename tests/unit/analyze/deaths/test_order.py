@@ -331,3 +331,16 @@ def test_collectives_decide_between_hosts_where_wall_clocks_cannot(run: Path) ->
     report = build_report(s.load(run, near, far))
     assert of_rank(report, 0) == (True, "first")
     assert of_rank(report, 1)[0] is False
+
+
+@pytest.mark.parametrize("status", [124, 1])
+def test_timeout_that_ended_its_command_reports_no_failure(status: int, run: Path) -> None:
+    """timeout(1) exits with 124 at its own time; with the command's status otherwise."""
+    root = Box(pid=90, ppid=80, argv=["timeout", "60", "python", "train.py"]).at(60_010).wait(101, signal=15)
+    main = Box(pid=101, ppid=90).at(60_000).signal_seen(15, 90, ["timeout", "60", "python", "train.py"])
+    child = Box(pid=102, ppid=101).at(5_000).exit_request(1, [("work", s.SCRIPT, 5)]).exit(1)
+    main.crash(0, code=0, state=6, python=[("main", s.SCRIPT, 12)], native=[(s.LIBC, 0x10)])
+    report = build_report(s.load(run, root.exit(status), main, child))
+    why = {item.pid: item.why for item in report.processes or []}
+    assert (why[90] == "its time limit had passed: it ended process 101 (train.py)") is (status == 124)
+    assert (why[101] == "ended by timeout, process 90, at its time limit") is (status == 124)
