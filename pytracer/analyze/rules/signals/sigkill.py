@@ -9,7 +9,9 @@ Why it happens: `kill -9`, a container runtime or scheduler at a time limit, a l
 A recorded process notes each signal that it sends, with its line: by kill(), killpg(), pidfd_send_signal() or
 sigqueue(), so also by Process.kill() and os.kill(). Such a sender is named.
 
-The kernel itself kills a process whose CPU time reaches its hard limit (RLIMIT_CPU, `ulimit -t`).
+The kernel itself kills a process whose CPU time reaches its hard limit (RLIMIT_CPU, `ulimit -t`). Of a worker of a
+multiprocessing pool, a regular expression in what its tasks run is named that repeats a repetition, such as `(a+)+b`:
+where the rest does not match, it tries every way to cut the text. *Probably*, where no loop of `while` is there too.
 
 A parent that raised subprocess.TimeoutExpired has killed the child that it waited for.
 
@@ -36,7 +38,7 @@ from pytracer.analyze.evidence.ends.timer_threads import timer_thread
 from pytracer.analyze.evidence.limits.ended import CpuLimit, LostTask, cpu_limit, lost_task
 from pytracer.analyze.evidence.phrases import collective_evidence, python_evidence
 from pytracer.analyze.evidence.waits.lost_lock import lost_lock
-from pytracer.analyze.naming import introduction, name_words, place_words
+from pytracer.analyze.naming import introduction, line_in, name_words, place_words
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Evidence
@@ -120,10 +122,11 @@ def _describe_cpu(job: JobView, judgement: Judgement[OomTrace | None], cpu: CpuL
     view = judgement.views[0]
     lost = lost_task(job, view)
     of = f" in `{lost.function[0]}` ({lost.function[1]})" if lost is not None and lost.function is not None else ""
+    pattern = lost.pattern if lost is not None else None
     found = f"{cpu.used:.1f} s of CPU time when it was last seen; the kernel kills a process at {cpu.words}"
     return Description(
         f"{introduction(judgement.views)} was ended by SIGKILL, most likely by the kernel at {cpu.words}"
-        f"{_lost_words(lost)}.",
+        f"{_pattern_words(lost)}{_lost_words(lost)}.",
         [
             Evidence(
                 "limit",
@@ -135,9 +138,43 @@ def _describe_cpu(job: JobView, judgement: Judgement[OomTrace | None], cpu: CpuL
             python_evidence(view),
             collective_evidence(judgement.views),
         ],
-        f"Find out what took so much CPU time{of} (an endless loop, or an input for which it takes for ever), or "
-        f"{cpu.change}." + (f" {lost.advice}" if lost is not None else ""),
-        ["who sent SIGKILL: it leaves no trace in the process and carries no sender"],
+        _cpu_advice(cpu, lost, of),
+        [
+            "who sent SIGKILL: it leaves no trace in the process and carries no sender",
+            "which line it executed: SIGKILL leaves no stack" if pattern is not None else None,
+        ],
+        line=pattern.at if pattern is not None else None,
+    )
+
+
+def _pattern_words(lost: LostTask | None) -> str:
+    """`, probably in FORM.match() at program.py:15 in clean, whose pattern repeats a repetition, `(a+)+``."""
+    pattern = lost.pattern if lost is not None else None
+    if pattern is None:
+        return ""
+    sure = "probably" if pattern.only else "perhaps"
+    return (
+        f", {sure} in {pattern.call} at {place_words(pattern.at)}, whose pattern repeats a repetition "
+        f"(`{pattern.part}`)"
+    )
+
+
+def _cpu_advice(cpu: CpuLimit, lost: LostTask | None, of: str) -> str:
+    notice = f" {lost.advice}" if lost is not None else ""
+    pattern = lost.pattern if lost is not None else None
+    if pattern is None:
+        whole = " A pool's worker has that limit for all its tasks together." if lost is not None else ""
+        return (
+            f"Find out what took so much CPU time{of} (an endless loop, or an input for which it takes for ever), or "
+            f"{cpu.change}.{whole}{notice}"
+        )
+    where = line_in(pattern.file, pattern.line, pattern.at.file)
+    again = "" if pattern.only else f" Else find out what took so much CPU time{of}."
+    return (
+        f"Repeat once only in the pattern of {where}: `{pattern.part}` can cut one text into rounds in many ways, and "
+        "tries them all where what follows does not match, so that each further character may double the time; a "
+        "higher limit does not help then. Possessive quantifiers (`++`, Python 3.11) do not go back; a bound on the "
+        f"text's length keeps it short. Find the input by its task: the one whose result is missing.{again}{notice}"
     )
 
 

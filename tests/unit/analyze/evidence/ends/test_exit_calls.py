@@ -15,7 +15,7 @@ from tests.support.synth import Box
 
 
 def missing(report: Report) -> list[str]:
-    return (report.verdict.missing or []) if report.verdict is not None else []
+    return [text for item in report.findings or [] for text in item.missing or []]
 
 
 @pytest.mark.parametrize(
