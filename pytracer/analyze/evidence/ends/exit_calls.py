@@ -29,12 +29,11 @@ _LONGEST = 60
 
 
 class PassedHandler(msgspec.Struct, frozen=True):
-    """An `except` around the call, which does not catch it. `broad`: of Exception, so that it is for every error."""
+    """`except Exception` around the call, which does not catch it."""
 
     file: str | None
     line: int
     text: str
-    broad: bool
 
 
 def exit_call(snapshot: Snapshot, at: PythonFrame | None) -> str | None:
@@ -69,22 +68,20 @@ def may_have_printed(snapshot: Snapshot, at: PythonFrame) -> bool:
 
 
 def passed_handler(snapshot: Snapshot, stack: Sequence[PythonFrame]) -> PassedHandler | None:
-    """The innermost `except` around the lines of a stack that does not catch SystemExit; None where one may catch it.
+    """The innermost `except Exception` around the lines of a stack; None where another one may catch SystemExit.
 
-    Of `except Exception` rather than one for some errors, which nobody takes for a net.
+    Of a handler for some errors only nobody expects that.
     """
     found: list[PassedHandler] = []
     for frame in stack:
         tree = syntax_tree(snapshot, frame) if not is_library_file(frame.file) else None
-        if tree is None or frame.line is None:
-            continue
-        for handler in _handlers_around(tree, frame.line):
+        for handler in _handlers_around(tree, frame.line) if tree is not None and frame.line is not None else ():
             kinds = {*_kinds(handler)}
             if not kinds or kinds & {*_CATCH_ALL}:
                 return None
-            what = ast.unparse(handler.type) if handler.type is not None else ""
-            found.append(PassedHandler(frame.file, handler.lineno, f"except {what}", "Exception" in kinds))
-    return next((item for item in found if item.broad), found[0] if found else None)
+            if "Exception" in kinds and handler.type is not None:
+                found.append(PassedHandler(frame.file, handler.lineno, f"except {ast.unparse(handler.type)}"))
+    return found[0] if found else None
 
 
 def _handlers_around(tree: ast.Module, line: int) -> Iterator[ast.ExceptHandler]:

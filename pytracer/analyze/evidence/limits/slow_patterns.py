@@ -141,10 +141,9 @@ def _compiled(files: Mapping[str, ast.Module], place: _Place, used: ast.Attribut
             for target, value in _settings(tree)
             if name is not None and last_name(target) == name
         ]
-    if len(made) != 1 or not isinstance(made[0][1], ast.Call):
-        return None
-    file, value = made[0]
-    return (file, value) if imported_as(files[file], value.func) == "re.compile" else None
+    file, value = made[0] if len(made) == 1 else ("", None)
+    is_made = isinstance(value, ast.Call) and imported_as(files[file], value.func) == "re.compile"
+    return (file, value) if is_made and isinstance(value, ast.Call) else None
 
 
 def _text(tree: ast.Module, node: ast.expr) -> str | None:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import msgspec
 
 from pytracer._library_files import is_library_file
-from pytracer._text import list_words, shortened
+from pytracer._text import list_words, message_words, shortened
 from pytracer.analyze.evidence.ends.exit_calls import PassedHandler, exit_call, passed_handler, printed_before
 from pytracer.analyze.evidence.ends.exit_condition import exit_condition, frames_below_condition
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -31,7 +31,7 @@ _PROCESS = "/multiprocessing/process.py"
 _BEFORE_NS = 500_000_000  # what ends a whole job meets its processes in any order
 _NAMED, _LONGEST = 3, 60
 _SERVERS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
-_TAKES = ("get", "recv", "recv_bytes")
+_TAKES = ("get", "recv", "recv_bytes", "join")
 
 
 class ExitedWorkers(msgspec.Struct, frozen=True):
@@ -53,7 +53,10 @@ class ExitedWorkers(msgspec.Struct, frozen=True):
         names = list_words([name_words([item]) for item in self.workers[:_NAMED]] + ["others"] * self._is_more)
         itself = "themselves" if len(self.workers) > 1 else "itself"
         codes = sorted({item.process.exit_code or 0 for item in self.workers})
+        request = self.workers[0].exit_request
+        text = message_words(request.message.splitlines()[0]) if request is not None and request.message else None
         by = f" by `{self.call}`" if self.call is not None else ""
+        by += f" ({text})" if text else ""
         passes = f", which {self._handler} does not catch" if self.passed is not None else ""
         return (
             f"{names} ended {itself} with exit status {' and '.join(map(str, codes))}{by} at {place_words(self.at)}"
@@ -63,7 +66,7 @@ class ExitedWorkers(msgspec.Struct, frozen=True):
     @property
     def why(self) -> str:
         """Why nothing comes any more."""
-        what = "send" if self.wait.kind == "message" else "fill the queue"
+        what = {"message": "send", "undone": "do the rest"}.get(self.wait.kind, "fill the queue")
         return f"no other child was left to {what}" if not self.rest else "its other children only waited, too"
 
     @property
@@ -72,9 +75,9 @@ class ExitedWorkers(msgspec.Struct, frozen=True):
         snapshot, stack = self.workers[0].process.snapshot, _of_target(self.workers[0])
         here = line_in(self.at.file, self.at.line, self._file)
         call = f"`{self.call}`" if self.call is not None else "what ends the process"
-        catches = "that is an Exception, which the worker can catch and put into the queue"
-        if self.passed is not None and self.passed.broad:
-            catches = f"{self._handler} catches that"
+        does = "send" if self.wait.kind == "message" else "put into a queue"
+        catches = f"that is an Exception, which the worker can catch and {does}"
+        catches = f"{self._handler} catches that" if self.passed is not None else catches
         condition = exit_condition(snapshot, stack)
         why = f" {condition}: find the input for which it does, and repair or skip that." if condition else ""
         frames = frames_below_condition(snapshot, stack) or [self.at]
@@ -118,6 +121,11 @@ class ExitedWorkers(msgspec.Struct, frozen=True):
 
     @property
     def _notices(self) -> str:
+        if self.wait.kind == "undone":
+            return (
+                "Call task_done() in a `finally`. join() of a JoinableQueue has no timeout: count the results by "
+                "get(timeout=...), with a look at the workers' exitcode, in place of it."
+            )
         if self.wait.kind == "message":
             return "poll(timeout) before recv(), with a look at the child's exitcode, does not wait for ever."
         return "get(timeout=...) in a loop, with a look at the workers' exitcode, does not wait for ever."
@@ -125,7 +133,7 @@ class ExitedWorkers(msgspec.Struct, frozen=True):
 
 def exited_workers(job: JobView, view: ProcessView, wait: ProcessWait) -> ExitedWorkers | None:
     """Of a process that waits for a queue, or a message; None while another child was at work, which may answer."""
-    if not (wait.kind == "message" or (wait.kind == "queue" and is_between_processes(view))):
+    if not (wait.kind == "message" or (wait.kind in ("queue", "undone") and is_between_processes(view))):
         return None
     end = end_of(view)
     until = (end.mono_ns if end is not None else view.process.ended_mono_ns or 0) - _BEFORE_NS
@@ -158,9 +166,12 @@ def all_exited_workers(job: JobView, views: Sequence[ProcessView]) -> list[Exite
 
 
 def _ended_itself(view: ProcessView, until: int) -> bool:
-    """Whether a line of its target asked for that, in time; an exception is told by its traceback."""
+    """Whether a line of its target asked for that, in time, by a status of failure.
+
+    With 0 it has perhaps done its part, at the mark that ends its loop; an exception is told by its traceback.
+    """
     ended, process = view.process.ended_mono_ns, view.process
-    if ended is None or ended >= until or process.status_kind != "exited" or view.raised:
+    if ended is None or ended >= until or process.status_kind != "exited" or not process.exit_code or view.raised:
         return False
     return bool(_of_target(view))
 

@@ -57,7 +57,7 @@ def left(path: str, pid: int = 102, number: int = 1, at: int = 5_000, status: in
     return worker(pid, number).at(at).exit_request(status, stack).exit(status)
 
 
-@pytest.mark.parametrize("status", [0, 1])
+@pytest.mark.parametrize("status", [1, 4])
 def test_parent_that_asks_workers_which_left_by_exit_waits_for_ever(status: int, run: Path) -> None:
     """The exit, what it passes, and where the parent stands."""
     path = script(run)
@@ -103,11 +103,12 @@ def test_worker_at_work_may_still_answer(run: Path) -> None:
     assert finding(report, "standstill") is None
 
 
-@pytest.mark.parametrize("how", ["with the rest", "in order", "not asked"])
+@pytest.mark.parametrize("how", ["with the rest", "in order", "with 0", "not asked"])
 def test_worker_that_ended_otherwise_is_not_blamed(how: str, run: Path) -> None:
-    """The look-alikes: at the time limit, by the end of its function, and while the parent did something else."""
+    """The look-alikes: at the time limit, at the end of its loop, and while the parent did something else."""
     path = script(run)
-    child = worker(102, 1).at(5_000).exit(0) if how == "in order" else left(path, at=59_990 if how[0] == "w" else 5_000)
+    child = left(path, at=59_990 if how == "with the rest" else 5_000, status=0 if how == "with 0" else 1)
+    child = worker(102, 1).at(5_000).exit(0) if how == "in order" else child
     at = get(path) if how != "not asked" else [("main", path, 14)]
     assert "still waited" not in summary(ended(run, stopped(parent(), at), child))
 
@@ -115,7 +116,7 @@ def test_worker_that_ended_otherwise_is_not_blamed(how: str, run: Path) -> None:
 @pytest.mark.parametrize(
     ("handler", "told"),
     [("except BaseException", False), ("except", False), ("except (ValueError, SystemExit)", False),
-     ("except (ValueError, OSError)", True)],
+     ("except (ValueError, OSError)", False), ("except (Exception,)", True)],
 )  # fmt: skip
 def test_handler_is_told_only_where_it_cannot_catch_an_exit(handler: str, told: bool, run: Path) -> None:
     """One that caught it has let it go again."""
@@ -137,3 +138,15 @@ def test_exit_of_a_spawned_worker_is_that_of_its_target(passed_on: bool, run: Pa
     again: list[Frame] = [("spawn_main", f"{MP}/spawn.py", 123), ("<module>", "<string>", 1)]
     child = worker(102, 1).at(5_000).exit_request(4 if passed_on else 3, stack).exit_request(4, again).exit(4)
     assert ("train.py:4 in read" in summary(ended(run, stopped(parent(), get(path)), child))) is passed_on
+
+
+def test_items_of_a_joined_queue_stay_undone(run: Path) -> None:
+    """JoinableQueue.join() waits for task_done() of each."""
+    path = script(run)
+    join: list[Frame] = [
+        ("Condition.wait", f"{MP}/synchronize.py", 268),
+        ("JoinableQueue.join", f"{MP}/queues.py", 331),
+    ]
+    report = ended(run, stopped(parent(), [*join, ("main", path, 14)]), left(path))
+    assert "no other child was left to do the rest" in summary(report)
+    assert "task_done() in a `finally`" in advice(report)
