@@ -8,21 +8,27 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping
+from itertools import takewhile
 
 import msgspec
 
+from pytracer._library_files import is_library_file
 from pytracer._text import shortened
 from pytracer.analyze.evidence.slicing.callers import called_function, only_function
+from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.bindings import set_by
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.imports import imported_as
 from pytracer.analyze.evidence.syntax.nested_repetition import nested_repetition
-from pytracer.analyze.evidence.syntax.scopes import class_named, qualified_name
+from pytracer.analyze.evidence.syntax.scopes import class_named, qualified_name, scope_of, spans
 from pytracer.analyze.evidence.waits.waited_object import last_name
+from pytracer.analyze.naming import line_in
+from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
 
 _CALLS = ("match", "fullmatch", "search", "sub", "subn", "split", "findall", "finditer")
 _VERBOSE = re.compile(r"\b(X|VERBOSE)\b")
+_OF_RE = re.compile(r"/re(/__init__)?\.py$")
 _MOST = 40  # functions
 _LONGEST = 60
 
@@ -42,6 +48,17 @@ class SlowPattern(msgspec.Struct, frozen=True):
     line: int
     only: bool
 
+    @property
+    def advice(self) -> str:
+        """How to repair the pattern."""
+        where = line_in(self.file, self.line, self.at.file)
+        return (
+            f"Repeat once only in the pattern of {where}: `{self.part}` can cut one text into rounds in many ways, and "
+            "tries them all where what follows does not match, so that each further character may double the time; a "
+            "higher limit does not help then. Possessive quantifiers (`++`, Python 3.11) do not go back; a bound on "
+            "the text's length keeps it short."
+        )
+
 
 class _Place(msgspec.Struct, frozen=True):
     file: str
@@ -59,6 +76,22 @@ def slow_pattern(files: Mapping[str, ast.Module], name: str) -> SlowPattern | No
             if found is not None:
                 return msgspec.structs.replace(found, only=not loops)
     return None
+
+
+def pattern_at(view: ProcessView) -> SlowPattern | None:
+    """The one of the line at which a process was, in no other function than those of `re`."""
+    stack = [item for item in view.python_stack or () if not is_library_file(item.file)]
+    at = stack[0] if stack else None
+    within = [*takewhile(lambda item: item != at, view.python_stack or ())]
+    if at is None or at.line is None or not all(_OF_RE.search(item.file or "") for item in within):
+        return None
+    files = program_files(view.process.snapshot, stack)
+    scope = scope_of(files[at.file], at.line) if at.file in files else None
+    if not isinstance(scope, _Function) or at.file is None:
+        return None
+    place, here = _Place(at.file, scope), [item for item in _calls(scope) if spans(item, at.line)]
+    found = [pattern for item in here if (pattern := _of_call(files, place, item)) is not None]
+    return found[0] if len(found) == 1 else None
 
 
 def _calls(function: _Function) -> list[ast.Call]:

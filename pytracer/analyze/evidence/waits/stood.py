@@ -12,6 +12,7 @@ from pytracer.analyze.evidence.cuda.device_waits import DeviceWait
 from pytracer.analyze.evidence.exceptions.handled import Handled
 from pytracer.analyze.evidence.exceptions.loaders import loading_words
 from pytracer.analyze.evidence.exceptions.unmade import UnmadeError
+from pytracer.analyze.evidence.limits.slow_patterns import SlowPattern, pattern_at
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.waits.ended_fillers import EndedFiller
 from pytracer.analyze.evidence.waits.ended_threads import EndedThread
@@ -230,9 +231,19 @@ def why_words(view: ProcessView, found: Stood) -> str:
         return "; no other Python thread of the process was left to end that"
     if found.together > 1:
         return f"; {found.together} processes waited there"
-    working = work_words(found.working)
+    working = f"{work_words(found.working)}{_pattern_words(found)}"
     forked = fork_line(view, found.wait, _forker(view, found))
     return f"; {working}" if working else f"; {forked.words}" if forked is not None else ""
+
+
+def _slow(found: Stood) -> SlowPattern | None:
+    """Of the only child at work."""
+    return pattern_at(found.working[0]) if len(found.working) == 1 else None
+
+
+def _pattern_words(found: Stood) -> str:
+    slow = _slow(found)
+    return f" ({slow.call}, whose pattern repeats a repetition, `{slow.part}`)" if slow is not None else ""
 
 
 def only_words(view: ProcessView, found: Stood) -> str:
@@ -283,6 +294,9 @@ def _own_advice(view: ProcessView, found: Stood) -> str:
     if found.thread is None:
         handled = f"Look at {found.handled.words} first: the program waits on its way out. " if found.handled else ""
         if work_words(found.working) and not found.handled:
+            slow = _slow(found)
+            if slow is not None:
+                return slow.advice
             ahead = ahead_advice(view, found.wait, found.working)
             return f"{_WORKING} {ahead or wait_advice(view, found.wait)}"
         if found.unread:

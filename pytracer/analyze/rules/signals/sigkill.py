@@ -38,7 +38,7 @@ from pytracer.analyze.evidence.ends.timer_threads import timer_thread
 from pytracer.analyze.evidence.limits.ended import CpuLimit, LostTask, cpu_limit, lost_task
 from pytracer.analyze.evidence.phrases import collective_evidence, python_evidence
 from pytracer.analyze.evidence.waits.lost_lock import lost_lock
-from pytracer.analyze.naming import introduction, line_in, name_words, place_words
+from pytracer.analyze.naming import introduction, name_words, place_words
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Evidence
@@ -168,14 +168,8 @@ def _cpu_advice(cpu: CpuLimit, lost: LostTask | None, of: str) -> str:
             f"Find out what took so much CPU time{of} (an endless loop, or an input for which it takes for ever), or "
             f"{cpu.change}.{whole}{notice}"
         )
-    where = line_in(pattern.file, pattern.line, pattern.at.file)
     again = "" if pattern.only else f" Else find out what took so much CPU time{of}."
-    return (
-        f"Repeat once only in the pattern of {where}: `{pattern.part}` can cut one text into rounds in many ways, and "
-        "tries them all where what follows does not match, so that each further character may double the time; a "
-        "higher limit does not help then. Possessive quantifiers (`++`, Python 3.11) do not go back; a bound on the "
-        f"text's length keeps it short. Find the input by its task: the one whose result is missing.{again}{notice}"
-    )
+    return f"{pattern.advice} Find the input by its task: the one whose result is missing.{again}{notice}"
 
 
 def _lost_words(lost: LostTask | None) -> str:

@@ -12,7 +12,7 @@ from pytracer.analyze.engine import build_report
 from pytracer.analyze.evidence.limits.slow_patterns import slow_pattern
 from tests.support import scenarios as s
 from tests.support.deaths import advice, summary, verdict
-from tests.support.standing import TIMEOUT, parent, stopped
+from tests.support.standing import TIMEOUT, ended, parent, stopped
 from tests.support.synth import MS, Box, Frame
 
 POOL = "/usr/lib/python3.11/multiprocessing/pool.py"
@@ -96,3 +96,28 @@ def test_worker_that_was_killed_at_its_cpu_time_is_told_the_pattern(pattern: str
     assert "waits for its result at train.py:4" in summary(report)
     assert ("raise that limit" in advice(report)) is not named
     assert ("a higher limit does not help" in advice(report)) is named
+
+
+@pytest.mark.parametrize(("pattern", "named"), [("(a+)+b", True), ("(a+,)+b", False)])
+def test_worker_that_was_in_a_pattern_at_the_time_limit_is_told_so(pattern: str, named: bool, run: Path) -> None:
+    """No limit of its own: the time limit of the job ended all."""
+    script = run / "train.py"
+    script.write_text(
+        f"import re\ndef task(text):\n    return re.match('{pattern}', text)\nprint(pool.map(task, rows))\n"
+    )
+    os.utime(script, (0, 0))
+    waits: list[Frame] = [("Event.wait", "/usr/lib/python3.11/threading.py", 629), ("MapResult.wait", POOL, 765)]
+    box = Box(pid=102, ppid=101, created_ns=6 * 10**9).at(100).doing("name", "multiprocessing process ForkPoolWorker-1")
+    worker = stopped(
+        box,
+        [
+            ("match", "/usr/lib/python3.11/re/__init__.py", 166),
+            ("task", str(script), 3),
+            ("mapstar", POOL, 48),
+            ("worker", POOL, 125),
+        ],
+    )
+    report = ended(run, stopped(parent(), [*waits, ("<module>", str(script), 4)]), worker)
+    assert "was at train.py:3 in task" in summary(report)
+    assert ("re.match(), whose pattern repeats a repetition, `(a+)+`" in summary(report)) is named
+    assert ("raise the time limit" in advice(report)) is not named
