@@ -46,6 +46,7 @@ from pytracer.decode.types.snapshot import Crash, NativeFrame, Process, PythonFr
 from pytracer.report import job as r
 
 _TERMINATE_TO_ABORT_NS = 10_000_000_000
+_SPAWN, _PROCESS = "/multiprocessing/spawn.py", "/multiprocessing/process.py"
 _MOST_EXIT_REQUESTS = 32  # that a process records: the last one is not known after these
 
 
@@ -296,7 +297,7 @@ def _exit_request(process: Process) -> r.ExitRequestReport | None:
     facts = [
         item for item in process.snapshot.recorded(ExitRequest) if item.mono_ns >= process.snapshot.created_mono_ns
     ]
-    last = facts[-1].data if facts else None
+    last = _of_program([fact.data for fact in facts]) if facts else None
     ended_so = process.status_kind == "exited" and ending_in_mid_work(process.snapshot.ending) is None
     if (
         last is None
@@ -312,6 +313,16 @@ def _exit_request(process: Process) -> r.ExitRequestReport | None:
         python_stack=[python_frame(frame) for frame in last.python_stack],
         context=[handled_report(item) for item in last.context] or None,
     )
+
+
+def _of_program(requests: Sequence[ExitRequest]) -> ExitRequest:
+    """The last one, or what that passes on: a spawned child of multiprocessing catches SystemExit, and exits again."""
+    last, earlier = requests[-1], requests[-2] if len(requests) > 1 else None
+    passes_on = any(item.function == "spawn_main" and item.file.endswith(_SPAWN) for item in last.python_stack[:1])
+    inside = earlier is not None and any(item.file.endswith(_PROCESS) for item in earlier.python_stack)
+    if passes_on and inside and earlier is not None and earlier.status == last.status:
+        return earlier
+    return last
 
 
 def _cpp_exception(noted: Sequence[Fact[CppException]], crash: Crash | None) -> r.ExceptionReport | None:

@@ -20,12 +20,16 @@ def exit_condition(snapshot: Snapshot, stack: Sequence[PythonFrame]) -> str | No
 
     None where no line of the program on the stack is below a condition.
     """
+    own = frames_below_condition(snapshot, stack)
+    words = _below(snapshot, own[-1]) if own else None
+    return f"Line {own[-1].line} {'leads there' if len(own) > 1 else 'does so'} {words}" if words is not None else None
+
+
+def frames_below_condition(snapshot: Snapshot, stack: Sequence[PythonFrame]) -> list[PythonFrame]:
+    """The innermost frames of the program, up to the first one that is below a condition; none where none is."""
     own = [frame for frame in stack if not is_library_file(frame.file)][:_MOST_FRAMES]
-    found = ((number, words) for number, frame in enumerate(own) if (words := _below(snapshot, frame)) is not None)
-    number, words = next(found, (0, None))
-    if words is None:
-        return None
-    return f"Line {own[number].line} {'leads there' if number else 'does so'} {words}"
+    below = next((number for number, frame in enumerate(own) if _below(snapshot, frame) is not None), None)
+    return own[: below + 1] if below is not None else []
 
 
 def _below(snapshot: Snapshot, frame: PythonFrame) -> str | None:

@@ -8,7 +8,8 @@ import re
 from collections.abc import Sequence
 
 from pytracer._text import message_words
-from pytracer.analyze.evidence.ends.exit_condition import exit_condition
+from pytracer.analyze.evidence.ends.exit_calls import may_have_printed, printed_before
+from pytracer.analyze.evidence.ends.exit_condition import exit_condition, frames_below_condition
 from pytracer.analyze.evidence.failing.explained import explained, involved
 from pytracer.analyze.evidence.failing.not_finite.refused_loss import refused_loss
 from pytracer.analyze.evidence.phrases import error_at_words
@@ -70,9 +71,25 @@ def exit_words(view: ProcessView, request: ExitRequestReport) -> tuple[str, str,
     refused = refused_loss(view.process.snapshot, request.python_stack or ())
     if refused is not None:
         return f"{says}: {refused[0]}", refused[1], None
-    condition = exit_condition(view.process.snapshot, request.python_stack or ())
-    advice = f"{condition}: what it printed before may say more." if condition is not None else _ITS_OWN
-    return says, advice, None if text else "why it did: an exit status carries no reason"
+    advice = exit_advice(view.process.snapshot, request.python_stack or ())
+    missing = "why it did: an exit status carries no reason" if text is None and advice is None else None
+    return says, advice or _ITS_OWN, missing
+
+
+def exit_advice(snapshot: Snapshot, stack: Sequence[PythonFrame]) -> str | None:
+    """`` Line 12 does so where `x.isnan()` holds (line 11): ... ``; None where no condition is known.
+
+    With the line that printed or logged just before: only where a call there may have is the output worth a look.
+    """
+    condition, frames = exit_condition(snapshot, stack), frames_below_condition(snapshot, stack)
+    if condition is None:
+        return None
+    printed = next((words for item in frames if (words := printed_before(snapshot, item)) is not None), None)
+    if printed is not None:
+        return f"{condition}. {printed}"
+    if any(may_have_printed(snapshot, item) for item in frames):
+        return f"{condition}: what it printed before may say more."
+    return f"{condition}: find out why that held, and for which input."
 
 
 def _handling(

@@ -18,8 +18,11 @@ from pytracer._text import size_words
 from pytracer.analyze.evidence.ends.oom import killed_by_sigkill, witness_of
 from pytracer.analyze.evidence.limits.numbers import ADDRESS_SPACE, CPU, FILE_SIZE, seen_numbers
 from pytracer.analyze.evidence.limits.setters import RESOURCES, Setter, setter_of
+from pytracer.analyze.evidence.limits.slow_patterns import SlowPattern, slow_pattern
+from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
-from pytracer.analyze.evidence.waits.waits import wait_of
+from pytracer.analyze.evidence.syntax.scopes import scope_of
+from pytracer.analyze.evidence.waits.waits import main_stack, wait_of
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.platform.signals import SIGXCPU, SIGXFSZ
 from pytracer.analyze.tensors.source_lines import syntax_tree
@@ -106,10 +109,14 @@ def memory_limit_words(job: JobView, view: ProcessView) -> tuple[str, str] | Non
 
 
 class LostTask(msgspec.Struct, frozen=True):
-    """What a multiprocessing.Pool waits for that lost a worker. `function`: what it runs, with its line."""
+    """What a multiprocessing.Pool waits for that lost a worker. `function`: what it runs, with its line.
+
+    `pattern`: a regular expression in that which can take for ever.
+    """
 
     at: PythonFrame
     function: tuple[str, str] | None
+    pattern: SlowPattern | None = None
 
     @property
     def words(self) -> str:
@@ -134,7 +141,10 @@ def lost_task(job: JobView, view: ProcessView) -> LostTask | None:
         return None
     if not any(_POOL.search(frame.file or "") for frame in parent.python_stack or ()):
         return None
-    return LostTask(wait.at, _function(parent, wait.at))
+    function = _function(parent, wait.at)
+    own = [frame for frame in main_stack(parent) if not is_library_file(frame.file)]
+    files = program_files(parent.process.snapshot, own) if function is not None else {}
+    return LostTask(wait.at, function, slow_pattern(files, function[0]) if function is not None else None)
 
 
 def seen_of(job: JobView, view: ProcessView) -> SeenProcess | None:
@@ -176,12 +186,10 @@ def _frames(job: JobView, view: ProcessView) -> Sequence[PythonFrame]:
 def _function(parent: ProcessView, at: PythonFrame) -> tuple[str, str] | None:
     """Its name and `line 18`."""
     tree = syntax_tree(parent.process.snapshot, at)
-    calls = [
-        item
-        for item in (ast.walk(tree) if tree is not None else ())
-        if isinstance(item, ast.Call) and item.lineno <= (at.line or 0) <= (item.end_lineno or 0)
-        if called_name(item) in _POOL_CALLS and item.args and isinstance(item.args[0], ast.Name)
-    ]
+    around = ast.walk(scope_of(tree, at.line)) if tree is not None and at.line is not None else ()
+    near = [item for item in around if isinstance(item, ast.Call) and called_name(item) in _POOL_CALLS and item.args]
+    here = [item for item in near if item.lineno <= (at.line or 0) <= (item.end_lineno or 0)]
+    calls = here or near  # the line may ask for the result of what another one has given
     if len(calls) != 1 or tree is None or not isinstance(calls[0].args[0], ast.Name):
         return None
     name = calls[0].args[0].id

@@ -11,6 +11,7 @@ from pytracer.analyze.evidence.exceptions.loaders import loading_workers, waits_
 from pytracer.analyze.evidence.exceptions.unmade import unmade_error
 from pytracer.analyze.evidence.waits.ended_fillers import ended_filler
 from pytracer.analyze.evidence.waits.ended_threads import lost_results, no_other_could, thread_behind
+from pytracer.analyze.evidence.waits.exited_workers import exited_workers
 from pytracer.analyze.evidence.waits.failed_task import failed_task
 from pytracer.analyze.evidence.waits.forked_locks import forked_lock
 from pytracer.analyze.evidence.waits.library_threads import LibraryThread, library_thread
@@ -99,6 +100,7 @@ def last_wait(job: JobView, ended: ProcessView) -> tuple[ProcessView, Stood] | N
         unmade=unmade_error(job, view) if lost_results(view, wait) else None,
         filler=ended_filler(view, wait),
         unread_end=unread_at_exit(job, view, wait),
+        exited=exited_workers(job, view, wait),
         spawner=lost_spawner(job, view) if wait.kind in _OF_WORKERS else None,
     )
 

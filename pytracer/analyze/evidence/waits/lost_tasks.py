@@ -9,12 +9,12 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from pytracer._library_files import is_library_file
-from pytracer._text import capital, shortened, time_words
+from pytracer._text import time_words
+from pytracer.analyze.evidence.ends.exit_calls import exit_call, printed_before
 from pytracer.analyze.evidence.ends.exit_condition import exit_condition
 from pytracer.analyze.evidence.ends.sent_signals import deadly_signal
-from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.syntax.calls import keyword_value
 from pytracer.analyze.evidence.syntax.names import variable
-from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, statement_at
 from pytracer.analyze.evidence.waits.wait_chain import children_of
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
 from pytracer.analyze.evidence.waits.waits import end_of, main_stack, wait_of
@@ -26,10 +26,7 @@ from pytracer.report.job import Evidence, PythonFrame
 
 _WORKER = re.compile(r"\b\w*PoolWorker-[\d:]+$")
 _POOL = re.compile(r"/multiprocessing/pool\.py$")
-_EXITS = ("exit", "quit", "_exit", "abort", "SystemExit")
 _BEFORE_NS = 500_000_000  # what ends a whole job meets its processes in any order
-_LONGEST, _MOST = 60, 3
-_SAYS = ("print", "error", "exception", "critical", "fatal", "warning", "echo")
 _CAUGHT = (
     "the pool hands that to the caller, but catches only Exception: SystemExit and os._exit() end the worker without "
     "a result"
@@ -107,7 +104,7 @@ class LostTask(msgspec.Struct, frozen=True):
         here = line_in(self.at.file, self.at.line, _waiting_file(self.parent))
         call = f"`{self.call}`" if self.call is not None else "what ends the process"
         why = f" {condition}: find the input for which it does, and repair or skip that." if condition else ""
-        printed = _printed_before(self.worker, self.at)
+        printed = printed_before(self.worker.process.snapshot, self.at)
         why += f" {printed}" if printed is not None else ""
         return f"At {here} raise an exception, such as ValueError, in place of {call}: {_CAUGHT}.{why} {_RAISES}"
 
@@ -142,13 +139,18 @@ def lost_task(job: JobView, view: ProcessView, wait: ProcessWait) -> LostTask | 
     at = at if at in inside else None
     left = tuple(item for item in workers if item.process.status_kind == "exited" and item.process.exit_code)
     is_first = _is_initializer(view, wait, inside)
-    return LostTask(first, view, wait, len(gone) - 1, at, _call_of(first, at), is_first, left)
+    return LostTask(first, view, wait, len(gone) - 1, at, exit_call(first.process.snapshot, at), is_first, left)
 
 
 def lost_tasks(job: JobView, views: Sequence[ProcessView]) -> list[LostTask]:
     """Of those of these processes that waited for a task that is lost."""
     waits = [(view, wait) for view in views if (wait := wait_of(view)) is not None]
     return [lost for view, wait in waits if (lost := lost_task(job, view, wait)) is not None]
+
+
+def is_pool_worker(view: ProcessView) -> bool:
+    """Whether a multiprocessing pool has started it."""
+    return _worker_name(view) is not None
 
 
 def _worker_name(view: ProcessView) -> str | None:
@@ -206,40 +208,6 @@ def _of_task(stack: Sequence[PythonFrame]) -> Iterator[PythonFrame]:
         if (frame.function or "").endswith("worker") and _POOL.search(frame.file or "")
     ]
     yield from (frame for frame in stack[: loop[0] if loop else 0] if not is_library_file(frame.file))
-
-
-def _call_of(view: ProcessView, at: PythonFrame | None) -> str | None:
-    """`sys.exit(1)`, where the line has one such call."""
-    tree = syntax_tree(view.process.snapshot, at)
-    statement = statement_at(tree, at.line) if tree is not None and at is not None and at.line is not None else None
-    calls = [item for item in ast.walk(statement) if isinstance(item, ast.Call)] if statement is not None else []
-    found = [item for item in calls if called_name(item) in _EXITS]
-    return shortened(ast.unparse(found[0]), _LONGEST) if len(found) == 1 else None
-
-
-def _printed_before(view: ProcessView, at: PythonFrame) -> str | None:
-    """`` Line 20 had printed `f'...'` just before: look for that in the output, it may name the input. ``"""
-    tree = syntax_tree(view.process.snapshot, at)
-    if tree is None or at.line is None:
-        return None
-    scope = scope_of(tree, at.line)
-    inner = statement_at(tree, at.line)
-    bodies = [body for item in [scope, *own_nodes(scope)] for body in _bodies(item) if inner in body]
-    before = [item for item in bodies[0] if item.lineno < at.line] if len(bodies) == 1 else []
-    call = before[-1].value if before and isinstance(before[-1], ast.Expr) else None
-    if not isinstance(call, ast.Call) or called_name(call) not in _SAYS or not call.args:
-        return None
-    said = shortened(ast.unparse(call.args[0]), _LONGEST)
-    place = line_in(at.file, call.lineno, at.file)
-    return f"{capital(place)} printed or logged `{said}` just before: look for that in the job's output."
-
-
-def _bodies(item: ast.AST) -> Iterator[list[ast.stmt]]:
-    """The blocks of statements of a statement or function."""
-    for name in ("body", "orelse", "finalbody"):
-        block = getattr(item, name, None)
-        if isinstance(block, list):
-            yield block
 
 
 def _is_initializer(view: ProcessView, wait: ProcessWait, inside: Sequence[PythonFrame]) -> bool:

@@ -12,10 +12,12 @@ from pytracer.analyze.evidence.cuda.device_waits import DeviceWait
 from pytracer.analyze.evidence.exceptions.handled import Handled
 from pytracer.analyze.evidence.exceptions.loaders import loading_words
 from pytracer.analyze.evidence.exceptions.unmade import UnmadeError
+from pytracer.analyze.evidence.limits.slow_patterns import SlowPattern, pattern_at
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.waits.ended_fillers import EndedFiller
 from pytracer.analyze.evidence.waits.ended_threads import EndedThread
 from pytracer.analyze.evidence.waits.executor_words import executor_words
+from pytracer.analyze.evidence.waits.exited_workers import ExitedWorkers
 from pytracer.analyze.evidence.waits.failed_task import FailedTask
 from pytracer.analyze.evidence.waits.fork_line import fork_line
 from pytracer.analyze.evidence.waits.forked_locks import ForkedLock
@@ -125,6 +127,8 @@ class Stood(msgspec.Struct, frozen=True):
     """Of workers that were ended with the thread that had spawned them."""
     unread_end: UnreadAtExit | None = None
     """Of a program whose end waits for the thread of its queue."""
+    exited: ExitedWorkers | None = None
+    """Of a process that waits for what workers should have put that ended themselves."""
 
     @property
     def unread(self) -> bool:
@@ -227,9 +231,19 @@ def why_words(view: ProcessView, found: Stood) -> str:
         return "; no other Python thread of the process was left to end that"
     if found.together > 1:
         return f"; {found.together} processes waited there"
-    working = work_words(found.working)
+    working = f"{work_words(found.working)}{_pattern_words(found)}"
     forked = fork_line(view, found.wait, _forker(view, found))
     return f"; {working}" if working else f"; {forked.words}" if forked is not None else ""
+
+
+def _slow(found: Stood) -> SlowPattern | None:
+    """Of the only child at work."""
+    return pattern_at(found.working[0]) if len(found.working) == 1 else None
+
+
+def _pattern_words(found: Stood) -> str:
+    slow = _slow(found)
+    return f" ({slow.call}, whose pattern repeats a repetition, `{slow.part}`)" if slow is not None else ""
 
 
 def only_words(view: ProcessView, found: Stood) -> str:
@@ -241,6 +255,8 @@ def only_words(view: ProcessView, found: Stood) -> str:
 
 
 def _own_advice(view: ProcessView, found: Stood) -> str:
+    if found.exited is not None:
+        return found.exited.advice
     if found.device is not None:
         return found.device.advice
     if found.forked is not None:
@@ -278,6 +294,9 @@ def _own_advice(view: ProcessView, found: Stood) -> str:
     if found.thread is None:
         handled = f"Look at {found.handled.words} first: the program waits on its way out. " if found.handled else ""
         if work_words(found.working) and not found.handled:
+            slow = _slow(found)
+            if slow is not None:
+                return slow.advice
             ahead = ahead_advice(view, found.wait, found.working)
             return f"{_WORKING} {ahead or wait_advice(view, found.wait)}"
         if found.unread:

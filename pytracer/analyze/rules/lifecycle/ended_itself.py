@@ -82,7 +82,7 @@ class EndedItself:
 
     def describe(self, job: JobView, judgement: Judgement[_Call]) -> Description:
         """See Rule."""
-        view, child = judgement.views[0], judgement.found.child
+        view, call, child = judgement.views[0], judgement.found, judgement.found.child
         if child is not None:
             return Description(
                 f"{introduction(judgement.views)} passed on the death of its child, process {child.pid}, by "
@@ -103,7 +103,11 @@ class EndedItself:
             f"{_call_words(judgement.found)}{handler.words if handler is not None else ''}.",
             [python_evidence(view), collective_evidence(judgement.views)],
             told if told is not None else _advice(view, judgement.found),
-            ["why it did: an exit status carries no reason" if told is None else None],
+            [
+                "why it did: an exit status carries no reason"
+                if told is None and _condition(view, call) is None
+                else None
+            ],
         )
 
 
@@ -135,8 +139,13 @@ def _advice(view: ProcessView, call: _Call) -> str:
         return _WITH_0
     if _OPENMP.search(call.library or ""):
         return _NO_THREAD
-    condition = exit_condition(view.process.snapshot, view.python_stack or ()) if call.library is None else None
+    condition = _condition(view, call)
     return f"{condition}: find out why it did. {_WITH_STATUS}" if condition is not None else _WITH_STATUS
+
+
+def _condition(view: ProcessView, call: _Call) -> str | None:
+    """The one below which the program called for its end."""
+    return exit_condition(view.process.snapshot, view.python_stack or ()) if call.library is None else None
 
 
 def _judge(view: ProcessView) -> Judgement[_Call] | None:

@@ -34,7 +34,7 @@ recv() of a pipe gets no EOFError while its own process keeps the sender's end o
 wait for each other. An OSError ends a pool's thread that receives results, such as of a tensor whose worker has ended;
 another error there ends it with a traceback, such as of a task's exception whose class cannot be called with its `args`
 alone: what was raised, and its constructor, are named then. A task of a multiprocessing pool is lost when its worker
-ends by sys.exit(), os._exit() or a signal.
+ends by sys.exit(), os._exit() or a signal; so is what a worker should have put into a queue that its parent asks.
 
 What to do: OpenMP: start children by spawn or forkserver, or call torch.set_num_threads(1) before the first operator
 of the parent. Locks: take them in one order. Queues: pass a timeout to get(), and look at who should have filled it.
@@ -55,6 +55,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from pytracer._text import capital
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.collectives.description import at_place, span_words
 from pytracer.analyze.deaths.order import is_interrupt
@@ -67,6 +68,7 @@ from pytracer.analyze.evidence.waits.ended_threads import (
     lost_results,
 )
 from pytracer.analyze.evidence.waits.executor_threads import unfinished_task
+from pytracer.analyze.evidence.waits.exited_workers import ExitedWorkers, all_exited_workers
 from pytracer.analyze.evidence.waits.forked_pool import ForkedPool
 from pytracer.analyze.evidence.waits.forked_pool_words import pool_of
 from pytracer.analyze.evidence.waits.last_wait import last_wait
@@ -147,8 +149,11 @@ class Standstill:
             return (_judge_lost(job, lost),)
         tasks = lost_tasks(job, [item.view for item in job.deaths if _from_outside(item.view)])
         left = {worker.index: worker for item in tasks for worker in item.left}
-        suspects += [item for item in job.deaths if item.primary is False and any(item.view is t.parent for t in tasks)]
-        suspects = [item for item in suspects if item.view.index not in left]
+        exited = all_exited_workers(job, [item.view for item in job.deaths if _from_outside(item.view)])
+        exits = {worker.index: worker for item in exited for worker in item.workers}
+        asking = [*(item.parent for item in tasks), *(item.parent for item in exited)]
+        suspects += [item for item in job.deaths if item.primary is False and any(item.view is v for v in asking)]
+        suspects = [item for item in suspects if item.view.index not in (left | exits)]
         if not suspects or not all(_from_outside(death.view) for death in suspects):
             killed = next((item for item in tasks if item.worker.process.signal is not None), None)
             if killed is not None and from_time_limit(job, killed.parent):
@@ -164,6 +169,7 @@ class Standstill:
             explains = (
                 *((item.view, "was ended while it stood still") for item in suspects),
                 *((item, "ended inside of a task of the pool") for item in left.values()),
+                *((item, "ended itself, and left its parent waiting") for item in exits.values()),
             )
             confidence = _confidence(view, found, suspects)
             return (Judgement("hang", confidence, (view,), found, leads=True, explains=explains),)
@@ -184,6 +190,8 @@ class Standstill:
                 [_HOW_LONG],
                 line=found.forked.taken,
             )
+        if found.exited is not None:
+            return _describe_exited(job, judgement, found.exited)
         pool = pool_of(view) if found.wait.kind == "forked-native" else None
         why = why_words(view, found) or only_words(view, found)
         why += _ranks_meanwhile(job, view) if found.device is not None else ""
@@ -252,6 +260,7 @@ def _confidence(view: ProcessView, found: Stood, suspects: Sequence[Death]) -> C
             found.untaken,
             found.filler,
             found.spawner,
+            found.exited,
         )
     )
     is_sure |= found.unread_end is not None and bool(found.unread_end.gone)
@@ -296,6 +305,18 @@ def _describe_lost(job: JobView, judgement: Judgement[Stood], lost: LostLock) ->
         lost.evidence,
         lost.advice,
         ["whether the killed process held the lock: it left no stack"],
+    )
+
+
+def _describe_exited(job: JobView, judgement: Judgement[Stood], exited: ExitedWorkers) -> Description:
+    """The workers' end first: the wait follows from that."""
+    view, found = judgement.views[0], judgement.found
+    return Description(
+        f"{capital(exited.words)}; {exited.why}; {_end_words(job, judgement, short=True)}.",
+        [exited.evidence, *waits_evidence(job, found.waiting, (view, found.wait))],
+        advice_of(view, found),
+        [],
+        line=exited.at,
     )
 
 

@@ -9,7 +9,9 @@ Why it happens: `kill -9`, a container runtime or scheduler at a time limit, a l
 A recorded process notes each signal that it sends, with its line: by kill(), killpg(), pidfd_send_signal() or
 sigqueue(), so also by Process.kill() and os.kill(). Such a sender is named.
 
-The kernel itself kills a process whose CPU time reaches its hard limit (RLIMIT_CPU, `ulimit -t`).
+The kernel itself kills a process whose CPU time reaches its hard limit (RLIMIT_CPU, `ulimit -t`). Of a worker of a
+multiprocessing pool, a regular expression in what its tasks run is named that repeats a repetition, such as `(a+)+b`:
+where the rest does not match, it tries every way to cut the text. *Probably*, where no loop of `while` is there too.
 
 A parent that raised subprocess.TimeoutExpired has killed the child that it waited for.
 
@@ -120,10 +122,11 @@ def _describe_cpu(job: JobView, judgement: Judgement[OomTrace | None], cpu: CpuL
     view = judgement.views[0]
     lost = lost_task(job, view)
     of = f" in `{lost.function[0]}` ({lost.function[1]})" if lost is not None and lost.function is not None else ""
+    pattern = lost.pattern if lost is not None else None
     found = f"{cpu.used:.1f} s of CPU time when it was last seen; the kernel kills a process at {cpu.words}"
     return Description(
         f"{introduction(judgement.views)} was ended by SIGKILL, most likely by the kernel at {cpu.words}"
-        f"{_lost_words(lost)}.",
+        f"{_pattern_words(lost)}{_lost_words(lost)}.",
         [
             Evidence(
                 "limit",
@@ -135,10 +138,38 @@ def _describe_cpu(job: JobView, judgement: Judgement[OomTrace | None], cpu: CpuL
             python_evidence(view),
             collective_evidence(judgement.views),
         ],
-        f"Find out what took so much CPU time{of} (an endless loop, or an input for which it takes for ever), or "
-        f"{cpu.change}." + (f" {lost.advice}" if lost is not None else ""),
-        ["who sent SIGKILL: it leaves no trace in the process and carries no sender"],
+        _cpu_advice(cpu, lost, of),
+        [
+            "who sent SIGKILL: it leaves no trace in the process and carries no sender",
+            "which line it executed: SIGKILL leaves no stack" if pattern is not None else None,
+        ],
+        line=pattern.at if pattern is not None else None,
     )
+
+
+def _pattern_words(lost: LostTask | None) -> str:
+    """`, probably in FORM.match() at program.py:15 in clean, whose pattern repeats a repetition, `(a+)+``."""
+    pattern = lost.pattern if lost is not None else None
+    if pattern is None:
+        return ""
+    sure = "probably" if pattern.only else "perhaps"
+    return (
+        f", {sure} in {pattern.call} at {place_words(pattern.at)}, whose pattern repeats a repetition "
+        f"(`{pattern.part}`)"
+    )
+
+
+def _cpu_advice(cpu: CpuLimit, lost: LostTask | None, of: str) -> str:
+    notice = f" {lost.advice}" if lost is not None else ""
+    pattern = lost.pattern if lost is not None else None
+    if pattern is None:
+        whole = " A pool's worker has that limit for all its tasks together." if lost is not None else ""
+        return (
+            f"Find out what took so much CPU time{of} (an endless loop, or an input for which it takes for ever), or "
+            f"{cpu.change}.{whole}{notice}"
+        )
+    again = "" if pattern.only else f" Else find out what took so much CPU time{of}."
+    return f"{pattern.advice} Find the input by its task: the one whose result is missing.{again}{notice}"
 
 
 def _lost_words(lost: LostTask | None) -> str:
