@@ -9,7 +9,7 @@ from pytracer.blackbox import schema
 from pytracer.blackbox import structures as raw
 from pytracer.blackbox.codec import decode
 from pytracer.blackbox.schema import ArgumentHow, CrashState, HolderKind, Region, Step
-from pytracer.decode.recording.crash_images import FOUND, Places, parse_maps, with_names
+from pytracer.decode.recording.crash_images import FOUND, Places, parse_maps, stack_of, with_names
 from pytracer.decode.recording.crash_threads import in_order, read_threads, threads_how
 from pytracer.decode.recording.file import BoxFile
 from pytracer.decode.recording.held_arrays import split_arrays
@@ -48,9 +48,8 @@ _HOW: dict[int, ArgumentHowName] = {
     ArgumentHow.CAPTURED: "captured",
     ArgumentHow.HELD: "held",
 }
-_UNREADABLE = 0xFFFFFFFF
+_UNREADABLE = _SATURATED = 0xFFFFFFFF
 _HAS_OFFSETS = 12  # minor version: Holder.distance of variables
-_SATURATED = 0xFFFFFFFF
 _INFINITE = 1 << 31  # of Argument.not_numbers
 _MOST_ARGUMENTS = 64
 _NOT_MAPPED = (11, 1)  # SIGSEGV, SEGV_MAPERR
@@ -59,22 +58,11 @@ _UNMAPPED_PAGE = 4096  # of CRASH.unmapped_pages, whatever the kernel's are
 _UNKNOWN = (1 << 64) - 1
 _LONGEST_PATH, _LONGEST_TEXT = 4096, 16384
 _TABLE_BYTES = 8 << 20  # of line tables in all: they are walked byte by byte, and may be the same one each time
-_BELOW_STACK = 1 << 20  # how far below its stack an overflowing frame may reach
-# sys/ucontext.h, enum of gregset_t indexes; the rest of the set is written by the kernel for itself.
-_X86_64 = (  # gregset order (sys/ucontext.h)
+_X86_64 = (  # order of gregset_t in sys/ucontext.h; the rest of the set is written by the kernel for itself
     *("r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "rdi", "rsi", "rbp", "rbx", "rdx", "rax", "rcx", "rsp"),
     *("rip", "eflags", "csgsfs", "err", "trapno", "oldmask", "cr2"),
 )
 _AARCH64 = [*(f"x{i}" for i in range(31)), "sp", "pc", "pstate"]
-
-
-def _stack(sp: int, mappings: tuple[Mapping, ...]) -> tuple[int, int] | None:
-    """The mapping that the stack pointer lies in or, after an overflow, just below."""
-    for item in mappings:
-        writable = "rw" in item.permissions and (item.path in ("", "[stack]") or item.path.startswith("[anon:"))
-        if writable and item.start - _BELOW_STACK <= sp < item.end:
-            return item.start, item.end
-    return None
 
 
 class CrashReader:
@@ -135,7 +123,7 @@ class CrashReader:
             pc=head.pc,
             sp=head.sp,
             error_code=None if head.error_code == _UNKNOWN else head.error_code,
-            stack=(head.stack_low, head.stack_high) if head.stack_high else _stack(head.sp, mappings),
+            stack=(head.stack_low, head.stack_high) if head.stack_high else stack_of(head.sp, mappings),
             code_bytes=head.code_bytes[: head.code_nbytes],
             node=node if node is None or head.node_is_python else node_name(node),
             node_sequence_nr=head.node_sequence_nr if node is not None and head.node_sequence_nr >= 0 else None,
@@ -342,10 +330,8 @@ class CrashReader:
                 continue
             elif item.kind in _HOLDERS and item.frame < len(frames):
                 pthread, frame = frames[item.frame]
-                yield Holder(
-                    _HOLDERS[item.kind], text, item.base, frame, item.frame < own, pthread, elements=item.elements,
-                    offset=self._offset(item),
-                )  # fmt: skip
+                kind, is_own, offset = _HOLDERS[item.kind], item.frame < own, self._offset(item)
+                yield Holder(kind, text, item.base, frame, is_own, pthread, elements=item.elements, offset=offset)
 
     def _offset(self, item: raw.Holder) -> int | None:
         """Older handlers kept the address of a tensor that begins where its storage does, and no other."""

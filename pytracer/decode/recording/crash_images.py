@@ -12,6 +12,7 @@ FOUND: dict[int, FrameFound] = {0: "exact", 1: "unwound", 2: "frame-pointer", 3:
 _ADDRESSES = 1 << 64
 UNREADABLE = "?"  # a text whose bytes the handler could not read
 _MAPS_LINE = re.compile(r"([0-9a-f]{1,16})-([0-9a-f]{1,16}) (\S{4}) ([0-9a-f]{1,16}) \S+ \S+ *(.*)")
+_BELOW_STACK = 1 << 20  # how far below its stack an overflowing frame may reach
 
 
 class Places:
@@ -61,3 +62,12 @@ def parse_maps(lines: Iterable[str]) -> Iterable[Mapping]:
         match = _MAPS_LINE.fullmatch(line)
         if match:
             yield Mapping(int(match[1], 16), int(match[2], 16), match[3], int(match[4], 16), match[5])
+
+
+def stack_of(sp: int, mappings: tuple[Mapping, ...]) -> tuple[int, int] | None:
+    """The mapping that the stack pointer lies in or, after an overflow, just below."""
+    for item in mappings:
+        writable = "rw" in item.permissions and (item.path in ("", "[stack]") or item.path.startswith("[anon:"))
+        if writable and item.start - _BELOW_STACK <= sp < item.end:
+            return item.start, item.end
+    return None
