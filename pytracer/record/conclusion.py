@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         host: str | None
         primary: bool | None
         why: str | None
+        why_kind: str | None
         python_stack: list[FrameJson] | None
         exception: ExceptionJson | None
 
@@ -92,7 +93,7 @@ def verdict_sentences(report: ReportJson, host: str) -> dict[int, str]:
             told[pid] = f"pytracer: {summary.rstrip('.')}" + (f", {place}" if place and place not in summary else "")
         elif process.get("primary") is True and summary:
             told[pid] = f"pytracer: {summary}"
-        elif process.get("primary") is False and why:
+        elif process.get("primary") is False and why and process.get("why_kind") != "limit":  # of no other death
             told[pid] = f"pytracer: a consequence: {why}"
         elif why:
             told[pid] = f"pytracer: {why}"

@@ -32,6 +32,7 @@ def test_victim_follower_and_undecided_are_told_apart() -> None:
             {"pid": 3, "primary": None, "why": "died at about the same time as others"},
             {"pid": 4, "primary": None, "why": None},
             {"pid": 5, "host": "other", "primary": True},
+            {"pid": 6, "primary": False, "why_kind": "limit", "why": "ended by timeout, process 9, at its time limit"},
             pid=1, summary="Rank 1 read through a null pointer.",
         ),
         "h",
@@ -39,6 +40,7 @@ def test_victim_follower_and_undecided_are_told_apart() -> None:
     assert found == {
         1: "pytracer: Rank 1 read through a null pointer, train.py:12 in step",
         2: "pytracer: a consequence: lost the connection to rank 1",
+        6: "pytracer: ended by timeout, process 9, at its time limit",
         3: "pytracer: died at about the same time as others",
     }
 
