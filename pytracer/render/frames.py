@@ -16,6 +16,7 @@ from pytracer.report.job import NativeFrame, PythonFrame, SourceLine, StackCycle
 PYTHON_FRAMES = 5
 NATIVE_FRAMES = 5
 _INNERMOST = 2
+_MOST_RECORDED = (192, 24)  # of the crashed thread, and of others: csrc/crashsafe/python/python_stack.cpp
 _FUNCTION_WIDTH = 44
 _LONGEST_FUNCTION = 100  # with arguments; templates of C++ fill a screen
 _LIBRARY = re.compile(r"^.*/(?:site-packages|dist-packages|lib/python3\.\d+)/(.*)$")
@@ -55,6 +56,7 @@ def place_words(frame: PythonFrame) -> str:
 
 def python_lines(stack: Sequence[PythonFrame], everything: bool = False) -> list[str]:
     """One line per frame, innermost first: the innermost ones, then those outside libraries."""
+    least = "at least " if len(stack) in _MOST_RECORDED else ""
     stack = stack if everything else _of_the_program(stack)
     chosen = list(range(len(stack))) if everything else _interesting(stack)
     width = max((cell_len(stack[position].function or "?") for position in chosen), default=0)
@@ -63,7 +65,7 @@ def python_lines(stack: Sequence[PythonFrame], everything: bool = False) -> list
         for position in chosen
     ]
     if len(chosen) < len(stack):
-        lines.append(f"... {count_words(len(stack) - len(chosen), 'more frame')}")
+        lines.append(f"... {least}{count_words(len(stack) - len(chosen), 'more frame')}")
     return lines
 
 

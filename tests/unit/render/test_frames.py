@@ -61,3 +61,10 @@ def test_frames_of_ctypes_are_not_counted_as_the_interpreters() -> None:
     frames = [NativeFrame(function=None, offset="0x10", image=image) for image in images]
     assert native_lines(frames)[1:] == ["... 4 frames of ctypes and the Python interpreter"]
     assert native_lines([frames[0], *frames[3:]])[1:] == ["... 2 frames of the Python interpreter"]
+
+
+def test_frames_of_a_stack_that_was_not_recorded_to_its_end_are_counted_as_at_least_so_many() -> None:
+    """The handler keeps the innermost 192 of the crashed thread: a recursion has more."""
+    frame = PythonFrame(function="forward", file="tree.py", line=3)
+    assert python_lines([frame] * 192)[-1] == "... at least 187 more frames"
+    assert python_lines([frame] * 191)[-1] == "... 186 more frames"
