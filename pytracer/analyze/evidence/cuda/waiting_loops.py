@@ -12,13 +12,14 @@ from collections.abc import Iterator, Sequence
 import msgspec
 from msgspec import structs
 
+from pytracer.analyze.evidence.own_code.c_text import without_comments
+
 _FUNCTION = re.compile(
     r"(?P<kind>__global__|__device__)\s(?:[^;{}()]|__launch_bounds__\s*\([^()]*\))*?"
     r"\b(?P<name>\w+)\s*\((?P<parameters>[^(){};]*)\)\s*\{"
 )
 _HOST = re.compile(r"\b(?P<name>\w+)\s*\((?P<parameters>[^(){};]*)\)\s*\{")
 _KEYWORDS = ("if", "for", "while", "switch", "catch")
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
 _LOOP = re.compile(r"\b(?:while|for)\s*\(|\bdo\s*\{")
 _CHANGES = re.compile(r"\+\+|--|(?<![=!<>])=(?!=)")
@@ -72,7 +73,7 @@ class _Function(msgspec.Struct, frozen=True):
 
 def waiting_loops(source: str) -> Iterator[WaitingLoop]:
     """One for each kernel that has one."""
-    text = _STRING.sub(_blank_string, _COMMENT.sub(_blank, source))
+    text = _STRING.sub(_blank_string, without_comments(source))
     functions = list(_functions(text))
     for kernel in functions:
         if not kernel.kernel:
@@ -88,10 +89,6 @@ def waiting_loops(source: str) -> Iterator[WaitingLoop]:
         )
         if found is not None:
             yield _from_host(text, structs.replace(found, kernel=kernel.name))
-
-
-def _blank(found: re.Match[str]) -> str:
-    return re.sub(r"[^\n]", " ", found[0])
 
 
 def _blank_string(found: re.Match[str]) -> str:

@@ -12,7 +12,7 @@ from itertools import islice
 
 import msgspec
 
-from pytracer.analyze.evidence.own_code.c_text import Function, calls_of, closing, declared_name, defined
+from pytracer.analyze.evidence.own_code.c_text import Function, blanked, calls_of, closing, declared_name, defined
 from pytracer.analyze.evidence.own_code.c_types import Kind, kind_of, returned_kind
 
 _STATEMENTS = ("if", "for", "while", "switch", "return", "sizeof", "catch")
@@ -71,7 +71,7 @@ class Divisions(msgspec.Struct, frozen=True):
 
 def plain(text: str) -> str:
     """A file without comments, texts and directives, each letter at its place."""
-    return _HIDDEN.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
+    return blanked(_HIDDEN, text)
 
 
 def _without_templates(text: str) -> str:

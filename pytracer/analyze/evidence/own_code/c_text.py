@@ -11,6 +11,7 @@ _HEAD = re.compile(
     r"(?P<name>~?\w+)\s*\((?P<parameters>(?:[^()]|\([^()]*\))*)\)\s*(?:const|noexcept|override|final|\s)*"
     r"(?::[^;{}]*)?(?:->[\w:<>*&\s]+)?$"
 )
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _NO_FUNCTIONS = frozenset({"if", "for", "while", "switch", "catch", "return", "sizeof"})
 _MOST_BEFORE = 400
 _OPEN, _CLOSE = {"(": 1, "{": 1, "[": 1}, {")": 1, "}": 1, "]": 1}
@@ -26,6 +27,16 @@ class Function(msgspec.Struct, frozen=True):
     def place_of(self, name: str) -> int | None:
         """Of a parameter of that name."""
         return next((n for n, item in enumerate(self.parameters) if re.search(rf"\b{re.escape(name)}$", item)), None)
+
+
+def blanked(hidden: re.Pattern[str], text: str) -> str:
+    """The text with spaces where the pattern matches: each other letter, and each line, stays at its place."""
+    return hidden.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
+
+
+def without_comments(text: str) -> str:
+    """The text with spaces in place of its comments."""
+    return blanked(_COMMENT, text)
 
 
 def split(text: str) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ import msgspec
 
 from pytracer._text import shortened
 from pytracer.analyze.behind import Place
-from pytracer.analyze.evidence.own_code.c_text import closing, declared_name, split
+from pytracer.analyze.evidence.own_code.c_text import closing, declared_name, split, without_comments
 from pytracer.analyze.evidence.own_code.native_bounds import LOOP
 from pytracer.analyze.evidence.own_code.own_libraries import OwnCall, OwnLibraries, own_libraries
 from pytracer.analyze.evidence.own_code.own_signature import Definition, own_definition
@@ -26,7 +26,6 @@ from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
 
 _WRITE = re.compile(r"(?<![\w.>])(?P<name>\w+)\s*\[\s*(?P<counter>\w+)\s*\+\+\s*\]\s*=(?!=)")
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _FOR, _OTHER_LOOPS = re.compile(r"\bfor\s*\("), re.compile(r"\b(?:while|do|goto|static)\b")
 _COMPARES = r"(?:<=?|>=?|==|!=)"
 _QUOTED = 60
@@ -100,7 +99,7 @@ def _of(
     found: Definition, libraries: OwnLibraries, call: OwnCall, passed: dict[str, ast.expr], buffer: str | None
 ) -> CountedWrite | None:
     """The first such write into what the call passes."""
-    text = _COMMENT.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), found.body)
+    text = without_comments(found.body)
     for match in _WRITE.finditer(text):
         name, counter, bound = match["name"], match["counter"], _bound(text, match.start())
         if name not in passed or bound not in passed or _is_compared(text, counter):

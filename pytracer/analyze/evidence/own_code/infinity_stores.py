@@ -16,7 +16,7 @@ from pytracer._text import shortened
 from pytracer.analyze.behind import Place
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
-from pytracer.analyze.evidence.own_code.c_text import closing, function_around
+from pytracer.analyze.evidence.own_code.c_text import closing, function_around, without_comments
 from pytracer.analyze.evidence.own_code.call_origins import native_calls_on
 from pytracer.analyze.evidence.own_code.native_bounds import LOOP
 from pytracer.analyze.evidence.own_code.own_allocations import sources_of
@@ -27,7 +27,6 @@ from pytracer.analyze.evidence.syntax.calls import passed_values
 from pytracer.analyze.naming import LineWords
 from pytracer.analyze.view import ProcessView
 
-_HIDDEN = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _INFINITY = r"(?:INFINITY|HUGE_VALF?|(?:std::)?numeric_limits<\s*(?:float|double)\s*>::infinity\(\))"
 _STORE = r"(?P<name>\w+)\s*\[\s*{}\s*\]\s*=\s*(?P<minus>-?)\s*" + _INFINITY
 _WORDS = {0xFF800000: "-", 0x7F800000: ""}
@@ -119,7 +118,7 @@ class Store(msgspec.Struct, frozen=True):
 
 def stores(source: str, sign: str) -> Iterator[Store]:
     """Loops that store an infinity of that sign by their own counter, and begin at a difference."""
-    text = _HIDDEN.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), source)
+    text = without_comments(source)
     for loop in LOOP.finditer(text):
         head = closing(text, text.index("(", loop.start()))
         function = function_around(text, loop.start())

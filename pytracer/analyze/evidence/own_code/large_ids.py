@@ -17,7 +17,7 @@ from pytracer._text import capital, shortened
 from pytracer.analyze.behind import Place
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
-from pytracer.analyze.evidence.own_code.c_text import closing, declared_name, split
+from pytracer.analyze.evidence.own_code.c_text import closing, declared_name, split, without_comments
 from pytracer.analyze.evidence.own_code.call_origins import native_calls_on
 from pytracer.analyze.evidence.own_code.own_allocations import sources_of
 from pytracer.analyze.evidence.own_code.own_libraries import own_libraries
@@ -34,7 +34,6 @@ from pytracer.analyze.tensors.source_lines import line_text
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
 
-_HIDDEN = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _COUNTED = (
     r"(?P<block>\w+)\s*=[^;=]*?\b(?:malloc|calloc|alloca)\s*\((?P<bytes>[^;]*)\)\s*;",
     r"(?P<block>\w+)\s*=\s*new\s+[\w:]+\s*\[(?P<new>[^\];]+)\]",
@@ -144,7 +143,7 @@ def _in_source(
 
 def _uses(body: str, names: tuple[str, ...]) -> Iterator[_Use]:
     """Blocks of a parameter's size, and parameters whose elements are indices of them, unchecked."""
-    text = _HIDDEN.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), body)
+    text = without_comments(body)
     for block, count, at in _blocks(text, names):
         for array in names:
             place = _indexed(text, block, array) if array != count else None

@@ -19,6 +19,7 @@ from pytracer.analyze.evidence.own_code.c_text import (
     defined,
     function_around,
     statement_at,
+    without_comments,
 )
 from pytracer.analyze.evidence.own_code.native_bounds import LOOP, NAME, assigned_value, running_frame
 from pytracer.analyze.evidence.own_code.native_source import own_source
@@ -27,7 +28,6 @@ from pytracer.analyze.view import ProcessView
 
 _LEVELS, _HOPS, _MOST_LINES = 8, 4, 3
 _ARRAY = re.compile(r"(?<![\w.>\]])(?P<name>[A-Za-z_]\w*)\s*(?=\[)")
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _TEMPLATE = re.compile(r"(?<=\w)<[\w:, ]*>(?=\s*\()")  # `kernel<float>(x)`
 _PLUS = re.compile(r"\+\s*(\d+)\s*$")
 _SETS = re.compile(r"\s*(?:(?P<only>=(?!=))|(?:[-+*/|&^%]|<<|>>)=|\+\+|--)")
@@ -88,7 +88,7 @@ def lookups(view: ProcessView) -> Lookups | None:
     if source is None or source[0].line is None:
         return None
     number, lines = source[0].line, source[1]
-    text = _TEMPLATE.sub("", _without_comments("\n".join(lines)))
+    text = _TEMPLATE.sub("", without_comments("\n".join(lines)))
     plain = text.split("\n")
     around = function_around(text, statement_at(plain, number))
     if around is None:
@@ -262,7 +262,3 @@ def _statement(lines: Sequence[str], number: int) -> tuple[int, int]:
 
 def _names(parameters: Sequence[str]) -> tuple[str, ...]:
     return tuple(map(declared_name, parameters))
-
-
-def _without_comments(text: str) -> str:
-    return _COMMENT.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)

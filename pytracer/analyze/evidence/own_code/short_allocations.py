@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from pytracer.analyze.evidence.own_code.c_text import closing, function_around, split
+from pytracer.analyze.evidence.own_code.c_text import blanked, closing, function_around, split
 from pytracer.analyze.evidence.own_code.native_bounds import LOOP, assigned_value
 
 _NUMBER = (
@@ -72,7 +72,7 @@ class _Body(msgspec.Struct, frozen=True):
 
 def short_allocations(source: str) -> Iterator[ShortAllocation]:
     """Of a source, each once."""
-    plain = _HIDDEN.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), source)
+    plain = blanked(_HIDDEN, source)
     for pattern, find in ((_ONE, _one), (_BYTES, _of_bytes), (_ARRAY, _of_array), (_RESERVED, _reserved)):
         for match in pattern.finditer(plain):
             body = _behind(plain, match)

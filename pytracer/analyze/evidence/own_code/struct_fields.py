@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from pytracer._text import capital, list_words
-from pytracer.analyze.evidence.own_code.c_text import closing
+from pytracer.analyze.evidence.own_code.c_text import closing, without_comments
 from pytracer.analyze.evidence.syntax.calls import called_name
 
 POINTER_BYTES = 8
@@ -33,7 +33,6 @@ _CTYPES_BYTES = {
 _CTYPES_POINTERS = frozenset({"c_void_p", "c_char_p", "c_wchar_p", "py_object"})
 _FUNCTIONS = frozenset({"CFUNCTYPE", "PYFUNCTYPE", "WINFUNCTYPE"})
 STRUCTURES = ("Structure", "LittleEndianStructure")
-_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
 _STRUCT = re.compile(r"\bstruct\s*(?P<tag>\w*)\s*\{")
 _NAME_BEHIND = re.compile(r"\s*(\w+)\s*;")
 _ALIAS = re.compile(r"\btypedef\s+(?P<type>[\w\s]+?(?:\s*\*)*)\s*\b(?P<name>\w+)\s*;")
@@ -134,7 +133,7 @@ def differences(python: Structure, declared: Structure) -> list[str]:
 
 def c_structures(text: str, file: str, first: int = 1) -> Iterator[Structure]:
     """Those of a source file. `first`: the number of its first line; `file`: its name, where it is another file."""
-    plain = _COMMENT.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
+    plain = without_comments(text)
     if "#pragma pack" in plain:
         return
     known = {name: FieldType(size, size) for name, size in _C_BYTES.items()}
