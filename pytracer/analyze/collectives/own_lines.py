@@ -17,6 +17,14 @@ def calls_of_line(snapshot: Snapshot, frame: PythonFrame) -> list[ast.Call]:
     return calls_on(tree, frame.line) if tree is not None and frame.line is not None else []
 
 
+def only_call(snapshot: Snapshot, call: Collective) -> ast.Call | None:
+    """The line's only call of that operation."""
+    frame = place_of(call)
+    on_line = calls_of_line(snapshot, frame) if frame is not None else ()
+    calls = [item for item in on_line if called_name(item) == call.op]
+    return calls[0] if len(calls) == 1 else None
+
+
 def calls_itself(snapshot: Snapshot, call: Collective) -> bool:
     """Whether the program's own line calls the collective, and not a library inside of what it calls."""
     frame = place_of(call)

@@ -10,9 +10,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 from pytracer._text import capital, count_words, shortened
-from pytracer.analyze.collectives.description import place_of
 from pytracer.analyze.collectives.model_sizes import unequal_parameter
-from pytracer.analyze.collectives.own_lines import calls_of_line
+from pytracer.analyze.collectives.own_lines import only_call
 from pytracer.analyze.collectives.rank_values import RANK, variables_in
 from pytracer.analyze.collectives.ways import way_to
 from pytracer.analyze.evidence.failing.data.loaders import full_batch, last_batch
@@ -123,7 +122,7 @@ def source_of_size(first: Side, second: Side) -> SizeSource | None:
 def has_uneven_parts(first: Side, second: Side, members: int) -> bool:
     """Whether the sizes are the parts of one whole that is no multiple of the ranks."""
     source = source_of_size(first, second) if dimension_of(first, second) is not None else None
-    return source is not None and " is no multiple of " in _from_words(first, second, source, members)
+    return source is not None and _whole(first, second, source, members) is not None
 
 
 def cause_words(first: Side, second: Side, members: int) -> str | None:
@@ -138,9 +137,7 @@ def cause_words(first: Side, second: Side, members: int) -> str | None:
 
 def _from_words(first: Side, second: Side, source: SizeSource, members: int) -> str:
     """That the size comes from it only where the line makes those very numbers."""
-    dimension = dimension_of(first, second) or 0
-    sizes = {view.process.rank or 0: call.sizes[dimension] for view, call in (first, second)}
-    whole = source.whole(sizes) if len(sizes) == members else None
+    sizes, whole = _sizes_by_rank(first, second), _whole(first, second, source, members)
     if whole is not None:
         return f"it comes from {_source_words(source)}: {whole} is no multiple of the {members} ranks"
     comes = "comes" if source.gives(sizes) else "may come"
@@ -150,6 +147,17 @@ def _from_words(first: Side, second: Side, source: SizeSource, members: int) -> 
         return f"it may come from {_source_words(source)}, whose size is by what is in the data"
     does = "gives each rank a part of its own" if source.split is not None else "depends on the rank"
     return f"it {comes} from {_source_words(source)}, which {does}"
+
+
+def _sizes_by_rank(first: Side, second: Side) -> dict[int, int]:
+    dimension = dimension_of(first, second) or 0
+    return {view.process.rank or 0: call.sizes[dimension] for view, call in (first, second)}
+
+
+def _whole(first: Side, second: Side, source: SizeSource, members: int) -> int | None:
+    """What the ranks, all of them, have a part of each, where it is no multiple of their number."""
+    sizes = _sizes_by_rank(first, second)
+    return source.whole(sizes) if len(sizes) == members else None
 
 
 def _source_words(source: SizeSource) -> str:
@@ -171,8 +179,7 @@ def _source_advice(first: Side, second: Side, what: str, source: SizeSource, mem
     sides = [f"{item.sizes[dimension]} on rank {other.process.rank}" for other, item in (first, second)]
     origin = capital(_from_words(first, second, source, members))
     said = f"Dimension {dimension} of {what} is {' and '.join(sides)}. {origin}"
-    sizes = {view.process.rank or 0: call.sizes[dimension] for view, call in (first, second)}
-    if source.whole(sizes) is not None and len(sizes) == members:
+    if _whole(first, second, source, members) is not None:
         pad = PAD if first[1].op == GATHERS[0] else "pad the parts to one length, or drop what is over."
         shared = _makes_loader(source.spot)
         sampler = "let DistributedSampler share the data, which repeats some samples to pad; or " if shared else ""
@@ -259,11 +266,9 @@ def passed_tensor(view: ProcessView, call: Collective) -> tuple[ast.expr, Spot] 
 
 def call_in_line(view: ProcessView, call: Collective) -> tuple[ast.Call, Spot] | None:
     """The line's only call of that operation."""
-    frames, frame = way_to(view, call)[::-1], place_of(call)
-    on_line = calls_of_line(view.process.snapshot, frame) if frame is not None else ()
-    calls = [item for item in on_line if called_name(item) == call.op]
-    spot = Slice(view.process.snapshot, frames).spot(0)
-    return (calls[0], spot) if spot is not None and len(calls) == 1 else None
+    found = only_call(view.process.snapshot, call)
+    spot = Slice(view.process.snapshot, way_to(view, call)[::-1]).spot(0)
+    return (found, spot) if spot is not None and found is not None else None
 
 
 def _chosen(view: ProcessView, call: Collective) -> tuple[Made, str] | None:

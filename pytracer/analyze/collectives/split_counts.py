@@ -13,12 +13,12 @@ import msgspec
 from pytracer._text import capital, list_words
 from pytracer.analyze.collectives.call_sites import calls_of_group, site_of
 from pytracer.analyze.collectives.description import place_of
-from pytracer.analyze.collectives.own_lines import calls_of_line
+from pytracer.analyze.collectives.own_lines import only_call
 from pytracer.analyze.collectives.ways import way_to
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
-from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, keyword_value
+from pytracer.analyze.evidence.syntax.calls import calls_on, keyword_value
 from pytracer.analyze.naming import line_in
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Collective
@@ -66,9 +66,8 @@ def same_counts(view: ProcessView, call: Collective) -> SameCounts | None:
         call: The collective that it was in.
     """
     frame = place_of(call)
-    calls = calls_of_line(view.process.snapshot, frame) if frame is not None else ()
-    calls = [item for item in calls if called_name(item) == call.op]
-    output, given = (_argument(calls[0], *which) for which in (_OUTPUT, _INPUT)) if len(calls) == 1 else (None, None)
+    found = only_call(view.process.snapshot, call)
+    output, given = (_argument(found, *which) for which in (_OUTPUT, _INPUT)) if found is not None else (None, None)
     if frame is None or output is None or given is None or isinstance(output, ast.Constant):
         return None
     own = (item for item in calls_of_group(view, call.group) if item.sequence_nr < call.sequence_nr)

@@ -5,8 +5,6 @@ The status is no account of a rank that failed, and those that it ended did not 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from msgspec import structs
 
 from pytracer.analyze.deaths.tree import Tree
@@ -26,20 +24,12 @@ def at_time_limit(death: Death, tree: Tree) -> Death:
     if death.nature not in ("sent", "interrupt"):
         return death
     asked = last_request(death.view)
-    for above in _ancestors(death.view, tree):
+    for above in tree.ancestors(death.view):
         pid = above.process.snapshot.pid
         if asked is not None and asked.sender_pid == pid and _reached_limit(above, tree):
             why = f"ended by timeout, process {pid}, at its time limit"
             return structs.replace(death, kind=WhyKind.LIMIT, why=why, of=None)
     return death
-
-
-def _ancestors(view: ProcessView, tree: Tree) -> Iterator[ProcessView]:
-    above, seen = tree.parent[view.index], {view.index}
-    while above is not None and above.index not in seen:
-        seen.add(above.index)
-        yield above
-        above = tree.parent[above.index]
 
 
 def _reached_limit(view: ProcessView, tree: Tree) -> bool:

@@ -42,6 +42,14 @@ class Tree:
         snapshot = view.process.snapshot
         return snapshot.host, snapshot.boot_id, pid
 
+    def ancestors(self, view: ProcessView) -> Iterator[ProcessView]:
+        """The recorded processes above `view`, the nearest first."""
+        seen, above = {view.index}, self.parent[view.index]
+        while above is not None and above.index not in seen:
+            seen.add(above.index)
+            yield above
+            above = self.parent[above.index]
+
     def descendants(self, view: ProcessView) -> Iterator[ProcessView]:
         """All recorded processes below `view`."""
         todo, seen = [view.index], {view.index}

@@ -7,7 +7,7 @@ the job goes on without it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -53,25 +53,15 @@ def _ended_by_other(job: JobView, tree: Tree, view: ProcessView) -> EndedByOther
     sender = recorded_sender(job, view, sent) if sent is not None and sent.sender_pid else None
     if sent is None or sender is None or sender.index == view.index:
         return None
-    above = [item.index for item in _above(tree, view)]
+    above = [item.index for item in tree.ancestors(view)]
     return None if sender.index in above or _is_tool(tree, sender, view, above) else EndedByOther(view, sent, sender)
 
 
 def _is_tool(tree: Tree, sender: ProcessView, view: ProcessView, above: list[int]) -> bool:
     """Whether a parent of the process may have started the sender to end it: a program without Python's records."""
-    starters = [item.index for item in _above(tree, sender)]
+    starters = [item.index for item in tree.ancestors(sender)]
     below = view.index in starters
     return sender.process.snapshot.versions.python is None and not below and any(item in above for item in starters)
-
-
-def _above(tree: Tree, view: ProcessView) -> Iterator[ProcessView]:
-    """The parents of a process, the nearest first."""
-    seen = {view.index}
-    parent = tree.parent[view.index]
-    while parent is not None and parent.index not in seen:
-        seen.add(parent.index)
-        yield parent
-        parent = tree.parent[parent.index]
 
 
 def words_of(job: JobView, found: Sequence[EndedByOther]) -> str:

@@ -5,6 +5,8 @@ A signal from outside is rarely the cause: a time limit ends a job that hangs.
 
 from __future__ import annotations
 
+from itertools import islice
+
 from pytracer._library_files import is_library_file
 from pytracer._printable import shell_word
 from pytracer.analyze.deaths.order import is_interrupt
@@ -46,9 +48,11 @@ def polled_at(job: JobView, view: ProcessView) -> Polled | None:
     return polled_by(view) if ended else None
 
 
-def polling_alike(job: JobView, view: ProcessView) -> tuple[ProcessView, ...]:
-    """The ranks that slept in the loop of this one, itself among them, when the same signal ended them."""
-    return tuple(item for item in job.suspects if polled_place(job, item) == polled_place(job, view))
+def _polls_with_others(job: JobView, view: ProcessView) -> bool:
+    """Whether several ranks slept in the loop of this one when the same signal ended them."""
+    place = polled_place(job, view)
+    alike = (item for item in job.suspects if polled_place(job, item) == place)
+    return len([*islice(alike, 2)]) > 1
 
 
 def polled_place(job: JobView, view: ProcessView) -> tuple[object, ...] | None:
@@ -61,7 +65,7 @@ def polled_place(job: JobView, view: ProcessView) -> tuple[object, ...] | None:
 def own_path_at(job: JobView, view: ProcessView) -> OwnPath | None:
     """Of several ranks that looked for files in one loop: why each looked at another path."""
     polled = polled_at(job, view)
-    test = polled_test(view, polled) if polled is not None and len(polling_alike(job, view)) > 1 else None
+    test = polled_test(view, polled) if polled is not None and _polls_with_others(job, view) else None
     frames = [item for item in main_stack(view) if not is_library_file(item.file)]
     return own_path(view.process.snapshot, frames, test) if test is not None else None
 
@@ -73,7 +77,7 @@ def polled_words(job: JobView, view: ProcessView, polled: Polled, own: OwnPath |
     """
     at = f" at {place_words(view.python_frame)}" if view.python_frame is not None else ""
     why = f". {own.sentence}" if own is not None else ""
-    whom = "them" if len(polling_alike(job, view)) > 1 else "it"
+    whom = "them" if _polls_with_others(job, view) else "it"
     by = f", sent by {sender_words(job, view)}"
     name = signal_name(fatal_signal(view) or SIGTERM)
     return f"slept{at}, {polled.words}{why}. At {_whose(job, view) or 'a time limit'}, {name} ended {whom}{by}"

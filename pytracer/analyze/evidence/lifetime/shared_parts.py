@@ -244,7 +244,7 @@ def _set_parts(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr, ast.expr]]:
     """The roots of `a.blocks[i] = b.blocks[i]`, or `a.load_state_dict(b.state_dict(), assign=True)`, and the part."""
     if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
         for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
-            if isinstance(target, (ast.Attribute, ast.Subscript)) and _is_chain(node.value):
+            if isinstance(target, (ast.Attribute, ast.Subscript)):
                 one, other = _root_expression(target), _root_expression(node.value)
                 if one is not None and other is not None and ast.unparse(one) != ast.unparse(other):
                     yield one, other, node.value
@@ -257,13 +257,6 @@ def _set_parts(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr, ast.expr]]:
         of = given.func.value if isinstance(given.func, ast.Attribute) and given.func.attr == "state_dict" else None
         if isinstance(call.func, ast.Attribute) and of is not None:
             yield call.func.value, of, given
-
-
-def _is_chain(node: ast.expr) -> bool:
-    """`a.b[i].c`, or a variable."""
-    while isinstance(node, (ast.Attribute, ast.Subscript)):
-        node = node.value
-    return isinstance(node, ast.Name)
 
 
 def _root_expression(node: ast.expr) -> ast.expr | None:

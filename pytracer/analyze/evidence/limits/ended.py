@@ -109,14 +109,10 @@ def memory_limit_words(job: JobView, view: ProcessView) -> tuple[str, str] | Non
 
 
 class LostTask(msgspec.Struct, frozen=True):
-    """What a multiprocessing.Pool waits for that lost a worker. `function`: what it runs, with its line.
-
-    `pattern`: a regular expression in that which can take for ever.
-    """
+    """What a multiprocessing.Pool waits for that lost a worker. `function`: what it runs, with its line."""
 
     at: PythonFrame
     function: tuple[str, str] | None
-    pattern: SlowPattern | None = None
 
     @property
     def words(self) -> str:
@@ -141,10 +137,16 @@ def lost_task(job: JobView, view: ProcessView) -> LostTask | None:
         return None
     if not any(_POOL.search(frame.file or "") for frame in parent.python_stack or ()):
         return None
-    function = _function(parent, wait.at)
+    return LostTask(wait.at, _function(parent, wait.at))
+
+
+def lost_pattern(job: JobView, view: ProcessView, lost: LostTask) -> SlowPattern | None:
+    """A regular expression in the task of a killed worker which can take for ever."""
+    parent = _parent(job, view)
+    if parent is None or lost.function is None:
+        return None
     own = [frame for frame in main_stack(parent) if not is_library_file(frame.file)]
-    files = program_files(parent.process.snapshot, own) if function is not None else {}
-    return LostTask(wait.at, function, slow_pattern(files, function[0]) if function is not None else None)
+    return slow_pattern(program_files(parent.process.snapshot, own), lost.function[0])
 
 
 def seen_of(job: JobView, view: ProcessView) -> SeenProcess | None:

@@ -31,8 +31,10 @@ def rounds_words(files: Files, link: Wrap, here: str | None, *, brief: bool = Fa
 
     Nothing of a line that grows no tree. `here`: the file that is spoken of. `brief`: no more than one sentence.
     """
+    if not link.tree:
+        return ""
     chain = next((item for item in chains(files) if (item.file, item.node.lineno) == (link.file, link.line)), None)
-    rounds = rounds_of(files, chain) if link.tree and chain is not None else None
+    rounds = rounds_of(files, chain) if chain is not None else None
     if rounds is None:
         return ""
     at = line_in(rounds.file, rounds.line, here).quoted(shortened(rounds.text, _QUOTED))

@@ -7,15 +7,22 @@ floats raises nothing. Where an operand may be of either kind, the division coun
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 import msgspec
 
-from pytracer.analyze.evidence.own_code.c_text import Function, blanked, calls_of, closing, declared_name, defined
+from pytracer.analyze.evidence.own_code.c_text import (
+    NO_FUNCTIONS,
+    Function,
+    blanked,
+    calls_of,
+    closing,
+    declared_name,
+    defined,
+)
 from pytracer.analyze.evidence.own_code.c_types import Kind, kind_of, returned_kind
 
-_STATEMENTS = ("if", "for", "while", "switch", "return", "sizeof", "catch")
 _LARGEST, _MOST = 1 << 20, 256  # letters of a file, divisions
 _HOPS = 3  # functions that are put into one another
 _HIDDEN = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])+'|^[ \t]*#[^\n]*", re.DOTALL | re.M)
@@ -43,11 +50,6 @@ class Body(msgspec.Struct, frozen=True):
     def parameters(self) -> tuple[str, ...]:
         """Their names."""
         return tuple(map(declared_name, self.function.parameters))
-
-    @property
-    def end(self) -> int:
-        """Where it ends in the file."""
-        return self.function.body + 1 + len(self.text)
 
 
 class Division(msgspec.Struct, frozen=True):
@@ -111,7 +113,7 @@ class _Reader:
         """Of a function, and of those that it calls."""
         yield from _own(body)
         for before, name in dict.fromkeys(_CALLED.findall(body.text)):
-            functions = self._defined(name) if name not in (*_STATEMENTS, body.function.name) else []
+            functions = self._defined(name) if name not in (*NO_FUNCTIONS, body.function.name) else []
             bodies = [made for item in functions if (made := _body(item, self._file)) is not None]
             if len(bodies) == 1 and not before and left:
                 yield from self._called(body, bodies[0], left)
@@ -142,12 +144,13 @@ def _body(function: Function, file: str) -> Body | None:
 
 
 def _own(body: Body) -> Iterator[Division]:
+    declarations = [*body.function.parameters, *_statements(body.text)]
     for match in _OPERATOR.finditer(body.text):
         divisor = _right(body.text, match.end())
         left = _left(body.text, match.start())
         if divisor is None or not left:
             continue
-        if "float" in (_kind(left, body), _kind(divisor, body)):
+        if "float" in (_kind(left, declarations, body), _kind(divisor, declarations, body)):
             continue
         at = body.function.body + 1 + match.start()
         text = f"{left} {match[0]} {divisor}"
@@ -225,8 +228,8 @@ def is_tested(divisor: str, text: str) -> bool:
     )
 
 
-def _kind(text: str, body: Body) -> Kind:
-    return kind_of(text, [*body.function.parameters, *_statements(body.text)], lambda name: _of_call(name, body))
+def _kind(text: str, declarations: Sequence[str], body: Body) -> Kind:
+    return kind_of(text, declarations, lambda name: _of_call(name, body))
 
 
 def _of_call(name: str, body: Body) -> Kind:

@@ -72,10 +72,7 @@ class CFields:
         return FieldSource(function, ast.unparse(passed), passed, at, line) if passed is not None else None
 
     def _given(self, term: Term) -> tuple[ast.expr, Spot] | None:
-        if term.parameter is None or term.member is None:
-            return None
-        function = term.body.function
-        return self._arrays.argument(function.name, term.body.parameters, term.parameter)
+        return passed_for(term, self._arrays) if term.member is not None else None
 
     def _kept(self, term: Term) -> int | None:
         given, crash = self._given(term), self._view.crash
@@ -105,6 +102,13 @@ class CFields:
 
 def _is_call(node: ast.AST, function: str) -> bool:
     return isinstance(node, ast.Call) and called_name(node) == function
+
+
+def passed_for(term: Term, arrays: PassedArrays) -> tuple[ast.expr, Spot] | None:
+    """The expression that the line passes for a term that is a parameter of the function that Python called."""
+    if term.parameter is None:
+        return None
+    return arrays.argument(term.body.function.name, term.body.parameters, term.parameter)
 
 
 def _argument(call: ast.AST, place: int) -> ast.expr | None:

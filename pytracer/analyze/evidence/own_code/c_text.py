@@ -12,7 +12,7 @@ _HEAD = re.compile(
     r"(?::[^;{}]*)?(?:->[\w:<>*&\s]+)?$"
 )
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-_NO_FUNCTIONS = frozenset({"if", "for", "while", "switch", "catch", "return", "sizeof"})
+NO_FUNCTIONS = frozenset({"if", "for", "while", "switch", "catch", "return", "sizeof"})
 _MOST_BEFORE = 400
 _OPEN, _CLOSE = {"(": 1, "{": 1, "[": 1}, {")": 1, "}": 1, "]": 1}
 
@@ -37,6 +37,14 @@ def blanked(hidden: re.Pattern[str], text: str) -> str:
 def without_comments(text: str) -> str:
     """The text with spaces in place of its comments."""
     return blanked(_COMMENT, text)
+
+
+def without_parentheses(text: str) -> str:
+    """Without those around all of it."""
+    text = text.strip()
+    while text.startswith("(") and closing(text, 0) == len(text) - 1:
+        text = text[1:-1].strip()
+    return text
 
 
 def split(text: str) -> tuple[str, ...]:
@@ -96,7 +104,7 @@ def function_around(text: str, place: int) -> Function | None:
             depth -= 1
         elif text[at] == "{":
             head = _HEAD.search(text[max(at - _MOST_BEFORE, 0) : at])
-            if head is not None and head["name"] not in _NO_FUNCTIONS:
+            if head is not None and head["name"] not in NO_FUNCTIONS:
                 return Function(head["name"], split(head["parameters"]), at)
     return None
 

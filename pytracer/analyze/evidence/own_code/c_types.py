@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from pytracer.analyze.evidence.own_code.c_text import closing, split
+from pytracer.analyze.evidence.own_code.c_text import split, without_parentheses
 
 Kind = Literal["float", "integer"] | None
 
@@ -33,7 +33,7 @@ def kind_of(text: str, declarations: Sequence[str], called: Callable[[str], Kind
         declarations: Parameters and statements of its function: `float *x`, `int i = 0, n = 4`.
         called: The kind of what a function returns, by its name.
     """
-    text = _without_parentheses(text.strip())
+    text = without_parentheses(text)
     parts = _operands(text)
     if len(parts) > 1:
         kinds = [kind_of(item, declarations, called) for item in parts]
@@ -76,7 +76,7 @@ def _is_sized(word: str) -> bool:
 
 def _declared(name: str, declarations: Sequence[str]) -> Kind:
     """By its declarations: None where there is none, or they differ."""
-    kinds = {kind for item in declarations for kind in _kinds(name, item)}
+    kinds = {kind for item in declarations if name in item for kind in _kinds(name, item)}
     return kinds.pop() if len(kinds) == 1 else None
 
 
@@ -101,9 +101,3 @@ def _operands(text: str) -> list[str]:
             parts[-1] += letter
         before += letter
     return [item for item in parts if item.strip()]
-
-
-def _without_parentheses(text: str) -> str:
-    while text.startswith("(") and closing(text, 0) == len(text) - 1:
-        text = text[1:-1].strip()
-    return text

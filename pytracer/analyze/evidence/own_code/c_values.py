@@ -12,7 +12,7 @@ from collections.abc import Callable
 import msgspec
 
 from pytracer.analyze.evidence.own_code.c_divisions import Body
-from pytracer.analyze.evidence.own_code.c_text import closing
+from pytracer.analyze.evidence.own_code.c_text import closing, without_parentheses
 from pytracer.analyze.evidence.own_code.native_bounds import assigned_value
 
 _HOPS = 8
@@ -70,13 +70,8 @@ def resolved(text: str, body: Body) -> list[Term]:
     return terms
 
 
-def plain_term(text: str) -> str:
-    """Without parentheses around all of it."""
-    return _bare(text)
-
-
 def _term(text: str, body: Body) -> Term:
-    text = _bare(text)
+    text = without_parentheses(text)
     own = text in body.parameters and body.outer is None and not _is_set(text, body.text)
     return Term(text, body, body.parameters.index(text) if own else None)
 
@@ -88,7 +83,7 @@ def _inner(term: Term) -> Term | None:
         return None
     body = term.body
     if name in body.parameters and body.outer is None:
-        return _term(name, body) if name != _bare(term.text) and not _NARROW.search(term.text) else None
+        return _term(name, body) if name != without_parentheses(term.text) and not _NARROW.search(term.text) else None
     if name in body.parameters and _is_set(name, body.text):
         return None
     if name in body.parameters:
@@ -192,7 +187,7 @@ def number_of(text: str, body: Body, file: str, passed: Numbers, hops: int = _HO
 
 def _for_python(text: str) -> str:
     """`r .batch / 4` of `(int)r->batch / 4u`."""
-    return _LITERAL.sub(r"\1", _without_casts(_bare(text))).replace("->", " .").strip()
+    return _LITERAL.sub(r"\1", _without_casts(without_parentheses(text))).replace("->", " .").strip()
 
 
 def quotient_of(term: Term) -> tuple[str, str] | None:
@@ -211,7 +206,7 @@ def quotient_of(term: Term) -> tuple[str, str] | None:
 
 def member_of(text: str, body: Body) -> Term | None:
     """Of `r->batch`, where Python passed `r`, and neither the function nor one that called it sets that before."""
-    match = _MEMBER.match(_bare(text))
+    match = _MEMBER.match(without_parentheses(text))
     end = resolved(match["name"], body)[-1] if match is not None else None
     if match is None or end is None or end.parameter is None:
         return None
@@ -221,7 +216,7 @@ def member_of(text: str, body: Body) -> Term | None:
         if re.search(rf"{name}\s*(?:{SETS})|(?:\+\+|--|&)\s*[\w.>-]+{name}", at.text):
             return None
         at = at.outer
-    return msgspec.structs.replace(end, text=_bare(text), member=match["member"])
+    return msgspec.structs.replace(end, text=without_parentheses(text), member=match["member"])
 
 
 def _number(node: ast.expr, body: Body, file: str, passed: Numbers, hops: int) -> int | None:
@@ -260,11 +255,4 @@ def _number(node: ast.expr, body: Body, file: str, passed: Numbers, hops: int) -
 
 def _without_casts(text: str) -> str:
     """`offsets[u + 1] - offsets[u]` of `(int)(offsets[u + 1] - offsets[u])`."""
-    return _bare(_CAST.sub("", text))
-
-
-def _bare(text: str) -> str:
-    text = text.strip()
-    while text.startswith("(") and closing(text, 0) == len(text) - 1:
-        text = text[1:-1].strip()
-    return text
+    return without_parentheses(_CAST.sub("", text))

@@ -14,13 +14,13 @@ import msgspec
 from pytracer._text import shortened
 from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.own_code.c_divisions import Body
-from pytracer.analyze.evidence.own_code.c_fields import CFields, FieldSource
+from pytracer.analyze.evidence.own_code.c_fields import CFields, FieldSource, passed_for
+from pytracer.analyze.evidence.own_code.c_text import without_parentheses
 from pytracer.analyze.evidence.own_code.c_values import (
     Numbers,
     Term,
     member_of,
     number_of,
-    plain_term,
     quotient_of,
     resolved,
 )
@@ -69,7 +69,7 @@ def cut_quotient(
     view: ProcessView, terms: Sequence[Term], text: str, numbers: Numbers, arrays: PassedArrays, fields: CFields
 ) -> CutQuotient | None:
     """Of what a divisor is in the end; None where a number is not known, or the quotient is no 0."""
-    body, last = terms[-1].body, plain_term(terms[-1].text)
+    body, last = terms[-1].body, without_parentheses(terms[-1].text)
     whole = member_of(last, body) is not None
     parts = (last, "1") if whole else quotient_of(terms[-1])
     if parts is None:
@@ -94,8 +94,7 @@ def cut_quotient(
 def _argument(text: str, body: Body, arrays: PassedArrays) -> FieldSource | None:
     """Of a parameter of the function that Python called."""
     end = resolved(text, body)[-1]
-    function = end.body.function
-    given = arrays.argument(function.name, end.body.parameters, end.parameter) if end.parameter is not None else None
+    given = passed_for(end, arrays)
     if given is None:
         return None
-    return FieldSource(function.name, ast.unparse(given[0]), *given, given[1].line)
+    return FieldSource(end.body.function.name, ast.unparse(given[0]), *given, given[1].line)

@@ -13,6 +13,7 @@ from pytracer._text import list_words
 from pytracer.analyze.behind import Place
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
+from pytracer.analyze.evidence.own_code.c_fields import passed_for
 from pytracer.analyze.evidence.own_code.c_values import Term, index_arrays
 from pytracer.analyze.evidence.own_code.passed_arrays import PassedArrays
 from pytracer.analyze.evidence.slicing.files import program_files
@@ -78,6 +79,6 @@ def _argument(term: Term, arrays: PassedArrays) -> tuple[ast.expr, Spot] | None:
     """The variable that a line passes: `x` of `x.data_ptr()`."""
     function = term.body.function
     place = term.parameter
-    given = arrays.argument(function.name, term.body.parameters, place) if place is not None else None
+    given = passed_for(term, arrays)
     found = arrays.passed(function.name, term.body.parameters, place) if place is not None else None
     return (found.node, found.spot) if found is not None else given

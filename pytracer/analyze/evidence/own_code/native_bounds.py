@@ -108,7 +108,7 @@ def _reads(text: str) -> bool:
 def _before(lines: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
     """The lines up to the nearest one, of a few, that reads an element."""
     for left in range(len(lines) - 1, max(len(lines) - 1 - _MOST_MOVED, 0), -1):
-        if _INDEXES.search(lines[left - 1][1]) and _reads(lines[left - 1][1]):
+        if _reads(lines[left - 1][1]):
             return [*lines[:left]]
     return []
 

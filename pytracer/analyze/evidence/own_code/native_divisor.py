@@ -21,14 +21,14 @@ from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.native.fault_function import is_own_frame
 from pytracer.analyze.evidence.native.native_stack import image_name, own_frames
 from pytracer.analyze.evidence.own_code.c_divisions import Division, divisions, is_tested
-from pytracer.analyze.evidence.own_code.c_fields import CFields
+from pytracer.analyze.evidence.own_code.c_fields import CFields, passed_for
+from pytracer.analyze.evidence.own_code.c_text import without_parentheses
 from pytracer.analyze.evidence.own_code.c_values import (
     Numbers,
     Term,
     elements,
     number_of,
     parameters_in,
-    plain_term,
     resolved,
 )
 from pytracer.analyze.evidence.own_code.cut_quotient import CutQuotient, cut_quotient
@@ -106,7 +106,9 @@ class NativeDivisor(msgspec.Struct, frozen=True):
     def words(self) -> str:
         """What the headline ends with."""
         what = f"`{self.text}`" if self.sure else f"by its source that is `{self.text}` ({self.place})"
-        is_other = self.last != plain_term(self.divisor) and (self.zero is None or self.zero.parameter != self.divisor)
+        is_other = self.last != without_parentheses(self.divisor) and (
+            self.zero is None or self.zero.parameter != self.divisor
+        )
         step = f", where `{self.divisor}` is `{self.last}`" if is_other else ""
         return f"{what}{step}{self._why}"
 
@@ -261,15 +263,8 @@ def _is_known(site: Division, terms: Sequence[Term], text: str, arrays: PassedAr
 def _passed_number(term: Term, arrays: PassedArrays, fields: CFields) -> int | None:
     if term.member is not None:
         return fields.number(term)
-    given = _argument(term, arrays)
+    given = passed_for(term, arrays)
     return arrays.number(*given) if given is not None else None
-
-
-def _argument(term: Term, arrays: PassedArrays) -> tuple[ast.expr, Spot] | None:
-    if term.parameter is None:
-        return None
-    function = term.body.function
-    return arrays.argument(function.name, term.body.parameters, term.parameter)
 
 
 def _array(term: Term, arrays: PassedArrays) -> tuple[PassedArray | None, bool]:
@@ -304,7 +299,7 @@ def _of(
         f"{file}:{site.line}",
         shortened(site.text, _QUOTED),
         site.divisor,
-        shortened(plain_term(terms[-1].text), _QUOTED),
+        shortened(without_parentheses(terms[-1].text), _QUOTED),
         sure,
         place_of(view, spot.file, spot.line),
         zero,
@@ -318,14 +313,14 @@ def _of(
 def _parts(term: Term, arrays: PassedArrays, numbers: Numbers) -> Iterator[tuple[str, str]]:
     """The arguments that the divisor is made of, with their numbers, and as the line writes them."""
     for item in parameters_in(term):
-        given, value = _argument(item, arrays), numbers(item)
+        given, value = passed_for(item, arrays), numbers(item)
         if given is not None and item.parameter is not None:
             name = item.body.parameters[item.parameter]
             yield f"`{name}`{f' = {value}' if value is not None else ''}", ast.unparse(given[0])
 
 
 def _zero(view: ProcessView, term: Term, arrays: PassedArrays) -> PassedZero | None:
-    given = _argument(term, arrays)
+    given = passed_for(term, arrays)
     if given is None or term.parameter is None or arrays.number(*given) not in (None, 0):
         return None
     node, spot = given

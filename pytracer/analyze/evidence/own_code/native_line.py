@@ -33,6 +33,7 @@ _GUARD = "`pytracer run --guard`"
 _MOST_NAMES = 3
 _MOST_FILES = 3
 _QUOTED = 44
+_DIVIDES = re.compile(r"//|%|\blen\(|\bint\(")
 _LEAST = 100_000  # smaller numbers are in registers by chance
 _LEAST_ROUND = 1 << 31  # powers of two are, too
 _LARGEST_SHIFT = 64
@@ -151,7 +152,7 @@ def _passed(view: ProcessView, frames: list[PythonFrame], advice: str) -> str | 
         return None
     operator = find_operator(view)
     shapes = {item.name: shape_words(item.item) for item in (operator.tensors if operator is not None else ())}
-    words: list[tuple[str, str, str]] = []  # the variable, the line that made it, and what it was made of
+    words: list[tuple[str, str, str, str]] = []  # with its shape, where it was made; its name and text
     names = names_of_line(tree, frame.line)
     if any(f"`{name}`" in advice for name in names):
         return None  # the culprit is named
@@ -164,13 +165,14 @@ def _passed(view: ProcessView, frames: list[PythonFrame], advice: str) -> str | 
             continue
         shape = f" {shapes[name]}" if name in shapes else ""
         origin = f"line {found.frame.line}: `{shortened(found.text, _QUOTED)}`"
-        words.append((f"`{name}`{shape}", origin, _given(view, frames, name) or found.text))
+        words.append((f"`{name}`{shape}", origin, name, found.text))
     if "division" in advice:
-        words = [item for item in words if re.search(r"//|%|\blen\(|\bint\(", item[2])] or words
+        of_division = [item for item in words if _DIVIDES.search(_given(view, frames, item[2]) or item[3])]
+        words = of_division or words
     if not 0 < len(words) <= _MOST_NAMES:
         return None
-    origins = dict.fromkeys(origin for _, origin, _ in words)
-    listed = [f"{list_words([name for name, at, _ in words if at == item])} ({item})" for item in origins]
+    origins = dict.fromkeys(origin for _, origin, *_ in words)
+    listed = [f"{list_words([name for name, at, *_ in words if at == item])} ({item})" for item in origins]
     return f"Line {frame.line} passes {list_words(listed)}."
 
 

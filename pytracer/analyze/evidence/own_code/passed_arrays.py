@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Iterator
+from functools import cache, partial
 
 import msgspec
 
@@ -76,6 +77,7 @@ class PassedArrays:
     def __init__(self, view: ProcessView) -> None:
         self._view = view
         self.back = Slice(view.process.snapshot, program_frames(view))
+        self._signature = cache(partial(signature, view))
         self._spot = self.back.spot(0)
         self._recorded = RecordedArrays(view, self.back, self._sizes)
         self._frames = [item for item in python_frames(view) if not is_library_file(item.file)]
@@ -86,7 +88,7 @@ class PassedArrays:
         call = self._call(function, len(parameters), spot) if spot is not None else None
         given = self._given(call, parameters[place], place) if call is not None else None
         found = self._of(given, call, spot, _HOPS) if given is not None and call is not None and spot else None
-        taken = signature(self._view, function) if found is not None else None
+        taken = self._signature(function) if found is not None else None
         known = taken[place].nbytes if taken is not None and place < len(taken) and taken[place].element else 0
         return found if found is not None and known in (0, found.nbytes) else None
 

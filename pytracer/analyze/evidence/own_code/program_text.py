@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.slicing.files import program_files
@@ -57,26 +57,29 @@ def _laid_out(tree: ast.Module, snapshot: Snapshot, file: str) -> list[str]:
 
 
 def _texts(tree: ast.Module) -> Iterator[ast.Constant]:
-    filled = _filled(tree)
+    nodes = [*ast.walk(tree)]
+    found = [item for item in nodes if isinstance(item, ast.Constant) and isinstance(item.value, str)]
+    found = [item for item in found if _C.search(str(item.value)) is not None]
+    if not found:
+        return
+    filled = _filled(nodes)
     named = {
         id(node.value): target.id
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.Assign)
         for target in node.targets
         if isinstance(target, ast.Name)
     }
-    parts = {id(item) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for item in node.values}
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Constant) or not isinstance(node.value, str) or _C.search(node.value) is None:
-            continue
+    parts = {id(item) for node in nodes if isinstance(node, ast.JoinedStr) for item in node.values}
+    for node in found:
         if id(node) not in parts and not {id(node), named.get(id(node))} & filled:
             yield node
 
 
-def _filled(tree: ast.Module) -> set[int | str]:
+def _filled(nodes: Iterable[ast.AST]) -> set[int | str]:
     """Texts that the program changes, and the names of such: `SOURCE % n`, `SOURCE.format(n)`, `Template(SOURCE)`."""
     found: set[int | str] = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         text: ast.expr | None = None
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
             text = node.left

@@ -105,7 +105,7 @@ class UncheckedView(msgspec.Struct, frozen=True):
             name = f"`{self.owner.name}` {[*self.rows.shape]}"
             counts = f"counts its {self.rows.elements} elements"
             counted = self._counted(view)
-            how = f"{counted} {counts}" if counted is not None else f"{counts}"
+            how = f"{counted} {counts}" if counted is not None else counts
             return f"; it steps by the rows of {name}, {self.rows.row_bytes} bytes each, and {how}"
         if self._is_wide:
             return f"; its strides are of elements of {min(self.strides)} bytes, not {self.owner.item}"

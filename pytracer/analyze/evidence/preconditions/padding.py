@@ -112,7 +112,7 @@ def padding(view: ProcessView, call: BoundCall, found: Broken) -> Padding | None
         made,
         lengths=lengths.name if lengths is not None else None,
         width=tensor.sizes[-1],
-        counting=_counting_line(view, file, files[file], node, call),
+        counting=_counting_line(view, files, file, node, call),
         rows=ast.unparse(rows) if isinstance(rows, ast.Name) else None,
     )
 
@@ -137,12 +137,14 @@ def _padding(tree: ast.Module, value: int) -> Iterator[ast.expr]:
                     yield node
 
 
-def _counting_line(view: ProcessView, file: str, tree: ast.Module, node: ast.expr, call: BoundCall) -> LineWords | None:
+def _counting_line(
+    view: ProcessView, files: dict[str, ast.Module], file: str, node: ast.expr, call: BoundCall
+) -> LineWords | None:
     """`` line 80 (`lengths = torch.full((len(targets),), targets.size(1))`) ``: the only one with the padded width.
 
     Beside the line that pads, or in the function that passes both.
     """
-    scope = scope_of(tree, node.lineno)
+    scope = scope_of(files[file], node.lineno)
     names = {
         name
         for item in own_nodes(scope)
@@ -151,9 +153,8 @@ def _counting_line(view: ProcessView, file: str, tree: ast.Module, node: ast.exp
         if _has(value, node)
     }
     found = {(file, item.lineno): item for item in _counting(scope, names)}
-    trees = program_files(view.process.snapshot, program_frames(view))
-    if call.file in trees:
-        passing = scope_of(trees[call.file], call.line)
+    if call.file in files:
+        passing = scope_of(files[call.file], call.line)
         found |= {(call.file, item.lineno): item for item in _counting(passing, set(call.texts.values()))}
     if len(found) != 1:
         return None

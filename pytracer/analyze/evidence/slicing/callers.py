@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 
 import msgspec
 
@@ -36,15 +37,18 @@ class ProgramCall(msgspec.Struct, frozen=True):
 
 def only_function(files: Mapping[str, ast.Module], name: str) -> tuple[str, _Function] | None:
     """The only function or method of a name, with its file; None also where a class has that name."""
-    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-    found = [
-        (file, item)
-        for file, tree in files.items()
-        for item in ast.walk(tree)
-        if isinstance(item, kinds) and item.name == name
-    ]
+    found = [(file, item) for file, tree in files.items() for item in _defined(tree).get(name, ())]
     file, function = found[0] if len(found) == 1 else ("", None)
     return None if function is None or isinstance(function, ast.ClassDef) else (file, function)
+
+
+@lru_cache(maxsize=64)  # asked for each call that is followed, of few files
+def _defined(tree: ast.Module) -> dict[str, list[_Function | ast.ClassDef]]:
+    found: dict[str, list[_Function | ast.ClassDef]] = {}
+    for item in ast.walk(tree):
+        if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            found.setdefault(item.name, []).append(item)
+    return found
 
 
 def called_function(files: Mapping[str, ast.Module], tree: ast.Module, call: ast.Call) -> tuple[str, _Function] | None:

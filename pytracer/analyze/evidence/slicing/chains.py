@@ -13,8 +13,8 @@ import msgspec
 
 from pytracer.analyze.evidence.slicing.callers import called_function, only_call
 from pytracer.analyze.evidence.slicing.keepers import Files, classes_of, owner_of
-from pytracer.analyze.evidence.syntax.bindings import each_set
-from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.syntax.bindings import set_by
+from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value, without_wrappers
 from pytracer.analyze.evidence.syntax.loops import Loop, loops_around, loops_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, parameters, spans
 
@@ -67,9 +67,8 @@ def chains(files: Files) -> list[Chain]:
 
 def rounds_of(files: Files, chain: Chain) -> Rounds | None:
     """What the loop of a chain goes through, and who passes that; None where it is no variable."""
-    source: ast.expr | None = chain.loop.iter if isinstance(chain.loop, (ast.For, ast.AsyncFor)) else None
-    while isinstance(source, ast.Call) and called_name(source) in _SAME_ITEMS and source.args:
-        source = source.args[0]
+    loop = chain.loop
+    source = without_wrappers(loop.iter, _SAME_ITEMS) if isinstance(loop, (ast.For, ast.AsyncFor)) else None
     if not isinstance(source, ast.Name):
         return None
     at, tree = chain.file, files[chain.file]
@@ -112,10 +111,7 @@ def _end(loop: Loop) -> int:
 
 
 def _sets(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
-    if isinstance(node, ast.Assign):
-        yield from each_set(node.targets, node.value)
-    elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)) and node.value is not None:
-        yield node.target, node.value
+    yield from ((target, value) for target, value in set_by(node) if value is not None)
 
 
 def _leads_on(value: ast.expr, name: str, bound: dict[str, list[ast.expr]]) -> bool:

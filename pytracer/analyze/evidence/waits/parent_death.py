@@ -20,9 +20,8 @@ from pytracer.analyze.evidence.ends.sent_signals import Sent, sent_signals
 from pytracer.analyze.evidence.slicing.callers import calls_named, calls_of
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
-from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import qualified_name, scope_of
-from pytracer.analyze.evidence.waits.parent_threads import thread_starts
+from pytracer.analyze.evidence.waits.parent_threads import target_of, thread_starts
 from pytracer.analyze.evidence.waits.wait_chain import children_of
 from pytracer.analyze.evidence.waits.waits import main_stack
 from pytracer.analyze.naming import LineWords, line_in, name_words
@@ -153,12 +152,5 @@ def _handed(
             for place, thread in {*threads, *((item.file, item.call) for item in own)}:
                 given = line_in(place, thread.lineno, here), shortened(ast.unparse(thread), _LONGEST)
                 line, name = line_in(file, call.lineno, here), qualified_name(tree, scope)
-                yield SpawnedInThread(line, name, *given, _held(tree, call))
+                yield SpawnedInThread(line, name, *given, target_of(tree, call))
         waiting = above
-
-
-def _held(tree: ast.Module, call: ast.Call) -> str | None:
-    for item in ast.walk(tree):
-        if isinstance(item, ast.Assign) and item.value is call and len(item.targets) == 1:
-            return variable(item.targets[0])
-    return None

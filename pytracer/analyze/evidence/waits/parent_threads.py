@@ -73,7 +73,7 @@ class ThreadStart(msgspec.Struct, frozen=True):
     @property
     def made_as(self) -> str | None:
         """The variable that has the thread itself."""
-        return _target_of(self.tree, self.call)
+        return target_of(self.tree, self.call)
 
     @property
     def starts_itself(self) -> bool:
@@ -251,17 +251,17 @@ def thread_starts(files: Mapping[str, ast.Module]) -> Iterator[ThreadStart]:
                 continue
             scope = scope_of(tree, item.lineno)
             if name == _EXECUTOR:
-                yield ThreadStart("executor", file, tree, item, scope, None, _target_of(tree, item))
+                yield ThreadStart("executor", file, tree, item, scope, None, target_of(tree, item))
             elif name == _THREAD:
                 target = keyword_value(item, "target")
                 owner = _loop_of(tree, target)
                 kind: Kind = "loop" if owner is not None else "thread"
                 function = ast.unparse(target).rpartition(".")[2] if target is not None else None
-                yield ThreadStart(kind, file, tree, item, scope, function, owner or _target_of(tree, item))
+                yield ThreadStart(kind, file, tree, item, scope, function, owner or target_of(tree, item))
             elif name in classes:
                 loop = _loop_in(classes[name])
                 kind = "loop" if loop is not None else "thread"
-                yield ThreadStart(kind, file, tree, item, scope, "run", loop or _target_of(tree, item))
+                yield ThreadStart(kind, file, tree, item, scope, "run", loop or target_of(tree, item))
 
 
 def _is_thread_class(node: ast.ClassDef) -> bool:
@@ -285,7 +285,7 @@ def _loop_in(function: ast.AST) -> str | None:
     return None
 
 
-def _target_of(tree: ast.Module, call: ast.Call) -> str | None:
+def target_of(tree: ast.Module, call: ast.Call) -> str | None:
     """`self.executor`, to which the call's object is given; also as `with ... as pool`."""
     for item in ast.walk(tree):
         if isinstance(item, ast.Assign) and item.value is call and len(item.targets) == 1:

@@ -35,7 +35,8 @@ from pytracer.analyze.evidence.ends.sent_signals import deadly_signal
 from pytracer.analyze.evidence.ends.sigkill import elimination, other_candidates, time_limit_of_parent
 from pytracer.analyze.evidence.ends.signal_senders import chain_words, noted_evidence, sender_is_sure, senders_words
 from pytracer.analyze.evidence.ends.timer_threads import timer_thread
-from pytracer.analyze.evidence.limits.ended import CpuLimit, LostTask, cpu_limit, lost_task
+from pytracer.analyze.evidence.limits.ended import CpuLimit, LostTask, cpu_limit, lost_pattern, lost_task
+from pytracer.analyze.evidence.limits.slow_patterns import SlowPattern
 from pytracer.analyze.evidence.phrases import collective_evidence, python_evidence
 from pytracer.analyze.evidence.waits.lost_lock import lost_lock
 from pytracer.analyze.naming import introduction, name_words, place_words
@@ -122,11 +123,11 @@ def _describe_cpu(job: JobView, judgement: Judgement[OomTrace | None], cpu: CpuL
     view = judgement.views[0]
     lost = lost_task(job, view)
     of = f" in `{lost.function[0]}` ({lost.function[1]})" if lost is not None and lost.function is not None else ""
-    pattern = lost.pattern if lost is not None else None
+    pattern = lost_pattern(job, view, lost) if lost is not None else None
     found = f"{cpu.used:.1f} s of CPU time when it was last seen; the kernel kills a process at {cpu.words}"
     return Description(
         f"{introduction(judgement.views)} was ended by SIGKILL, most likely by the kernel at {cpu.words}"
-        f"{_pattern_words(lost)}{_lost_words(lost)}.",
+        f"{_pattern_words(pattern)}{_lost_words(lost)}.",
         [
             Evidence(
                 "limit",
@@ -138,7 +139,7 @@ def _describe_cpu(job: JobView, judgement: Judgement[OomTrace | None], cpu: CpuL
             python_evidence(view),
             collective_evidence(judgement.views),
         ],
-        _cpu_advice(cpu, lost, of),
+        _cpu_advice(cpu, lost, pattern, of),
         [
             "who sent SIGKILL: it leaves no trace in the process and carries no sender",
             "which line it executed: SIGKILL leaves no stack" if pattern is not None else None,
@@ -147,9 +148,8 @@ def _describe_cpu(job: JobView, judgement: Judgement[OomTrace | None], cpu: CpuL
     )
 
 
-def _pattern_words(lost: LostTask | None) -> str:
+def _pattern_words(pattern: SlowPattern | None) -> str:
     """`, probably in FORM.match() at program.py:15 in clean, whose pattern repeats a repetition, `(a+)+``."""
-    pattern = lost.pattern if lost is not None else None
     if pattern is None:
         return ""
     sure = "probably" if pattern.only else "perhaps"
@@ -159,9 +159,8 @@ def _pattern_words(lost: LostTask | None) -> str:
     )
 
 
-def _cpu_advice(cpu: CpuLimit, lost: LostTask | None, of: str) -> str:
+def _cpu_advice(cpu: CpuLimit, lost: LostTask | None, pattern: SlowPattern | None, of: str) -> str:
     notice = f" {lost.advice}" if lost is not None else ""
-    pattern = lost.pattern if lost is not None else None
     if pattern is None:
         whole = " A pool's worker has that limit for all its tasks together." if lost is not None else ""
         return (
