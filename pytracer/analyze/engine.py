@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import get_args
@@ -11,6 +11,7 @@ import msgspec
 from msgspec import structs
 
 from pytracer._errors import UsageError
+from pytracer._library_files import counted_as_program
 from pytracer.analyze.alternatives import alternatives
 from pytracer.analyze.assemble.communication import build_collectives, build_flight_recorder
 from pytracer.analyze.assemble.processes import process_report
@@ -25,6 +26,7 @@ from pytracer.analyze.deaths.order import find_deaths
 from pytracer.analyze.describing import described
 from pytracer.analyze.evidence.cuda.gpu_core import gpu_core_report
 from pytracer.analyze.no_cause import no_cause
+from pytracer.analyze.program_packages import program_packages
 from pytracer.analyze.rules import RULES
 from pytracer.analyze.rules.base import AnyJudgement, AnyRule, Description, NoFinding, finding
 from pytracer.analyze.rules.fault import FaultRule
@@ -41,12 +43,13 @@ CLOSELY = 16  # suspects of a large job that are read in full
 ORDER_RULE = "first-death"
 
 
-def build_report(job: Job, attempt: int | None = None) -> r.Report:
+def build_report(job: Job, attempt: int | None = None, program: Iterable[str] = ()) -> r.Report:
     """Everything that can be concluded about a run.
 
     Args:
         job: All processes of one run, from `decode.merge.load_job`; native frames may carry function names.
         attempt: Of a restarted job, the attempt to report on alone; -1 is the last one.
+        program: Installed packages whose files are the program's own, beside those that it was started from.
 
     Returns:
         The report. Processes are in the job's order, findings strongest first. Nothing is read but the recordings of
@@ -55,6 +58,12 @@ def build_report(job: Job, attempt: int | None = None) -> r.Report:
     Raises:
         UsageError: There is no such attempt.
     """
+    packages = sorted({*program, *program_packages(job)})
+    with counted_as_program(packages):
+        return _build(job, attempt, packages)
+
+
+def _build(job: Job, attempt: int | None, packages: Sequence[str]) -> r.Report:
     clock = RunClock(job)
     parts = split_attempts(job)
     if attempt is not None:
@@ -66,7 +75,10 @@ def build_report(job: Job, attempt: int | None = None) -> r.Report:
     shown = concluded[told]
     findings = _findings(shown)
     return r.Report(
-        run=build_run(job, clock, [view.process for item in concluded.values() for view in _unread(item.job)]),
+        run=msgspec.structs.replace(
+            build_run(job, clock, [view.process for item in concluded.values() for view in _unread(item.job)]),
+            program_packages=list(packages) or None,
+        ),
         verdict=_recovered(concluded, failed) or _with_code(_verdict(shown, told), shown),
         findings=findings,
         checked=shown.checked,

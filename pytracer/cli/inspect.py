@@ -34,6 +34,7 @@ Examples:
   pytracer inspect --redact --all -o for-the-vendor.txt
   pytracer inspect runs/latest --advise --json      for a scheduler: restart, restart elsewhere, or stop
   pytracer inspect runs/latest --attempt 0          the first attempt of a job that was restarted
+  pytracer inspect --program mypackage              its lines are yours, though it is installed
   pytracer inspect --history s3://team/pytracer     has this been seen before, where, since when?
   pytracer inspect node3.4711.blackbox -o report.txt
   pytracer inspect node0/run node1/run --flight-recorder /tmp/dumps
@@ -82,6 +83,10 @@ Examples:
     "--history", "store", metavar="URL",
     help="Also show whether such a death is in this store of `pytracer history`.",
 )  # fmt: skip
+@click.option(
+    "--program", "program", metavar="PACKAGE", multiple=True,
+    help="Count an installed package as the program's own: its lines are told like yours; may be repeated.",
+)  # fmt: skip
 @click.option("--again", is_flag=True, help="Of a bundle, analyze its recordings with this version of pytracer.")
 @click.option(
     "--advise", "advised", is_flag=True,
@@ -111,6 +116,7 @@ def command(
     recordings: tuple[str, ...],
     attempt: int | None,
     store: str | None,
+    program: tuple[str, ...],
     again: bool,
     advised: bool,
     exit_code: bool,
@@ -140,7 +146,7 @@ def command(
         if recordings:
             raise UsageError("--recordings goes with digests", "name a folder of digests, or leave it out")
         named = given_or_latest([Path(run) for run in runs])
-        report = read_report(named, dumps, attempt, progress=not as_json, again=again)
+        report = read_report(named, dumps, attempt, progress=not as_json, again=again, program=program)
     chosen = chosen_processes(report, ranks, hosts)
     if store is not None:
         report = with_history(report, store)

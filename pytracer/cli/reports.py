@@ -40,6 +40,7 @@ def read_report(
     *,
     progress: bool = True,
     again: bool = False,
+    program: Sequence[str] = (),
 ) -> Report:
     """The report of one job: of its recordings, or the one that is stored in a bundle.
 
@@ -49,6 +50,7 @@ def read_report(
         attempt: of a restarted job.
         progress: show a bar on a terminal.
         again: analyze the recordings in a bundle, too.
+        program: installed packages whose files count as the program's own.
 
     Raises:
         InputError: nothing can be read.
@@ -58,12 +60,12 @@ def read_report(
     from pytracer.analyze.stored import stored_report
     from pytracer.decode.job.load import load_runs
 
-    if len(runs) == 1 and not dumps and attempt is None and not again:
+    if len(runs) == 1 and not dumps and attempt is None and not again and not program:
         stored = stored_report(runs[0])
         if stored is not None:
             return stored
     with progress_bar("Reading recordings", wanted=progress) as bar:
-        return build_report(load_runs(runs, dumps, bar, light=True), attempt)
+        return build_report(load_runs(runs, dumps, bar, light=True), attempt, program)
 
 
 def read_digests(

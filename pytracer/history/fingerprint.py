@@ -18,9 +18,9 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, islice, takewhile
 
-from pytracer._library_files import is_library_file
+from pytracer._library_files import counted_as_program, is_library_file
 from pytracer.report import job as r
-from pytracer.report.of_verdict import finding_of, subject_of
+from pytracer.report.of_verdict import finding_of, program_packages_of, subject_of
 
 VERSION = 2
 
@@ -64,6 +64,11 @@ def fingerprint(report: r.Report) -> str:
 
 def fingerprint_parts(report: r.Report) -> tuple[str, ...]:
     """What is hashed, in its order; to see why two deaths are one, or two."""
+    with counted_as_program(program_packages_of(report)):
+        return _parts(report)
+
+
+def _parts(report: r.Report) -> tuple[str, ...]:
     verdict = report.verdict or r.Verdict()
     died, finding = subject_of(report), finding_of(report)
     parts = [f"class {verdict.class_ or 'unknown'}", f"rule {(finding.id if finding is not None else None) or 'none'}"]

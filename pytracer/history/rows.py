@@ -13,10 +13,10 @@ from datetime import datetime, timezone
 from typing import Any
 
 from pytracer._extras import library
-from pytracer._library_files import is_library_file
+from pytracer._library_files import counted_as_program, is_library_file
 from pytracer.history.fingerprint import VERSION, fingerprint, python_stack
 from pytracer.report import job as r
-from pytracer.report.of_verdict import finding_of, subject_of
+from pytracer.report.of_verdict import finding_of, program_packages_of, subject_of
 
 SCHEMA_VERSION = 1
 ENDED_WELL = ("clean", "recovered")
@@ -38,6 +38,11 @@ def run_row(
         url: where people find the report; `{run}` in it stands for the run's id.
         now: the time of adding; None takes the clock.
     """
+    with counted_as_program(program_packages_of(report)):
+        return _row(report, labels, url, now)
+
+
+def _row(report: r.Report, labels: Mapping[str, str] | None, url: str | None, now: datetime | None) -> Row:
     run, verdict = report.run or r.Run(), report.verdict or r.Verdict()
     died, finding, processes = subject_of(report), finding_of(report), report.processes or []
     given = dict(labels or {})

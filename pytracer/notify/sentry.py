@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pytracer._library_files import is_library_file
 from pytracer._version import __version__
 from pytracer.notify.extras import NotifyError, library
 from pytracer.notify.message import Frame, Message
@@ -76,5 +77,4 @@ def _frame(frame: Frame) -> dict[str, object]:
     if frame.native:
         return {"function": frame.function, "package": frame.file or "", "platform": "native", "in_app": False}
     file = frame.file or ""
-    library_file = "/site-packages/" in file or "/lib/python" in file
-    return {"function": frame.function, "filename": file, "lineno": frame.line, "in_app": not library_file}
+    return {"function": frame.function, "filename": file, "lineno": frame.line, "in_app": not is_library_file(file)}

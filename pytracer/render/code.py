@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from textwrap import wrap
 
-from pytracer.render.frames import is_library, short_file
+from pytracer.render.frames import is_library_file, short_file
 from pytracer.render.printing import LABEL_WIDTH
 from pytracer.render.style import DEFAULT_WIDTH
 from pytracer.report import job as r
@@ -57,7 +57,7 @@ def snippet_lines(subject: r.ProcessReport, sources: Sequence[r.SourceSnippet]) 
     known = {(item.file, item.line): item for item in sources}
     exception = subject.exception.python_stack if subject.exception else None
     stack = subject.python_stack or exception or []
-    own = [frame for frame in stack if not is_library(frame.file)]
+    own = [frame for frame in stack if not is_library_file(frame.file)]
     found = next((known[f.file, f.line] for f in (own or stack) if (f.file, f.line) in known), None)
     if found is None or found.first_line is None or found.line is None:
         return []

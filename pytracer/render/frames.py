@@ -9,6 +9,7 @@ from itertools import groupby
 
 from rich.cells import cell_len
 
+from pytracer._library_files import is_library_file as is_file_of_library
 from pytracer._text import count_words, function_words
 from pytracer.render.printing import padded
 from pytracer.report.job import NativeFrame, PythonFrame, SourceLine, StackCycle, ThreadReport
@@ -44,11 +45,6 @@ def short_file(file: str | None) -> str:
     return file[len(here) :] if file.startswith(here) else file
 
 
-def is_library(file: str | None) -> bool:
-    """Whether a source file is one of an installed package or of the standard library."""
-    return _LIBRARY.match(file or "") is not None
-
-
 def place_words(frame: PythonFrame) -> str:
     """`train.py:12 in main`."""
     return f"{position_words(frame)} in {frame.function or '?'}"
@@ -71,7 +67,7 @@ def python_lines(stack: Sequence[PythonFrame], everything: bool = False) -> list
 
 def is_library_file(file: str | None) -> bool:
     """Whether a frame of this file is not the program's own: of an installed package, or of the standard library."""
-    return file is None or bool(_LIBRARY.match(file) or _NOT_THE_PROGRAM.search(file))
+    return file is None or is_file_of_library(file) or _NOT_THE_PROGRAM.search(file) is not None
 
 
 def _of_the_program(stack: Sequence[PythonFrame]) -> Sequence[PythonFrame]:
@@ -196,7 +192,7 @@ def _interesting(stack: Sequence[PythonFrame]) -> list[int]:
     """Positions of the innermost frames and of the next ones outside libraries; a single one between them, too."""
     if len(stack) <= PYTHON_FRAMES:
         return list(range(len(stack)))
-    own = [i for i in range(_INNERMOST, len(stack)) if not _LIBRARY.match(stack[i].file or "")]
+    own = [i for i in range(_INNERMOST, len(stack)) if not is_file_of_library(stack[i].file or "")]
     return sorted({*range(_INNERMOST), *own[: PYTHON_FRAMES - _INNERMOST]})
 
 

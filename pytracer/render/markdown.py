@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from pytracer._library_files import counted_as_program
 from pytracer._printable import printable
 from pytracer._text import count_words
 from pytracer._version import __version__
@@ -16,7 +17,7 @@ from pytracer.render.processes import without_details
 from pytracer.render.style import Style
 from pytracer.render.text import PARAGRAPHS, headline_words, removed_words, rows_of
 from pytracer.report import job as r
-from pytracer.report.of_verdict import subject_of
+from pytracer.report.of_verdict import program_packages_of, subject_of
 
 MOST_LINES = 60
 WIDTH = 100
@@ -34,6 +35,11 @@ def render_markdown(report: r.Report) -> str:
     Args:
         report: redacted already (`analyze/redaction`): issues are public.
     """
+    with counted_as_program(program_packages_of(report)):
+        return _rendered(report)
+
+
+def _rendered(report: r.Report) -> str:
     shown = printable(without_details(report, subject_of(report)), PARAGRAPHS)
     verdict = shown.verdict or r.Verdict()
     subject = subject_of(shown)

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from pytracer._library_files import counted_as_program
 from pytracer._printable import printable, shell_command
-from pytracer._text import count_words, first_sentences, span_words, time_words
+from pytracer._text import count_words, first_sentences, list_words, span_words, time_words
 from pytracer.render.alternatives import refused_explanations
 from pytracer.render.details import process_details
 from pytracer.render.flight_recorder import flight_lines
@@ -23,7 +24,7 @@ from pytracer.render.processes import failed_ns, process_table, without_details
 from pytracer.render.style import DEFAULT_WIDTH, Style
 from pytracer.render.subject import code_row, subject_rows, why_row
 from pytracer.report import job as r
-from pytracer.report.of_verdict import finding_of, subject_of
+from pytracer.report.of_verdict import finding_of, program_packages_of, subject_of
 
 _OTHER_FINDINGS = 3
 _ADVICE_ROOM = (8, DEFAULT_WIDTH - LABEL_WIDTH - 1)  # lines and columns
@@ -56,7 +57,18 @@ def render_text(
         checked: Also every rule that did not fire.
         processes: The only ones in the table and in the details; the verdict stays that of the whole job.
     """
-    style = style or Style()
+    with counted_as_program(program_packages_of(report)):
+        return _rendered(report, style or Style(), everything, explain, checked, processes)
+
+
+def _rendered(
+    report: r.Report,
+    style: Style,
+    everything: bool,
+    explain: bool,
+    checked: bool,
+    processes: Sequence[r.ProcessReport] | None,
+) -> str:
     directories = _directories(report)
     more = shell_command("pytracer", "inspect", *map(short_file, directories)) if directories else None
     shown = printable(report if everything else without_details(report, subject_of(report)), PARAGRAPHS)
@@ -143,6 +155,12 @@ def rows_of(
         kept = verdict.advice if everything else first_sentences(verdict.advice, *_ADVICE_ROOM)
         rest = " ... (--all has the rest)" if len(kept.split()) < len(verdict.advice.split()) else ""
         yield "next", Text(f"{kept}{rest}", style="bold")
+    packages = program_packages_of(report)
+    if packages and everything:
+        yield (
+            "program",
+            Text(f"the installed {list_words(packages)}: its lines count as the program's own", style="dim"),
+        )
     yield from _run_rows(report, verdict, more)
     if report.run is not None and report.run.digests is not None:
         yield "digests", Text(digests_words(report.run.digests), style="dim")

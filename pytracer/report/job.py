@@ -126,6 +126,8 @@ class Run(Part, frozen=True):
     python: str | None = None
     redacted: int | None = None  #: secrets in `command` that were replaced before it was written
     digests: Digests | None = None  #: null for a report from recordings
+    #: installed packages whose files count as the program's own: it was started from them, or they were named
+    program_packages: list[str] | None = None
 
 
 class CodeLine(Part, frozen=True):

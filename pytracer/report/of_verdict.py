@@ -1,4 +1,4 @@
-"""What a report's verdict is about: the process and the finding."""
+"""What a report's verdict is about: the process and the finding; and whose lines count as the program's."""
 
 from __future__ import annotations
 
@@ -10,6 +10,11 @@ def subject_of(report: r.Report) -> r.ProcessReport | None:
     verdict = report.verdict or r.Verdict()
     same = [item for item in report.processes or () if item.pid == verdict.pid and item.pid is not None]
     return next((item for item in same if item.rank == verdict.rank), next(iter(same), None))
+
+
+def program_packages_of(report: r.Report) -> list[str]:
+    """Installed packages whose files count as the program's own."""
+    return (report.run.program_packages if report.run is not None else None) or []
 
 
 def finding_of(report: r.Report) -> r.Finding | None:

@@ -8,10 +8,12 @@ import functools
 import importlib
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from pytracer._library_files import counted_as_program
+from pytracer._started_package import is_file_of_user, started_package
 from pytracer.blackbox.numbers import ON_FETCH, ON_PUT, ON_TASK, Entry
 from pytracer.record.bootstrap.dynamo import unseen
 from pytracer.record.bootstrap.import_hook import when_imported
@@ -156,7 +158,7 @@ def write(
     """
     recorded = id(error)
     try:
-        with room_for_files(error):
+        with room_for_files(error), _program_is_known(trace):
             _write(box, error, trace, on_its_way, seen)
         if on_its_way not in (ON_PUT, ON_TASK):  # those may reach the top later, or their address be another one's
             box.lib.pytracer_exception_recorded(
@@ -164,6 +166,18 @@ def write(
             )  # on its way to the default hook the core would record it, too
     except Exception:
         box.lib.pytracer_count_hook_error()
+
+
+@contextlib.contextmanager
+def _program_is_known(trace: TracebackType | None) -> Iterator[None]:
+    """Where no file of the user's was run, the package that the process was started from is the program."""
+    files = []
+    while trace is not None:
+        files.append(trace.tb_frame.f_code.co_filename)
+        trace = trace.tb_next
+    name = None if any(map(is_file_of_user, files)) else started_package(sys.orig_argv)
+    with counted_as_program([name] if name else ()):
+        yield
 
 
 def _write(

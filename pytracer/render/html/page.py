@@ -11,6 +11,7 @@ from typing import Any
 
 from rich.text import Text
 
+from pytracer._library_files import counted_as_program
 from pytracer._printable import printable, shell_command
 from pytracer._text import count_words, ranks_words
 from pytracer.render.frames import is_library_file, place_words, short_file
@@ -23,7 +24,7 @@ from pytracer.render.processes import names_words, process_rows, why_words
 from pytracer.render.subject import code_row, subject_rows
 from pytracer.render.text import PARAGRAPHS, headline_words, removed_words
 from pytracer.report import job as r
-from pytracer.report.of_verdict import finding_of, subject_of
+from pytracer.report.of_verdict import finding_of, program_packages_of, subject_of
 
 RANK_ROWS = 32
 GROUP_ROWS = 64
@@ -53,8 +54,9 @@ def render_html(report: r.Report) -> str:
     Raises:
         ModuleNotFoundError: jinja2 is not installed (extra `html`).
     """
-    content = _content(printable(report, PARAGRAPHS), _more(report))
-    return document("page.html", styles=("style.css",), script="page.js", **content)
+    with counted_as_program(program_packages_of(report)):
+        content = _content(printable(report, PARAGRAPHS), _more(report))
+        return document("page.html", styles=("style.css",), script="page.js", **content)
 
 
 def _content(report: r.Report, more: str | None) -> dict[str, Any]:

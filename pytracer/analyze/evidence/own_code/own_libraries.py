@@ -15,7 +15,7 @@ from functools import cached_property
 
 import msgspec
 
-from pytracer._library_files import is_library_file
+from pytracer._library_files import is_installed_program, is_library_file
 from pytracer._text import list_words, shortened
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.native.fault_function import is_own_frame
@@ -126,8 +126,10 @@ def frames_that_allocated(snapshot: Snapshot) -> list[PythonFrame]:
 
 
 def is_own_path(path: str | None) -> bool:
-    """A library that is neither of the system nor of an installed package, by its path."""
-    return path is not None and ".so" in path and not _OF_SYSTEM.match(path) and not _OF_OTHERS.search(path)
+    """A library that is neither of the system nor of an installed package, if this is not the program, by its path."""
+    if path is None or ".so" not in path or _OF_SYSTEM.match(path):
+        return False
+    return not _OF_OTHERS.search(path) or is_installed_program(path)
 
 
 def _calls(view: ProcessView, frames: list[PythonFrame], stems: set[str]) -> Iterator[OwnCall]:

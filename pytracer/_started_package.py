@@ -1,0 +1,67 @@
+"""The package that a Python command line runs: `python -m package.train`, a console script, a file in site-packages."""
+
+from __future__ import annotations
+
+import ast
+import os
+import sys
+from collections.abc import Sequence
+
+from pytracer._library_files import installed_package, is_library_file
+
+_WITH_VALUE = ("-X", "-W", "--check-hash-based-pycs")
+_STUB_BYTES = 4096  # of a console script: pip's has nine lines
+_OF_STUBS = ("importlib", "re", "sys")  # what it imports beside its package
+# They run somebody else's program: their own lines are not what the reader looks for.
+_RUNNERS = frozenset({
+    *("pytest", "_pytest", "coverage", "debugpy", "viztracer", "memray", "scalene", "kernprof", "line_profiler"),
+    *("torch", "torchrun", "accelerate", "deepspeed", "ray", "lightning", "horovod", "pytracer", "pip"),
+    *("ipykernel", "ipykernel_launcher", "IPython", "jupyter", "jupyter_client", "notebook", "xdist", "execnet"),
+})  # fmt: skip
+
+
+def started_package(argv: Sequence[str]) -> str | None:
+    """Its top name; None where a file of the user's is run, or a runner of programs. Reads a console script.
+
+    Args:
+        argv: The command line, the interpreter first.
+    """
+    program = argv[0].rpartition("/")[2] if argv else ""
+    if not program.startswith("python"):
+        return None
+    module, script = _module_or_script(argv[1:])
+    name = module.partition(".")[0] if module else _of_script(script) if script else None
+    return name if name and name not in _RUNNERS and name not in sys.stdlib_module_names else None
+
+
+def is_file_of_user(file: str) -> bool:
+    """Whether a frame of this file is the user's own. A console script is none: it only starts the package."""
+    return file.endswith(".py") and not is_library_file(file)
+
+
+def _module_or_script(words: Sequence[str]) -> tuple[str | None, str | None]:
+    """The value of -m, or the first word that is no option of the interpreter."""
+    waiting = iter(words)
+    for word in waiting:
+        if word == "-m":
+            return next(waiting, None), None
+        if word == "-c":
+            return None, None
+        if word in _WITH_VALUE:
+            next(waiting, None)
+        elif not word.startswith("-"):
+            return None, word
+    return None, None
+
+
+def _of_script(path: str) -> str | None:
+    if path.endswith(".py") or not os.path.isabs(path):
+        return installed_package(path)
+    try:
+        with open(path, "rb") as file:
+            tree = ast.parse(file.read(_STUB_BYTES))
+    except (OSError, SyntaxError, ValueError):
+        return None  # a program without suffix, or of another machine
+    modules = (node.module for node in tree.body if isinstance(node, ast.ImportFrom) and node.level == 0)
+    names = (module.partition(".")[0] for module in modules if module)
+    return next((name for name in names if name not in _OF_STUBS), None)
