@@ -6,11 +6,12 @@ Everything here is in the JSON as well; what is omitted for brevity is shown wit
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from pytracer._library_files import counted_as_program
+from pytracer._library_files import counted_as_program, installed_package, is_library_file
 from pytracer._printable import printable, shell_command
 from pytracer._text import count_words, first_sentences, list_words, span_words, time_words
 from pytracer.render.alternatives import refused_explanations
@@ -221,7 +222,16 @@ def _run_rows(report: r.Report, verdict: r.Verdict, command: str | None) -> Iter
     directories = _directories(report)
     if directories and verdict.class_ != "clean":
         yield "run", Text(", ".join(map(short_file, directories)))
-        yield "more", Text(f"{command} --all (every process, full stacks), or --json")
+        package = _package_between(subject)
+        also = f"; --program {package} tells its lines like yours" if package is not None else ""
+        yield "more", Text(f"{command} --all (every process, full stacks), or --json{also}")
+
+
+def _package_between(subject: r.ProcessReport | None) -> str | None:
+    """The installed package that the program's innermost line called, in whose own lines the process died."""
+    stack = (subject.python_stack or (subject.exception or r.ExceptionReport()).python_stack) if subject else None
+    inside = list(takewhile(lambda frame: is_library_file(frame.file), stack or ()))
+    return next((name for frame in inside if (name := installed_package(frame.file)) is not None), None)
 
 
 def removed_words(removed: Mapping[str, int]) -> str:
