@@ -20,7 +20,7 @@ class BestEffort:
         self._told: set[str] = set()
 
     @unseen
-    def __call__(self, box: Core, subject: str, act: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
+    def __call__(self, box: Core, subject: str, act: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T | None:
         """The result of `act`; None if it failed. `subject` begins the note, e.g. "DDP's buckets"."""
         try:
             return act(*args, **kwargs)

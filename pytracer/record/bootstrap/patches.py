@@ -33,7 +33,7 @@ class Patches:
         unseen(note)
 
         @functools.wraps(original)
-        def and_note(thing: T, *args: object, **kwargs: object) -> object:
+        def and_note(thing: T, /, *args: object, **kwargs: object) -> object:
             result = original(thing, *args, **kwargs)
             if not is_compiling():
                 note(thing)

@@ -99,7 +99,7 @@ def _wrap_compiled(note: Note) -> None:
     original = owner.__call__
 
     @functools.wraps(original)
-    def launch(self: object, *args: object, **kwargs: object) -> object:
+    def launch(self: object, /, *args: object, **kwargs: object) -> object:
         note(self, "_func", args[_ARGUMENTS] if len(args) > _ARGUMENTS else kwargs.get("args"))
         return original(self, *args, **kwargs)
 

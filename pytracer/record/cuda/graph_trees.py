@@ -54,7 +54,7 @@ def _install(box: Core) -> None:
 
     @functools.wraps(record)
     def record_function(
-        self: GraphTreeManager, new_inputs: object, function_id: FunctionId, *args: object, **kwargs: object
+        self: GraphTreeManager, /, new_inputs: object, function_id: FunctionId, *args: object, **kwargs: object
     ) -> object:
         _now.name = _name(self, function_id)
         try:

@@ -46,7 +46,7 @@ def install(box: Core, hooks: CudaLibrary) -> None:
     seen: Counter[tuple[object, ...]] = Counter()
 
     @functools.wraps(begin)
-    def capture_begin(self: CudaGraph, pool: object = None, *args: object, **kwargs: object) -> object:
+    def capture_begin(self: CudaGraph, /, pool: object = None, *args: object, **kwargs: object) -> object:
         hooks.lock_streams(True)  # until capture_end: querying a CUDA stream could invalidate the capture
         try:
             result = begin(self, pool, *args, **kwargs)
@@ -57,7 +57,7 @@ def install(box: Core, hooks: CudaLibrary) -> None:
         return result
 
     @functools.wraps(end)
-    def capture_end(self: CudaGraph, *args: object, **kwargs: object) -> object:
+    def capture_end(self: CudaGraph, /, *args: object, **kwargs: object) -> object:
         try:
             result = end(self, *args, **kwargs)
         except BaseException:
@@ -93,14 +93,14 @@ def install(box: Core, hooks: CudaLibrary) -> None:
     else:
 
         @functools.wraps(replay)
-        def replay_and_count(self: CudaGraph, *args: object, **kwargs: object) -> object:
+        def replay_and_count(self: CudaGraph, /, *args: object, **kwargs: object) -> object:
             broken = replayed(self.__dict__.get(_NUMBER, 0))
             if broken:
                 warn(self, broken)
             return replay(self, *args, **kwargs)
 
     @functools.wraps(reset)
-    def reset_and_note(self: CudaGraph, *args: object, **kwargs: object) -> object:
+    def reset_and_note(self: CudaGraph, /, *args: object, **kwargs: object) -> object:
         number = self.__dict__.pop(_NUMBER, None)
         result = reset(self, *args, **kwargs)
         if number is not None:

@@ -49,7 +49,7 @@ def _wrap(box: Core, hooks: CudaLibrary, module: str, owner: str, method: str, n
         return
 
     @functools.wraps(original)
-    def launch(self: Kernel, *args: object, **kwargs: object) -> object:
+    def launch(self: Kernel, /, *args: object, **kwargs: object) -> object:
         _record(box, hooks, name, self, args, kwargs)
         return original(self, *args, **kwargs)
 

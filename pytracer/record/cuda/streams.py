@@ -77,7 +77,7 @@ def _before(box: Core, owner: object, name: str, note: Callable[..., None]) -> N
     original = getattr(owner, name)
 
     @functools.wraps(original)
-    def noted(self: object, *args: object, **kwargs: object) -> object:
+    def noted(self: object, /, *args: object, **kwargs: object) -> object:
         _guarded(box, note, self, *args, *kwargs.values())
         return original(self, *args, **kwargs)
 
@@ -89,7 +89,7 @@ def _after(box: Core, owner: object, name: str, note: Callable[..., None]) -> No
     original = getattr(owner, name)
 
     @functools.wraps(original)
-    def noted(self: object, *args: object, **kwargs: object) -> object:
+    def noted(self: object, /, *args: object, **kwargs: object) -> object:
         result = original(self, *args, **kwargs)
         _guarded(box, note, self, *args, *kwargs.values())
         return result

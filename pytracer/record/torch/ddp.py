@@ -88,7 +88,7 @@ def install(box: Core, hooks: TorchLibrary) -> None:
     original = DistributedDataParallel._pre_forward  # rebuilds the buckets when it is time
 
     @functools.wraps(original)
-    def pre_forward_and_look(module: DdpModule, *args: object, **kwargs: object) -> object:
+    def pre_forward_and_look(module: DdpModule, /, *args: object, **kwargs: object) -> object:
         result = original(module, *args, **kwargs)
         if not is_compiling():
             left = _forwards_to_skip.get(id(module), 0)
@@ -103,7 +103,7 @@ def install(box: Core, hooks: TorchLibrary) -> None:
     initialize = DistributedDataParallel.__init__
 
     @functools.wraps(initialize)
-    def initialize_and_note(module: DdpModule, *args: object, **kwargs: object) -> None:
+    def initialize_and_note(module: DdpModule, /, *args: object, **kwargs: object) -> None:
         if is_compiling():
             initialize(module, *args, **kwargs)
             return
@@ -127,7 +127,7 @@ def _install_join(box: Core, hooks: TorchLibrary, kind: type[DdpModule]) -> None
         return
 
     @functools.wraps(original)
-    def send_zeros(self: DdpModule, *args: object, **kwargs: object) -> object:
+    def send_zeros(self: DdpModule, /, *args: object, **kwargs: object) -> object:
         _best_effort(box, _BUCKETS, _refresh, box, hooks, self)
         wrapped = _wrapped.get(self)
         name = scope(box, f"DDP::join ({wrapped.name if wrapped else '?'})")

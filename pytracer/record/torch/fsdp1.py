@@ -35,12 +35,12 @@ def install(box: Core) -> None:
     init, unshard, reduce_grad = _ExecOrderData.init, FlatParamHandle.unshard, runtime._reduce_grad
 
     @functools.wraps(init)
-    def init_and_name(self: object, state: object, root_module: Module, *args: object, **kwargs: object) -> object:
+    def init_and_name(self: object, /, state: object, root_module: Module, *args: object, **kwargs: object) -> object:
         best_effort(box, _SUBJECT, _name_units, root_module)
         return init(self, state, root_module, *args, **kwargs)
 
     @functools.wraps(unshard)
-    def unshard_in_scope(self: FlatParamHandle, *args: object, **kwargs: object) -> object:
+    def unshard_in_scope(self: FlatParamHandle, /, *args: object, **kwargs: object) -> object:
         if is_compiling():
             return unshard(self, *args, **kwargs)
         unit = best_effort(box, _SUBJECT, _unit_of, box, self)

@@ -30,7 +30,7 @@ def scope(box: Core, name: str) -> int:
 
 
 @unseen_frame
-def within(box: Core, scope_id: int, act: Callable[..., object], *args: object, **kwargs: object) -> object:
+def within(box: Core, scope_id: int, act: Callable[..., object], /, *args: object, **kwargs: object) -> object:
     """Calls `act` in a scope, and returns or raises what it does."""
     before = box.lib.pytracer_scope(scope_id)
     try:
