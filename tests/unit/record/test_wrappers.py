@@ -37,4 +37,4 @@ def test_a_keyword_of_the_program_never_meets_a_name_of_ours() -> None:
     assert len(found) > 10
     for file, node in found:
         named = [item.arg for item in node.args.args]
-        assert named == _OF_THE_ORIGINAL.get(node.name, []), f"{file}:{node.lineno} {node.name}"
+        assert named in ([], _OF_THE_ORIGINAL.get(node.name)), f"{file}:{node.lineno} {node.name}"
