@@ -5,6 +5,7 @@ Everything here is in the JSON as well; what is omitted for brevity is shown wit
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 
@@ -30,6 +31,7 @@ from pytracer.report.of_verdict import finding_of, program_packages_of, subject_
 _OTHER_FINDINGS = 3
 _ADVICE_ROOM = (8, DEFAULT_WIDTH - LABEL_WIDTH - 1)  # lines and columns
 _NOTES = 2
+_DEEP = 3  # frames of a package below the program's line: a framework, not a function that is called
 _UNREAD = 2
 PARAGRAPHS = ("message", "abort_text", "notes")  # the first lines are shown, each on a line of its own
 _REMOVED = {
@@ -228,10 +230,12 @@ def _run_rows(report: r.Report, verdict: r.Verdict, command: str | None) -> Iter
 
 
 def _package_between(subject: r.ProcessReport | None) -> str | None:
-    """The installed package that the program's innermost line called, in whose own lines the process died."""
+    """The installed package that went on from the program's innermost line, deep enough to have reasons of its own."""
     stack = (subject.python_stack or (subject.exception or r.ExceptionReport()).python_stack) if subject else None
     inside = list(takewhile(lambda frame: is_library_file(frame.file), stack or ()))
-    return next((name for frame in inside if (name := installed_package(frame.file)) is not None), None)
+    packages = Counter(name for frame in inside if (name := installed_package(frame.file)) is not None)
+    name, frames = next(iter(packages.most_common(1)), (None, 0))
+    return name if frames >= _DEEP else None
 
 
 def removed_words(removed: Mapping[str, int]) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pytracer.analyze.engine import build_report
 from pytracer.analyze.program_packages import program_packages
+from pytracer.render.text import render_text
 from pytracer.report.job import Report
 from tests.support import scenarios as s
 from tests.support.synth import Box
@@ -50,3 +51,12 @@ def test_a_package_that_is_named_counts_beside_the_users_files(tmp_path: Path) -
 def _summary(report: Report) -> str:
     assert report.verdict is not None
     return report.verdict.summary or ""
+
+
+def test_a_package_that_is_deep_below_the_users_line_is_offered_as_the_program(tmp_path: Path) -> None:
+    """A framework may hold the reason; a function that is only called does not."""
+    script = ("main", s.SCRIPT, 3)
+    deep = s.load(tmp_path / "deep", crashed(*OF_PACKAGE, *OF_PACKAGE, script, argv=("python", s.SCRIPT)))
+    flat = s.load(tmp_path / "flat", crashed(*OF_PACKAGE, script, argv=("python", s.SCRIPT)))
+    assert "--program mine tells its lines like yours" in " ".join(render_text(build_report(deep)).split())
+    assert "--program" not in render_text(build_report(flat))
