@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import ast
 import os
+import re
 import sys
 from collections.abc import Sequence
 
 from pytracer._library_files import installed_package, is_library_file
 
 _WITH_VALUE = ("-X", "-W", "--check-hash-based-pycs")
-_STUB_BYTES = 4096  # of a console script: pip's has nine lines
+_STUB_CHARACTERS = 4096  # of a console script: pip's has nine lines
+_IMPORTED = re.compile(r"^from[ \t]+([A-Za-z_]\w*)[\w.]*[ \t]+import\b", re.MULTILINE)
 _OF_STUBS = ("importlib", "re", "sys")  # what it imports beside its package
 # They run somebody else's program: their own lines are not what the reader looks for.
 _RUNNERS = frozenset({
@@ -58,10 +59,8 @@ def _of_script(path: str) -> str | None:
     if path.endswith(".py") or not os.path.isabs(path):
         return installed_package(path)
     try:
-        with open(path, "rb") as file:
-            tree = ast.parse(file.read(_STUB_BYTES))
-    except (OSError, SyntaxError, ValueError):
-        return None  # a program without suffix, or of another machine
-    modules = (node.module for node in tree.body if isinstance(node, ast.ImportFrom) and node.level == 0)
-    names = (module.partition(".")[0] for module in modules if module)
+        with open(path, encoding="utf-8", errors="replace") as file:
+            names = _IMPORTED.findall(file.read(_STUB_CHARACTERS))
+    except OSError:
+        return None  # of another machine
     return next((name for name in names if name not in _OF_STUBS), None)
