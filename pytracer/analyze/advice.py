@@ -28,7 +28,7 @@ BUGS = frozenset(
         *("arithmetic", "forbidden-system-call", "cuda-graph-input-freed", "missing-stream-wait"),
         *("collective-mismatch", "group-mismatch", "conditional-collective", "point-to-point-unmatched"),
         "split-sizes",
-        "polled-work",
+        *("polled-work", "served-lock"),
         *("collective-wait", "sampler-before-process-group", "unused-parameters"),
     }
 )

@@ -18,6 +18,7 @@ from pytracer.analyze.rules.collectives.polled_work import PolledWorkRule
 from pytracer.analyze.rules.collectives.rendezvous_mismatch import RendezvousMismatch
 from pytracer.analyze.rules.collectives.rendezvous_missing_rank import RendezvousMissingRank
 from pytracer.analyze.rules.collectives.sampler_before_process_group import SamplerBeforeProcessGroup
+from pytracer.analyze.rules.collectives.served_lock import ServedLockRule
 from pytracer.analyze.rules.collectives.split_sizes import SplitSizes
 from pytracer.analyze.rules.collectives.uneven_inputs import UnevenInputs
 from pytracer.analyze.rules.collectives.unrecorded_ranks import UnrecordedRanks
@@ -111,6 +112,7 @@ RULES: tuple[AnyRule, ...] = (
     CollectiveMismatch(),
     SplitSizes(),
     PolledWorkRule(),
+    ServedLockRule(),
     PointToPointUnmatched(),
     CollectiveMissingRank(),
     CollectiveLateRank(),

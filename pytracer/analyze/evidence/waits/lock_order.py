@@ -126,10 +126,10 @@ def lock_holder(view: ProcessView) -> LockHolder | None:
     if own is None or inner is None or inner.line is None or is_library_file(inner.file):
         return None
     tree = syntax_tree(snapshot, python_frame(inner))
-    wants = frozenset(_taken_at(tree, inner.line)) if tree is not None else frozenset[str]()
+    wants = frozenset(taken_at(tree, inner.line)) if tree is not None else frozenset[str]()
     found = []
     for pthread, frames in stacks.items():
-        held = _holds(view, frames)
+        held = holds(view, frames)
         at = next((place for place, item in enumerate(frames) if not is_library_file(item.file)), None)
         for lock in sorted(wants & held.keys()):
             if at is None:
@@ -168,21 +168,22 @@ def _of_thread(view: ProcessView, frames: Sequence[SnapshotFrame], name: str | N
     if inner is None or inner.line is None or is_library_file(inner.file):
         return None
     tree = syntax_tree(view.process.snapshot, python_frame(inner))
-    wants = frozenset(_taken_at(tree, inner.line)) if tree is not None else frozenset[str]()
-    holds = _holds(view, frames)
-    return _Waiting(name, python_frame(inner), wants, holds) if wants and holds else None
+    wants = frozenset(taken_at(tree, inner.line)) if tree is not None else frozenset[str]()
+    held = holds(view, frames)
+    return _Waiting(name, python_frame(inner), wants, held) if wants and held else None
 
 
-def _holds(view: ProcessView, frames: Sequence[SnapshotFrame]) -> dict[str, int]:
-    holds: dict[str, int] = {}
+def holds(view: ProcessView, frames: Sequence[SnapshotFrame]) -> dict[str, int]:
+    """What the `with` statements around the lines of a stack have entered, by its source: name and line."""
+    held: dict[str, int] = {}
     for frame in frames[:_MOST_FRAMES]:
         tree = syntax_tree(view.process.snapshot, python_frame(frame)) if not is_library_file(frame.file) else None
         if tree is not None and frame.line is not None:
-            holds.update(_held_around(tree, frame.line))
-    return holds
+            held.update(_held_around(tree, frame.line))
+    return held
 
 
-def _taken_at(tree: ast.Module, line: int) -> Iterator[str]:
+def taken_at(tree: ast.Module, line: int) -> Iterator[str]:
     """`lock` of `with lock:` and of `lock.acquire()`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.With):

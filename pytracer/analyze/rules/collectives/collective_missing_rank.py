@@ -40,6 +40,7 @@ from pytracer.analyze.collectives.library_calls import library_call
 from pytracer.analyze.collectives.parting import one_rank_way
 from pytracer.analyze.collectives.polled_works import polling
 from pytracer.analyze.collectives.rank_branches import branch_advice, branch_at_end, branch_head
+from pytracer.analyze.collectives.served_locks import served_lock
 from pytracer.analyze.collectives.time_limits import time_limit
 from pytracer.analyze.collectives.unreceived_sends import UnreceivedSend, lost_message
 from pytracer.analyze.collectives.work_loops import work_loop
@@ -73,7 +74,9 @@ class CollectiveMissingRank:
         absences = [
             item
             for item in find_absences(job)
-            if item.fate != "left" and not polls.issuperset(view.index for view in item.views)
+            if item.fate != "left"
+            and not polls.issuperset(view.index for view in item.views)
+            and served_lock(item, job.views) is None  # served-lock tells it
         ]
         if absences:
             return tuple(_judge(job, item) for item in absences)
