@@ -14,12 +14,19 @@ from pytracer.analyze.evidence.syntax.scopes import scope_of
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.tensors.origins import is_borrowed
 from pytracer.analyze.view import ProcessView
+from pytracer.decode.types.snapshot import Storage
 
 
 def borrowed_at(view: ProcessView) -> tuple[Mapping[str, ast.Module], Spot] | None:
     """Of the tensor at the fault, with the program's files; None where it owns its memory, or an unmapping is known."""
-    storage = view.place.storage if view.place is not None else None
-    if storage is None or not is_borrowed(storage) or unmapping_of(view) is not None:
+    if unmapping_of(view) is not None:
+        return None
+    return borrowed_storage_at(view, view.place.storage if view.place is not None else None)
+
+
+def borrowed_storage_at(view: ProcessView, storage: Storage | None) -> tuple[Mapping[str, ast.Module], Spot] | None:
+    """The same of any storage."""
+    if storage is None or not is_borrowed(storage):
         return None
     made = own_line(storage.allocated_by)
     frame = python_frame(made) if made is not None else None

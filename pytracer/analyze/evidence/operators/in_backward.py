@@ -14,6 +14,7 @@ import msgspec
 from pytracer._text import shortened
 from pytracer.analyze.evidence.exceptions.name_origins import NameOrigin, follow
 from pytracer.analyze.evidence.indices.index_origins import narrow_words
+from pytracer.analyze.evidence.lifetime.shared_writes import shared_write
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import is_shared_with_others, line_that_made, place_of
 from pytracer.analyze.evidence.operators.operator import OperatorTensor, below_python, shape_words
@@ -137,6 +138,12 @@ def saved_advice(view: ProcessView, found: Backward, item: OperatorTensor) -> st
         return (
             f"Check what {found.unpack} returns to the backward of line {found.line}: {name}{values} must be what the "
             "forward saved."
+        )
+    write = shared_write(view, item.item.base)
+    if write is not None:
+        return (
+            f"Clone what {write.lender}() returns at {write.lent}, or use another array each time: {write.words}, and "
+            f"{name}{values}, {saved_words(found)}, has its memory. torch does not see what NumPy writes."
         )
     if item.name is not None and is_shared_with_others(view, item.item.base):
         made = line_that_made(view, item.item.base, quote=False)

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pytracer.analyze.address_space.referrers import data_registers
 from pytracer.analyze.address_space.regions import mapping_at
 from pytracer.analyze.evidence.indices.written_value import origin_words
+from pytracer.analyze.evidence.lifetime.shared_writes import shared_write
 from pytracer.analyze.evidence.lifetime.variables import line_words
-from pytracer.analyze.evidence.operators.in_backward import backward, saved_advice
-from pytracer.analyze.evidence.operators.operator import find_operator, tensor_name, tensor_with
+from pytracer.analyze.evidence.operators.in_backward import backward, changed_advice, saved_advice, saved_words
+from pytracer.analyze.evidence.operators.operator import OperatorTensor, find_operator, tensor_name, tensor_with
 from pytracer.analyze.evidence.own_code.lookups import reads_index
 from pytracer.analyze.evidence.wild.explanation import Explanation
 from pytracer.analyze.platform.instruction import signed
@@ -40,9 +41,14 @@ class FarIndex(Explanation):
     def clause(self, view: ProcessView) -> str:
         """See Explanation."""
         where = "on its stack" if self.stack else "in its memory"
-        index = tensor_with(find_operator(view), self.value)
+        index, saved = _tensor(view, self.value), backward(view)
         of = f" of {tensor_name(index)}" if index is not None else ""
-        return f": index {self.value}{of} leads out of an array {where}"
+        found = f": index {self.value}{of} leads out of an array {where}"
+        if index is None or saved is None:
+            return found
+        write = shared_write(view, index.item.base)
+        by = f": {write.words}" if write is not None else ""
+        return f"{found}, {saved_words(saved)}, and which was probably overwritten since{by}"
 
     def evidence(self, view: ProcessView, address: Evidence | None) -> Sequence[Evidence | None]:
         """See Explanation."""
@@ -57,12 +63,14 @@ class FarIndex(Explanation):
 
     def advice(self, view: ProcessView) -> str:
         """See Explanation."""
-        index, saved, line = tensor_with(find_operator(view), self.value), backward(view), line_words(view)
+        index, saved, line = _tensor(view, self.value), backward(view), line_words(view)
         if index is None and reads_index(view):
             return (
                 f"Check the arrays that {line} passes, their lengths and the numbers in them: index {self.value} was "
                 "probably read from one of them, or from behind its end, and the function uses it unchecked."
             )
+        if index is None and saved is not None:
+            return changed_advice(saved)
         if index is None:
             return (
                 f"Check the numbers that {line} passes: an argument, such as a dimension or an index, is {self.value} "
@@ -75,6 +83,21 @@ class FarIndex(Explanation):
             f"Check the values of {tensor_name(index)} before {line} passes it: {self.value} must not be among them "
             f"(min(), max()). {origin} The function does not check it."
         )
+
+
+def _tensor(view: ProcessView, value: int) -> OperatorTensor | None:
+    """The operator's integer tensor that has it as its smallest or largest element, else the only one it may be in."""
+    operator = find_operator(view)
+    exact = tensor_with(operator, value)
+    if exact is not None or operator is None:
+        return exact
+    passed = (item for item in operator.tensors if item.passed)
+    found = [item for item in passed if _spans(item.item.minimum, item.item.maximum, value)]
+    return found[0] if len(found) == 1 else None
+
+
+def _spans(low: int | None, high: int | None, value: int) -> bool:
+    return low is not None and high is not None and low < value < high
 
 
 def far_index(view: ProcessView) -> FarIndex | None:
