@@ -298,7 +298,7 @@ def _recorded(view: ProcessView) -> str | None:
 def _tensors(view: ProcessView, called: str, place: int, frames: int) -> Iterator[OperatorTensor]:
     crash = view.crash
     found = [item for item in crash.arguments if item.frame is None or item.frame < frames] if crash else []
-    passed = [item for item in found if _is_passed(item, place)]
+    passed = [item for item in found if _is_passed(item, place) and _may_take(called, item)]
     integers = [item for item in passed if item.is_integer]
     others = [item for item in passed if not item.is_integer and not item.undefined]
     names = _ARGUMENTS.get(called)
@@ -308,6 +308,11 @@ def _tensors(view: ProcessView, called: str, place: int, frames: int) -> Iterato
             alike = integers if item.is_integer else others
             argument = names[0 if item.is_integer else 1] if len(alike) == 1 else None
         yield OperatorTensor(item, _name(view, item) or _copied_name(view, item, found), argument, item in passed)
+
+
+def _may_take(called: str, item: Argument) -> bool:
+    """An optimizer's operator takes no integers: a pointer to some is left of what had run there before."""
+    return not (called.startswith("_fused_") and called.endswith("_") and item.is_integer)
 
 
 def _is_passed(item: Argument, place: int) -> bool:
@@ -337,13 +342,22 @@ def _name(view: ProcessView, item: Argument) -> str | None:
 
 
 def _copied_name(view: ProcessView, item: Argument, found: Sequence[Argument]) -> str | None:
-    """`index.contiguous()`: of whole numbers without gaps, as many as the only variable with gaps has."""
+    """`index.contiguous()`: of whole numbers without gaps, as many, and in the same range, as the only variable with
+    gaps has.
+    """
     if not item.is_integer or not item.elements or _has_gaps(item):
         return None
-    alike = [other for other in found if (other.sizes, other.dtype) == (item.sizes, item.dtype) and _has_gaps(other)]
+    alike = [other for other in found if _may_be_copied(other, item)]
     names = {_name(view, other) for other in alike}
     name = names.pop() if len(names) == 1 else None
     return f"{name}.contiguous()" if name is not None else None
+
+
+def _may_be_copied(item: Argument, copy: Argument) -> bool:
+    """Where both have been looked at, the smallest and the largest number are the same."""
+    known = None not in (item.minimum, copy.minimum)
+    same = (item.minimum, item.maximum) == (copy.minimum, copy.maximum)
+    return (item.sizes, item.dtype) == (copy.sizes, copy.dtype) and _has_gaps(item) and (same or not known)
 
 
 def _has_gaps(item: Argument) -> bool:

@@ -410,13 +410,26 @@ def test_lengths_that_the_forward_had_checked_were_overwritten_since(in_backward
     assert ("probably overwritten since the forward, which checks it" in summary(report)) == in_backward
 
 
-@pytest.mark.parametrize(("strides", "name"), [((50, 1), "rows.contiguous()"), ((5, 1), None)])
+@pytest.mark.parametrize(
+    ("strides", "highest", "name"),
+    [((50, 1), 40, "rows.contiguous()"), ((50, 1), None, "rows.contiguous()"), ((50, 1), 41, None), ((5, 1), 40, None)],
+    ids=["a copy", "not looked at", "another range", "no gaps"],
+)
 def test_copy_of_an_index_with_gaps_has_the_name_of_the_variable(
-    strides: tuple[int, ...], name: str | None, run: Path
+    strides: tuple[int, ...], highest: int | None, name: str | None, run: Path
 ) -> None:
-    """An operator works on a copy without gaps; of a variable that has none, another tensor is no copy."""
-    held = tensor(INDEX, 3, 5, dtype="int64", strides=strides)
+    """An operator works on a copy without gaps; of other numbers, or a variable that has none, it is no copy."""
+    known = {} if highest is None else {"minimum": 0, "maximum": highest}
+    held = tensor(INDEX, 3, 5, dtype="int64", strides=strides, **known)
     copy = tensor(INDEX + 0x4000, 3, 5, dtype="int64", strides=(5, 1), minimum=0, maximum=40)
     report = crashed(run, tensor(TABLE, 10, 10), held, copy)
     names = [item.name for item in operator(report).tensors or []]
     assert names == ["table", "rows", name]
+
+
+@pytest.mark.parametrize(("called", "takes"), [("_fused_adamw_", False), ("gather", True)])
+def test_an_optimizers_operator_takes_no_integers(called: str, takes: bool, run: Path) -> None:
+    """A pointer to some is left on the stack of what ran before."""
+    stack = [GATHER[0], (s.TORCH_CPU, f"at::_ops::{called}::call(at::Tensor const&)"), *GATHER[2:]]
+    report = crashed(run, tensor(TABLE, 10, 4), index(1, 3), stack_of=stack)
+    assert ("int64" in " ".join(item.dtype or "" for item in operator(report).tensors or [] if item.passed)) == takes
