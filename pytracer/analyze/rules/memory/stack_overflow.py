@@ -59,6 +59,7 @@ from pytracer.report.job import Confidence, Evidence, NativeFrame, PythonFrame, 
 
 DEEP_FRAMES = 500
 SMALL_STACK_BYTES = 1 << 20
+_LEAST_FRAME = 16  # bytes: what a call and its return address take
 _EVALUATORS = ("_PyEval_EvalFrame", "_PyEval_Vector", "PyEval_Eval", "_PyFunction_Vectorcall")
 _MORE = {
     "main": "If the depth is meant, raise the limit before the start: `ulimit -s`.",
@@ -187,7 +188,7 @@ def _how(view: ProcessView, cycle: StackCycle | None, python: Cycle[PythonFrame]
         names = list(dict.fromkeys(frame_words(frame) for frame in cycle.frames or []))
         if any(_REGEX in (frame.function or "") for frame in cycle.frames or []):
             return f": recursion of std::regex over a long text, {depth} deep"
-        return f": recursion of {list_words(names)}, {depth} deep"
+        return f": recursion of {list_words(names)}, {_levels(cycle) or depth} deep"
     if not own_frames(view):
         return ""
     if _depth(view) >= DEEP_FRAMES:
@@ -293,6 +294,22 @@ def _small_stack_advice(view: ProcessView) -> str | None:
     return f"Ask threading.stack_size() for several MiB at {at}, or leave the default: {more}."
 
 
+def _levels(cycle: StackCycle) -> str:
+    """How often it repeats: some frames are of what called it first."""
+    return count_words(cycle.repeats, "level") if cycle.repeats else ""
+
+
+def _flatten(view: ProcessView, cycle: StackCycle, function: str) -> str:
+    """What to make of a recursion of native code, with what each level took."""
+    size, repeats = _stack_bytes(view), cycle.repeats or 0
+    first = f"End the recursion of {function}, or make it a loop that keeps what is left to do in an array on the heap"
+    if size is None or not repeats or size // repeats < _LEAST_FRAME:
+        return f"{first}."
+    return (
+        f"{first}: each level took {size_words(size // repeats)} of stack, so that {size_words(size)} held {repeats}."
+    )
+
+
 def _deeper(view: ProcessView) -> str:
     """`` A larger stack holds more in proportion: 8.0 MiB held 45540 frames (`ulimit -s` before the start). ``"""
     size, kind = _stack_bytes(view), view.thread.kind if view.thread else None
@@ -348,7 +365,7 @@ def _advice(view: ProcessView, cycle: StackCycle | None, python: Cycle[PythonFra
         )
     elif cycle is not None and cycle.frames:
         image = image_name(cycle.frames[0].image)
-        first = f"End the recursion of {frame_words(cycle.frames[0])}{f' ({image})' if image else ''}."
+        first = _flatten(view, cycle, f"{frame_words(cycle.frames[0])}{f' ({image})' if image else ''}")
         if not any(is_own_path(frame.image) or _runs_python_frame(frame) for frame in cycle.frames):
             first = (
                 f"{frame_words(cycle.frames[0])} of {image or 'a library'} calls itself: look for something nested, or "

@@ -53,7 +53,7 @@ def test_stack_overflow_names_the_native_cycle_depth_and_both_ends(run: Path) ->
     assert summary(report) == (
         "Process 101 (train.py) ran over the end of its stack in visit, at train.py:41 in Peek.backward: "
         "recursion of descend_left and descend_right, "
-        "90000 frames deep."
+        "44998 levels deep."
     )
     assert "the outermost are descend_right <- _PyEval_EvalFrameDefault <- main" in evidence(report)
     assert "8 bytes below the lowest address of this thread's stack (8.0 MiB)" in evidence(report)
