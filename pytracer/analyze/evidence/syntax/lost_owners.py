@@ -16,6 +16,7 @@ from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, statement_at
 
 Named = ast.FunctionDef | ast.AsyncFunctionDef
+_AT_ADDRESS = ("from_address", "_from_blob")
 _SAME_MEMORY = frozenset({"untyped_storage", "storage", "detach", "numpy", "view"})
 
 
@@ -60,12 +61,13 @@ def _lost(function: Named, node: ast.AST) -> LostOwner | None:
     if not isinstance(node, ast.Return) or node.value is None:
         return None
     value = _value(function, node.value)
-    parts = _parts(value) if value is not None else ()
-    taken = [(part, *found) for part in parts if (found := address_taken(part)) is not None]
+    parts = list(_parts(value)) if value is not None else []
+    behind = [part for item in parts for part in _mapped(function, item)]
+    taken = [(part, *found) for part in (*parts, *behind) if (found := address_taken(part)) is not None]
     if value is None or len(taken) != 1:
         return None
     part, owner, how = taken[0]
-    alone = not isinstance(value, (ast.Tuple, ast.List, ast.Dict))
+    alone = not isinstance(value, (ast.Tuple, ast.List, ast.Dict)) and part not in behind
     again = ast.unparse(value).replace(ast.unparse(part), f"held.{how}") if alone else None
     if isinstance(owner, (ast.Call, ast.BinOp)):
         return LostOwner(function, ast.unparse(owner), False, node, node, again)
@@ -81,11 +83,28 @@ def _value(function: Named, value: ast.expr) -> ast.expr | None:
     if not isinstance(value, ast.Name):
         return value
     bound = [made for _, made in lines_that_bind(function, value.id)]
-    held = (
-        isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and ast.unparse(node.value) == value.id
+    only = bound[0] if len(bound) == 1 else None
+    return only if isinstance(only, ast.expr) and not _gets_attributes(function, value.id) else None
+
+
+def _gets_attributes(function: Named, name: str) -> bool:
+    """`pointer.owner = x`: it may hold the owner so."""
+    return any(
+        isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and ast.unparse(node.value) == name
         for node in own_nodes(function)
     )
-    return bound[0] if len(bound) == 1 and isinstance(bound[0], ast.expr) and not any(held) else None
+
+
+def _mapped(function: Named, node: ast.AST) -> Iterator[ast.AST]:
+    """Of a variable that is an array at an address, as `(c_float * n).from_address(x.data_ptr())` makes, what made it.
+
+    Whatever is made of such an array, by NumPy for one, keeps it, and no more than it does.
+    """
+    if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Load):
+        return
+    made = _value(function, node)
+    if isinstance(made, ast.Call) and called_name(made) in _AT_ADDRESS:
+        yield from _parts(made)
 
 
 def _parts(value: ast.expr) -> Iterator[ast.AST]:

@@ -65,9 +65,29 @@ def test_number_of_elements_beside_the_address_holds_nothing(tmp_path: Path) -> 
     assert "Let address() return `x`, too (line 3" in item.advice and "held =" not in item.advice
 
 
+WORDS = """def words(tensor):
+    flat = tensor.detach().contiguous()
+    held = (ctypes.c_uint16 * flat.numel()).from_address(flat.data_ptr())
+    return np.ctypeslib.as_array(held).reshape(tuple(flat.shape))
+def add(writer, tensor):
+    writer.put(words(tensor))
+"""
+
+
+def test_array_at_the_address_of_its_own_tensor_that_is_returned(tmp_path: Path) -> None:
+    """from_address() holds nothing, nor does what NumPy makes of that array."""
+    item = found(tmp_path, WORDS, 2, 6, line=6)
+    assert item is not None
+    assert item.summary.startswith("words() (called at line 6) returned only the address of its own `flat` (line 2:")
+    assert item.advice.startswith("Let words() return `flat`, too (line 4")
+
+
 @pytest.mark.parametrize(
     ("source", "made", "freed"),
     [
+        (WORDS.replace("return np", "return flat, np"), 2, 6),
+        (WORDS.replace("from_address(flat.data_ptr())", "from_buffer(flat.numpy())"), 2, 6),  # which holds it
+        (WORDS.replace("    return", "    held.owner = flat\n    return"), 2, 7),
         (POINTER, 2, 4),  # freed by another line: somebody held it until then
         (POINTER, 4, 5),  # made elsewhere
         (POINTER.replace("return ctypes.c_void_p(x.data_ptr())", "return x, x.data_ptr()"), 2, 5),
