@@ -23,6 +23,7 @@ from pytracer.analyze.evidence.waits.fork_line import fork_line
 from pytracer.analyze.evidence.waits.forked_locks import ForkedLock
 from pytracer.analyze.evidence.waits.forked_pool_words import pool_words
 from pytracer.analyze.evidence.waits.interop_threads import started_words
+from pytracer.analyze.evidence.waits.killed_holder import KilledHolder
 from pytracer.analyze.evidence.waits.library_threads import LibraryThread
 from pytracer.analyze.evidence.waits.lock_order import CrossedLocks, LockHolder
 from pytracer.analyze.evidence.waits.lost_lock import LostLock
@@ -129,6 +130,8 @@ class Stood(msgspec.Struct, frozen=True):
     """Of a program whose end waits for the thread of its queue."""
     exited: ExitedWorkers | None = None
     """Of a process that waits for what workers should have put that ended themselves."""
+    taken: KilledHolder | None = None
+    """Of a lock of multiprocessing that a killed process held."""
 
     @property
     def unread(self) -> bool:

@@ -40,6 +40,7 @@ _QUEUE_OR_LOCK = re.compile(r"/(multiprocessing/\w+|queue|threading|selectors)\.
 _IDLE = re.compile(r"/(concurrent/futures/process|loky/process_executor|torch/utils/data/_utils/worker)\.py$")
 _THREADS_OF_PYTHON = re.compile(r"/(threading|concurrent/futures/thread)\.py$")
 _NOTICES = re.compile(r"/(multiprocessing/synchronize|threading|concurrent/futures/thread)\.py$")
+_SEMAPHORES = re.compile(r"/multiprocessing/synchronize\.py$")
 _ELASTIC = "/torch/distributed/elastic/rendezvous/"
 _JOINS = ("Queue.join", "JoinableQueue.join")
 _THREAD_JOINS = ("Thread._wait_for_tstate_lock", "Thread.join")
@@ -229,10 +230,11 @@ def _kind(view: ProcessView) -> WaitKind | None:
         return "barrier"
     if noticed:
         return "notice"
+    between = _enters(inner) and _SEMAPHORES.search(inner.file or "") is not None  # which does nothing else
     inner = next((frame for frame in stack[:_NEAR] if not _enters(frame)), inner)  # `with lock:`
     if _waits_for_copied_lock(view, native):
         return "forked-lock"
-    locked = any(frame.function in _LOCK for frame in native[:_NEAR])
+    locked = between or any(frame.function in _LOCK for frame in native[:_NEAR])
     return "lock" if locked and not is_library_file(inner.file) else None
 
 
