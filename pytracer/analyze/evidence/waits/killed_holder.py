@@ -5,8 +5,6 @@ A lock of multiprocessing is a semaphore without an owner: the end of the proces
 
 from __future__ import annotations
 
-import ast
-import re
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -14,38 +12,20 @@ import msgspec
 from pytracer._library_files import is_library_file
 from pytracer._text import list_words
 from pytracer.analyze.evidence.ends.signal_senders import from_time_limit, sender_words
-from pytracer.analyze.evidence.syntax.calls import called_name
-from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, withs_around
 from pytracer.analyze.evidence.waits.busy import busy_at
+from pytracer.analyze.evidence.waits.held_locks import Inside, inside_of, is_one_lock, taken_at, waits_between
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
-from pytracer.analyze.evidence.waits.waited_object import last_name
-from pytracer.analyze.evidence.waits.waits import end_of, main_native, main_stack, wait_of, waiting_frame
+from pytracer.analyze.evidence.waits.waits import end_of, main_stack, wait_of, waiting_frame
 from pytracer.analyze.naming import line_in, name_words, place_words
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.platform.signals import SIGHUP, SIGINT, SIGTERM, signal_name
-from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Evidence, PythonFrame
 
-_SEMAPHORE = "_multiprocessing_SemLock_acquire_impl"  # CPython; threading has locks of another kind
-_SYNCHRONIZE = re.compile(r"/multiprocess(ing)?/synchronize\.py$")
-_MADE = ("Lock", "RLock", "Semaphore", "BoundedSemaphore", "Condition")
 _SERVERS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
 _SIGNALS = (SIGTERM, SIGINT, SIGHUP)
 _BEFORE_NS = 2_000_000_000
-_NEAR, _MOST_FRAMES, _NAMED = 8, 32, 3
-
-
-class Inside(msgspec.Struct, frozen=True):
-    """Where a process was between the taking of a lock and its release. `line`: of the taking, in the file of `frame`.
-
-    `inner`: its innermost line of the program, which `frame` had called or is.
-    """
-
-    lock: str
-    line: int
-    frame: PythonFrame
-    inner: PythonFrame
+_NAMED = 3
 
 
 class KilledHolder(msgspec.Struct, frozen=True):
@@ -132,105 +112,20 @@ class KilledHolder(msgspec.Struct, frozen=True):
 def killed_holder(job: JobView) -> KilledHolder | None:
     """None where a living process may hold the lock, or the two locks may be different ones."""
     killed = [view for view in job.views if view.process.signal in _SIGNALS and not view.raised]
-    waiting = [view for view in job.views if _waits_between(view) and from_time_limit(job, view)] if killed else []
+    waiting = [view for view in job.views if waits_between(view) and from_time_limit(job, view)] if killed else []
     for first in waiting:
         at = waiting_frame(first)
         if at is None or is_library_file(at.file):
             continue
-        wanted = _taken_at(first, at)
+        wanted = taken_at(first, at)
         for view in killed:
             related = _family(view) in (_family(first), _own(first))
-            inside = _inside(view, wanted) if related and _ended_before(view, first) else None
-            if inside is None or not _is_one_lock(first, at, view, inside) or _is_held(job, view, first, wanted):
+            inside = inside_of(view, main_stack(view), wanted) if related and _ended_before(view, first) else None
+            if inside is None or not is_one_lock(first, at, view, inside) or _is_held(job, view, first, wanted):
                 continue
             alike = tuple(item for item in waiting if waiting_frame(item) == at)
             return KilledHolder(view, inside, alike, at, _asking(job, first))
     return None
-
-
-def _waits_between(view: ProcessView) -> bool:
-    """Whether its main thread waits for a lock of multiprocessing in a line of the program."""
-    wait = wait_of(view)
-    if wait is None or wait.kind != "lock":
-        return False
-    stack = main_stack(view)
-    by_file = bool(stack) and _SYNCHRONIZE.search(stack[0].file or "") is not None
-    return by_file or any(frame.function == _SEMAPHORE for frame in main_native(view)[:_NEAR])
-
-
-def _taken_at(view: ProcessView, at: PythonFrame) -> dict[str, str]:
-    """The last names of what `with lock:` or `lock.acquire()` of that line takes, with the whole text."""
-    tree, found = syntax_tree(view.process.snapshot, at), dict[str, str]()
-    for node in ast.walk(tree) if tree is not None else ():
-        taken = [item.context_expr for item in node.items] if isinstance(node, ast.With) else []
-        taken += [item] if (item := _of_call(node, "acquire")) is not None else []
-        for part in taken:
-            name = last_name(part)
-            if part.lineno == at.line and name is not None:
-                found[name] = ast.unparse(part)
-    return found
-
-
-def _of_call(node: ast.AST, method: str) -> ast.expr | None:
-    """`lock` of `lock.acquire()`."""
-    match node:
-        case ast.Call(func=ast.Attribute(value=lock, attr=found)) if found == method:
-            return lock
-    return None
-
-
-def _inside(view: ProcessView, wanted: dict[str, str]) -> Inside | None:
-    """Of the main thread, where it took one of these by `with`, or by acquire(), and was not beyond the release."""
-    return _inside_of(view, main_stack(view)[:_MOST_FRAMES], wanted)
-
-
-def _inside_of(view: ProcessView, stack: Sequence[PythonFrame], wanted: dict[str, str]) -> Inside | None:
-    own = [frame for frame in stack if not is_library_file(frame.file)]
-    called = stack[stack.index(own[0]) - 1].function if own and stack[0] != own[0] else None
-    if (called or "").startswith("Condition.wait"):
-        return None  # which lets go of it meanwhile
-    for frame in own:
-        tree = syntax_tree(view.process.snapshot, frame)
-        if tree is None or frame.line is None:
-            continue
-        for taken, line in _held_around(tree, frame.line):
-            if last_name(taken) in wanted:
-                return Inside(ast.unparse(taken), line, frame, own[0])
-    return None
-
-
-def _held_around(tree: ast.Module, line: int) -> Iterator[tuple[ast.expr, int]]:
-    """What the function has taken where that line runs."""
-    for node in withs_around(tree, line):
-        yield from ((item.context_expr, item.context_expr.lineno) for item in node.items)
-    nodes = [*own_nodes(scope_of(tree, line))]
-    for node in nodes:
-        taken = _of_call(node, "acquire")
-        if taken is None or taken.lineno >= line:
-            continue
-        released = [item.lineno for other in nodes if (item := _of_call(other, "release")) is not None
-                    and ast.unparse(item) == ast.unparse(taken)]  # fmt: skip
-        if any(item > line for item in released) and not any(taken.lineno <= item <= line for item in released):
-            yield taken, taken.lineno
-
-
-def _is_one_lock(first: ProcessView, at: PythonFrame, killed: ProcessView, inside: Inside) -> bool:
-    """Whether both lines name the same one: the same statement, or a name that the program gives to one lock only."""
-    if (at.file, at.line) == (inside.frame.file, inside.line):
-        return True
-    trees = {at.file: syntax_tree(first.process.snapshot, at)}
-    trees[inside.frame.file] = syntax_tree(killed.process.snapshot, inside.frame)
-    name = inside.lock.rpartition(".")[2]
-    made = [item for tree in trees.values() if tree is not None for item in _made(tree, name)]
-    return len(made) == 1
-
-
-def _made(tree: ast.Module, name: str) -> Iterator[ast.Assign]:
-    for item in ast.walk(tree):
-        if not (isinstance(item, ast.Assign) and isinstance(item.value, ast.Call)):
-            continue
-        if called_name(item.value) in _MADE and any(last_name(target) == name for target in item.targets):
-            yield item
 
 
 def _is_held(job: JobView, killed: ProcessView, first: ProcessView, wanted: dict[str, str]) -> bool:
@@ -242,7 +137,7 @@ def _is_held(job: JobView, killed: ProcessView, first: ProcessView, wanted: dict
         end = end_of(view)
         if not main_stack(view) and end is None:
             return True
-        if any(_inside_of(view, stack[:_MOST_FRAMES], wanted) is not None for stack in _stacks(view)):
+        if any(inside_of(view, stack, wanted) is not None for stack in _stacks(view)):
             return True
     return False
 

@@ -22,6 +22,7 @@ from pytracer.analyze.evidence.waits.failed_task import FailedTask
 from pytracer.analyze.evidence.waits.fork_line import fork_line
 from pytracer.analyze.evidence.waits.forked_locks import ForkedLock
 from pytracer.analyze.evidence.waits.forked_pool_words import pool_words
+from pytracer.analyze.evidence.waits.held_by_parent import HeldByParent
 from pytracer.analyze.evidence.waits.interop_threads import started_words
 from pytracer.analyze.evidence.waits.killed_holder import KilledHolder
 from pytracer.analyze.evidence.waits.library_threads import LibraryThread
@@ -132,6 +133,8 @@ class Stood(msgspec.Struct, frozen=True):
     """Of a process that waits for what workers should have put that ended themselves."""
     taken: KilledHolder | None = None
     """Of a lock of multiprocessing that a killed process held."""
+    held: HeldByParent | None = None
+    """Of a process that holds what its workers wait for."""
 
     @property
     def unread(self) -> bool:

@@ -21,7 +21,8 @@ end when the threads of the executor do, and cancel() of a task does not end the
 that has put something into a multiprocessing queue ends when that is read, so join() before get() never returns; nor
 does join() of one that waits for room in a bounded queue, from which the parent takes only before. Two threads that
 take two locks in different orders wait for each other: where the `with` statements of both show that, the locks and
-lines are named. A worker that died or stands still leaves its parent waiting. What a queue's own thread cannot pickle
+lines are named. A worker that died or stands still leaves its parent waiting, and a parent that waits inside of `with
+lock:`, or of a write transaction of LMDB, keeps workers out that take the same. What a queue's own thread cannot pickle
 is dropped; a Future keeps the exception of its task; a worker that is killed in Queue.get() takes the lock of the queue
 along, and one that is ended inside of `with lock:` that lock of multiprocessing. Of a lock that a forked child waits
 for, the thread of the parent is named that was inside of its `with` at the end, or alone takes it by the source; so is
@@ -58,7 +59,6 @@ import msgspec
 
 from pytracer._text import capital
 from pytracer.analyze.behind import Behind
-from pytracer.analyze.collectives.description import at_place, span_words
 from pytracer.analyze.deaths.order import is_interrupt
 from pytracer.analyze.evidence.ends.sent_signals import deadly_signal
 from pytracer.analyze.evidence.ends.signal_senders import from_time_limit
@@ -72,6 +72,7 @@ from pytracer.analyze.evidence.waits.executor_threads import unfinished_task
 from pytracer.analyze.evidence.waits.exited_workers import ExitedWorkers, all_exited_workers
 from pytracer.analyze.evidence.waits.forked_pool import ForkedPool
 from pytracer.analyze.evidence.waits.forked_pool_words import pool_of
+from pytracer.analyze.evidence.waits.held_by_parent import HeldByParent, held_by_parent
 from pytracer.analyze.evidence.waits.killed_holder import KilledHolder, killed_holder
 from pytracer.analyze.evidence.waits.last_wait import last_wait
 from pytracer.analyze.evidence.waits.library_threads import LibraryThread
@@ -80,14 +81,14 @@ from pytracer.analyze.evidence.waits.lost_tasks import lost_tasks
 from pytracer.analyze.evidence.waits.parent_death import LostSpawner
 from pytracer.analyze.evidence.waits.parent_threads import ParentThread
 from pytracer.analyze.evidence.waits.stood import Stood, advice_of, only_words, unread_words, why_words
-from pytracer.analyze.evidence.waits.stood_end import end_words
+from pytracer.analyze.evidence.waits.stood_end import end_words, ranks_meanwhile
 from pytracer.analyze.evidence.waits.stood_loop import stood_loop
 from pytracer.analyze.evidence.waits.unread_at_exit import UnreadAtExit
 from pytracer.analyze.evidence.waits.wait_chain import (
     at_words,
     waiters_there,
 )
-from pytracer.analyze.evidence.waits.wait_kinds import OF_DEVICE, ProcessWait, WaitKind
+from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait, WaitKind
 from pytracer.analyze.evidence.waits.wait_words import wait_words
 from pytracer.analyze.evidence.waits.waiting_alike import waits_evidence
 from pytracer.analyze.evidence.waits.waits import end_of, is_between_processes, wait_of
@@ -97,7 +98,6 @@ from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_f
 from pytracer.analyze.view import Death, JobView, ProcessView
 from pytracer.report.job import Confidence, PythonFrame
 
-_OPEN = ("scheduled", "started")
 _OUTSIDE = (SIGTERM, SIGHUP, SIGQUIT, SIGINT)
 _CONFIDENCE: dict[WaitKind, Confidence] = {
     "forked-openmp": "likely",
@@ -153,6 +153,9 @@ class Standstill:
         taken = killed_holder(job)
         if taken is not None and all(_from_outside(item.view) for item in suspects):
             return (_judge_taken(job, taken),)
+        held = held_by_parent(job)
+        if held is not None and all(_from_outside(item.view) for item in suspects):
+            return (_judge_held(job, held),)
         tasks = lost_tasks(job, [item.view for item in job.deaths if _from_outside(item.view)])
         left = {worker.index: worker for item in tasks for worker in item.left}
         exited = all_exited_workers(job, [item.view for item in job.deaths if _from_outside(item.view)])
@@ -188,6 +191,14 @@ class Standstill:
             return _describe_lost(job, judgement, found.lost)
         if found.taken is not None:
             return _describe_taken(job, judgement, found.taken)
+        if found.held is not None:
+            return Description(
+                f"{introduction(judgement.views)} {found.held.words}; {end_words(job, view, found, short=True)}.",
+                found.held.evidence,
+                found.held.advice,
+                [],
+                line=found.held.inside.frame,
+            )
         if found.forked is not None:
             more = waiters_there(job, found.wait) - 1
             who = f"{subject_words(judgement.views)}{f' and {more} more' if more > 0 else ''}"
@@ -202,7 +213,7 @@ class Standstill:
             return _describe_exited(job, judgement, found.exited)
         pool = pool_of(view) if found.wait.kind == "forked-native" else None
         why = why_words(view, found) or only_words(view, found)
-        why += _ranks_meanwhile(job, view) if found.device is not None else ""
+        why += ranks_meanwhile(job, view) if found.device is not None else ""
         own = found.unread_end.wait_words if found.unread_end is not None else wait_words(view, found.wait)
         waited = f"{own}{at_words(found.wait)}{unread_words(view, found)}{why}"
         return Description(
@@ -282,23 +293,6 @@ def _confidence(view: ProcessView, found: Stood, suspects: Sequence[Death]) -> C
     return "likely" if is_sure else _CONFIDENCE[found.wait.kind]
 
 
-def _ranks_meanwhile(job: JobView, view: ProcessView) -> str:
-    """`; meanwhile rank 0 was in all_reduce at train.py:53 in main`: ranks that do not stand in their devices."""
-    found = []
-    for other in job.views:
-        last = other.process.snapshot.collectives[-1:]
-        if other.index == view.index or other.process.rank is None or not last or last[0].state not in _OPEN:
-            continue
-        wait = wait_of(other)
-        if wait is None or wait.kind not in OF_DEVICE:
-            found.append((last[0], other.process.rank))
-    if not found:
-        return ""
-    call = found[0][0]
-    ranks = span_words([rank for item, rank in found if (item.op, item.sequence_nr) == (call.op, call.sequence_nr)])
-    return f"; meanwhile {ranks} {'was' if len(ranks.split()) == 2 else 'were'} in {call.op}{at_place(call)}"
-
-
 def _judge_lost(job: JobView, lost: LostLock) -> Judgement[Stood]:
     explains = {item.view.index: (item.view, "was ended while it stood still") for item in job.deaths}
     explains[lost.killed.index] = (lost.killed, "was killed before, perhaps with the lock of a queue")
@@ -321,6 +315,12 @@ def _judge_taken(job: JobView, taken: KilledHolder) -> Judgement[Stood]:
     explains[taken.killed.index] = (taken.killed, "was ended while it held the lock")
     found = Stood(ProcessWait("lock", taken.at), (), taken.waiting[0], taken=taken)
     return Judgement("hang", "likely", taken.waiting[:1], found, leads=True, explains=tuple(explains.values()))
+
+
+def _judge_held(job: JobView, held: HeldByParent) -> Judgement[Stood]:
+    found = Stood(held.wait, (), held.parent, held=held)
+    explains = tuple((item.view, "was ended while it stood still") for item in job.deaths)
+    return Judgement("hang", "likely", (held.parent,), found, leads=True, explains=explains)
 
 
 def _describe_taken(job: JobView, judgement: Judgement[Stood], taken: KilledHolder) -> Description:
