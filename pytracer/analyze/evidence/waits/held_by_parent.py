@@ -19,7 +19,7 @@ from pytracer.analyze.evidence.exceptions.loaders import waits_for_loader
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, keyword_value
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, withs_around
 from pytracer.analyze.evidence.waits.held_locks import Inside, inside_of, is_one_lock, taken_at, waits_between
-from pytracer.analyze.evidence.waits.wait_chain import at_words, children_at_work, children_of
+from pytracer.analyze.evidence.waits.wait_chain import at_words, children_of, works
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait, WaitKind
 from pytracer.analyze.evidence.waits.wait_words import wait_words
 from pytracer.analyze.evidence.waits.waited_object import last_name
@@ -32,6 +32,7 @@ from pytracer.report.job import Evidence, PythonFrame
 _OF_WORKERS: tuple[WaitKind, ...] = ("queue", "message", "pool", "workers", "child", "undone", "notice", "executor")
 _WRITES = re.compile(r"mdb\d*_txn_(begin|renew0?)")
 _MUTEX = re.compile(r"_*(pthread_mutex_\w*lock\w*|lll_lock_wait\w*|futex\w*)")
+_BEFORE_NS = 1_000_000_000
 _ENDS = ("commit", "abort")
 _NEAR, _MOST_FRAMES, _NAMED, _LONGEST = 8, 32, 2, 60
 
@@ -109,9 +110,17 @@ def held_by_parent(job: JobView) -> HeldByParent | None:
             continue
         children = children_of(job, parent)
         found = _writer(parent, wait, children) or _lock(parent, wait, children)
-        if found is not None and all(item in found.workers for item in children_at_work(job, parent)):
-            return found  # no other child was at work, which may answer
+        if found is not None and not any(_may_answer(item, found) for item in children):
+            return found
     return None
+
+
+def _may_answer(view: ProcessView, found: HeldByParent) -> bool:
+    """Whether it ran Python until then, and waited for nothing."""
+    if view in found.workers or view.python_frame is None or not works(view):
+        return False
+    ended, until = view.ended_ns, found.parent.ended_ns
+    return ended is None or until is None or ended > until - _BEFORE_NS
 
 
 def _lock(parent: ProcessView, wait: ProcessWait, children: Sequence[ProcessView]) -> HeldByParent | None:

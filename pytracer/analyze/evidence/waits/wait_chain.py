@@ -156,7 +156,7 @@ def meanwhile_words(view: ProcessView, wait: ProcessWait) -> str:
 
 def children_at_work(job: JobView, view: ProcessView) -> list[ProcessView]:
     """Its children that ran when it ended, and did not wait: one of them may be the one that should answer."""
-    return [item for item in running_children(job, view) if _works(item)]
+    return [item for item in running_children(job, view) if works(item)]
 
 
 def running_children(job: JobView, view: ProcessView) -> list[ProcessView]:
@@ -173,7 +173,7 @@ def _is_idle(view: ProcessView) -> bool:
     return (asked.function or "").rpartition(".")[2] == "worker" and _POOL.search(asked.file or "") is not None
 
 
-def _works(view: ProcessView) -> bool:
+def works(view: ProcessView) -> bool:
     """Whether it waits for nothing but its device, and not for its next task."""
     wait = wait_of(view)
     return (wait is None and not _is_idle(view)) or (wait is not None and wait.kind in OF_DEVICE)
