@@ -117,7 +117,7 @@ def held_by_parent(job: JobView) -> HeldByParent | None:
 
 def _may_answer(view: ProcessView, found: HeldByParent) -> bool:
     """Whether it ran Python until then, and waited for nothing."""
-    if view in found.workers or view.python_frame is None or not works(view):
+    if any(view.index == item.index for item in found.workers) or view.python_frame is None or not works(view):
         return False
     ended, until = view.ended_ns, found.parent.ended_ns
     return ended is None or until is None or ended > until - _BEFORE_NS

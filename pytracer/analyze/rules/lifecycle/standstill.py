@@ -83,6 +83,7 @@ from pytracer.analyze.evidence.waits.parent_threads import ParentThread
 from pytracer.analyze.evidence.waits.stood import Stood, advice_of, only_words, unread_words, why_words
 from pytracer.analyze.evidence.waits.stood_end import end_words, ranks_meanwhile
 from pytracer.analyze.evidence.waits.stood_loop import stood_loop
+from pytracer.analyze.evidence.waits.undone_items import joins_items
 from pytracer.analyze.evidence.waits.unread_at_exit import UnreadAtExit
 from pytracer.analyze.evidence.waits.wait_chain import (
     at_words,
@@ -260,6 +261,8 @@ def _missing(found: Stood) -> list[str | None]:
     """What was not recorded."""
     if found.wait.kind == "forked-openmp" or found.without is not None:  # of that, since when at most
         return []
+    if found.undone is not None and found.undone.since_ns is not None:
+        return []
     of_library = _THREADS if found.wait.kind == "forked-native" else None
     return [_KERNEL if found.device is not None else _HOW_LONG, of_library]
 
@@ -280,6 +283,7 @@ def _confidence(view: ProcessView, found: Stood, suspects: Sequence[Death]) -> C
             found.filler,
             found.spawner,
             found.exited,
+            found.undone,
         )
     )
     is_sure |= found.unread_end is not None and bool(found.unread_end.gone)
@@ -353,7 +357,7 @@ def _has_asking_parent(death: Death, others: Sequence[Death]) -> bool:
     parent = death.view.process.snapshot.ppid
     asks = _asks_queue(death.view)
     above = [item.view for item in others if item.view.process.snapshot.pid == parent]
-    return any((asks and _asks_queue(item)) or _lost_results(item) for item in above)
+    return any((asks and (_asks_queue(item) or joins_items(item))) or _lost_results(item) for item in above)
 
 
 def _lost_results(view: ProcessView) -> bool:
