@@ -67,12 +67,13 @@ class ForkedKernel(msgspec.Struct, frozen=True):
     def words(self) -> str:
         """After who it was."""
         called = f"the parallel kernel `{self.kernel.name}`" if self.kernel is not None else "a parallel kernel"
-        ran = f"which had run such kernels before (`{self.earlier.text}` at {place_words(self.earlier.at)})"
-        parent = ran if self.earlier is not None else "which had run such kernels before"
+        ran = self.earlier
+        by = f" (`{ran.text}` at {place_words(ran.at)})" if ran is not None else ""
         forked = f" at {place_words(self.forked[0])}" if self.forked is not None else ""
         return (
             f"sent SIGTERM to itself: numba's GNU OpenMP ends a forked process that calls {called}, at "
-            f"{place_words(self.at)}; it was forked{forked} from its parent, {parent}"
+            f"{place_words(self.at)}; it was forked{forked} from its parent, which had run such "
+            f"kernels before{by}"
         )
 
     @property
@@ -137,10 +138,12 @@ def _called_kernel(view: ProcessView, at: PythonFrame, files: Mapping[str, ast.M
 def _kernels(file: str, tree: ast.Module) -> list[Kernel]:
     found = []
     for item in ast.walk(tree):
-        for mark in item.decorator_list if isinstance(item, ast.FunctionDef) else ():
+        if not isinstance(item, ast.FunctionDef):
+            continue
+        for mark in item.decorator_list:
             if isinstance(mark, ast.Call) and called_name(mark) in _DECORATORS and (option := _parallel(mark)):
                 text = shortened(f"@{ast.unparse(mark)}", _LONGEST)
-                found.append(Kernel(item.name, file, mark.lineno, text, option))  # type: ignore[union-attr]
+                found.append(Kernel(item.name, file, mark.lineno, text, option))
     return found
 
 

@@ -85,8 +85,8 @@ def inside_of(view: ProcessView, stack: Sequence[PythonFrame], wanted: Mapping[s
 
 def _held_around(tree: ast.Module, line: int) -> Iterator[tuple[ast.expr, int]]:
     """What the function has taken where that line runs."""
-    for node in withs_around(tree, line):
-        yield from ((item.context_expr, item.context_expr.lineno) for item in node.items)
+    for entered in withs_around(tree, line):
+        yield from ((item.context_expr, item.context_expr.lineno) for item in entered.items)
     nodes = [*own_nodes(scope_of(tree, line))]
     for node in nodes:
         taken = _of_call(node, "acquire")

@@ -18,7 +18,7 @@ from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.names import variable
-from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans_body
 from pytracer.analyze.evidence.waits.pipes import forked_at
 from pytracer.analyze.evidence.waits.wait_chain import at_words, children_of
 from pytracer.analyze.evidence.waits.wait_kinds import WAITED, ProcessWait
@@ -151,6 +151,6 @@ def _always_runs(tree: ast.Module, line: int, later: int) -> bool:
     return any(
         isinstance(item, ast.Try)
         and item.lineno <= line
-        and any(part.lineno <= later <= (part.end_lineno or 0) for part in [*item.finalbody, *item.handlers])
+        and (spans_body(item.finalbody, later) or any(spans_body(part.body, later) for part in item.handlers))
         for item in own_nodes(scope_of(tree, line))
     )

@@ -75,7 +75,7 @@ def _defined(tree: ast.Module, name: str) -> ast.Lambda | ast.FunctionDef | ast.
     kinds = ast.Lambda if inner == "<lambda>" else (ast.FunctionDef, ast.ClassDef)
     found = [item for item in ast.walk(around) if isinstance(item, kinds) and item is not around] if around else []
     found = [item for item in found if inner in ("<lambda>", getattr(item, "name", ""))]
-    return found[0] if len(found) == 1 else None  # type: ignore[return-value]
+    return found[0] if len(found) == 1 else None
 
 
 def _function(tree: ast.Module, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef | None:

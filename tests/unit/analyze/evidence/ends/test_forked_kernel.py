@@ -96,6 +96,11 @@ def test_kernel_of_a_library_is_not_named(run: Path) -> None:
     assert "calls a parallel kernel, at train.py:3 in item" in summary(report)
 
 
+def test_call_in_the_parent_may_not_be_known(run: Path) -> None:
+    """It may lie in a library."""
+    assert summary(read(run, KERNEL, before="pass")).endswith("from its parent, which had run such kernels before.")
+
+
 @pytest.mark.parametrize(
     ("native", "mark", "forked"),
     [
