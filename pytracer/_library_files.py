@@ -27,14 +27,21 @@ _INSTALLED = re.compile(r"^(.*/(?:site-packages|dist-packages))/([^/]+?)(?:\.py|
 # What a training program stands on. Images of vendors build these from folders, too: nobody looks for his error there.
 _FOUNDATION = frozenset({
     *("torch", "torchvision", "torchaudio", "triton", "functorch", "torchgen", "numpy", "scipy", "pandas", "pytracer"),
+    *("multiprocess", "dill"),  # multiprocessing with another pickle
     *("apex", "flash_attn", "transformer_engine", "xformers", "vllm_flash_attn", "nvidia", "cupy", "mpi4py", "pip"),
 })  # fmt: skip
 
+# Of `python -c`, and of code that a library makes while it runs: dataclasses, named tuples, proxies of a manager.
+_TEXT = "<string>"
+
 _counted: ContextVar[frozenset[str]] = ContextVar("packages that are the program itself", default=frozenset())
+_is_made: ContextVar[bool] = ContextVar("whether code without a file is a library's", default=False)
 
 
 def is_library_file(file: str | None) -> bool:
     """Whether a Python file belongs to a package, the standard library or torch.compile, not to the user's program."""
+    if file == _TEXT:
+        return _is_made.get()
     return file is None or (_LIBRARY.search(file) is not None and not is_installed_program(file))
 
 
@@ -53,13 +60,19 @@ def installed_package(file: str | None) -> str | None:
 
 
 @contextmanager
-def counted_as_program(packages: Iterable[str]) -> Iterator[None]:
-    """While it lasts, files of these installed packages are the program's own, beside those already counted."""
-    token = _counted.set(_counted.get() | frozenset(packages))
+def counted_as_program(packages: Iterable[str], *, has_files: bool = False) -> Iterator[None]:
+    """While it lasts, files of these installed packages are the program's own, beside those already counted.
+
+    Args:
+        packages: Their top names.
+        has_files: The program was started from files, so code without one was made by a library.
+    """
+    token, made = _counted.set(_counted.get() | frozenset(packages)), _is_made.set(has_files or _is_made.get())
     try:
         yield
     finally:
         _counted.reset(token)
+        _is_made.reset(made)
 
 
 @lru_cache(maxsize=16)

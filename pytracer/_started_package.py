@@ -13,6 +13,7 @@ _WITH_VALUE = ("-X", "-W", "--check-hash-based-pycs")
 _STUB_CHARACTERS = 4096  # of a console script: pip's has nine lines
 _IMPORTED = re.compile(r"^from[ \t]+([A-Za-z_]\w*)[\w.]*[ \t]+import\b", re.MULTILINE)
 _OF_STUBS = ("importlib", "re", "sys")  # what it imports beside its package
+_OF_CHILDREN = re.compile(r"from (?:multiprocess(?:ing)?|joblib\.externals\.loky)[.\w]* import ")
 # They run somebody else's program: their own lines are not what the reader looks for.
 _RUNNERS = frozenset({
     *("pytest", "_pytest", "coverage", "debugpy", "viztracer", "memray", "scalene", "kernprof", "line_profiler"),
@@ -33,6 +34,20 @@ def started_package(argv: Sequence[str]) -> str | None:
     module, script = _module_or_script(argv[1:])
     name = module.partition(".")[0] if module else _of_script(script) if script else None
     return name if name and name not in _RUNNERS and name not in sys.stdlib_module_names else None
+
+
+def runs_text(argv: Sequence[str]) -> bool:
+    """Whether a command line has the program itself: `python -c "..."`, not what multiprocessing starts so."""
+    program = argv[0].rpartition("/")[2] if argv else ""
+    words = iter(argv[1:] if program.startswith("python") else ())
+    for word in words:
+        if word in _WITH_VALUE:
+            next(words, None)
+        elif word == "-c":
+            return _OF_CHILDREN.search(next(words, "")) is None
+        elif word == "-m" or not word.startswith("-"):
+            return False
+    return False
 
 
 def is_file_of_user(file: str) -> bool:

@@ -12,6 +12,7 @@ from msgspec import structs
 
 from pytracer._errors import UsageError
 from pytracer._library_files import counted_as_program
+from pytracer._started_package import runs_text
 from pytracer.analyze.alternatives import alternatives
 from pytracer.analyze.assemble.communication import build_collectives, build_flight_recorder
 from pytracer.analyze.assemble.processes import process_report
@@ -59,7 +60,8 @@ def build_report(job: Job, attempt: int | None = None, program: Iterable[str] = 
         UsageError: There is no such attempt.
     """
     packages = sorted({*program, *program_packages(job)})
-    with counted_as_program(packages):
+    has_files = not any(runs_text(process.snapshot.argv) for process in job.processes)
+    with counted_as_program(packages, has_files=has_files):
         return _build(job, attempt, packages)
 
 

@@ -57,6 +57,7 @@ class Task(msgspec.Struct, frozen=True):
 # Where a framework's process runs through, innermost first where one calls the other: function, end of the file, name.
 _PLACES = (
     ("_process_worker", "/concurrent/futures/process.py", "process pool worker"),
+    ("worker", "/multiprocess/pool.py", "process pool worker"),
     ("_process_worker", "/loky/process_executor.py", "loky worker"),
     ("subprocess_started", "/uvicorn/_subprocess.py", "uvicorn worker"),
     ("init_process", "/gunicorn/workers/base.py", "gunicorn worker"),
@@ -82,7 +83,7 @@ _ARGUMENTS = (
 _RAY_LOOP = ("main_loop", "/ray/_private/worker.py")
 _RAY_METHOD = ("actor_method_executor", "/ray/_private/function_manager.py")
 _PHASES = {f"pytest_runtest_{phase}": phase for phase in ("setup", "call", "teardown")}
-_PROCESS = "/multiprocessing/process.py"
+_PROCESS = ("/multiprocessing/process.py", "/multiprocess/process.py")
 
 
 def work_of(snapshot: Snapshot, stack: Frames) -> Work | None:
@@ -173,11 +174,11 @@ def _stacks(crash: Crash | None, stack: Frames) -> list[Frames]:
     return [stack, *others]
 
 
-def _is(frame: Frame, function: str, file: str) -> bool:
+def _is(frame: Frame, function: str, file: str | tuple[str, ...]) -> bool:
     return (frame.function or "").rpartition(".")[2] == function and (frame.file or "").endswith(file)
 
 
-def _inside(frames: Frames, function: str, file: str) -> Frames | None:
+def _inside(frames: Frames, function: str, file: str | tuple[str, ...]) -> Frames | None:
     """The frames that a function called, innermost first; None if it does not run."""
     at = next((number for number, frame in enumerate(frames) if _is(frame, function, file)), None)
     return None if at is None else frames[:at]

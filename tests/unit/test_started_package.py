@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytracer._started_package import is_file_of_user, started_package
+from pytracer._started_package import is_file_of_user, runs_text, started_package
 
 SITE = "/opt/env/lib/python3.11/site-packages"
 
@@ -66,3 +66,20 @@ def test_a_console_script_is_no_file_of_the_users() -> None:
     assert not is_file_of_user("/opt/env/bin/mine-train")
     assert not is_file_of_user("<string>")
     assert not is_file_of_user(f"{SITE}/mine/train.py")
+
+
+@pytest.mark.parametrize(
+    ("argv", "own"),
+    [
+        (("python3.11", "-u", "-c", "import mine; mine.train()"), True),
+        (("python", "-X", "dev", "-c", "step()"), True),
+        (("python", "-B", "-c", "from multiprocessing.spawn import spawn_main; spawn_main()", "-x"), False),
+        (("python", "-c", "from multiprocess.resource_tracker import main;main(7)"), False),
+        (("python", "train.py", "-c", "conf.yaml"), False),
+        (("timeout", "-c"), False),
+        ((), False),
+    ],
+)
+def test_text_of_a_command_line_is_the_program(argv: tuple[str, ...], own: bool) -> None:
+    """Not that by which multiprocessing starts a child."""
+    assert runs_text(argv) is own

@@ -46,7 +46,8 @@ from pytracer.decode.types.snapshot import Crash, NativeFrame, Process, PythonFr
 from pytracer.report import job as r
 
 _TERMINATE_TO_ABORT_NS = 10_000_000_000
-_SPAWN, _PROCESS = "/multiprocessing/spawn.py", "/multiprocessing/process.py"
+_SPAWN = ("/multiprocessing/spawn.py", "/multiprocess/spawn.py")
+_PROCESS = ("/multiprocessing/process.py", "/multiprocess/process.py")
 _MOST_EXIT_REQUESTS = 32  # that a process records: the last one is not known after these
 
 

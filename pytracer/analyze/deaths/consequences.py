@@ -337,7 +337,9 @@ def _ended_with_pool(parent: ProcessView, death: Death) -> bool:
     """Whether multiprocessing's pool ended its process: `with Pool() as pool:` does so before an exception is seen."""
     own = [item for item in death.view.senders if item.sender.snapshot.pid == parent.process.snapshot.pid]
     files = (frame.file or "" for item in own for frame in item.send.stack)
-    return death.nature == "sent" and any(file.endswith("/multiprocessing/pool.py") for file in files)
+    return death.nature == "sent" and any(
+        file.endswith(("/multiprocessing/pool.py", "/multiprocess/pool.py")) for file in files
+    )
 
 
 def _may_be_why(reason: Death, death: Death) -> bool:

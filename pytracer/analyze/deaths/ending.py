@@ -20,7 +20,9 @@ def ending_in_mid_work(ending: Crash | None) -> Crash | None:
 
     A child of multiprocessing whose work has ended calls os._exit(), too, and has frames of its parent.
     """
-    if ending is None or any("/multiprocessing/" in frame.file for frame in ending.python_stack[:1]):
+    if ending is None or any(
+        "/multiprocessing/" in frame.file or "/multiprocess/" in frame.file for frame in ending.python_stack[:1]
+    ):
         return None
     return ending
 

@@ -15,7 +15,7 @@ from pytracer.analyze.platform.signals import SIGKILL
 from pytracer.analyze.view import Death, ProcessView
 
 _TYPES = ("EOFError", "ConnectionResetError", "ConnectionRefusedError", "BrokenPipeError", "FileNotFoundError")
-_MODULE = "/multiprocessing/connection.py"
+_MODULE = ("/multiprocessing/connection.py", "/multiprocess/connection.py")
 # TensorPipe's errors, as torch's RPC passes them on (torch 2.13); the process at the other end may raise them, too.
 _RPC_LOST = re.compile(
     r"\beof\b|connection (?:was )?(?:reset|closed|refused|aborted)|pipe closed|broken pipe", re.IGNORECASE

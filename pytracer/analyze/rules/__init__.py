@@ -36,6 +36,7 @@ from pytracer.analyze.rules.environment.wrong_library_loaded import WrongLibrary
 from pytracer.analyze.rules.lifecycle.dataloader_timeout import DataLoaderTimeout
 from pytracer.analyze.rules.lifecycle.ended_itself import EndedItself
 from pytracer.analyze.rules.lifecycle.first_death import FirstDeath
+from pytracer.analyze.rules.lifecycle.forked_kernel import ForkedKernelRule
 from pytracer.analyze.rules.lifecycle.other_death import OtherDeath
 from pytracer.analyze.rules.lifecycle.python_exception import PythonException
 from pytracer.analyze.rules.lifecycle.standstill import Standstill
@@ -119,6 +120,7 @@ RULES: tuple[AnyRule, ...] = (
     ConditionalCollective(),
     UnevenInputs(),
     CollectiveWait(),
+    ForkedKernelRule(),
     WorkerDeath(),
     DataLoaderTimeout(),
     WatchdogAbort(),

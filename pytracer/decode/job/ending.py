@@ -19,7 +19,7 @@ _ENDED_BY_HANDLER_NS = 10_000_000_000  # a handler of the program that ends it i
 _ENDED_BY_SIGNAL_NS = 1_000_000_000  # other threads go on while the handler writes the stacks
 _ONE_LOOK_NS = 1_000_000_000  # the last one of a launcher, at all processes
 _SIGABRT = 6
-_SHARER = "/multiprocessing/resource_sharer.py"
+_SHARER = ("/multiprocessing/resource_sharer.py", "/multiprocess/resource_sharer.py")
 _SURE_TO_DIE = "OTHER_THREADS"  # the handler's step that follows the last chance of the program's own handler
 
 

@@ -171,5 +171,5 @@ def advice_for(job: JobView, view: ProcessView, sent: Sent | None) -> str:
         return "Find out why that process sent the signal; the program itself did nothing wrong at this place."
     return (
         f"Find out why that process sent the signal. If it was a time limit: the program was at "
-        f"{place_words(frame)} then; see the stacks for what it waited for."
+        f"{place_words(frame)} then; see the stacks for what it did there."
     )

@@ -7,6 +7,7 @@ import difflib
 import re
 from collections.abc import Sequence
 
+from pytracer._library_files import is_library_file
 from pytracer._text import message_words
 from pytracer.analyze.evidence.ends.exit_calls import may_have_printed, printed_before
 from pytracer.analyze.evidence.ends.exit_condition import exit_condition, frames_below_condition
@@ -47,7 +48,7 @@ def left_at(views: Sequence[ProcessView]) -> str:
     """` by SystemExit at train.py:14 in train`: where the one process left in mid-work; nothing at a program's end."""
     request = views[0].exit_request if len(views) == 1 else None
     frame = innermost_of_program(request.python_stack or ()) if request is not None else None
-    if frame is None or frame.function in (None, "<module>"):
+    if frame is None or frame.function in (None, "<module>") or is_library_file(frame.file):
         return ""
     return f" by SystemExit at {place_words(frame)}"
 

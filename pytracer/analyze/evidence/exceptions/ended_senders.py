@@ -24,7 +24,7 @@ from pytracer.analyze.evidence.waits.wait_chain import children_of
 from pytracer.analyze.naming import LineWords, name_words
 from pytracer.analyze.view import JobView, ProcessView
 
-_SHARER = re.compile(r"/multiprocessing/resource_sharer\.py$")
+_SHARER = re.compile(r"/multiprocess(?:ing)?/resource_sharer\.py$")
 _GONE = ("FileNotFoundError", "ConnectionRefusedError", "ConnectionResetError", "EOFError")
 _SHOWN = 2
 

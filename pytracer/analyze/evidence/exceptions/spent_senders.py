@@ -21,7 +21,7 @@ from pytracer.analyze.view import JobView, ProcessView
 from pytracer.decode.types.journal import UncaughtException
 from pytracer.report.job import Evidence, ExceptionReport, PythonFrame
 
-_SHARER = re.compile(r"/multiprocessing/resource_sharer\.py$")
+_SHARER = re.compile(r"/multiprocess(?:ing)?/resource_sharer\.py$")
 _LOST = ("EOFError", "ConnectionResetError", "BrokenPipeError")
 _FILES = re.compile(r"Too many open files")
 _STRATEGY = " torch.multiprocessing.set_sharing_strategy() does not help: these are no tensors."

@@ -28,8 +28,8 @@ from pytracer.blackbox.schema import ON_FETCH
 from pytracer.decode.types.journal import Fact, UncaughtException
 from pytracer.report.job import Evidence, ExceptionReport, PythonFrame
 
-_RECEIVES = re.compile(r"/multiprocessing/connection\.py$")
-_POOL = re.compile(r"/multiprocessing/pool\.py$")
+_RECEIVES = re.compile(r"/multiprocess(?:ing)?/connection\.py$")
+_POOL = re.compile(r"/multiprocess(?:ing)?/pool\.py$")
 _NAMES = re.compile(r"'(\w+)'")
 _NOBODY = "no worker had died before, and the pool ended them itself"
 

@@ -9,7 +9,9 @@ from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
 
 PINNED = "PINNED"
-_FORKS = ("/multiprocessing/popen_fork.py", "/multiprocessing/popen_forkserver.py")
+_FORKS = tuple(
+    f"/{name}/popen_{how}.py" for name in ("multiprocessing", "multiprocess") for how in ("fork", "forkserver")
+)
 
 
 def was_left_behind(view: ProcessView) -> bool:

@@ -37,7 +37,7 @@ _SCRIPT = re.compile(r"\.py$")
 _POOL_CALLS = (
     "map", "imap", "imap_unordered", "starmap", "apply", "map_async", "starmap_async", "apply_async", "submit",
 )  # fmt: skip
-_POOL = re.compile(r"/multiprocessing/pool\.py$")
+_POOL = re.compile(r"/multiprocess(?:ing)?/pool\.py$")
 
 
 class CpuLimit(msgspec.Struct, frozen=True):

@@ -33,7 +33,11 @@ _MEMORY = re.compile(
 _OF_FILES = re.compile(r"[Tt]oo many open files|0 items of ancdata")
 _OF_THREADS = re.compile(r"start new thread|pthread_create")
 _OF_SIZE = re.compile(r"PytorchStreamWriter failed writing|unexpected pos \d+ vs \d+")
-_FORKS = ("multiprocessing/popen_fork.py", "subprocess.py", "multiprocessing/popen_spawn_posix.py", "pty.py")
+_FORKS = (
+    *(f"/{name}/popen_{how}.py" for name in ("multiprocessing", "multiprocess") for how in ("fork", "spawn_posix")),
+    "subprocess.py",
+    "pty.py",
+)
 _STACK_BYTES = 8 << 20  # where the stack has no limit, glibc takes 2 MiB on x86-64; more is no claim
 _NEARLY = 0.98
 _SMALL, _PLENTY = 1 << 20, 1 << 30  # bytes

@@ -18,11 +18,11 @@ from pytracer.report.job import Evidence, PythonFrame, ThreadExceptionReport
 _LISTED = 3
 _IN_PROCESS: tuple[WaitKind, ...] = ("queue", "full-queue", "notice")
 _FOR_A_THREAD: tuple[WaitKind, ...] = (*_IN_PROCESS, "pool", "workers", "lock", "thread", "thread-at-exit")
-_POOL = re.compile(r"/multiprocessing/pool\.py$")
-_BETWEEN_PROCESSES = re.compile(r"/multiprocessing/\w+\.py$")
+_POOL = re.compile(r"/multiprocess(?:ing)?/pool\.py$")
+_BETWEEN_PROCESSES = re.compile(r"/multiprocess(?:ing)?/\w+\.py$")
 # What waiting with a limit raises, and torch when the thread that pins batches is gone.
 _GAVE_UP = re.compile(r"\b(Empty|Full|TimeoutError|BrokenBarrierError)$")
-_RECEIVES = re.compile(r"/multiprocessing/connection\.py$")
+_RECEIVES = re.compile(r"/multiprocess(?:ing)?/connection\.py$")
 LOADED = (
     "It could not load what a worker had sent: a result, or an exception of a task, whose class the message names. "
     "Make that picklable (see its __init__, __reduce__ and __setstate__), or return and raise plain values."

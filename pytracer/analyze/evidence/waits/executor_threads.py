@@ -21,7 +21,7 @@ _EVENT_LOOP = re.compile(r"/asyncio/base_events\.py$")
 _SHUTDOWN, _OF_LOOP, _WORKER = "shutdown", "_do_shutdown", "_worker"
 _NEAR = 5
 # What a thread waits in for somebody else: nothing ends that when the program is done.
-_BLOCKS = re.compile(r"/(queue|threading|multiprocessing/\w+|socket|ssl|selectors|subprocess)\.py$")
+_BLOCKS = re.compile(r"/(queue|threading|multiprocess(?:ing)?/\w+|socket|ssl|selectors|subprocess)\.py$")
 
 
 class UnfinishedTask(msgspec.Struct, frozen=True):

@@ -27,7 +27,7 @@ from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Evidence, PythonFrame
 
-_PROCESS = "/multiprocessing/process.py"
+_PROCESS = ("/multiprocessing/process.py", "/multiprocess/process.py")
 _BEFORE_NS = 500_000_000  # what ends a whole job meets its processes in any order
 _NAMED, _LONGEST = 3, 60
 _SERVERS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")

@@ -8,17 +8,17 @@ from itertools import takewhile
 import msgspec
 
 from pytracer._library_files import is_library_file
-from pytracer._text import list_words, shortened
+from pytracer._text import capital, list_words, shortened
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.imports import imported_as
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import function_named, scope_of
 from pytracer.analyze.evidence.waits.forked_team import computed_before
-from pytracer.analyze.evidence.waits.pipes import Starter, forked_at, is_process_class
+from pytracer.analyze.evidence.waits.pipes import Starter, fork_file, forked_at, forked_inside, is_process_class
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
 from pytracer.analyze.evidence.waits.waits import main_stack
-from pytracer.analyze.naming import place_words
+from pytracer.analyze.naming import line_in, place_words
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -31,7 +31,8 @@ _OF_CONTEXT = frozenset(
     {"Queue", "JoinableQueue", "SimpleQueue", "Lock", "RLock", "Event", "Condition", "Semaphore", "BoundedSemaphore"}
     | {"Barrier", "Value", "Array"}
 )
-_MODULES = ("multiprocessing", "torch.multiprocessing")
+_NUMBERS = ("num_proc", "n_jobs", "num_workers", "processes", "n_workers", "nproc", "max_workers", "workers")
+_MODULES = ("multiprocessing", "torch.multiprocessing", "multiprocess")
 _CONTEXT = 'multiprocessing.get_context("spawn")'
 SPAWNED: dict[Starter, str] = {
     "Process": 'by `multiprocessing.get_context("spawn").Process(...)`',
@@ -55,6 +56,24 @@ _ALONE: dict[Starter, str] = {
 }
 
 
+class Within(msgspec.Struct, frozen=True):
+    """An installed package that starts the processes by itself. `task`: what they run of the program first.
+
+    `option`: of the call, that has the number of processes.
+    """
+
+    package: str
+    task: PythonFrame | None
+    option: str | None
+
+    def advice(self, here: str | None) -> str:
+        """Where the program can do something about it."""
+        task = self.task
+        first = f" in `{task.function}` ({line_in(task.file, task.line, here)})" if task is not None else ""
+        out = f", or leave `{self.option}` out (this process then does the work)" if self.option is not None else ""
+        return f"call torch.set_num_threads(1) first{first}{out}"
+
+
 class ForkLine(msgspec.Struct, frozen=True):
     """`text`: the call of that line. `made`: the line above it that makes the process or pool, if that is another."""
 
@@ -68,6 +87,11 @@ class ForkLine(msgspec.Struct, frozen=True):
     """The class of the program, derived from Process, of what was started, and its line."""
     shared: tuple[str, ...] = ()
     """`Queue() of line 53`: what else the program makes for its processes by the default context."""
+    within: Within | None = None
+    fork: str | None = None
+    """The file of the package that forked."""
+    here: str | None = None
+    """The file of the line at which the child waits."""
 
     @property
     def words(self) -> str:
@@ -80,16 +104,25 @@ class ForkLine(msgspec.Struct, frozen=True):
         text = f" (`{self.text}`)" if self.text is not None else ""
         used = f" (used at {place_words(self.used)})" if self.used is not None else ""
         also = f", and {list_words(self.shared)} by the same context" if self.shared else ""
+        place = line_in(self.at.file, self.at.line, self.here or self.at.file)
+        forks = capital(place) if place.startswith("line ") else f"The line {place}"
+        if self.within is not None:
+            return (
+                f"{forks}{text} lets {self.within.package} fork the worker, and the OpenMP threads of the parent{used} "
+                f"do not exist in a forked child: {self.within.advice(self.here)}."
+            )
         made = f" at line {self.made}" if self.made is not None else ""
         forked = "it" if self.starter == "Process" else "the worker"
         spawned = f"make {_MADE[self.starter]} {SPAWNED[self.starter]}{made}"
         alone = _ALONE[self.starter]
+        if self.fork is not None and "/multiprocess/" in self.fork:
+            spawned = spawned.replace("multiprocessing.", "multiprocess.")
         if self.derived is not None:
             alone = f"call torch.set_num_threads(1) first in {self.derived[0]}.run()"
             spawned = f"derive {self.derived[0]} (line {self.derived[1]}) from `{_CONTEXT}.Process`"
             also = f", and make {list_words(self.shared)} by the same context" if self.shared else ""
         return (
-            f"Line {self.at.line}{text} forks {forked}, and the OpenMP threads of the parent{used} do not exist in a "
+            f"{forks}{text} forks {forked}, and the OpenMP threads of the parent{used} do not exist in a "
             f"forked child: {alone}, or {spawned}{also} (the program's main part below "
             '`if __name__ == "__main__":`).'
         )
@@ -110,7 +143,18 @@ def fork_line(view: ProcessView, wait: ProcessWait, parent: ProcessView | None =
     used = python_frame(site.place) if site is not None and site.place is not None else _ran_before(view, at)
     derived = _derived(tree, call) if tree is not None and starter == "Process" else None
     shared = _shared(tree) if tree is not None and starter in ("Process", "Pool") else ()
-    return ForkLine(at, starter, text, made, used, derived, shared)
+    within = _within(view, call) if starter != "DataLoader" else None
+    here = wait.at.file if wait.at is not None else None
+    return ForkLine(at, starter, text, made, used, derived, shared, within, fork_file(main_stack(view)), here)
+
+
+def _within(view: ProcessView, call: ast.Call | None) -> Within | None:
+    """torch's own are told by what they start."""
+    found = forked_inside(main_stack(view))
+    if found is None:
+        return None
+    words = [item.arg for item in call.keywords if item.arg in _NUMBERS] if call is not None else []
+    return Within(*found, words[0] if len(words) == 1 else None)
 
 
 def _ran_before(view: ProcessView, at: PythonFrame) -> PythonFrame | None:

@@ -24,6 +24,7 @@ from pytracer.analyze.evidence.waits.pool_results import ended_receiver
 from pytracer.analyze.evidence.waits.starved_pool import starved_pool
 from pytracer.analyze.evidence.waits.stood import UNREAD, Stood
 from pytracer.analyze.evidence.waits.unasked_tasks import UnaskedTasks, unasked_tasks
+from pytracer.analyze.evidence.waits.undone_items import undone_items
 from pytracer.analyze.evidence.waits.unread_at_exit import unread_at_exit
 from pytracer.analyze.evidence.waits.unsent import unsent_of
 from pytracer.analyze.evidence.waits.untaken_queues import untaken_queue
@@ -85,7 +86,7 @@ def last_wait(job: JobView, ended: ProcessView) -> tuple[ProcessView, Stood] | N
         next(iter(_loading(job, view)), None) if wait.kind == "queue" else None,
         unsent_of(job, view) if wait.kind == "queue" and between else None,
         starved_pool(view) if wait.kind == "notice" else None,
-        tuple(children_at_work(job, view)) if wait.kind in _OF_CHILDREN else (),
+        tuple(children_at_work(job, view)) if wait.kind in _OF_CHILDREN or (wait.kind == "undone" and between) else (),
         together=waiters_there(job, wait) if wait.kind in ("barrier", "forked-native") else 0,
         task=failed_task(view, wait) if wait.kind in _IN_MEMORY and not between else None,
         holder=lock_holder(view) if wait.kind == "lock" and locks is None else None,
@@ -101,6 +102,7 @@ def last_wait(job: JobView, ended: ProcessView) -> tuple[ProcessView, Stood] | N
         filler=ended_filler(view, wait),
         unread_end=unread_at_exit(job, view, wait),
         exited=exited_workers(job, view, wait),
+        undone=undone_items(job, view, wait),
         spawner=lost_spawner(job, view) if wait.kind in _OF_WORKERS else None,
     )
 

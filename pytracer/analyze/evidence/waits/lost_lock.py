@@ -22,7 +22,7 @@ from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Evidence, PythonFrame
 
 _LOCK, _GET = "SemLock.__enter__", re.compile(r"(Simple)?Queue\.get$")
-_FILE = re.compile(r"/multiprocessing/queues\.py$")
+_FILE = re.compile(r"/multiprocess(?:ing)?/queues\.py$")
 _BEFORE_NS = 2_000_000_000
 _NEAR = 8  # frames
 _NAMED = 3

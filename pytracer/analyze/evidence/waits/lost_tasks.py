@@ -25,7 +25,7 @@ from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Evidence, PythonFrame
 
 _WORKER = re.compile(r"\b\w*PoolWorker-[\d:]+$")
-_POOL = re.compile(r"/multiprocessing/pool\.py$")
+_POOL = re.compile(r"/multiprocess(?:ing)?/pool\.py$")
 _BEFORE_NS = 500_000_000  # what ends a whole job meets its processes in any order
 _CAUGHT = (
     "the pool hands that to the caller, but catches only Exception: SystemExit and os._exit() end the worker without "

@@ -11,7 +11,7 @@ from pytracer.analyze.platform.signals import signal_name
 from pytracer.analyze.view import JobView, ProcessView
 
 _ENDED = ("EOFError", "BrokenPipeError", "ConnectionResetError", "ConnectionAbortedError", "ConnectionRefusedError")
-_CONNECTION = re.compile(r"/multiprocessing/(connection|queues|managers|pool)\.py$")
+_CONNECTION = re.compile(r"/multiprocess(?:ing)?/(connection|queues|managers|pool)\.py$")
 
 
 def other_end_words(job: JobView, view: ProcessView) -> str:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import Literal
 
-from pytracer._library_files import is_library_file
+from pytracer._library_files import installed_package, is_library_file
 from pytracer.report.job import PythonFrame
 
-_CONNECTION = re.compile(r"/(multiprocessing/connection|torch/multiprocessing/queue)\.py$")
+_CONNECTION = re.compile(r"/(multiprocess(?:ing)?/connection|torch/multiprocessing/queue)\.py$")
 # What uses pipes of its own: its waits have names of their own, or are those of an idle worker.
 _OWN_PIPES = re.compile(
-    r"/(multiprocessing/\w+|concurrent/futures/process|loky/\w+|torch/utils/data/_utils/\w+"
+    r"/(multiprocess(?:ing)?/\w+|concurrent/futures/process|loky/\w+|torch/utils/data/_utils/\w+"
     r"|torch/_inductor/compile_worker/\w+)\.py$"
 )
 Starter = Literal["Process", "Pool", "ProcessPoolExecutor", "DataLoader"]
@@ -21,8 +22,11 @@ _STARTERS: tuple[tuple[str, Starter], ...] = (
     ("/torch/utils/data/dataloader.py", "DataLoader"),
     ("/concurrent/futures/process.py", "ProcessPoolExecutor"),
     ("/multiprocessing/pool.py", "Pool"),
+    ("/multiprocess/pool.py", "Pool"),
 )
-_FORK = re.compile(r"/multiprocessing/popen_fork\.py$")
+_MANAGERS = re.compile(r"/multiprocess(?:ing)?/managers\.py$")
+_NEAR = 5  # frames
+_FORK = re.compile(r"/multiprocess(?:ing)?/popen_fork\.py$")
 
 
 def pipe_wait(stack: Sequence[PythonFrame]) -> Literal["message", "full-pipe"] | None:
@@ -39,6 +43,15 @@ def pipe_wait(stack: Sequence[PythonFrame]) -> Literal["message", "full-pipe"] |
     return "message" if inner == "_recv" else "full-pipe"
 
 
+def asks_manager(stack: Sequence[PythonFrame]) -> bool:
+    """Whether it waits for the answer of a manager's process, such as of a queue, which it may ask again and again."""
+    near = stack[:_NEAR]
+    is_read = bool(near) and _CONNECTION.search(near[0].file or "") is not None
+    return is_read and any(
+        _MANAGERS.search(frame.file or "") and (frame.function or "").endswith("_callmethod") for frame in near
+    )
+
+
 def forked_at(stack: Sequence[PythonFrame]) -> tuple[PythonFrame, Starter] | None:
     """The line of the program that forked a process, and what it started, by the copied frames of its own stack."""
     at = max((place for place, frame in enumerate(stack) if _FORK.search(frame.file or "")), default=None)
@@ -50,6 +63,22 @@ def forked_at(stack: Sequence[PythonFrame]) -> tuple[PythonFrame, Starter] | Non
         if any((frame.file or "").endswith(end) for frame in outer[:line]):
             return outer[line], starter
     return outer[line], "Process"
+
+
+def fork_file(stack: Sequence[PythonFrame]) -> str | None:
+    """Of multiprocessing, or of the package multiprocess: which of both forked this process."""
+    return next((frame.file for frame in reversed(stack) if _FORK.search(frame.file or "")), None)
+
+
+def forked_inside(stack: Sequence[PythonFrame]) -> tuple[str, PythonFrame | None] | None:
+    """The installed package that forked by itself, called by the program, and the child's first line of the program."""
+    at = max((place for place, frame in enumerate(stack) if _FORK.search(frame.file or "")), default=None)
+    if at is None:
+        return None
+    between = takewhile(lambda frame: is_library_file(frame.file), stack[at + 1 :])
+    package = next((name for frame in between if (name := installed_package(frame.file)) is not None), None)
+    own = [frame for frame in stack[:at] if not is_library_file(frame.file)]
+    return (package, own[-1] if own else None) if package is not None else None
 
 
 def is_process_class(node: ast.ClassDef) -> bool:

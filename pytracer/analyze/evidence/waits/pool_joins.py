@@ -9,12 +9,12 @@ from pytracer.decode.types.snapshot import Crash
 from pytracer.report.job import PythonFrame
 
 _THREADING = re.compile(r"/threading\.py$")
-_POOL = re.compile(r"/multiprocessing/pool\.py$")
+_POOL = re.compile(r"/multiprocess(?:ing)?/pool\.py$")
 _EXECUTOR = re.compile(r"/(concurrent/futures/process|loky/process_executor)\.py$")
 # CPython: `with` and shutdown(wait=True) of an executor, and the end of a program that has one.
 _ENDS = ("shutdown", "_python_exit")
 _JOIN, _WORKER, _PUT = "join", "worker", "put"
-_QUEUES = "/multiprocessing/queues.py"
+_QUEUES = ("/multiprocessing/queues.py", "/multiprocess/queues.py")
 _NEAR = 5
 
 

@@ -22,7 +22,9 @@ from pytracer.analyze.evidence.waits.failed_task import FailedTask
 from pytracer.analyze.evidence.waits.fork_line import fork_line
 from pytracer.analyze.evidence.waits.forked_locks import ForkedLock
 from pytracer.analyze.evidence.waits.forked_pool_words import pool_words
+from pytracer.analyze.evidence.waits.held_by_parent import HeldByParent
 from pytracer.analyze.evidence.waits.interop_threads import started_words
+from pytracer.analyze.evidence.waits.killed_holder import KilledHolder
 from pytracer.analyze.evidence.waits.library_threads import LibraryThread
 from pytracer.analyze.evidence.waits.lock_order import CrossedLocks, LockHolder
 from pytracer.analyze.evidence.waits.lost_lock import LostLock
@@ -34,6 +36,7 @@ from pytracer.analyze.evidence.waits.pool_results import EndedReceiver
 from pytracer.analyze.evidence.waits.starved_pool import StarvedPool
 from pytracer.analyze.evidence.waits.stood_loop import stood_loop
 from pytracer.analyze.evidence.waits.unasked_tasks import UnaskedTasks
+from pytracer.analyze.evidence.waits.undone_items import UndoneItems
 from pytracer.analyze.evidence.waits.unread_at_exit import UnreadAtExit
 from pytracer.analyze.evidence.waits.unread_queues import unread_queue
 from pytracer.analyze.evidence.waits.unsent import Unsent, unsent_advice
@@ -129,6 +132,12 @@ class Stood(msgspec.Struct, frozen=True):
     """Of a program whose end waits for the thread of its queue."""
     exited: ExitedWorkers | None = None
     """Of a process that waits for what workers should have put that ended themselves."""
+    taken: KilledHolder | None = None
+    """Of a lock of multiprocessing that a killed process held."""
+    held: HeldByParent | None = None
+    """Of a process that holds what its workers wait for."""
+    undone: UndoneItems | None = None
+    """Of a queue between processes whose workers have all ended, or ask for more."""
 
     @property
     def unread(self) -> bool:
@@ -215,6 +224,8 @@ def why_words(view: ProcessView, found: Stood) -> str:
         return f"; {found.unmade.ended(found.thread)}"
     if found.thread is not None:
         return f"; {found.thread.words}"
+    if found.undone is not None:
+        return f"; {found.undone.words}"
     if found.handled is not None:
         return f"; it was handling {found.handled.words}"
     if found.receiver is not None:
@@ -290,6 +301,8 @@ def _own_advice(view: ProcessView, found: Stood) -> str:
         return found.untaken.advice
     if found.unmade is not None:
         return found.unmade.advice
+    if found.undone is not None and found.thread is None and found.undone.advice is not None:
+        return found.undone.advice
     kind: WaitKind = found.waiting[-1][1].kind if found.unread else found.wait.kind
     if found.thread is None:
         handled = f"Look at {found.handled.words} first: the program waits on its way out. " if found.handled else ""

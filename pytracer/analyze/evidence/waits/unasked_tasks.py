@@ -22,7 +22,7 @@ _POOLS = {
 }
 # CPython, multiprocessing: context.assert_spawning() refuses these anywhere but in a process that is being started.
 _INHERITED = frozenset({"Queue", "JoinableQueue", "SimpleQueue", "Lock", "RLock", "Semaphore", "Event", "Condition"})
-_MODULES = ("multiprocessing", "torch.multiprocessing")
+_MODULES = ("multiprocessing", "torch.multiprocessing", "multiprocess")
 _CALLBACK = "error_callback"
 
 

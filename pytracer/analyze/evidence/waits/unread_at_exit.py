@@ -34,8 +34,8 @@ from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import PythonFrame
 
-_FEEDS = re.compile(r"/multiprocessing/queues\.py$")
-_WRITES = re.compile(r"/multiprocessing/connection\.py$")
+_FEEDS = re.compile(r"/multiprocess(?:ing)?/queues\.py$")
+_WRITES = re.compile(r"/multiprocess(?:ing)?/connection\.py$")
 _LONGEST, _NAMED = 60, 3
 _BEFORE_NS = 1_000_000_000
 

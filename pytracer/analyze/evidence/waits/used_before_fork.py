@@ -24,7 +24,7 @@ from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import PythonFrame
 
-_FORK = re.compile(r"/multiprocessing/popen_fork\.py$")
+_FORK = re.compile(r"/multiprocess(?:ing)?/popen_fork\.py$")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 # Methods of Python's own objects: a call by such a name may be one of these.

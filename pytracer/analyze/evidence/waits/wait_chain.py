@@ -14,6 +14,7 @@ from pytracer.analyze.evidence.cuda.device_waits import DeviceWait, device_wait
 from pytracer.analyze.evidence.waits.ended_fillers import beside_words, ended_filler
 from pytracer.analyze.evidence.waits.ended_threads import lost_results
 from pytracer.analyze.evidence.waits.forked_pool import is_at_work
+from pytracer.analyze.evidence.waits.pipes import asks_manager
 from pytracer.analyze.evidence.waits.wait_advice import ADVICE, wait_advice
 from pytracer.analyze.evidence.waits.wait_kinds import OF_DEVICE, WAITED, ProcessWait
 from pytracer.analyze.evidence.waits.waits import end_of, main_stack, other_threads, wait_of, was_asleep
@@ -34,8 +35,8 @@ _LAST = (
 )
 _OF_FILES = ("flock", "lock-file")
 _OF_CHILDREN = ("child", "queue", "message", "full-pipe", "pool", "workers", "notice")
-_QUEUE = re.compile(r"/multiprocessing/(connection|queues|synchronize)\.py$")
-_POOL = re.compile(r"/multiprocessing/pool\.py$")
+_QUEUE = re.compile(r"/multiprocess(?:ing)?/(connection|queues|synchronize)\.py$")
+_POOL = re.compile(r"/multiprocess(?:ing)?/pool\.py$")
 _COMMAND = 60
 _CHILDREN = 2
 _OF_OTHERS = (
@@ -155,7 +156,7 @@ def meanwhile_words(view: ProcessView, wait: ProcessWait) -> str:
 
 def children_at_work(job: JobView, view: ProcessView) -> list[ProcessView]:
     """Its children that ran when it ended, and did not wait: one of them may be the one that should answer."""
-    return [item for item in running_children(job, view) if _works(item)]
+    return [item for item in running_children(job, view) if works(item)]
 
 
 def running_children(job: JobView, view: ProcessView) -> list[ProcessView]:
@@ -172,7 +173,7 @@ def _is_idle(view: ProcessView) -> bool:
     return (asked.function or "").rpartition(".")[2] == "worker" and _POOL.search(asked.file or "") is not None
 
 
-def _works(view: ProcessView) -> bool:
+def works(view: ProcessView) -> bool:
     """Whether it waits for nothing but its device, and not for its next task."""
     wait = wait_of(view)
     return (wait is None and not _is_idle(view)) or (wait is not None and wait.kind in OF_DEVICE)
@@ -194,11 +195,18 @@ def work_words(children: Sequence[ProcessView]) -> str:
 def wait_chain(job: JobView, view: ProcessView) -> Iterator[tuple[ProcessView, ProcessWait]]:
     """A waiting process, then the child that it waits for, if that one waits, and so on.
 
-    One that looks at its children again and again, asleep in between, waits for them, too (joblib). A pool whose thread
+    One that looks at its children again and again, asleep in between, waits for them, too (joblib); so does one that
+    asks the queue of a manager, where a child stands for good (datasets). A pool whose thread
     takes no results any more has nothing to wait for: its workers are idle, or wait until their results are taken.
     """
     seen: set[int] = set()
-    current: ProcessView | None = _waiting_child(job, view) if wait_of(view) is None and was_asleep(view) else view
+    current: ProcessView | None = view
+    if wait_of(view) is None and was_asleep(view):
+        current = _waiting_child(job, view)
+    elif wait_of(view) is None and asks_manager(main_stack(view)):
+        child = _waiting_child(job, view)
+        stands = wait_of(child) if child is not None else None
+        current = child if stands is not None and stands.kind in _LAST else None
     while current is not None and current.index not in seen:
         seen.add(current.index)
         wait = wait_of(current)

@@ -28,33 +28,34 @@ from pytracer.report.job import NativeFrame, PythonFrame
 
 _LIBC = re.compile(r"(libc|libpthread)[.-]")
 _OPENMP = re.compile(r"(libgomp|libiomp5|libomp)\b")
-_CHILD = re.compile(r"/(multiprocessing/popen_\w+|subprocess)\.py$")
+_CHILD = re.compile(r"/(multiprocess(?:ing)?/popen_\w+|subprocess)\.py$")
 _WITH_CHILD = ("Popen.communicate", "Popen._communicate")  # reads what it prints, until it ends
 _DEBUGGER = re.compile(r"/(pdb|ipdb/__main__|IPython/(terminal|core)/debugger|pudb/debugger)\.py$")
 _INPUT = ("builtin_input", "builtin_input_impl", "PyOS_Readline")
 _OPEN = re.compile(r"_*(open|openat)(64)?(_nocancel)?$")  # glibc
 _FLOCK = ("fcntl_flock", "fcntl_flock_impl", "fcntl_lockf", "fcntl_lockf_impl")
-_QUEUE = re.compile(r"/(multiprocessing/queues|queue)\.py$")
-_QUEUE_OR_LOCK = re.compile(r"/(multiprocessing/\w+|queue|threading|selectors)\.py$")
+_QUEUE = re.compile(r"/(multiprocess(?:ing)?/queues|queue)\.py$")
+_QUEUE_OR_LOCK = re.compile(r"/(multiprocess(?:ing)?/\w+|queue|threading|selectors)\.py$")
 # The loops of workers; multiprocessing.pool's, in a file of _QUEUE_OR_LOCK, is known by its function.
 _IDLE = re.compile(r"/(concurrent/futures/process|loky/process_executor|torch/utils/data/_utils/worker)\.py$")
 _THREADS_OF_PYTHON = re.compile(r"/(threading|concurrent/futures/thread)\.py$")
-_NOTICES = re.compile(r"/(multiprocessing/synchronize|threading|concurrent/futures/thread)\.py$")
+_NOTICES = re.compile(r"/(multiprocess(?:ing)?/synchronize|threading|concurrent/futures/thread)\.py$")
+_SEMAPHORES = re.compile(r"/multiprocess(?:ing)?/synchronize\.py$")
 _ELASTIC = "/torch/distributed/elastic/rendezvous/"
 _JOINS = ("Queue.join", "JoinableQueue.join")
 _THREAD_JOINS = ("Thread._wait_for_tstate_lock", "Thread.join")
 _AT_EXIT = ("_shutdown", "_python_exit")  # CPython: the end of the program waits for threads that are no daemons
 _EVENT_LOOP = re.compile(r"/asyncio/base_events\.py$")
 _IN_PROCESS = re.compile(r"/queue\.py$")
-_FEEDER = re.compile(r"/multiprocessing/queues\.py$")
-_SENDS = re.compile(r"/multiprocessing/(queues|resource_sharer)\.py$")
-_POOL = re.compile(r"/multiprocessing/pool\.py$")
+_FEEDER = re.compile(r"/multiprocess(?:ing)?/queues\.py$")
+_SENDS = re.compile(r"/multiprocess(?:ing)?/(queues|resource_sharer)\.py$")
+_POOL = re.compile(r"/multiprocess(?:ing)?/pool\.py$")
 _RESULTS = ("wait", "get", "next")  # of AsyncResult, MapResult, IMapIterator
 # torch's own, around the build of an extension; the package filelock, around caches of models and compiled code.
 _LOCK_FILE = re.compile(r"/(torch/utils/file_baton|filelock/\w+)\.py$")
 # CPython: Lock and RLock of threading, not Condition; those of multiprocessing.
 _LOCK = ("PyThread_acquire_lock_timed", "_multiprocessing_SemLock_acquire_impl")
-_UTIL = re.compile(r"/multiprocessing/util\.py$")
+_UTIL = re.compile(r"/multiprocess(?:ing)?/util\.py$")
 _FEEDER_JOIN = "Queue._finalize_join"  # CPython: the end of a process waits until its queues are read
 _SLEEP = ("time_sleep", "pysleep")  # CPython: time.sleep()
 _NEAR, _OTHER_THREADS = 5, 3  # frames, threads
@@ -229,10 +230,11 @@ def _kind(view: ProcessView) -> WaitKind | None:
         return "barrier"
     if noticed:
         return "notice"
+    between = _enters(inner) and _SEMAPHORES.search(inner.file or "") is not None  # which does nothing else
     inner = next((frame for frame in stack[:_NEAR] if not _enters(frame)), inner)  # `with lock:`
     if _waits_for_copied_lock(view, native):
         return "forked-lock"
-    locked = any(frame.function in _LOCK for frame in native[:_NEAR])
+    locked = between or any(frame.function in _LOCK for frame in native[:_NEAR])
     return "lock" if locked and not is_library_file(inner.file) else None
 
 

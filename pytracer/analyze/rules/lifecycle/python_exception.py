@@ -68,6 +68,7 @@ from pytracer.analyze.evidence.heap.overwritten import (
 from pytracer.analyze.evidence.lifetime.file_writers import file_writer
 from pytracer.analyze.evidence.phrases import collective_evidence, error_words
 from pytracer.analyze.evidence.waits.ended_threads import ended_thread_evidence, thread_behind_exception
+from pytracer.analyze.evidence.waits.joined_at_exit import joined_at_exit
 from pytracer.analyze.evidence.waits.left_waiting import left_waiting
 from pytracer.analyze.evidence.waits.other_end import other_end_words
 from pytracer.analyze.evidence.waits.wait_advice import LET_THREAD_END
@@ -123,6 +124,9 @@ class PythonException:
             raised += f"; before, {maybe.words}"
         left = left_waiting(job, view)
         raised += left.words if left is not None else ""
+        joined = joined_at_exit(job, view)
+        raised += joined.words if joined is not None else ""
+        after = left or joined
         return Description(
             f"{introduction(judgement.views)} raised {raised}.",
             [
@@ -151,7 +155,7 @@ class PythonException:
             names_cause=known,
             behind=_behind(told, explanation, unreceived),
             line=explanation.line,
-            besides=LET_THREAD_END if _kept(view) is not None else left.advice if left is not None else "",
+            besides=LET_THREAD_END if _kept(view) is not None else after.advice if after is not None else "",
         )
 
 

@@ -21,20 +21,22 @@ end when the threads of the executor do, and cancel() of a task does not end the
 that has put something into a multiprocessing queue ends when that is read, so join() before get() never returns; nor
 does join() of one that waits for room in a bounded queue, from which the parent takes only before. Two threads that
 take two locks in different orders wait for each other: where the `with` statements of both show that, the locks and
-lines are named. A worker that died or stands still leaves its parent waiting. What a queue's own thread cannot pickle
+lines are named. A worker that died or stands still leaves its parent waiting, and a parent that waits inside of `with
+lock:`, or of a write transaction of LMDB, keeps workers out that take the same. What a queue's own thread cannot pickle
 is dropped; a Future keeps the exception of its task; a worker that is killed in Queue.get() takes the lock of the queue
-along. Of a lock that a forked child waits for, the thread of the parent is named that was inside of its `with` at the
-end, or alone takes it by the source; so is a `with` of the forking thread around the fork. What ends a wait (set(),
-put(), release()) may lie behind a branch that leaves. A thread that fills a queue of its process may have ended in
-order without the mark (`None`) at which the taker stops: it puts that below a condition only, or not at all; or by an
-error that its own `except` kept for whoever asks later. A program that has come to its end waits until all that it put
-into a multiprocessing queue is in the pipe, although the reader has ended, by a count or at a mark that came too early.
-A worker of torch.multiprocessing.spawn is interrupted, and ends with status 0, when the thread that spawned it ends.
-recv() of a pipe gets no EOFError while its own process keeps the sender's end open, and two ends that both call recv()
-wait for each other. An OSError ends a pool's thread that receives results, such as of a tensor whose worker has ended;
-another error there ends it with a traceback, such as of a task's exception whose class cannot be called with its `args`
-alone: what was raised, and its constructor, are named then. A task of a multiprocessing pool is lost when its worker
-ends by sys.exit(), os._exit() or a signal; so is what a worker should have put into a queue that its parent asks.
+along, and one that is ended inside of `with lock:` that lock of multiprocessing. Of a lock that a forked child waits
+for, the thread of the parent is named that was inside of its `with` at the end, or alone takes it by the source; so is
+a `with` of the forking thread around the fork. What ends a wait (set(), put(), release()) may lie behind a branch that
+leaves. A thread that fills a queue of its process may have ended in order without the mark (`None`) at which the taker
+stops: it puts that below a condition only, or not at all; or by an error that its own `except` kept for whoever asks
+later. A program that has come to its end waits until all that it put into a multiprocessing queue is in the pipe,
+although the reader has ended, by a count or at a mark that came too early. A worker of torch.multiprocessing.spawn is
+interrupted, and ends with status 0, when the thread that spawned it ends. recv() of a pipe gets no EOFError while its
+own process keeps the sender's end open, and two ends that both call recv() wait for each other. An OSError ends a
+pool's thread that receives results, such as of a tensor whose worker has ended; another error there ends it with a
+traceback, such as of a task's exception whose class cannot be called with its `args` alone: what was raised, and its
+constructor, are named then. A task of a multiprocessing pool is lost when its worker ends by sys.exit(), os._exit() or
+a signal; so is what a worker should have put into a queue that its parent asks.
 
 What to do: OpenMP: start children by spawn or forkserver, or call torch.set_num_threads(1) before the first operator
 of the parent. Locks: take them in one order. Queues: pass a timeout to get(), and look at who should have filled it.
@@ -57,10 +59,9 @@ import msgspec
 
 from pytracer._text import capital
 from pytracer.analyze.behind import Behind
-from pytracer.analyze.collectives.description import at_place, span_words
 from pytracer.analyze.deaths.order import is_interrupt
 from pytracer.analyze.evidence.ends.sent_signals import deadly_signal
-from pytracer.analyze.evidence.ends.signal_senders import from_time_limit, sender_words
+from pytracer.analyze.evidence.ends.signal_senders import from_time_limit
 from pytracer.analyze.evidence.exceptions.unmade import UnmadeError
 from pytracer.analyze.evidence.waits.ended_fillers import EndedFiller
 from pytracer.analyze.evidence.waits.ended_threads import (
@@ -71,6 +72,8 @@ from pytracer.analyze.evidence.waits.executor_threads import unfinished_task
 from pytracer.analyze.evidence.waits.exited_workers import ExitedWorkers, all_exited_workers
 from pytracer.analyze.evidence.waits.forked_pool import ForkedPool
 from pytracer.analyze.evidence.waits.forked_pool_words import pool_of
+from pytracer.analyze.evidence.waits.held_by_parent import HeldByParent, held_by_parent
+from pytracer.analyze.evidence.waits.killed_holder import KilledHolder, killed_holder
 from pytracer.analyze.evidence.waits.last_wait import last_wait
 from pytracer.analyze.evidence.waits.library_threads import LibraryThread
 from pytracer.analyze.evidence.waits.lost_lock import LostLock, lost_lock
@@ -78,23 +81,24 @@ from pytracer.analyze.evidence.waits.lost_tasks import lost_tasks
 from pytracer.analyze.evidence.waits.parent_death import LostSpawner
 from pytracer.analyze.evidence.waits.parent_threads import ParentThread
 from pytracer.analyze.evidence.waits.stood import Stood, advice_of, only_words, unread_words, why_words
+from pytracer.analyze.evidence.waits.stood_end import end_words, ranks_meanwhile
 from pytracer.analyze.evidence.waits.stood_loop import stood_loop
+from pytracer.analyze.evidence.waits.undone_items import joins_items
 from pytracer.analyze.evidence.waits.unread_at_exit import UnreadAtExit
 from pytracer.analyze.evidence.waits.wait_chain import (
     at_words,
     waiters_there,
 )
-from pytracer.analyze.evidence.waits.wait_kinds import OF_DEVICE, WaitKind
+from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait, WaitKind
 from pytracer.analyze.evidence.waits.wait_words import wait_words
 from pytracer.analyze.evidence.waits.waiting_alike import waits_evidence
 from pytracer.analyze.evidence.waits.waits import end_of, is_between_processes, wait_of
 from pytracer.analyze.naming import introduction, name_words, subject_words
-from pytracer.analyze.platform.signals import SIGHUP, SIGINT, SIGQUIT, SIGTERM, signal_name
+from pytracer.analyze.platform.signals import SIGHUP, SIGINT, SIGQUIT, SIGTERM
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.view import Death, JobView, ProcessView
 from pytracer.report.job import Confidence, PythonFrame
 
-_OPEN = ("scheduled", "started")
 _OUTSIDE = (SIGTERM, SIGHUP, SIGQUIT, SIGINT)
 _CONFIDENCE: dict[WaitKind, Confidence] = {
     "forked-openmp": "likely",
@@ -147,6 +151,12 @@ class Standstill:
             item.view.index == lost.killed.index or _from_outside(item.view) for item in suspects
         ):
             return (_judge_lost(job, lost),)
+        taken = killed_holder(job)
+        if taken is not None and all(_from_outside(item.view) for item in suspects):
+            return (_judge_taken(job, taken),)
+        held = held_by_parent(job)
+        if held is not None and all(_from_outside(item.view) for item in suspects):
+            return (_judge_held(job, held),)
         tasks = lost_tasks(job, [item.view for item in job.deaths if _from_outside(item.view)])
         left = {worker.index: worker for item in tasks for worker in item.left}
         exited = all_exited_workers(job, [item.view for item in job.deaths if _from_outside(item.view)])
@@ -180,11 +190,21 @@ class Standstill:
         view, found = judgement.views[0], judgement.found
         if found.lost is not None:
             return _describe_lost(job, judgement, found.lost)
+        if found.taken is not None:
+            return _describe_taken(job, judgement, found.taken)
+        if found.held is not None:
+            return Description(
+                f"{introduction(judgement.views)} {found.held.words}; {end_words(job, view, found, short=True)}.",
+                found.held.evidence,
+                found.held.advice,
+                [],
+                line=found.held.inside.frame,
+            )
         if found.forked is not None:
             more = waiters_there(job, found.wait) - 1
             who = f"{subject_words(judgement.views)}{f' and {more} more' if more > 0 else ''}"
             return Description(
-                f"{who} {found.forked.words}; {_end_words(job, judgement)}.",
+                f"{who} {found.forked.words}; {end_words(job, view, found)}.",
                 [*waits_evidence(job, found.waiting), found.forked.evidence],
                 advice_of(view, found),
                 [_HOW_LONG],
@@ -194,11 +214,11 @@ class Standstill:
             return _describe_exited(job, judgement, found.exited)
         pool = pool_of(view) if found.wait.kind == "forked-native" else None
         why = why_words(view, found) or only_words(view, found)
-        why += _ranks_meanwhile(job, view) if found.device is not None else ""
+        why += ranks_meanwhile(job, view) if found.device is not None else ""
         own = found.unread_end.wait_words if found.unread_end is not None else wait_words(view, found.wait)
         waited = f"{own}{at_words(found.wait)}{unread_words(view, found)}{why}"
         return Description(
-            f"{introduction(judgement.views)} {waited}; {_end_words(job, judgement, short=len(waited) > _LONG)}.",
+            f"{introduction(judgement.views)} {waited}; {end_words(job, view, found, short=len(waited) > _LONG)}.",
             [
                 *waits_evidence(job, found.waiting, (view, found.wait)),
                 *ended_thread_evidence(view),
@@ -241,6 +261,8 @@ def _missing(found: Stood) -> list[str | None]:
     """What was not recorded."""
     if found.wait.kind == "forked-openmp" or found.without is not None:  # of that, since when at most
         return []
+    if found.undone is not None and found.undone.since_ns is not None:
+        return []
     of_library = _THREADS if found.wait.kind == "forked-native" else None
     return [_KERNEL if found.device is not None else _HOW_LONG, of_library]
 
@@ -261,6 +283,7 @@ def _confidence(view: ProcessView, found: Stood, suspects: Sequence[Death]) -> C
             found.filler,
             found.spawner,
             found.exited,
+            found.undone,
         )
     )
     is_sure |= found.unread_end is not None and bool(found.unread_end.gone)
@@ -272,23 +295,6 @@ def _confidence(view: ProcessView, found: Stood, suspects: Sequence[Death]) -> C
     is_sure |= task is not None and task.blocked
     is_sure |= found.wait.kind == "lock-file" and _nobody_has_it(suspects)
     return "likely" if is_sure else _CONFIDENCE[found.wait.kind]
-
-
-def _ranks_meanwhile(job: JobView, view: ProcessView) -> str:
-    """`; meanwhile rank 0 was in all_reduce at train.py:53 in main`: ranks that do not stand in their devices."""
-    found = []
-    for other in job.views:
-        last = other.process.snapshot.collectives[-1:]
-        if other.index == view.index or other.process.rank is None or not last or last[0].state not in _OPEN:
-            continue
-        wait = wait_of(other)
-        if wait is None or wait.kind not in OF_DEVICE:
-            found.append((last[0], other.process.rank))
-    if not found:
-        return ""
-    call = found[0][0]
-    ranks = span_words([rank for item, rank in found if (item.op, item.sequence_nr) == (call.op, call.sequence_nr)])
-    return f"; meanwhile {ranks} {'was' if len(ranks.split()) == 2 else 'were'} in {call.op}{at_place(call)}"
 
 
 def _judge_lost(job: JobView, lost: LostLock) -> Judgement[Stood]:
@@ -308,11 +314,37 @@ def _describe_lost(job: JobView, judgement: Judgement[Stood], lost: LostLock) ->
     )
 
 
+def _judge_taken(job: JobView, taken: KilledHolder) -> Judgement[Stood]:
+    explains = {item.view.index: (item.view, "was ended while it stood still") for item in job.deaths}
+    explains[taken.killed.index] = (taken.killed, "was ended while it held the lock")
+    found = Stood(ProcessWait("lock", taken.at), (), taken.waiting[0], taken=taken)
+    return Judgement("hang", "likely", taken.waiting[:1], found, leads=True, explains=tuple(explains.values()))
+
+
+def _judge_held(job: JobView, held: HeldByParent) -> Judgement[Stood]:
+    found = Stood(held.wait, (), held.parent, held=held)
+    explains = tuple((item.view, "was ended while it stood still") for item in job.deaths)
+    return Judgement("hang", "likely", (held.parent,), found, leads=True, explains=explains)
+
+
+def _describe_taken(job: JobView, judgement: Judgement[Stood], taken: KilledHolder) -> Description:
+    """The end of the holder first: the waits follow from that."""
+    asking = taken.asking
+    asks = f", and {name_words([asking[0]])} {wait_words(*asking)}{at_words(asking[1])}" if asking is not None else ""
+    return Description(
+        f"{capital(taken.words(job))}{asks}, until a time limit ended them.",
+        taken.evidence,
+        taken.advice,
+        [],
+        line=taken.inside.frame,
+    )
+
+
 def _describe_exited(job: JobView, judgement: Judgement[Stood], exited: ExitedWorkers) -> Description:
     """The workers' end first: the wait follows from that."""
     view, found = judgement.views[0], judgement.found
     return Description(
-        f"{capital(exited.words)}; {exited.why}; {_end_words(job, judgement, short=True)}.",
+        f"{capital(exited.words)}; {exited.why}; {end_words(job, view, found, short=True)}.",
         [exited.evidence, *waits_evidence(job, found.waiting, (view, found.wait))],
         advice_of(view, found),
         [],
@@ -325,7 +357,7 @@ def _has_asking_parent(death: Death, others: Sequence[Death]) -> bool:
     parent = death.view.process.snapshot.ppid
     asks = _asks_queue(death.view)
     above = [item.view for item in others if item.view.process.snapshot.pid == parent]
-    return any((asks and _asks_queue(item)) or _lost_results(item) for item in above)
+    return any((asks and (_asks_queue(item) or joins_items(item))) or _lost_results(item) for item in above)
 
 
 def _lost_results(view: ProcessView) -> bool:
@@ -342,28 +374,6 @@ def _nobody_has_it(suspects: Sequence[Death]) -> bool:
     """Whether all that ran Python waited for a lock file: none of them is the one that holds it."""
     waits = [wait_of(death.view) for death in suspects if death.view.python_stack]
     return bool(waits) and all(wait is not None and wait.kind == "lock-file" for wait in waits)
-
-
-def _end_words(job: JobView, judgement: Judgement[Stood], *, short: bool = False) -> str:
-    """`SIGTERM, sent by ..., ended it at a time limit`; of one that waited for it, with that one's line.
-
-    The evidence has the sender, too: `short` leaves it out.
-    """
-    view, found = judgement.views[0], judgement.found
-    sent, by = deadly_signal(found.ended), sender_words(job, found.ended)
-    name = signal_name(sent.signal) if sent is not None else "a signal"
-    limit = " at a time limit" if from_time_limit(job, found.ended) else ""
-    if found.ended.index == view.index:
-        return f"{name}{f', sent by {by},' if by and not short else ''} ended it{limit}"
-    end = f"{name} ended "
-    wait = next((wait for item, wait in found.waiting if item.index == found.ended.index), None)
-    at = at_words(wait) if wait is not None else ""
-    if not at:
-        return f"{end}{name_words([found.ended])}{limit}"
-    own, ended = view.process.snapshot, found.ended.process
-    is_parent = own.ppid == ended.snapshot.pid
-    who = f"its parent (pid {own.ppid})" if ended.role != "rank" else f"its parent, {name_words([found.ended])},"
-    return f"{who if is_parent else name_words([found.ended])} waited{at} until {end}it{limit}"
 
 
 def _from_outside(view: ProcessView) -> bool:

@@ -19,9 +19,11 @@ _ON = re.compile(
 _OFF = re.compile(
     r"\bno_grad\b(?:\(\))?$|\binference_mode\b(?:\((?:mode=)?(?:True)?\))?$|grad_enabled\((?:mode=)?False\)$"
 )
-_POOLS = ("/concurrent/futures/thread.py", "/multiprocessing/pool.py")
+_POOLS = ("/concurrent/futures/thread.py", "/multiprocessing/pool.py", "/multiprocess/pool.py")
 _RUN = ("run", "worker")
-_PROCESSES = ("/multiprocessing/process.py", "/multiprocessing/spawn.py")
+_PROCESSES = tuple(
+    f"/{name}/{file}.py" for name in ("multiprocessing", "multiprocess") for file in ("process", "spawn")
+)
 _VIEWS = {"cpu", "to", "float", "double", "half", "view", "reshape", "squeeze", "unsqueeze", "flatten", "contiguous"}
 
 

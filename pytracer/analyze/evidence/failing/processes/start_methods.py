@@ -21,7 +21,7 @@ _SHARED = frozenset(
 _SET = "set_start_method"
 _FIXED = "context has already been set"
 _FIXING = _SHARED | {"Pool", "Manager", "get_start_method", _SET}  # what asks for the default context's method
-_MODULES = ("multiprocessing", "torch.multiprocessing")
+_MODULES = ("multiprocessing", "torch.multiprocessing", "multiprocess")
 
 
 def other_start_method(at: FailingLine) -> str | None:

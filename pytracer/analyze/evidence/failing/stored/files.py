@@ -78,7 +78,9 @@ def _is_given(at: FailingLine, option: Made) -> bool:
 
 def no_shared_memory(at: FailingLine) -> str | None:
     """multiprocessing.shared_memory, attached by name."""
-    if at.kind != "FileNotFoundError" or not (at.stack[0].file or "").endswith("multiprocessing/shared_memory.py"):
+    if at.kind != "FileNotFoundError" or not (at.stack[0].file or "").endswith(
+        ("/multiprocessing/shared_memory.py", "/multiprocess/shared_memory.py")
+    ):
         return None
     return (
         f"No block of that name is left for line {at.line}: its maker ended or called unlink(), or another process "

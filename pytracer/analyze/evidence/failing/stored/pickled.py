@@ -65,12 +65,43 @@ def _assignments(tree: ast.AST, made: str) -> Iterator[ast.Assign | ast.AnnAssig
 
 def defined_inside(tree: ast.Module, name: str) -> str:
     """The line of `main.<locals>.<lambda>`, where it is the only one in main()."""
+    node = _defined(tree, name)
+    return f"line {node.lineno}" if node is not None else ""
+
+
+def _defined(tree: ast.Module, name: str) -> ast.Lambda | ast.FunctionDef | ast.ClassDef | None:
     outer, _, inner = name.rpartition(".<locals>.")
-    around = function_named(tree, outer.rpartition(".")[2])
+    around = _function(tree, outer)
     kinds = ast.Lambda if inner == "<lambda>" else (ast.FunctionDef, ast.ClassDef)
     found = [item for item in ast.walk(around) if isinstance(item, kinds) and item is not around] if around else []
     found = [item for item in found if inner in ("<lambda>", getattr(item, "name", ""))]
-    return f"line {found[0].lineno}" if len(found) == 1 else ""
+    return found[0] if len(found) == 1 else None
+
+
+def _function(tree: ast.Module, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    """By its qualified name: many classes have an `__init__`."""
+    owner, _, last = name.rpartition(".<locals>.")[2].rpartition(".")
+    held = class_named(tree, owner) if owner else None
+    if held is None:
+        return function_named(tree, last)
+    methods = [item for item in held.body if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    return next((item for item in methods if item.name == last), None)
+
+
+def _plain_factory(tree: ast.Module, name: str) -> str | None:
+    """`list` of `defaultdict(lambda: [])`, whose lambda has no need to be one."""
+    node = _defined(tree, name)
+    if not isinstance(node, ast.Lambda) or node.args.args:
+        return None
+    body = node.body
+    kinds = {ast.List: "list", ast.Dict: "dict", ast.Tuple: "tuple"}
+    kind = kinds.get(type(body)) if not (getattr(body, "elts", None) or getattr(body, "keys", None)) else None
+    if isinstance(body, ast.Constant) and body.value in (0, 0.0, False, ""):
+        kind = type(body.value).__name__
+    if isinstance(body, ast.Call) and not (body.args or body.keywords) and isinstance(body.func, ast.Name):
+        kind = body.func.id  # `lambda: set()`
+    given = (item for item in ast.walk(tree) if isinstance(item, ast.Call) and node in item.args)
+    return kind if any(called_name(item) == "defaultdict" for item in given) else None
 
 
 def not_picklable(at: FailingLine) -> str | None:
@@ -80,7 +111,12 @@ def not_picklable(at: FailingLine) -> str | None:
         return None
     if found[2] is not None:
         what = "A lambda" if "<lambda>" in found[2] else "A function or class inside of a function"
-        place = defined_inside(at.tree, found[2])
+        place, plain = defined_inside(at.tree, found[2]), _plain_factory(at.tree, found[2])
+        if plain is not None:
+            return (
+                f"{what} ({place}) cannot be pickled, and line {at.line} sends it to another process or file: write "
+                f"`defaultdict({plain})` there, which can."
+            )
         return (
             f"{what} ({place or found[2]}) cannot be pickled, and line {at.line} sends it to another process or file: "
             "define it at the top level of the module (functools.partial for its arguments)."

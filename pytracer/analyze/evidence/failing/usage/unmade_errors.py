@@ -12,7 +12,7 @@ from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.error_classes import error_constructor, is_error_class
 
-_LOADS = re.compile(r"/(multiprocessing/(queues|connection|managers|pool)|pickle|copy|torch/serialization)\.py$")
+_LOADS = re.compile(r"/(multiprocess(?:ing)?/(queues|connection|managers|pool)|pickle|copy|torch/serialization)\.py$")
 _LOAD_CALLS = ("load", "loads", "copy", "deepcopy")
 _LONGEST = 60
 
