@@ -13,6 +13,7 @@ from pytracer.analyze.collectives.matching import GroupMatch, Mismatch, Variant
 from pytracer.analyze.collectives.mismatch_advice import Explained, size_cause
 from pytracer.analyze.collectives.mismatch_sides import from_other_lines, two_sides
 from pytracer.analyze.collectives.model_sizes import unequal_parameter
+from pytracer.analyze.collectives.program_lines import at_lines
 from pytracer.analyze.deaths.attribution import views_of
 from pytracer.analyze.naming import line_in, short_file
 from pytracer.analyze.view import JobView
@@ -97,7 +98,7 @@ def _summary(
             f"{_passed(right, found, match)}{end}."
         )
     wrong_words, right_words = (_passed(item, found, match) + _inside(job, item, found) for item in (wrong, right))
-    place = at_place(wrong.call)
+    (place,) = at_lines(job, [(wrong.ranks[0], wrong.call)])
     if found.field == "op":
         return f"{capital(wrong_words)}{place} where {right_words} ({where}){end}."
     return f"{capital(wrong_words)} in {where}{place}, where {right_words}{end}."
@@ -141,13 +142,14 @@ def _sides(
     only = [_alone(job, match, item, found) if alone else "" for item in items]
     if all(only):
         only = ["" for _ in items]  # each has a line of its own
-    apart = len({at_place(item.call) for item in items}) > 1
+    places = at_lines(job, [(item.ranks[0], item.call) for item in items])
+    apart = len(set(places)) > 1
     sides = [
         (
             _passed(item, found, match) + (_inside(job, item, found) if apart or not brief else ""),
-            (_at(item, items[0], file) if brief and apart else at_place(item.call)) + more,
+            (_at(item, items[0], file) if brief and apart else place) + more,
         )
-        for item, more in zip(items, only, strict=True)
+        for item, place, more in zip(items, places, only, strict=True)
     ]
     lines = {line for _, line in sides}
     if len(lines) == 1:

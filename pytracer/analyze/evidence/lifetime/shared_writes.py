@@ -18,13 +18,14 @@ from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.loops import loops_around
 from pytracer.analyze.evidence.syntax.names import variable
-from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, qualified_name, spans
+from pytracer.analyze.evidence.syntax.scopes import Scope, class_around, own_nodes, qualified_name, spans
 from pytracer.analyze.naming import LineWords
 from pytracer.analyze.view import ProcessView
 
 _LENDS = ("from_numpy", "as_tensor", "frombuffer")
 _FILLS = ("fill", "sort", "put", "partition", "itemset")  # methods of an array that write into it
 _FILL_FIRST = ("copyto", "put", "place", "putmask", "readinto", "shuffle", "recv_into")  # by their first argument
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _QUOTED = 60
 
 
@@ -87,12 +88,15 @@ def _array(node: ast.expr) -> str | None:
     return variable(node)
 
 
-def _writes(lent: Spot, owner: str) -> Iterator[tuple[ast.AST, ast.expr | ast.stmt]]:
+def _writes(lent: Spot, owner: str) -> Iterator[tuple[Scope, ast.expr | ast.stmt]]:
     """With their function: of a method's attribute in the methods of its class, else in the same function."""
     around = class_around(lent.tree, lent.scope) if owner.startswith("self.") else None
-    for scope in around.body if around is not None else [lent.scope]:
+    scopes: list[Scope] = [lent.scope]
+    if around is not None:
+        scopes = [item for item in around.body if isinstance(item, _FUNCTIONS)]
+    for scope in scopes:
         for node in own_nodes(scope):
-            if _is_write(node, owner):
+            if isinstance(node, (ast.expr, ast.stmt)) and _is_write(node, owner):
                 yield scope, node
 
 

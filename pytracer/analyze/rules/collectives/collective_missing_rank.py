@@ -33,12 +33,13 @@ from pytracer.analyze.collectives.absent_ranks import (
     paired_before,
 )
 from pytracer.analyze.collectives.call_sites import calls_by_site, site_of
-from pytracer.analyze.collectives.description import at_place, place_of, span_words
+from pytracer.analyze.collectives.description import place_of, span_words
 from pytracer.analyze.collectives.exchanges import exchange_with_any
 from pytracer.analyze.collectives.extra_calls import ExtraCall
 from pytracer.analyze.collectives.library_calls import library_call
 from pytracer.analyze.collectives.parting import one_rank_way
 from pytracer.analyze.collectives.polled_works import polling
+from pytracer.analyze.collectives.program_lines import at_lines
 from pytracer.analyze.collectives.rank_branches import branch_advice, branch_at_end, branch_head
 from pytracer.analyze.collectives.served_locks import served_lock
 from pytracer.analyze.collectives.time_limits import time_limit
@@ -116,7 +117,7 @@ class CollectiveMissingRank:
         alone = _only_here(job, item) if worker is None and thread is None else None
         why += f"; {alone[1]}" if alone is not None and alone[1] is not None else ""
         return Description(
-            f"{capital(ranks)} {never} {item.where}, in which {item.waiters}{at_place(item.wait.call)}"
+            f"{capital(ranks)} {never} {item.where}, in which {item.waiters}{_at_line(job, item)}"
             f"{_until(job, item)}{why}.",
             [
                 *(last_seen(view) for view in item.views[:_LISTED]),
@@ -150,7 +151,7 @@ def _of_extra(job: JobView, item: Absence, extra: ExtraCall) -> Description:
     unknown = _unknown(item)
     return Description(
         f"{capital(extra.subject)}. It met {extra.met}, so that {span_words(item.ranks)} did not enter {item.where}, "
-        f"in which {item.waiters}{at_place(item.wait.call)}.",
+        f"in which {item.waiters}{_at_line(job, item)}.",
         [*(last_seen(view) for view in item.views[:_LISTED]), paired_before(job, item), *symptom_evidence(job)],
         extra.advice,
         [f"the collectives of {span_words(unknown)}: no readable record" if unknown else None],
@@ -240,6 +241,10 @@ def _late_advice(job: JobView, item: Absence, frame: PythonFrame, ranks: str) ->
         f"Look at {place_words(frame)}, where {ranks} was when it was ended: it is slow, waits for something, "
         f"or is a branch that the other ranks did not take.{more}"
     )
+
+
+def _at_line(job: JobView, item: Absence) -> str:
+    return at_lines(job, [(item.wait.waiters[0], item.wait.call)])[0]
 
 
 def _until(job: JobView, item: Absence) -> str:
