@@ -8,7 +8,7 @@ from itertools import takewhile
 import msgspec
 
 from pytracer._library_files import is_library_file
-from pytracer._text import list_words, shortened
+from pytracer._text import capital, list_words, shortened
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.imports import imported_as
@@ -18,7 +18,7 @@ from pytracer.analyze.evidence.waits.forked_team import computed_before
 from pytracer.analyze.evidence.waits.pipes import Starter, forked_at, is_process_class
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
 from pytracer.analyze.evidence.waits.waits import main_stack
-from pytracer.analyze.naming import place_words
+from pytracer.analyze.naming import line_in, place_words
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -66,8 +66,10 @@ class ForkLine(msgspec.Struct, frozen=True):
     """A line at which its parent had computed with OpenMP threads."""
     derived: tuple[str, int] | None = None
     """The class of the program, derived from Process, of what was started, and its line."""
-    shared: tuple[str, ...] = ()
-    """`Queue() of line 53`: what else the program makes for its processes by the default context."""
+    shared: tuple[tuple[str, int], ...] = ()
+    """`Queue`, 53: what else the program makes for its processes by the default context."""
+    here: str | None = None
+    """The file that the headline names first: where the child waits."""
 
     @property
     def words(self) -> str:
@@ -79,20 +81,25 @@ class ForkLine(msgspec.Struct, frozen=True):
         """The change to make there, or in the child."""
         text = f" (`{self.text}`)" if self.text is not None else ""
         used = f" (used at {place_words(self.used)})" if self.used is not None else ""
-        also = f", and {list_words(self.shared)} by the same context" if self.shared else ""
-        made = f" at line {self.made}" if self.made is not None else ""
+        shared = list_words([f"the {name}() of {self._line(line)}" for name, line in self.shared])
+        also = f", and {shared} by the same context" if self.shared else ""
+        made = f" at {self._line(self.made)}" if self.made is not None else ""
         forked = "it" if self.starter == "Process" else "the worker"
         spawned = f"make {_MADE[self.starter]} {SPAWNED[self.starter]}{made}"
         alone = _ALONE[self.starter]
         if self.derived is not None:
             alone = f"call torch.set_num_threads(1) first in {self.derived[0]}.run()"
-            spawned = f"derive {self.derived[0]} (line {self.derived[1]}) from `{_CONTEXT}.Process`"
-            also = f", and make {list_words(self.shared)} by the same context" if self.shared else ""
+            spawned = f"derive {self.derived[0]} ({self._line(self.derived[1])}) from `{_CONTEXT}.Process`"
+            also = f", and make {shared} by the same context" if self.shared else ""
+        forks = f"{capital(self._line(self.at.line))}{text} forks {forked}"
         return (
-            f"Line {self.at.line}{text} forks {forked}, and the OpenMP threads of the parent{used} do not exist in a "
-            f"forked child: {alone}, or {spawned}{also} (the program's main part below "
+            f"{forks}, and the OpenMP threads of the parent{used} do not exist in a forked child: {alone}, or "
+            f"{spawned}{also} (the program's main part below "
             '`if __name__ == "__main__":`).'
         )
+
+    def _line(self, line: int | None) -> str:
+        return line_in(self.at.file, line, self.here)
 
 
 def fork_line(view: ProcessView, wait: ProcessWait, parent: ProcessView | None = None) -> ForkLine | None:
@@ -110,7 +117,8 @@ def fork_line(view: ProcessView, wait: ProcessWait, parent: ProcessView | None =
     used = python_frame(site.place) if site is not None and site.place is not None else _ran_before(view, at)
     derived = _derived(tree, call) if tree is not None and starter == "Process" else None
     shared = _shared(tree) if tree is not None and starter in ("Process", "Pool") else ()
-    return ForkLine(at, starter, text, made, used, derived, shared)
+    here = next((frame.file for frame in main_stack(view) if not is_library_file(frame.file)), None)
+    return ForkLine(at, starter, text, made, used, derived, shared, here)
 
 
 def _ran_before(view: ProcessView, at: PythonFrame) -> PythonFrame | None:
@@ -153,7 +161,7 @@ def _derived(tree: ast.Module, call: ast.Call | None) -> tuple[str, int] | None:
     return (found[0].name, found[0].lineno) if len(found) == 1 else None
 
 
-def _shared(tree: ast.Module) -> tuple[str, ...]:
+def _shared(tree: ast.Module) -> tuple[tuple[str, int], ...]:
     """By what is imported: `Queue()` of multiprocessing, not of the module queue."""
     found: dict[tuple[str, int], None] = {}
     for item in ast.walk(tree):
@@ -162,7 +170,7 @@ def _shared(tree: ast.Module) -> tuple[str, ...]:
             origin = (imported_as(tree, item.func) or "").rpartition(".")[0]
             if origin in _MODULES:
                 found[name, item.lineno] = None
-    return tuple(f"the {name}() of line {line}" for name, line in found)
+    return tuple(found)
 
 
 def _made(tree: ast.Module, call: ast.Call, starter: Starter) -> int | None:
