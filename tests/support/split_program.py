@@ -45,7 +45,7 @@ def _moved(tree: ast.Module) -> list[ast.stmt]:
     bound = [name for item in tree.body for name in _stored(item)]
     shared = {name for item in ast.walk(tree) if isinstance(item, ast.Global) for name in item.names}
     kept = entries | shared | {name for name in bound if bound.count(name) > 1}
-    moved = [
+    moved: list[ast.stmt] = [
         item
         for item in tree.body
         if (isinstance(item, _DEFINITIONS) or (isinstance(item, _CONSTANTS) and not _runs(item)))
