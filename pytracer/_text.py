@@ -34,8 +34,8 @@ def size_words(nbytes: int) -> str:
 
 
 def capital(words: str) -> str:
-    """The first letter large."""
-    return words[:1].upper() + words[1:]
+    """The first letter large; a place in a file, `parts.py:26`, keeps its name as it is."""
+    return words if ".py:" in words.partition(" ")[0] else words[:1].upper() + words[1:]
 
 
 def uncapital(words: str) -> str:

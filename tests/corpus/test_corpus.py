@@ -74,8 +74,8 @@ def _param(place: int, name: str, case: dict[str, Any]) -> Any:
     return pytest.param(case, id=case["id"], marks=marks)
 
 
-def _command(case: dict[str, Any]) -> list[str]:
-    program = PROGRAMS / f"{case['id']}.py"
+def command_of(case: dict[str, Any], program: Path) -> list[str]:
+    """As its users start it."""
     ranks = case.get("ranks", 2)
     command = torchrun(program, ranks=ranks) if case["launcher"] == "torchrun" else [sys.executable, str(program)]
     return ["timeout", "-s", "TERM", str(case["limit_s"]), *command] if "limit_s" in case else command
@@ -90,7 +90,9 @@ def test_reported_crash_is_explained(case: dict[str, Any], tmp_path: Path) -> No
     classes = case["class"] if isinstance(case["class"], list) else [case["class"]]
 
     def once(name: str) -> Ended:
-        return traced_run(*_command(case), run=tmp_path / name, options=(), **VARIABLES)
+        return traced_run(
+            *command_of(case, PROGRAMS / f"{case['id']}.py"), run=tmp_path / name, options=(), **VARIABLES
+        )
 
     done = once("run") if "abort" in classes else healthy(lambda: once("run"), lambda: once("again"))
     if case.get("survives") and done.status == 0:

@@ -7,6 +7,7 @@ import ast
 from pytracer.analyze.collectives.description import place_of, span_words
 from pytracer.analyze.collectives.matching import Variant
 from pytracer.analyze.collectives.own_lines import calls_of_line
+from pytracer.analyze.naming import line_in
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.decode.types.snapshot import Collective
 
@@ -35,9 +36,11 @@ def own_group_advice(job: JobView, view: ProcessView, side: Variant) -> str | No
     if barrier is None or used is None or barrier.line is None or used.line is None:
         return None
     name = _group_argument(view, last) or "that group"
+    at = line_in(barrier.file, barrier.line, None)  # the headline names the line of the others
     return (
-        f"At line {barrier.line} {span_words(side.ranks)} wait for all ranks. They are a group of their own, which "
-        f"they used just before, at line {used.line} ({last.op}): if only they are to meet there, call "
+        f"At {at} {span_words(side.ranks)} wait for all ranks. They are a group of their own, which they "
+        f"used just before, at {line_in(used.file, used.line, barrier.file)} ({last.op}): if only they are to meet "
+        f"there, call "
         f"{side.call.op}(group={name})."
     )
 

@@ -24,13 +24,14 @@ from pytracer.analyze.evidence.indices.indexing_lines import (
 from pytracer.analyze.evidence.indices.kernel_source import CheckedIndex, checked_index
 from pytracer.analyze.evidence.indices.other_dimension import other_dimension
 from pytracer.analyze.evidence.lifetime.loop_batches import made_clause
-from pytracer.analyze.evidence.lifetime.variables import line_words, plain_expression, program_frames
+from pytracer.analyze.evidence.lifetime.variables import headline_file, line_words, plain_expression, program_frames
 from pytracer.analyze.evidence.native.aborts import cpp_exception
 from pytracer.analyze.evidence.operators.line_tensors import line_tensors
 from pytracer.analyze.evidence.operators.operator import OperatorTensor, shape_words
 from pytracer.analyze.evidence.own_code.uncaught import in_region
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.naming import line_in
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import PythonFrame
@@ -249,14 +250,14 @@ def _one_more(index: OperatorTensor, limit: int | None) -> str:
 def _catch_advice(view: ProcessView) -> str:
     """How the same mistake becomes an exception with a line, and whether the program shows it."""
     handler = _handler(view)
-    caught = f" (print it in the `except` of line {handler}, which goes on)" if handler is not None else ""
+    caught = f" (print it in the `except` of {handler}, which goes on)" if handler is not None else ""
     eager = f"With TORCH_COMPILE_DISABLE=1 the same call raises an error that names the line{caught}"
     if not _is_in_region(view):
         return f"{eager}."
     return f"{eager}; torch.set_num_threads(1) before the first call makes the compiled one raise a RuntimeError."
 
 
-def _handler(view: ProcessView) -> int | None:
+def _handler(view: ProcessView) -> str | None:
     """The line of an `except` around a line of the stack that would catch the error of an index, and go on."""
     for frame in program_frames(view):
         tree = syntax_tree(view.process.snapshot, frame)
@@ -266,7 +267,7 @@ def _handler(view: ProcessView) -> int | None:
             ):
                 handler = next((item for item in node.handlers if _catches(item) and goes_on(item)), None)
                 if handler is not None:
-                    return handler.lineno
+                    return line_in(frame.file, handler.lineno, headline_file(view))
     return None
 
 

@@ -14,7 +14,7 @@ from msgspec import structs
 
 from pytracer._text import list_words, shortened
 from pytracer.analyze.evidence.cuda.value_steps import unmoved
-from pytracer.analyze.evidence.lifetime.variables import program_frames
+from pytracer.analyze.evidence.lifetime.variables import headline_file, program_frames
 from pytracer.analyze.evidence.operators.compiled import compiled_call
 from pytracer.analyze.evidence.preconditions.modules import construction
 from pytracer.analyze.evidence.slicing.bindings import last_binding
@@ -89,7 +89,7 @@ def _lines(view: ProcessView, names: Iterable[str], finds: _Finds) -> list[Index
     if frame is None or tree is None or function is None:
         return []
     spot = Spot(frame.file, tree, function, function.lineno)
-    walk = _Walk(Slice(view.process.snapshot, program_frames(view) or [frame]), frame.file, finds)
+    walk = _Walk(Slice(view.process.snapshot, program_frames(view) or [frame]), headline_file(view), finds)
     lines = [*dict.fromkeys(line for name in names for line in walk.of(spot, function, {name}, _DEPTH))]
     return lines if len(lines) <= _MOST_LINES and not walk.is_open else []
 

@@ -125,6 +125,14 @@ def line_words(view: ProcessView) -> str:
     return f"line {frame.line}" if own else place_words(python_frame(frame))
 
 
+def headline_file(view: ProcessView) -> str | None:
+    """The file of line_words(): that of the call of a compiled function, else of the program's innermost line."""
+    compiled = compiled_call(view)
+    if compiled is not None:
+        return (compiled.caller or compiled.function).file
+    return next((item.file for item in program_frames(view)), None)
+
+
 def _words(item: Holder) -> str:
     function = item.frame.function if item.frame is not None and item.kind != "global" else MODULE
     where = f" in {function}()" if function != MODULE else ""

@@ -75,7 +75,7 @@ def cpu_limit(job: JobView, view: ProcessView) -> CpuLimit | None:
         return None
     if seen.how == "zombie" and seen.cpu_seconds < hard - _MISSED:
         return None
-    return CpuLimit(hard, seen.cpu_seconds, setter_of(view.process.snapshot, _frames(job, view), CPU, hard))
+    return CpuLimit(hard, seen.cpu_seconds, _setter(job, view, CPU, hard))
 
 
 def limit_of_signal(job: JobView, view: ProcessView, signal: int) -> str | None:
@@ -84,7 +84,7 @@ def limit_of_signal(job: JobView, view: ProcessView, signal: int) -> str | None:
     limit = seen_numbers(seen_of(job, view)).limit(name) if name is not None else None
     if name is None or limit is None:
         return None
-    setter = setter_of(view.process.snapshot, _frames(job, view), name, limit)
+    setter = _setter(job, view, name, limit)
     amount = f"{limit} s" if name == CPU else size_words(limit)
     return f"{RESOURCES[name]}, {amount}{f', {setter.place}' if setter is not None else ''}"
 
@@ -95,7 +95,7 @@ def memory_limit_words(job: JobView, view: ProcessView) -> tuple[str, str] | Non
     limit, used = numbers.limit(ADDRESS_SPACE), numbers.used(ADDRESS_SPACE)
     if limit is None:
         return None
-    setter = setter_of(view.process.snapshot, _frames(job, view), ADDRESS_SPACE, limit)
+    setter = _setter(job, view, ADDRESS_SPACE, limit)
     set_by = f", {setter.place}" if setter is not None else ""
     held = f", {size_words(used)} of which it had when it was last seen" if used is not None and used <= limit else ""
     how = f"at {setter.place} (`{setter.text}`)" if setter is not None else "where the job is started (`ulimit -v`)"
@@ -169,6 +169,12 @@ def _parent(job: JobView, view: ProcessView) -> ProcessView | None:
         if (item.process.snapshot.boot_id, item.process.snapshot.pid) == (own.boot_id, own.ppid)
     ]
     return found[0] if len(found) == 1 else None
+
+
+def _setter(job: JobView, view: ProcessView, name: str, limit: int) -> Setter | None:
+    """A process without a stack of its own, as one that was killed, has no file that its sentence names."""
+    here = view.python_frame.file if view.python_frame is not None else None
+    return setter_of(view.process.snapshot, _frames(job, view), name, limit, here)
 
 
 def _frames(job: JobView, view: ProcessView) -> Sequence[PythonFrame]:

@@ -31,8 +31,13 @@ class Setter(msgspec.Struct, frozen=True):
     text: str
 
 
-def setter_of(snapshot: Snapshot, frames: Sequence[PythonFrame], name: str, limit: int) -> Setter | None:
-    """None where the program sets that limit at several lines, or to another number than was in force."""
+def setter_of(
+    snapshot: Snapshot, frames: Sequence[PythonFrame], name: str, limit: int, here: str | None
+) -> Setter | None:
+    """None where the program sets that limit at several lines, or to another number than was in force.
+
+    `here`: the file that the sentence names; None where it names none.
+    """
     resource = RESOURCES.get(name)
     found: list[tuple[str, ast.Call, ast.Module]] = []
     for file, tree in program_files(snapshot, frames).items() if resource is not None else ():
@@ -47,8 +52,7 @@ def setter_of(snapshot: Snapshot, frames: Sequence[PythonFrame], name: str, limi
     numbers = [constant_number(part, tree) for part in _parts(call.args[-1])]
     if numbers and None not in numbers and limit not in numbers:
         return None
-    own = frames[0].file if frames else None
-    place = line_in(file, call.lineno, own)
+    place = line_in(file, call.lineno, here)
     return Setter(place, shortened(ast.unparse(call), _QUOTED))
 
 

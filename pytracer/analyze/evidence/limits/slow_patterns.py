@@ -51,7 +51,7 @@ class SlowPattern(msgspec.Struct, frozen=True):
     @property
     def advice(self) -> str:
         """How to repair the pattern."""
-        where = line_in(self.file, self.line, self.at.file)
+        where = line_in(self.file, self.line, None)  # several files may be named before
         return (
             f"Repeat once only in the pattern of {where}: `{self.part}` can cut one text into rounds in many ways, and "
             "tries them all where what follows does not match, so that each further character may double the time; a "

@@ -84,14 +84,15 @@ def limit_reason(
     at = failing_line(snapshot, told, stack)
     found = reached_limit(told, stack, numbers)
     own = [frame for frame in stack if not is_library_file(frame.file)] or [*around]
+    here = own[0].file if own else None
     most = found if found is not None else mostly_files(told, numbers)
     if most is not None and most.name == FILES and numbers.files is not None and _is_file(numbers.files[1]):
         files = kept_files(snapshot, own)
         if files is not None:
-            return _of_kept_files(most, numbers, setter_of(snapshot, own, FILES, most.limit), files)
+            return _of_kept_files(most, numbers, setter_of(snapshot, own, FILES, most.limit, here), files)
     if found is None:
         return _of_mmap(told, numbers, at)
-    setter = setter_of(snapshot, own, found.name, found.limit) if own else None
+    setter = setter_of(snapshot, own, found.name, found.limit, here) if own else None
     if found.name == STACK and setter is not None and not _is_spawned(snapshot):
         return None  # it set that later than its threads' stacks have their size from
     line = f"line {own[0].line}" if own and own[0].line is not None else "the line that is named"

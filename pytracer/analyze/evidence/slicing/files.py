@@ -12,6 +12,7 @@ from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import PythonFrame
 
 _MOST = 24
+_FOLDERS, _WORDS = 4, 3  # above the innermost file, and of the command line: where the first file is looked for
 
 
 def program_files(snapshot: Snapshot, frames: Sequence[PythonFrame]) -> dict[str, ast.Module]:
@@ -29,6 +30,19 @@ def program_files(snapshot: Snapshot, frames: Sequence[PythonFrame]) -> dict[str
         new = dict.fromkeys(path for path in _imported(file, tree, begin) if path not in seen)
         seen |= {*new}
         waiting += [path for path in new if os.path.isfile(path)]
+    return found
+
+
+def files_with_script(snapshot: Snapshot, frames: Sequence[PythonFrame]) -> dict[str, ast.Module]:
+    """The program's files, with its first one, which a deep stack has lost."""
+    found = program_files(snapshot, frames)
+    folder = os.path.dirname(frames[-1].file or "") if frames else ""
+    for script in (word for word in snapshot.argv[:_WORDS] if word.endswith(".py")):
+        for _ in range(_FOLDERS):
+            frame = PythonFrame(file=os.path.join(folder, script), line=1)
+            if syntax_tree(snapshot, frame) is not None:
+                return {**program_files(snapshot, [frame]), **found}
+            folder = os.path.dirname(folder)
     return found
 
 

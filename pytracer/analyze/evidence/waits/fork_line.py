@@ -85,13 +85,13 @@ class ForkLine(msgspec.Struct, frozen=True):
     """A line at which its parent had computed with OpenMP threads."""
     derived: tuple[str, int] | None = None
     """The class of the program, derived from Process, of what was started, and its line."""
-    shared: tuple[str, ...] = ()
-    """`Queue() of line 53`: what else the program makes for its processes by the default context."""
+    shared: tuple[tuple[str, int], ...] = ()
+    """`Queue`, 53: what else the program makes for its processes by the default context."""
     within: Within | None = None
     fork: str | None = None
     """The file of the package that forked."""
     here: str | None = None
-    """The file of the line at which the child waits."""
+    """The file that the headline names first: where the child waits."""
 
     @property
     def words(self) -> str:
@@ -103,15 +103,15 @@ class ForkLine(msgspec.Struct, frozen=True):
         """The change to make there, or in the child."""
         text = f" (`{self.text}`)" if self.text is not None else ""
         used = f" (used at {place_words(self.used)})" if self.used is not None else ""
-        also = f", and {list_words(self.shared)} by the same context" if self.shared else ""
-        place = line_in(self.at.file, self.at.line, self.here or self.at.file)
-        forks = capital(place) if place.startswith("line ") else f"The line {place}"
+        place = capital(self._line(self.at.line))
         if self.within is not None:
             return (
-                f"{forks}{text} lets {self.within.package} fork the worker, and the OpenMP threads of the parent{used} "
+                f"{place}{text} lets {self.within.package} fork the worker, and the OpenMP threads of the parent{used} "
                 f"do not exist in a forked child: {self.within.advice(self.here)}."
             )
-        made = f" at line {self.made}" if self.made is not None else ""
+        shared = list_words([f"the {name}() of {self._line(line)}" for name, line in self.shared])
+        also = f", and {shared} by the same context" if self.shared else ""
+        made = f" at {self._line(self.made)}" if self.made is not None else ""
         forked = "it" if self.starter == "Process" else "the worker"
         spawned = f"make {_MADE[self.starter]} {SPAWNED[self.starter]}{made}"
         alone = _ALONE[self.starter]
@@ -119,13 +119,16 @@ class ForkLine(msgspec.Struct, frozen=True):
             spawned = spawned.replace("multiprocessing.", "multiprocess.")
         if self.derived is not None:
             alone = f"call torch.set_num_threads(1) first in {self.derived[0]}.run()"
-            spawned = f"derive {self.derived[0]} (line {self.derived[1]}) from `{_CONTEXT}.Process`"
-            also = f", and make {list_words(self.shared)} by the same context" if self.shared else ""
+            spawned = f"derive {self.derived[0]} ({self._line(self.derived[1])}) from `{_CONTEXT}.Process`"
+            also = f", and make {shared} by the same context" if self.shared else ""
         return (
-            f"{forks}{text} forks {forked}, and the OpenMP threads of the parent{used} do not exist in a "
-            f"forked child: {alone}, or {spawned}{also} (the program's main part below "
+            f"{place}{text} forks {forked}, and the OpenMP threads of the parent{used} do not exist in a forked child: "
+            f"{alone}, or {spawned}{also} (the program's main part below "
             '`if __name__ == "__main__":`).'
         )
+
+    def _line(self, line: int | None) -> str:
+        return line_in(self.at.file, line, self.here)
 
 
 def fork_line(view: ProcessView, wait: ProcessWait, parent: ProcessView | None = None) -> ForkLine | None:
@@ -144,8 +147,9 @@ def fork_line(view: ProcessView, wait: ProcessWait, parent: ProcessView | None =
     derived = _derived(tree, call) if tree is not None and starter == "Process" else None
     shared = _shared(tree) if tree is not None and starter in ("Process", "Pool") else ()
     within = _within(view, call) if starter != "DataLoader" else None
-    here = wait.at.file if wait.at is not None else None
-    return ForkLine(at, starter, text, made, used, derived, shared, within, fork_file(main_stack(view)), here)
+    stack = main_stack(view)
+    here = next((frame.file for frame in stack if not is_library_file(frame.file)), None)
+    return ForkLine(at, starter, text, made, used, derived, shared, within, fork_file(stack), here)
 
 
 def _within(view: ProcessView, call: ast.Call | None) -> Within | None:
@@ -197,7 +201,7 @@ def _derived(tree: ast.Module, call: ast.Call | None) -> tuple[str, int] | None:
     return (found[0].name, found[0].lineno) if len(found) == 1 else None
 
 
-def _shared(tree: ast.Module) -> tuple[str, ...]:
+def _shared(tree: ast.Module) -> tuple[tuple[str, int], ...]:
     """By what is imported: `Queue()` of multiprocessing, not of the module queue."""
     found: dict[tuple[str, int], None] = {}
     for item in ast.walk(tree):
@@ -206,7 +210,7 @@ def _shared(tree: ast.Module) -> tuple[str, ...]:
             origin = (imported_as(tree, item.func) or "").rpartition(".")[0]
             if origin in _MODULES:
                 found[name, item.lineno] = None
-    return tuple(f"the {name}() of line {line}" for name, line in found)
+    return tuple(found)
 
 
 def _made(tree: ast.Module, call: ast.Call, starter: Starter) -> int | None:

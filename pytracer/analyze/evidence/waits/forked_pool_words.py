@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from pytracer._library_files import is_library_file
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.waits.fork_line import SPAWNED
 from pytracer.analyze.evidence.waits.forked_pool import ForkedPool, forked_pool
@@ -32,7 +33,7 @@ def pool_words(view: ProcessView, together: int) -> str:
     pool = pool_of(view)
     if pool is None:
         return ""
-    here = pool.earlier.forked.file
+    here = next((frame.file for frame in main_stack(view) if not is_library_file(frame.file)), None)
     earlier, fork = (line_in(item.file, item.line, here) for item in (pool.earlier.at, pool.earlier.forked))
     more = f"; {together} processes waited there" if together > 1 else ""
     return f"{more}; {earlier} (`{pool.earlier.text}`) had used it in the parent before {fork} forked"

@@ -32,12 +32,12 @@ from pytracer.analyze.evidence.exceptions.loaders import (
     loading_workers,
 )
 from pytracer.analyze.evidence.waits.forked_locks import ForkedLock, forked_lock
-from pytracer.analyze.evidence.waits.stood_loop import stood_loop
+from pytracer.analyze.evidence.waits.stood_loop import StoodLoop, stood_loop
 from pytracer.analyze.evidence.waits.unsent import Unsent, unsent_advice, unsent_of
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
 from pytracer.analyze.evidence.waits.waits import wait_of
 from pytracer.analyze.evidence.waits.worker_collectives import WorkerCollective, collective_in_worker, worker_advice
-from pytracer.analyze.naming import introduction, name_words, place_words
+from pytracer.analyze.naming import introduction, name_words, place_words, short_file
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import PythonFrame, VerdictClass
@@ -58,6 +58,13 @@ class _Wait(msgspec.Struct, frozen=True):
     """That the first of them waits for."""
     unsent: Unsent | None = None
     """A batch that was dropped."""
+
+
+def _beside(loop: StoodLoop, view: ProcessView) -> str:
+    """The next step for a loop of a worker: its lines may be of another file than that of the line that gave up."""
+    if view.python_frame is None or loop.at.file == view.python_frame.file:
+        return loop.advice
+    return f"In {short_file(loop.at.file)}: {uncapital(loop.advice)}"
 
 
 class DataLoaderTimeout:
@@ -111,7 +118,7 @@ class DataLoaderTimeout:
             return Description(
                 f"{gave_up}: {loading_words(slow, at_ns)} {loop.loop_words}; {loop.reason.words}.",
                 [loading_evidence(other, at_ns) for other in wait.loading[1:_LISTED]],
-                loop.advice,
+                _beside(loop, view),
                 line=loop.at,
                 behind=Behind.of([], PythonFrame(file=loop.at.file, line=loop.line)),
             )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -14,7 +13,7 @@ from pytracer._text import capital, list_words, shortened
 from pytracer.analyze.evidence.failing.expressions import parts
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
 from pytracer.analyze.evidence.failing.processes.handlers import caught_before, head_of_handler
-from pytracer.analyze.evidence.slicing.files import program_files
+from pytracer.analyze.evidence.slicing.files import files_with_script
 from pytracer.analyze.evidence.slicing.wraps import (
     Wrap,
     set_elsewhere,
@@ -41,7 +40,6 @@ from pytracer.report.job import ExceptionReport, PythonFrame
 _MOST = 3  # lines that call each other
 _OFTEN = 3  # times that each is on the stack
 _FEWEST = 8  # frames
-_FOLDERS, _WORDS = 4, 3
 _QUOTED = 60
 _NAMED = 2  # lines
 _PLAIN = re.compile(r"\w+ of \d+|\[|-?\d|-?(?:nan|inf)\b|None$|True$|False$")  # a value that calls nothing
@@ -339,19 +337,6 @@ def begin(words: str) -> str:
 
 def _files(at: FailingLine) -> dict[str, ast.Module]:
     return files_with_script(at.snapshot, at.frames)
-
-
-def files_with_script(snapshot: Snapshot, frames: Sequence[PythonFrame]) -> dict[str, ast.Module]:
-    """The program's files, with its first one, which a deep stack has lost."""
-    found = program_files(snapshot, frames)
-    folder = os.path.dirname(frames[-1].file or "") if frames else ""
-    for script in (word for word in snapshot.argv[:_WORDS] if word.endswith(".py")):
-        for _ in range(_FOLDERS):
-            frame = PythonFrame(file=os.path.join(folder, script), line=1)
-            if syntax_tree(snapshot, frame) is not None:
-                return {**program_files(snapshot, [frame]), **found}
-            folder = os.path.dirname(folder)
-    return found
 
 
 def _is_unconditional(call: _Call) -> bool:

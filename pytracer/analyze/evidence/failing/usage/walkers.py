@@ -9,7 +9,7 @@ from itertools import takewhile
 from pytracer._library_files import is_library_file
 from pytracer._text import shortened
 from pytracer.analyze.evidence.failing.line import FailingLine
-from pytracer.analyze.evidence.failing.usage.recursions import begin, files_with_script
+from pytracer.analyze.evidence.failing.usage.recursions import begin
 from pytracer.analyze.evidence.native.grown_trees import rounds_words
 from pytracer.analyze.evidence.native.nesting import (
     JSON,
@@ -21,6 +21,7 @@ from pytracer.analyze.evidence.native.nesting import (
     only_wrap,
 )
 from pytracer.analyze.evidence.own_code.own_libraries import frames_that_allocated
+from pytracer.analyze.evidence.slicing.files import files_with_script
 from pytracer.analyze.evidence.slicing.wraps import wraps_of_library
 from pytracer.analyze.naming import line_in
 from pytracer.analyze.tensors.source_lines import line_text
