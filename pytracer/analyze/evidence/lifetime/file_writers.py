@@ -1,7 +1,8 @@
 """Lines of the program that may have shortened a mapped file: those that create or truncate a file of its name.
 
 Read from the source alone: `open(path, "w")`, `np.memmap(mode="w+")`, `tofile()`, `torch.save()`, `truncate()`,
-copies, also of whole folders, tables of Arrow, and programs that are started with the name. A path that is a parameter is followed to calls of its function,
+copies, also of whole folders, tables of Arrow, and programs that are started with the name.
+A path that is a parameter is followed to calls of its function,
 also to those of a process or thread that runs it. Lines are only named where a name in the program is that of the file.
 """
 
