@@ -7,6 +7,7 @@ others wait meanwhile in a barrier of its own: those never come to the collectiv
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from pytracer.analyze.naming import line_in
 from pytracer.analyze.view import ProcessView
@@ -28,17 +29,21 @@ def hook_words(views: Sequence[ProcessView], ops: Sequence[str], file: str | Non
     stacks = [list(view.python_stack or ()) for view in views]
     hooks = [_hook(stack) for stack in stacks]
     inside = [place for place, hook in enumerate(hooks) if hook is not None]
-    if len(stacks) != 2 or len(inside) != 1 or not _waits_for_hook(stacks[1 - inside[0]]):  # noqa: PLR2004
+    if len(stacks) != 2 or len(inside) != 1 or not _waits_for_hook(stacks[1 - inside[0]]):
         return None
     hook, op = hooks[inside[0]], ops[inside[0]]
     if hook is None:
         return None
     where = line_in(hook.file, hook.line or 0, file)
     return (
-        f"Lightning calls {hook.function}() on local rank 0 only, and {where} in it leads to the {op}, while the others "
-        "wait in a barrier of Lightning's own",
-        f"Call no collective below {_HOOK}() ({where}): leave the {op} out there, since Lightning lets the other ranks "
-        "wait until it is done. Or call it from setup(), which runs on every rank.",
+        (
+            f"Lightning calls {hook.function}() on local rank 0 only, and {where} in it leads to the {op}, while the others "
+            "wait in a barrier of Lightning's own"
+        ),
+        (
+            f"Call no collective below {_HOOK}() ({where}): leave the {op} out there, since Lightning lets the other ranks "
+            "wait until it is done. Or call it from setup(), which runs on every rank."
+        ),
     )
 
 
@@ -47,7 +52,7 @@ def _hook(stack: Sequence[PythonFrame]) -> PythonFrame | None:
     return next(
         (
             frame
-            for frame, caller in zip(stack, stack[1:], strict=False)
+            for frame, caller in pairwise(stack)
             if (frame.function or "").rpartition(".")[2] == _HOOK and not _of_lightning(frame)
             if _of_lightning(caller)
         ),

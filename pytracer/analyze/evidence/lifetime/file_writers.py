@@ -137,9 +137,24 @@ def _doubt(tree: ast.Module, node: ast.Call) -> int:
     mapped = [item.lineno for item in own_nodes(scope) if isinstance(item, ast.Call) and _leads_to_map(tree, item)]
     if any(line > node.lineno for line in mapped) and not looped:
         return _MAKES_MISSING  # it makes the file that is mapped then
+    if not looped and _only_before_map(tree, getattr(scope, "name", None)):
+        return _MAKES_MISSING
     if _leads_to_map(tree, node) and not looped:
         return _MAPS
     return 0 if looped or any(isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef)) for item in around) else _ONCE
+
+
+def _only_before_map(tree: ast.Module, function: str | None) -> bool:
+    """Whether all calls of a function of the file come once, and before a map is made in the same scope."""
+    calls = [item for item in ast.walk(tree) if isinstance(item, ast.Call) and called_name(item) == function]
+    if function is None or not calls:
+        return False
+    for call in calls:
+        looped = any(isinstance(item, LOOPS) and _spans(item, call.lineno) for item in ast.walk(tree))
+        own = [item for item in own_nodes(scope_of(tree, call.lineno)) if isinstance(item, ast.Call)]
+        if looped or not any(item.lineno > call.lineno and _leads_to_map(tree, item) for item in own):
+            return False
+    return True
 
 
 def _leads_to_map(tree: ast.Module, call: ast.Call) -> bool:
@@ -152,7 +167,9 @@ def _leads_to_map(tree: ast.Module, call: ast.Call) -> bool:
 def _maps(call: ast.Call) -> bool:
     name = called_name(call)
     given = {item.arg for item in call.keywords}
-    return name in ("memmap", "from_file") or (name == "load" and bool(given & {"mmap_mode", "mmap"}))
+    if name in ("memmap", "from_file", "memory_map", "load_file", "safe_open", "from_pretrained", "load_from_disk"):
+        return True
+    return "memory_map" in given or (name == "load" and bool(given & {"mmap_mode", "mmap"}))
 
 
 def _spans(node: ast.AST, line: int) -> bool:

@@ -174,3 +174,12 @@ def test_a_folder_that_is_copied_over_the_one_of_the_file(source: str, named: bo
     said = advised(run, source, path="/data/live/model.safetensors")
     assert said.startswith("Look at line 3 (`shutil.copytree(new, live") == named
     assert said.startswith("Find out who truncated") != named
+
+
+def test_what_made_the_file_before_it_was_mapped_did_not_shorten_it(run: Path) -> None:
+    source = (
+        "x = a\ndef make():\n    feather.write_feather(x, '/data/features.f32')\n"
+        "def shrink(path):\n    feather.write_feather(y, path)\n"
+        "make()\nt = feather.read_table('/data/features.f32', memory_map=True)\nshrink('/data/features.f32')\n"
+    )
+    assert advised(run, source).startswith("Look at line 8 (`shrink('/data/features.f32')`): it may")
