@@ -35,16 +35,15 @@ def hook_words(views: Sequence[ProcessView], ops: Sequence[str], file: str | Non
     if hook is None:
         return None
     where = line_in(hook.file, hook.line or 0, file)
-    return (
-        (
-            f"Lightning calls {hook.function}() on local rank 0 only, and {where} in it leads to the {op}, while the others "
-            "wait in a barrier of Lightning's own"
-        ),
-        (
-            f"Call no collective below {_HOOK}() ({where}): leave the {op} out there, since Lightning lets the other ranks "
-            "wait until it is done. Or call it from setup(), which runs on every rank."
-        ),
+    told = (
+        f"Lightning calls {hook.function}() on local rank 0 only, and {where} in it leads to the {op}, while the others "
+        "wait in a barrier of Lightning's own"
     )
+    advice = (
+        f"Call no collective below {_HOOK}() ({where}): leave the {op} out there, since Lightning lets the other ranks "
+        "wait until it is done. Or call it from setup(), which runs on every rank."
+    )
+    return told, advice
 
 
 def _hook(stack: Sequence[PythonFrame]) -> PythonFrame | None:
