@@ -36,8 +36,8 @@ def hook_words(views: Sequence[ProcessView], ops: Sequence[str], file: str | Non
         return None
     where = line_in(hook.file, hook.line or 0, file)
     told = (
-        f"Lightning calls {hook.function}() on local rank 0 only, and {where} in it leads to the {op}, while the others "
-        "wait in a barrier of Lightning's own"
+        f"Lightning calls {hook.function}() on local rank 0 only, and {where} in it leads to the {op}, while the "
+        "others wait in a barrier of Lightning's own"
     )
     advice = (
         f"Call no collective below {_HOOK}() ({where}): leave the {op} out there, since Lightning lets the other ranks "
