@@ -15,6 +15,7 @@ from pytracer._text import capital, list_words
 from pytracer.analyze.collectives.call_sites import site_of
 from pytracer.analyze.collectives.deciders import called_by, is_led_by_library
 from pytracer.analyze.collectives.deciding_tests import DECIDE, EMPTY, change_of_test
+from pytracer.analyze.collectives.one_rank_hooks import hook_words
 from pytracer.analyze.collectives.parting import find_parting
 from pytracer.analyze.collectives.quiet_handlers import quiet_handler
 from pytracer.analyze.collectives.rank_branches import branch_advice
@@ -61,6 +62,9 @@ def cycle_cause(job: JobView, waits: Sequence[Wait]) -> CycleCause:
     views = [view for wait in waits for view in views_of(job, wait.waiters[:1])]
     if len(waits) != _RANKS or len(views) != _RANKS:
         return CycleCause(None, _COMPARE if len({site_of(item.call) for item in waits}) > 1 else SAME_ORDER)
+    hook = hook_words(views, [wait.call.op for wait in waits], None)
+    if hook is not None:
+        return CycleCause(*hook)
     one, other = (Side(view, way_to(view, wait.call), wait.call) for view, wait in zip(views, waits, strict=True))
     one, other = aligned(*completed(one, other))
     if site_of(one.call) == site_of(other.call) or _by_one_line(one, other):

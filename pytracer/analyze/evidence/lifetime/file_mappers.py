@@ -6,6 +6,7 @@ Of several lines, the one whose arguments name the file; nothing where that is m
 from __future__ import annotations
 
 import ast
+import os
 
 import msgspec
 
@@ -23,9 +24,12 @@ from pytracer.decode.types.snapshot import Storage
 from pytracer.report.job import PythonFrame
 
 _OPTIONS = ("mmap_mode", "mmap", "memory_map")
-_MAPS = ("memmap", "open_memmap", "from_file", "mmap")
+_MAPS = ("memmap", "open_memmap", "from_file", "mmap", "memory_map")
+# Libraries that map whatever they open, of files with that end: given the file, or the folder that it lies in.
+_OF_FOLDER = {"from_pretrained": ".safetensors", "load_from_disk": ".arrow"}
+_OF_FILE = {"load_file": ".safetensors", "safe_open": ".safetensors"}
 _READ_ONLY = ("ACCESS_READ", "PROT_READ", "'r'")
-_SHARES = ("from_numpy", "as_tensor", "frombuffer", "asarray")
+_SHARES = ("from_numpy", "as_tensor", "frombuffer", "asarray", "from_dlpack")
 _QUOTED = 60
 
 
@@ -50,11 +54,13 @@ def file_mapper(view: ProcessView, path: str) -> FileMapper | None:
         (file, tree, node)
         for file, tree in program_files(view.process.snapshot, program_frames(view)).items()
         for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and _maps(node)
+        if isinstance(node, ast.Call) and (_maps(node) or _opens(node, path))
     ]
-    found = [item for item in found if not item[2].args or may_be(item[1], item[2], item[2].args[0], path)]
+    found = [
+        item for item in found if not item[2].args or may_be(item[1], item[2], item[2].args[0], _meant(item[2], path))
+    ]
     if len(found) > 1:
-        found = [item for item in found if _names(item[1], item[2], path)]
+        found = [item for item in found if _names(item[1], item[2], _meant(item[2], path))]
     if len(found) != 1:
         return None
     file, _, call = found[0]
@@ -66,6 +72,17 @@ def _maps(call: ast.Call) -> bool:
     given = {item.arg: item.value for item in call.keywords if item.arg in _OPTIONS}
     none = all(isinstance(item, ast.Constant) and item.value in (None, False) for item in given.values())
     return called_name(call) in _MAPS or (bool(given) and not none)
+
+
+def _opens(call: ast.Call, path: str) -> bool:
+    name = called_name(call) or ""
+    end = _OF_FOLDER.get(name) or _OF_FILE.get(name)
+    return end is not None and path.endswith(end)
+
+
+def _meant(call: ast.Call, path: str) -> str:
+    """What the call is given for the file to be mapped: it, or its folder."""
+    return os.path.dirname(path) if called_name(call) in _OF_FOLDER else path
 
 
 def _mode(call: ast.Call) -> str | None:
@@ -95,5 +112,7 @@ def copied_instead(view: ProcessView, storage: Storage) -> tuple[str, str] | Non
     calls = [item for item in ast.walk(tree) if isinstance(item, ast.Call) and called_name(item) in _SHARES]
     if len(calls) != 1 or len(calls[0].args) != 1 or frame is None:
         return None
+    if called_name(calls[0]) == "from_dlpack":  # what it is given need not have copy()
+        return place_of(view, frame.file, frame.line), f"{ast.unparse(calls[0])}.clone()"
     given = ast.unparse(calls[0].args[0])
     return place_of(view, frame.file, frame.line), f"{ast.unparse(calls[0].func)}({given}.copy())"

@@ -1,7 +1,8 @@
 """Lines of the program that may have shortened a mapped file: those that create or truncate a file of its name.
 
 Read from the source alone: `open(path, "w")`, `np.memmap(mode="w+")`, `tofile()`, `torch.save()`, `truncate()`,
-copies, and programs that are started with the name. A path that is a parameter is followed to calls of its function,
+copies, also of whole folders, tables of Arrow, and programs that are started with the name.
+A path that is a parameter is followed to calls of its function,
 also to those of a process or thread that runs it. Lines are only named where a name in the program is that of the file.
 """
 
@@ -30,15 +31,16 @@ from pytracer.report.job import PythonFrame
 _QUOTED = 44
 _LEAST_NAME, _LEAST_PREFIX = 3, 6  # characters; shorter names mean anything
 _HOPS = 3
-_ONCE, _MAPS, _MAKES_MISSING = 1, 2, 3  # doubts
+_RUNS, _ONCE, _MAPS, _MAKES_MISSING = -1, 1, 2, 3  # doubts
 # Where the path is among the arguments, of calls that shorten a file that is there.
 _PATHS = {
     "open": 0, "memmap": 0, "open_memmap": 0, "File": 0, "truncate": 0, "tofile": 0, "save": 0, "savez": 0,
     "save_file": 1, "copy": 1, "copyfile": 1, "copy2": 1,
+    "write_feather": 1, "write_table": 1, "to_feather": 0, "to_parquet": 0, "copytree": 1,
 }  # fmt: skip
 _MODES = {"open": 1, "memmap": 2, "open_memmap": 1, "File": 1}  # only where they create
 _SAVES = {"save": {"torch": 1, "np": 0, "numpy": 0}, "savez": {"np": 0, "numpy": 0}}
-_COPIES = ("copy", "copyfile", "copy2")
+_COPIES = ("copy", "copyfile", "copy2", "copytree")
 _STARTS = ("run", "Popen", "check_call", "check_output", "call", "system")
 _STARTERS = ("subprocess", "os")
 
@@ -46,7 +48,8 @@ _STARTERS = ("subprocess", "os")
 class FileWriter(msgspec.Struct, frozen=True):
     """`at` writes; `caller`: the call that gives it the path, where that is another line. `truncates`: only that.
 
-    `begins`: the part of a name that the file's path begins with, where its whole name is not known.
+    `begins`: the part of a name that the file's path begins with, where its whole name is not known. `runs`: the line
+    is one of the stack of a crash: the process was in that call.
     """
 
     at: PythonFrame
@@ -55,6 +58,7 @@ class FileWriter(msgspec.Struct, frozen=True):
     caller_text: str | None
     begins: str | None
     file: str | None
+    runs: bool = False
 
     @property
     def words(self) -> str:
@@ -64,6 +68,8 @@ class FileWriter(msgspec.Struct, frozen=True):
         if self.begins is not None:
             given = f", which {caller} gives it" if caller is not None else ""
             return f"Look at {own}: it may write or truncate files whose name begins with {self.begins}{given}."
+        if self.runs and self.begins is None:
+            return f"The process was in {own}, which writes a file of that name anew."
         by = f", by {own}" if caller is not None else ""
         return f"Look at {caller or own}: it may write or truncate a file of that name{by}."
 
@@ -91,11 +97,17 @@ def _candidates(
     view: ProcessView, trees: dict[str, ast.Module], path: str, frames: list[PythonFrame]
 ) -> Iterator[tuple[tuple[int, int], FileWriter]]:
     first = frames[0].file if frames else next(iter(trees), None)
+    running = [] if view.crash is None else program_frames(view)
     for file, tree in trees.items():
         for call, given in _writers(tree):
-            if called_name(call) not in _STARTS and not all(may_be(tree, call, item, path) for item in given):
+            # copytree() is given the folder that the file lies in.
+            meant = os.path.dirname(path) if called_name(call) == "copytree" else path
+            if called_name(call) not in _STARTS and not all(may_be(tree, call, item, meant) for item in given):
                 continue
-            for caller, where in _named(trees, (file, tree), call, given, path):
+            runs = called_name(call) not in _STARTS and any(
+                item.file == file and _spans(call, item.line or 0) for item in running
+            )
+            for caller, where in _named(trees, (file, tree), call, given, meant):
                 at = PythonFrame(function=None, file=file, line=call.lineno)
                 outer = (
                     PythonFrame(function=None, file=caller[0], line=caller[1].lineno) if caller is not None else None
@@ -107,9 +119,10 @@ def _candidates(
                     line_text(view.process.snapshot, outer) if outer is not None else None,
                     where,
                     first,
+                    runs,
                 )
                 place, node = caller if caller is not None else (file, call)
-                yield (_doubt(trees[place], node), node.lineno), writer
+                yield (_RUNS if runs else _doubt(trees[place], node), node.lineno), writer
 
 
 def _doubt(tree: ast.Module, node: ast.Call) -> int:
@@ -124,9 +137,24 @@ def _doubt(tree: ast.Module, node: ast.Call) -> int:
     mapped = [item.lineno for item in own_nodes(scope) if isinstance(item, ast.Call) and _leads_to_map(tree, item)]
     if any(line > node.lineno for line in mapped) and not looped:
         return _MAKES_MISSING  # it makes the file that is mapped then
+    if not looped and _only_before_map(tree, getattr(scope, "name", None)):
+        return _MAKES_MISSING
     if _leads_to_map(tree, node) and not looped:
         return _MAPS
     return 0 if looped or any(isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef)) for item in around) else _ONCE
+
+
+def _only_before_map(tree: ast.Module, function: str | None) -> bool:
+    """Whether all calls of a function of the file come once, and before a map is made in the same scope."""
+    calls = [item for item in ast.walk(tree) if isinstance(item, ast.Call) and called_name(item) == function]
+    if function is None or not calls:
+        return False
+    for call in calls:
+        looped = any(isinstance(item, LOOPS) and _spans(item, call.lineno) for item in ast.walk(tree))
+        own = [item for item in own_nodes(scope_of(tree, call.lineno)) if isinstance(item, ast.Call)]
+        if looped or not any(item.lineno > call.lineno and _leads_to_map(tree, item) for item in own):
+            return False
+    return True
 
 
 def _leads_to_map(tree: ast.Module, call: ast.Call) -> bool:
@@ -139,7 +167,9 @@ def _leads_to_map(tree: ast.Module, call: ast.Call) -> bool:
 def _maps(call: ast.Call) -> bool:
     name = called_name(call)
     given = {item.arg for item in call.keywords}
-    return name in ("memmap", "from_file") or (name == "load" and bool(given & {"mmap_mode", "mmap"}))
+    if name in ("memmap", "from_file", "memory_map", "load_file", "safe_open", "from_pretrained", "load_from_disk"):
+        return True
+    return "memory_map" in given or (name == "load" and bool(given & {"mmap_mode", "mmap"}))
 
 
 def _spans(node: ast.AST, line: int) -> bool:
@@ -163,12 +193,19 @@ def _writers(tree: ast.Module) -> Iterator[tuple[ast.Call, list[ast.expr]]]:
                 if owner not in _SAVES[name]:
                     continue
                 place = _SAVES[name][owner or ""]
+            if name == "copytree" and not _over(node):
+                continue  # it raises where the folder is there
             if (name in _COPIES and owner != "shutil") or (name == "truncate" and owner != "os"):
                 continue
             if name in _MODES and "w" not in _mode(node, _MODES[name]):
                 continue
             if len(node.args) > place:
                 yield node, [node.args[place]]
+
+
+def _over(call: ast.Call) -> bool:
+    given = keyword_value(call, "dirs_exist_ok")
+    return given is not None and not (isinstance(given, ast.Constant) and not given.value)
 
 
 def creates(call: ast.Call) -> bool:
@@ -199,8 +236,10 @@ def _named(
         yield None, hit[1]
         return
     name = getattr(scope, "name", None)
-    parameters = {item.arg for item in getattr(getattr(scope, "args", None), "args", [])}
-    if name is None or not names & parameters:
+    if _made_with(trees, class_around(tree, scope), names, path):
+        yield None, None
+        return
+    if name is None or not names & _parameters(scope):
         return
     for other, outer in trees.items():
         for node in ast.walk(outer):
@@ -209,6 +248,26 @@ def _named(
                 hit = names_file(texts, path)
                 if hit is not None:
                     yield (other, node), hit[1]
+
+
+def _made_with(trees: dict[str, ast.Module], owner: ast.ClassDef | None, names: set[str], path: str) -> bool:
+    """Whether the path is an attribute, and an object of that class is made with the file's whole name."""
+    if owner is None or not any(name.startswith("self.") for name in names):
+        return False
+    init = next((item for item in owner.body if isinstance(item, ast.FunctionDef) and item.name == "__init__"), None)
+    if init is None or not names & _parameters(init):
+        return False
+    made = [
+        names_file(texts_of(tree, node.lineno, passed_values(node))[0], path)
+        for tree in trees.values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and called_name(node) == owner.name
+    ]
+    return any(hit is not None and hit[1] is None for hit in made)
+
+
+def _parameters(scope: ast.AST) -> set[str]:
+    return {item.arg for item in getattr(getattr(scope, "args", None), "args", [])} - {"self"}
 
 
 def _hands_on(call: ast.Call, function: str) -> bool:

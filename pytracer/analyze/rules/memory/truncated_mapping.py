@@ -123,6 +123,9 @@ def _rewritten(view: ProcessView, file: MappedFile, created: CreatedByEach | Non
     writer, mapper = file_writer(view, file.path), file_mapper(view, file.path)
     if writer is None or writer.begins is not None or file.path.startswith(_OF_TORCH):
         return ""
+    if writer.runs:
+        mapped = f" while {mapper.place} had it mapped" if mapper is not None else ""
+        return f", which {writer.brief} was writing{mapped}"
     since = f" since {mapper.place} mapped it" if mapper is not None else ""
     return f", which {writer.brief} may have written{since}"
 

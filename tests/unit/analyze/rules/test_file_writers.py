@@ -130,3 +130,56 @@ def main(path):
 def test_the_file_that_is_mapped_then_is_not_the_one_that_shortened_it(maps: str, line: int, run: Path) -> None:
     """Also where the function that maps it lies between."""
     assert advised(run, MAPPED_BY.format(maps), line=10).startswith(f"Look at line {line} (")
+
+
+TABLE = """x = a
+class Table:
+    def __init__(self, path):
+        self.path = path
+
+    def load(self):
+        return feather.read_table(self.path, memory_map=True)
+
+    def save(self, table):
+        feather.write_feather(table, self.path)
+
+store = Table(root / "{}")
+"""
+
+
+def test_a_method_that_writes_the_path_its_object_was_made_with_is_named(run: Path) -> None:
+    said = advised(run, TABLE.format("features.f32"))
+    assert said.startswith("Look at line 10 (`feather.write_feather(table, self.path)`): it may write")
+    assert "leave out memory_map=True at line 7" in said
+    assert advised(run, TABLE.format("labels.f32")).startswith("Find out who truncated")
+
+
+def test_the_line_that_was_writing_at_the_crash_is_said_to_have(run: Path) -> None:
+    said = advised(run, TABLE.format("features.f32"), line=10)
+    assert said.startswith("The process was in line 10 (`feather.write_feather(table, self.path)`), which writes")
+
+
+@pytest.mark.parametrize(
+    ("source", "named"),
+    [
+        ("x = a\nlive = os.path.join(root, 'live')\nshutil.copytree(new, live, dirs_exist_ok=True)\n", True),
+        ("x = a\nlive = os.path.join(root, 'live')\nshutil.copytree(new, live)\n", False),
+        ("x = a\nlive = os.path.join(root, 'live')\nshutil.copytree(new, live, dirs_exist_ok=False)\n", False),
+        ("x = a\nkept = os.path.join(root, 'kept')\nshutil.copytree(new, kept, dirs_exist_ok=True)\n", False),
+        ("x = a\nlive = os.path.join(root, 'live')\nshutil.copytree(live, kept, dirs_exist_ok=True)\n", False),
+    ],
+    ids=["over", "new", "false", "another", "from"],
+)
+def test_a_folder_that_is_copied_over_the_one_of_the_file(source: str, named: bool, run: Path) -> None:
+    said = advised(run, source, path="/data/live/model.safetensors")
+    assert said.startswith("Look at line 3 (`shutil.copytree(new, live") == named
+    assert said.startswith("Find out who truncated") != named
+
+
+def test_what_made_the_file_before_it_was_mapped_did_not_shorten_it(run: Path) -> None:
+    source = (
+        "x = a\ndef make():\n    feather.write_feather(x, '/data/features.f32')\n"
+        "def shrink(path):\n    feather.write_feather(y, path)\n"
+        "make()\nt = feather.read_table('/data/features.f32', memory_map=True)\nshrink('/data/features.f32')\n"
+    )
+    assert advised(run, source).startswith("Look at line 8 (`shrink('/data/features.f32')`): it may")

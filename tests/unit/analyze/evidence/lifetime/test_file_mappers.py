@@ -66,3 +66,25 @@ def test_a_line_of_a_library_is_not_to_be_changed(tmp_path: Path) -> None:
     site = CallSite(PythonFrame("collate", "/usr/lib/python3/site-packages/torch/utils/data/collate.py", 3))
     storage: Any = SimpleNamespace(allocated_by=site)
     assert copied_instead(view, storage) is None
+
+
+@pytest.mark.parametrize(
+    ("source", "path", "line"),
+    [
+        ("a = 1\nm = Model.from_pretrained(root / 'live')\n", "/data/live/model.safetensors", 2),
+        ("a = 1\nm = Model.from_pretrained(root / 'base')\n", "/data/live/model.safetensors", None),
+        ("m = Model.from_pretrained('live')\n", "/data/live/weights.npy", None),
+        ("a = 1\nd = datasets.load_from_disk(root / 'rows')\n", "/data/rows/data-0.arrow", 2),
+        ("w = load_file('model.safetensors')\n", "/data/live/model.safetensors", 1),
+        ("w = pa.memory_map('rows.arrow')\n", "/data/rows.arrow", 1),
+    ],
+)
+def test_libraries_that_map_what_they_open(source: str, path: str, line: int | None, tmp_path: Path) -> None:
+    found = file_mapper(view_of(tmp_path, source, 1), path)
+    assert (found.place if found is not None else None) == (f"line {line}" if line else None)
+
+
+def test_a_tensor_of_dlpack_is_cloned(tmp_path: Path) -> None:
+    view = view_of(tmp_path, "x = torch.from_dlpack(rows.flatten()).view(-1, 4)\n", 1)
+    storage: Any = SimpleNamespace(allocated_by=CallSite(PythonFrame("get", str(tmp_path / "train.py"), 1)))
+    assert copied_instead(view, storage) == ("line 1", "torch.from_dlpack(rows.flatten()).clone()")
