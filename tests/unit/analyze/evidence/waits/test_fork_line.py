@@ -13,7 +13,7 @@ HERE = "/job/train.py"
 def said(here: str) -> str:
     """Of a child that waits in the file `here`."""
     at = PythonFrame(function="main", file=HERE, line=55)
-    return ForkLine(at, "Process", "worker.start()", 54, None, None, (("Queue", 53),), here).advice
+    return ForkLine(at, "Process", "worker.start()", 54, None, None, (("Queue", 53),), here=here).advice
 
 
 @pytest.mark.parametrize(
