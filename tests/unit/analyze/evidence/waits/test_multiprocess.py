@@ -72,7 +72,7 @@ def test_parent_that_asks_the_queue_of_a_manager_waits_for_its_forked_worker(run
         "Process pool worker (pid 102) waited in the OpenMP runtime of a forked child at model.py:2 in embed; its "
         "parent had used OpenMP threads before it forked at train.py:3 in main"
     )
-    assert "The line train.py:3 (`rows.map(" in advice(report)
+    assert "train.py:3 (`rows.map(" in advice(report)
     assert "lets datasets fork the worker" in advice(report)
     assert "torch.set_num_threads(1) first in `embed` (line 2), or leave `num_proc` out" in advice(report)
 
