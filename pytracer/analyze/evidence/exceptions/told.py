@@ -19,6 +19,7 @@ from pytracer.analyze.evidence.exceptions.reraised import Reraised, broken_by_lo
 from pytracer.analyze.evidence.exceptions.rpc_peers import rpc_peer
 from pytracer.analyze.evidence.exceptions.shared_offsets import shared_offset
 from pytracer.analyze.evidence.exceptions.spent_senders import spent_sender
+from pytracer.analyze.evidence.exceptions.store_servers import store_server
 from pytracer.analyze.evidence.exceptions.unmade import not_loaded, unmade_error
 from pytracer.analyze.evidence.failing.explained import Explanation, explained, involved
 from pytracer.analyze.evidence.limits.words import limit_reason
@@ -140,6 +141,9 @@ def explanation_of(job: JobView, told: Told) -> Explanation:
         peer = rpc_peer(job, view)
         if peer is not None:
             return Explanation(peer.advice, peer.subject)
+        server = store_server(job, view)
+        if server is not None:
+            return Explanation(server.advice, server.subject)
         spent = spent_sender(job, view)
         if spent is not None:
             return Explanation(spent.advice, spent.subject, of_limit=True, line=spent.line, evidence=spent.evidence)

@@ -57,6 +57,7 @@ from pytracer.analyze.evidence.exceptions.next_step import next_step
 from pytracer.analyze.evidence.exceptions.raisers import repeats
 from pytracer.analyze.evidence.exceptions.reraised import Reraised, library_reason, reason_within, reraised
 from pytracer.analyze.evidence.exceptions.shared_offsets import shared_offset
+from pytracer.analyze.evidence.exceptions.store_servers import store_server
 from pytracer.analyze.evidence.exceptions.telling import telling_words
 from pytracer.analyze.evidence.exceptions.told import Told, explanation_of, told_of
 from pytracer.analyze.evidence.failing.explained import Explanation
@@ -297,6 +298,8 @@ def _judge(job: JobView, view: ProcessView) -> Judgement[_Raised] | None:
 
 def _confidence(job: JobView, view: ProcessView, unreceived: UnreceivedSend | None, *, lost: bool) -> Confidence:
     """Of a lost peer, by whether it is known why it was gone; else by what is known of the values at fault."""
+    if lost and store_server(job, view) is not None:
+        return "likely"
     if lost:
         return "possible" if unreceived is None else "certain" if unreceived.how == "dropped" else "likely"
     told = told_of(job, view)
