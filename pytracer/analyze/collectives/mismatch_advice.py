@@ -112,7 +112,7 @@ def explained(job: JobView, match: GroupMatch, found: Mismatch) -> Explained:
     apart = found.field == "op" or from_other_lines(found)
     joined = beside_join(sides, match, found.sequence_nr) if sides is not None else None
     if joined is not None:
-        return Explained(joined, names_who=apart and at_other_lines(job, match, found) is not None)
+        return Explained(joined.advice, joined.cause, names_who=True)
     units = units_apart(*_with_ways(sides)) if sides is not None else None
     if units is not None:
         cause = units.subject if apart or found.field == "size" else None
