@@ -17,7 +17,7 @@ _OF_CHILDREN = re.compile(r"from (?:multiprocess(?:ing)?|joblib\.externals\.loky
 # They run somebody else's program: their own lines are not what the reader looks for.
 _RUNNERS = frozenset({
     *("pytest", "_pytest", "coverage", "debugpy", "viztracer", "memray", "scalene", "kernprof", "line_profiler"),
-    *("torch", "torchrun", "accelerate", "deepspeed", "ray", "lightning", "horovod", "pytracer", "pip"),
+    *("torch", "torchrun", "accelerate", "deepspeed", "ray", "lightning", "horovod", "joblib", "loky", "pytracer"),
     *("ipykernel", "ipykernel_launcher", "IPython", "jupyter", "jupyter_client", "notebook", "xdist", "execnet"),
 })  # fmt: skip
 

@@ -15,7 +15,7 @@ def program_packages(job: Job) -> tuple[str, ...]:
     """Their top names, sorted. Console scripts that the command lines name are read."""
     found: dict[str, bool] = {}
     for process in job.processes:
-        name = started_package(process.snapshot.argv)
+        name = started_package(process.snapshot.argv) if process.role != "child" else None  # which a library starts
         if name is not None:
             found[name] = found.get(name, True) and not any(map(is_file_of_user, _files(process)))
     return tuple(sorted(name for name, is_program in found.items() if is_program))

@@ -63,6 +63,7 @@ PROMPT = ("fault", "abort")
 # torchrun's agent, mp.spawn, Slurm's KillWait and Kubernetes wait 30 s between SIGTERM and SIGKILL.
 _GRACE_NS = 25_000_000_000
 # A launcher examines all its children in one poll; a process that it ends takes longer than this to die.
+_POOLS = ("/multiprocessing/pool.py", "/multiprocess/pool.py", "/loky/process_executor.py", "/loky/backend/utils.py")
 _ONE_LOOK_NS = 1_000_000
 
 
@@ -334,12 +335,10 @@ class Followers:
 
 
 def _ended_with_pool(parent: ProcessView, death: Death) -> bool:
-    """Whether multiprocessing's pool ended its process: `with Pool() as pool:` does so before an exception is seen."""
+    """Whether a pool ended its process: `with Pool() as pool:` and joblib do so before an exception is seen."""
     own = [item for item in death.view.senders if item.sender.snapshot.pid == parent.process.snapshot.pid]
     files = (frame.file or "" for item in own for frame in item.send.stack)
-    return death.nature == "sent" and any(
-        file.endswith(("/multiprocessing/pool.py", "/multiprocess/pool.py")) for file in files
-    )
+    return death.nature == "sent" and any(file.endswith(_POOLS) for file in files)
 
 
 def _may_be_why(reason: Death, death: Death) -> bool:

@@ -60,3 +60,10 @@ def test_a_package_that_is_deep_below_the_users_line_is_offered_as_the_program(t
     flat = s.load(tmp_path / "flat", crashed(*OF_PACKAGE, script, argv=("python", s.SCRIPT)))
     assert "--program mine tells its lines like yours" in " ".join(render_text(build_report(deep)).split())
     assert "--program" not in render_text(build_report(flat))
+
+
+def test_what_a_library_starts_is_no_program(tmp_path: Path) -> None:
+    """A worker of a pool: `python -m pool.worker`, below the user's script."""
+    parent = Box(pid=100, ppid=99, argv=("python", s.SCRIPT)).at(600).wait(101, signal=11)
+    child = Box(pid=101, ppid=100, argv=STARTED).at(500).crash(addr=0x18, python=OF_PACKAGE, native=s.NATIVE[:1])
+    assert program_packages(s.load(tmp_path, parent, child)) == ()

@@ -436,17 +436,25 @@ def test_report_of_a_job_that_went_on_says_what_a_child_raised(raises: bool, run
     assert raises or said == "Nothing died: 2 processes recorded."
 
 
-@pytest.mark.parametrize("of_pool", [True, False])
-def test_process_of_a_pool_that_its_parent_ended_is_no_news(of_pool: bool, run: Path) -> None:
-    """`with Pool()` ends them before the exception reaches the top; the look-alike was ended by the program's line."""
-    parent = Box(pid=100, ppid=99, argv=["python", "train.py"]).at(1000).wait(101, signal=15)
+@pytest.mark.parametrize(
+    ("file", "signal", "of_pool"),
+    [
+        ("/usr/lib/python3.11/multiprocessing/pool.py", 15, True),
+        ("/opt/env/lib/python3.11/site-packages/joblib/externals/loky/backend/utils.py", 9, True),
+        (s.SCRIPT, 15, False),
+        (s.SCRIPT, 9, False),
+    ],
+    ids=["pool", "loky", "terminated", "killed"],
+)
+def test_process_of_a_pool_that_its_parent_ended_is_no_news(file: str, signal: int, of_pool: bool, run: Path) -> None:
+    """Pools end them before the exception reaches the top; the look-alikes were ended by the program's line."""
+    parent = Box(pid=100, ppid=99, argv=["python", "train.py"]).at(1000).wait(101, signal=signal)
     parent.at(1020).exception("ValueError", "bad", LOAD).at(1100).exit(1)
     child = Box(pid=101, ppid=100, argv=["python", "train.py"]).at(900).mark("step")
     job = s.load(run, parent, child)
-    file = "/usr/lib/python3.11/multiprocessing/pool.py" if of_pool else s.SCRIPT
     stack = (PythonFrame(function="Pool._terminate_pool", file=file, line=657),)
     sent = SignalSend(
-        signal=15, target=101, to_group=False, result=0, target_ticks=child.start_ticks, target_state="S", tid=100,
+        signal=signal, target=101, to_group=False, result=0, target_ticks=child.start_ticks, target_state="S", tid=100,
         mono_ns=parent.created_ns + 990 * MS, stack=stack,
     )  # fmt: skip
     processes = tuple(
