@@ -22,6 +22,7 @@ from pytracer.analyze.evidence.waits.failed_task import FailedTask
 from pytracer.analyze.evidence.waits.fork_line import fork_line
 from pytracer.analyze.evidence.waits.forked_locks import ForkedLock
 from pytracer.analyze.evidence.waits.forked_pool_words import pool_words
+from pytracer.analyze.evidence.waits.full_output import full_output_advice
 from pytracer.analyze.evidence.waits.held_by_parent import HeldByParent
 from pytracer.analyze.evidence.waits.interop_threads import started_words
 from pytracer.analyze.evidence.waits.killed_holder import KilledHolder
@@ -320,6 +321,8 @@ def _own_advice(view: ProcessView, found: Stood) -> str:
             return handled + (gone_advice(found.wait) or _not_put(view, found.wait))
         if found.filler is not None:
             return handled + found.filler.advice
+        if found.wait.kind == "full-output" and found.waiting:
+            return handled + full_output_advice(found.waiting[-1][0])
         forked = fork_line(view, found.wait, _forker(view, found))
         if forked is not None:
             return handled + forked.advice

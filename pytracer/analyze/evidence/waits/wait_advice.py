@@ -70,6 +70,7 @@ ADVICE: dict[WaitKind, str] = {
     "end of the connection is still open here. `poll(timeout)` before recv() does not wait for ever.",
     "full-pipe": "A pipe holds 64 KiB: send() of more waits until the other end calls recv(). Let it read before it "
     "joins this process or sends itself, or send from a thread.",
+    "full-output": "Read its standard output all along, or give it a file or subprocess.DEVNULL.",
     "pool": "A pool never gets the result of a worker that was killed, and not the tensor of one that ended before it "
     "was received (maxtasksperchild): return numpy arrays, or use concurrent.futures.ProcessPoolExecutor, which "
     "raises; get(timeout=...) ends the wait.",

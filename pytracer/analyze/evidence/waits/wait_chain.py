@@ -14,6 +14,7 @@ from pytracer.analyze.evidence.cuda.device_waits import DeviceWait, device_wait
 from pytracer.analyze.evidence.waits.ended_fillers import beside_words, ended_filler
 from pytracer.analyze.evidence.waits.ended_threads import lost_results
 from pytracer.analyze.evidence.waits.forked_pool import is_at_work
+from pytracer.analyze.evidence.waits.full_output import full_output, full_output_advice
 from pytracer.analyze.evidence.waits.pipes import asks_manager
 from pytracer.analyze.evidence.waits.wait_advice import ADVICE, wait_advice
 from pytracer.analyze.evidence.waits.wait_kinds import OF_DEVICE, WAITED, ProcessWait
@@ -90,6 +91,8 @@ class Blocked(msgspec.Struct, frozen=True):
             return ADVICE["unread-queue"]
         if self.device is not None:
             return self.device.advice
+        if wait.kind == "full-output" and len(self.chain) > 1:
+            return full_output_advice(self.chain[-2][0])
         if wait.kind in _OF_FILES and self.children:
             return _held_by_children(self.children)
         return wait_advice(view, wait) + meanwhile_words(view, wait)
@@ -214,7 +217,18 @@ def wait_chain(job: JobView, view: ProcessView) -> Iterator[tuple[ProcessView, P
             return
         yield current, wait
         on = wait.kind in _OF_CHILDREN and not lost_results(current, wait)
+        printing = _printing_child(job, current) if wait.kind in ("message", "child") else None
+        if printing is not None:
+            yield printing
+            return
         current = _waiting_child(job, current, wait) if on else None
+
+
+def _printing_child(job: JobView, view: ProcessView) -> tuple[ProcessView, ProcessWait] | None:
+    """Its only child, where that waits until its output is read."""
+    children = running_children(job, view)
+    wait = full_output(view, children[0]) if len(children) == 1 else None
+    return (children[0], wait) if wait is not None else None
 
 
 def _waiting_child(job: JobView, view: ProcessView, wait: ProcessWait | None = None) -> ProcessView | None:

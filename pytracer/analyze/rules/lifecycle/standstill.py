@@ -122,6 +122,7 @@ _CONFIDENCE: dict[WaitKind, Confidence] = {
     "full-queue": "possible",
     "message": "possible",
     "full-pipe": "possible",
+    "full-output": "likely",
     "pool": "possible",
     "notice": "possible",
     "barrier": "possible",

@@ -1,0 +1,71 @@
+"""A child that waits in a write to its standard output: a pipe that its parent made by subprocess and does not read."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Sequence
+
+from pytracer._library_files import is_library_file
+from pytracer.analyze.evidence.slicing.files import program_files
+from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
+from pytracer.analyze.evidence.waits.waits import main_native, main_stack, waiting_frame
+from pytracer.analyze.naming import LineWords, line_in
+from pytracer.analyze.view import ProcessView
+from pytracer.report.job import NativeFrame
+
+_WRITES = ("write", "__write", "__GI___libc_write", "__libc_write", "_Py_write", "_Py_write_impl")
+_LOGGING = re.compile(r"/logging/__init__\.py$")
+_STREAMS = ("stdout", "stderr")
+_NEAR = 3
+
+
+def full_output(parent: ProcessView, child: ProcessView) -> ProcessWait | None:
+    """Of a child that was writing what it prints or logs when it was ended, where the parent made that a pipe."""
+    if not _writes(child) or piped_start(parent) is None:
+        return None
+    return ProcessWait("full-output", waiting_frame(child))
+
+
+def full_output_advice(parent: ProcessView) -> str:
+    """Who has to read, or where else to."""
+    line = piped_start(parent)
+    made = f", which {line} makes" if line is not None else ""
+    return (
+        f"The child's standard output is a pipe{made}: it holds 64 KiB, and then whatever the child prints or logs "
+        "waits until somebody reads. Give it a file or subprocess.DEVNULL there, let it inherit the output (leave "
+        "stdout= out), or read it all along in a thread."
+    )
+
+
+def piped_start(view: ProcessView) -> LineWords | None:
+    """The only Popen() of the program whose output is a pipe."""
+    frames = [frame for frame in main_stack(view) if not is_library_file(frame.file)]
+    here = frames[0].file if frames else None
+    found = [
+        line_in(file, node.lineno, here)
+        for file, tree in program_files(view.process.snapshot, frames).items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and called_name(node) == "Popen" and _is_piped(node)
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def _is_piped(call: ast.Call) -> bool:
+    given = [keyword_value(call, name) for name in _STREAMS]
+    return any(item is not None and ast.unparse(item).rpartition(".")[2] == "PIPE" for item in given)
+
+
+def _writes(view: ProcessView) -> bool:
+    """By logging, or by print() or write() of a line of its own."""
+    stack = main_stack(view)
+    if not stack or not _in_write(main_native(view)):
+        return False
+    inner = stack[0]
+    return _LOGGING.search(inner.file or "") is not None or not is_library_file(inner.file)
+
+
+def _in_write(native: Sequence[NativeFrame]) -> bool:
+    names = [(frame.function or "").partition("@")[0] for frame in native[:_NEAR]]
+    return bool(names) and names[0] in _WRITES and any(name.startswith("_Py_write") for name in names)
