@@ -67,4 +67,6 @@ def test_class_is_right_in_seventeen_of_twenty_programs(judged: list[Judged]) ->
     """
     died = [item for item in judged if item.class_is != "nothing"]
     assert len(died) >= len(judged) - 2
-    assert sum(item.class_is == "right" for item in died) >= 0.85 * len(died), [i for i in died if i.class_is != "right"]
+    assert sum(item.class_is == "right" for item in died) >= 0.85 * len(died), [
+        i for i in died if i.class_is != "right"
+    ]
