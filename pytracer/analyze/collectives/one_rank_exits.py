@@ -83,8 +83,8 @@ def _advice(inside: Side, here: PythonFrame, tree: ast.Module, loop: Loop, word:
             f"{inside.call.op} of line {line}."
         )
     return (
-        f"Set a flag there instead, broadcast() it from that rank to all behind the branch, and `{word}` by it on all "
-        "ranks in the same round."
+        f"Set a flag there instead, all_reduce() the flag (MAX) on all ranks behind the branch, and `{word}` by it on "
+        "all of them in the same round."
     )
 
 

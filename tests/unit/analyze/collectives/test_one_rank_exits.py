@@ -73,7 +73,7 @@ def test_flag_is_advised_where_nothing_ends_the_loop_on_all_ranks(run: Path) -> 
     """Also of a rank that left at the end of the round before, where all have as many rounds."""
     source = PROGRAM.replace("        if stop.item():\n            break\n", "")
     ways = ([("fit", 12)], IN_LOOP)
-    assert "Set a flag there instead, broadcast() it" in advice(reported(run, source, ways=ways))
+    assert "Set a flag there instead, all_reduce() the flag (MAX)" in advice(reported(run, source, ways=ways))
     source = source.replace("        dist.broadcast(stop, src=0)\n", "")
     report = reported(run, source, (6, 6), ([("fit", 11)], [("fit", 6)]))
     assert summary(report).endswith(f"; {LEFT}.")
