@@ -38,6 +38,11 @@ _counted: ContextVar[frozenset[str]] = ContextVar("packages that are the program
 _is_made: ContextVar[bool] = ContextVar("whether code without a file is a library's", default=False)
 
 
+def of_multiprocessing(*modules: str) -> tuple[str, ...]:
+    """How the files of these modules end: the standard library's, and those of its copy with another pickle."""
+    return tuple(f"/{package}/{module}.py" for module in modules for package in ("multiprocessing", "multiprocess"))
+
+
 def is_library_file(file: str | None) -> bool:
     """Whether a Python file belongs to a package, the standard library or torch.compile, not to the user's program."""
     if file == _TEXT:

@@ -6,9 +6,12 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from typing import Literal, TypeAlias
 
 from pytracer._library_files import installed_package, is_library_file
 
+_Kind: TypeAlias = Literal["module", "text", "script"]
+_RUN: dict[str, _Kind] = {"-m": "module", "-c": "text"}
 _WITH_VALUE = ("-X", "-W", "--check-hash-based-pycs")
 _STUB_CHARACTERS = 4096  # of a console script: pip's has nine lines
 _IMPORTED = re.compile(r"^from[ \t]+([A-Za-z_]\w*)[\w.]*[ \t]+import\b", re.MULTILINE)
@@ -28,26 +31,15 @@ def started_package(argv: Sequence[str]) -> str | None:
     Args:
         argv: The command line, the interpreter first.
     """
-    program = argv[0].rpartition("/")[2] if argv else ""
-    if not program.startswith("python"):
-        return None
-    module, script = _module_or_script(argv[1:])
-    name = module.partition(".")[0] if module else _of_script(script) if script else None
+    kind, value = _started(argv)
+    name = value.partition(".")[0] if kind == "module" else _of_script(value) if kind == "script" else None
     return name if name and name not in _RUNNERS and name not in sys.stdlib_module_names else None
 
 
 def runs_text(argv: Sequence[str]) -> bool:
     """Whether a command line has the program itself: `python -c "..."`, not what multiprocessing starts so."""
-    program = argv[0].rpartition("/")[2] if argv else ""
-    words = iter(argv[1:] if program.startswith("python") else ())
-    for word in words:
-        if word in _WITH_VALUE:
-            next(words, None)
-        elif word == "-c":
-            return _OF_CHILDREN.search(next(words, "")) is None
-        elif word == "-m" or not word.startswith("-"):
-            return False
-    return False
+    kind, value = _started(argv)
+    return kind == "text" and _OF_CHILDREN.search(value) is None
 
 
 def is_file_of_user(file: str) -> bool:
@@ -55,19 +47,18 @@ def is_file_of_user(file: str) -> bool:
     return file.endswith(".py") and not is_library_file(file)
 
 
-def _module_or_script(words: Sequence[str]) -> tuple[str | None, str | None]:
-    """The value of -m, or the first word that is no option of the interpreter."""
-    waiting = iter(words)
-    for word in waiting:
-        if word == "-m":
-            return next(waiting, None), None
-        if word == "-c":
-            return None, None
+def _started(argv: Sequence[str]) -> tuple[_Kind | None, str]:
+    """The value of -m or -c of a Python command line, or its first word that is no option of the interpreter."""
+    program = argv[0].rpartition("/")[2] if argv else ""
+    words = iter(argv[1:] if program.startswith("python") else ())
+    for word in words:
         if word in _WITH_VALUE:
-            next(waiting, None)
+            next(words, None)
+        elif word in _RUN:
+            return _RUN[word], next(words, "")
         elif not word.startswith("-"):
-            return None, word
-    return None, None
+            return "script", word
+    return None, ""
 
 
 def _of_script(path: str) -> str | None:

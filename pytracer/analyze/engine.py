@@ -76,11 +76,9 @@ def _build(job: Job, attempt: int | None, packages: Sequence[str]) -> r.Report:
     told = _leading(concluded, failed, beside_the_last(job))
     shown = concluded[told]
     findings = _findings(shown)
+    unread = [view.process for item in concluded.values() for view in _unread(item.job)]
     return r.Report(
-        run=msgspec.structs.replace(
-            build_run(job, clock, [view.process for item in concluded.values() for view in _unread(item.job)]),
-            program_packages=list(packages) or None,
-        ),
+        run=build_run(job, clock, unread, packages),
         verdict=_recovered(concluded, failed) or _with_code(_verdict(shown, told), shown),
         findings=findings,
         checked=shown.checked,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytracer._text import capital, function_words, ranks_words
+from pytracer._text import capital, function_words, list_words, ranks_words
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.symbols.demangle import demangle
 from pytracer.decode.types.snapshot import Worker
@@ -44,6 +44,12 @@ def name_words(views: Sequence[ProcessView]) -> str:
     kind = {"dataloader-worker": "DataLoader worker", "launcher": "launcher"}.get(process.role, "process")
     program = program_name(process.snapshot.argv)
     return f"{kind} {process.snapshot.pid}" + (f" ({program})" if program else "")
+
+
+def names_words(views: Sequence[ProcessView], most: int = 3) -> str:
+    """`rank 1, process 12 (prep.py) and others`: the first ones, each by its name."""
+    names = [name_words([view]) for view in views[:most]] + ["others"] * (len(views) > most)
+    return list_words(names, len(names))
 
 
 def samples_words(worker: Worker) -> str:

@@ -14,6 +14,7 @@ from typing import Literal, Protocol
 import msgspec
 from msgspec import structs
 
+from pytracer._library_files import of_multiprocessing
 from pytracer.decode.types.journal import Doing
 from pytracer.decode.types.records import Text
 from pytracer.decode.types.snapshot import Crash, Snapshot
@@ -83,7 +84,7 @@ _ARGUMENTS = (
 _RAY_LOOP = ("main_loop", "/ray/_private/worker.py")
 _RAY_METHOD = ("actor_method_executor", "/ray/_private/function_manager.py")
 _PHASES = {f"pytest_runtest_{phase}": phase for phase in ("setup", "call", "teardown")}
-_PROCESS = ("/multiprocessing/process.py", "/multiprocess/process.py")
+_PROCESS = of_multiprocessing("process")
 
 
 def work_of(snapshot: Snapshot, stack: Frames) -> Work | None:

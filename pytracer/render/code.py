@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from textwrap import wrap
 
-from pytracer.render.frames import is_library_file, short_file
+from pytracer._library_files import is_library_file
+from pytracer.render.frames import short_file
 from pytracer.render.printing import LABEL_WIDTH
 from pytracer.render.style import DEFAULT_WIDTH
 from pytracer.report import job as r

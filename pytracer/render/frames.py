@@ -9,7 +9,7 @@ from itertools import groupby
 
 from rich.cells import cell_len
 
-from pytracer._library_files import is_library_file as is_file_of_library
+from pytracer._library_files import is_library_file
 from pytracer._text import count_words, function_words
 from pytracer.render.printing import padded
 from pytracer.report.job import NativeFrame, PythonFrame, SourceLine, StackCycle, ThreadReport
@@ -63,11 +63,6 @@ def python_lines(stack: Sequence[PythonFrame], everything: bool = False) -> list
     if len(chosen) < len(stack):
         lines.append(f"... {least}{count_words(len(stack) - len(chosen), 'more frame')}")
     return lines
-
-
-def is_library_file(file: str | None) -> bool:
-    """Whether a frame of this file is not the program's own: of an installed package, or of the standard library."""
-    return file is None or is_file_of_library(file) or _NOT_THE_PROGRAM.search(file) is not None
 
 
 def _of_the_program(stack: Sequence[PythonFrame]) -> Sequence[PythonFrame]:
@@ -192,7 +187,7 @@ def _interesting(stack: Sequence[PythonFrame]) -> list[int]:
     """Positions of the innermost frames and of the next ones outside libraries; a single one between them, too."""
     if len(stack) <= PYTHON_FRAMES:
         return list(range(len(stack)))
-    own = [i for i in range(_INNERMOST, len(stack)) if not is_file_of_library(stack[i].file or "")]
+    own = [i for i in range(_INNERMOST, len(stack)) if not is_library_file(stack[i].file or "")]
     return sorted({*range(_INNERMOST), *own[: PYTHON_FRAMES - _INNERMOST]})
 
 

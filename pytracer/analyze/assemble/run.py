@@ -13,8 +13,15 @@ from pytracer.decode.types.snapshot import Job, Process, Snapshot
 from pytracer.report import job as r
 
 
-def build_run(job: Job, clock: RunClock, unread: Sequence[Process] = ()) -> r.Run:
-    """The run as a whole; `unread`: suspects of which only a digest was read."""
+def build_run(job: Job, clock: RunClock, unread: Sequence[Process] = (), packages: Sequence[str] = ()) -> r.Run:
+    """The run as a whole.
+
+    Args:
+        job: All processes of one run.
+        clock: Its own.
+        unread: Suspects of which only a digest was read.
+        packages: Installed ones that are the program itself.
+    """
     snapshots = [process.snapshot for process in job.processes]
     all_versions = (item.versions for item in (*(p.snapshot for p in job.ranks), *snapshots))
     versions = next((item for item in all_versions if item != Versions()), Versions())
@@ -37,6 +44,7 @@ def build_run(job: Job, clock: RunClock, unread: Sequence[Process] = ()) -> r.Ru
         python=versions.python,
         redacted=redacted,
         digests=_digests(job, unread) if job.digests is not None else None,
+        program_packages=list(packages) or None,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytracer._library_files import is_library_file
+from pytracer._library_files import is_library_file, of_multiprocessing
 from pytracer._text import hex_addr
 from pytracer.analyze.address_space.address_info import Place
 from pytracer.analyze.address_space.lookup import AddressSpace
@@ -46,8 +46,8 @@ from pytracer.decode.types.snapshot import Crash, NativeFrame, Process, PythonFr
 from pytracer.report import job as r
 
 _TERMINATE_TO_ABORT_NS = 10_000_000_000
-_SPAWN = ("/multiprocessing/spawn.py", "/multiprocess/spawn.py")
-_PROCESS = ("/multiprocessing/process.py", "/multiprocess/process.py")
+_SPAWN = of_multiprocessing("spawn")
+_PROCESS = of_multiprocessing("process")
 _MOST_EXIT_REQUESTS = 32  # that a process records: the last one is not known after these
 
 

@@ -30,7 +30,7 @@ class BesideJoin(msgspec.Struct, frozen=True):
         """Behind what the two sides called."""
         return (
             f"rank {self.joined} had no more batches and was in join() of {self.line}, which answers what "
-            f"DistributedDataParallel calls, and no collective beside it"
+            "DistributedDataParallel calls, and no collective beside it"
         )
 
     @property
@@ -50,10 +50,12 @@ def beside_join(sides: Sequence[tuple[ProcessView, Collective]], match: GroupMat
         if frame is None or not _is_join(view, call):
             continue
         joined, went_on = (calls_by_site(item, match.name, before + 1) for item in (view, other))
-        for site in _own_sites(other, match) if joined is not None and went_on is not None else ():
-            if joined is not None and went_on is not None and joined[site] < went_on[site]:
-                line = line_in(frame.file, frame.line, frame.file)
-                return BesideJoin(view.process.rank, other.process.rank, line, site_words(site))
+        if joined is None or went_on is None:
+            continue
+        beside = next((site for site in _own_sites(other, match) if joined[site] < went_on[site]), None)
+        if beside is not None:
+            line = line_in(frame.file, frame.line, frame.file)
+            return BesideJoin(view.process.rank, other.process.rank, line, site_words(beside))
     return None
 
 

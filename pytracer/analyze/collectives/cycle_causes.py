@@ -62,7 +62,7 @@ def cycle_cause(job: JobView, waits: Sequence[Wait]) -> CycleCause:
     views = [view for wait in waits for view in views_of(job, wait.waiters[:1])]
     if len(waits) != _RANKS or len(views) != _RANKS:
         return CycleCause(None, _COMPARE if len({site_of(item.call) for item in waits}) > 1 else SAME_ORDER)
-    hook = hook_words(views, [wait.call.op for wait in waits], None)
+    hook = hook_words(views, [wait.call.op for wait in waits])
     if hook is not None:
         return CycleCause(*hook)
     one, other = (Side(view, way_to(view, wait.call), wait.call) for view, wait in zip(views, waits, strict=True))

@@ -18,13 +18,12 @@ _BARRIER = "_InfiniteBarrier"
 _FOLDERS = ("/lightning/", "/pytorch_lightning/", "/lightning_fabric/")
 
 
-def hook_words(views: Sequence[ProcessView], ops: Sequence[str], file: str | None) -> tuple[str, str] | None:
+def hook_words(views: Sequence[ProcessView], ops: Sequence[str]) -> tuple[str, str] | None:
     """What to say in the headline, and what to change; None unless one rank is in the hook, the other in its barrier.
 
     Args:
         views: The two ranks that wait for each other.
         ops: What each waits in.
-        file: That lines without a file are of.
     """
     stacks = [list(view.python_stack or ()) for view in views]
     hooks = [_hook(stack) for stack in stacks]
@@ -34,7 +33,7 @@ def hook_words(views: Sequence[ProcessView], ops: Sequence[str], file: str | Non
     hook, op = hooks[inside[0]], ops[inside[0]]
     if hook is None:
         return None
-    where = line_in(hook.file, hook.line or 0, file)
+    where = line_in(hook.file, hook.line or 0, None)
     told = (
         f"Lightning calls {hook.function}() on local rank 0 only, and {where} in it leads to the {op}, while the "
         "others wait in a barrier of Lightning's own"

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 from msgspec import structs
 
-from pytracer._library_files import is_library_file
 from pytracer.analyze.collectives.counterparts import counterpart
 from pytracer.analyze.collectives.description import place_of
 from pytracer.analyze.collectives.matching import STOOD_NS, UNFINISHED, state_of
@@ -27,7 +26,7 @@ from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.polling import PollingLoop, answer_of, polling_loop
 from pytracer.analyze.evidence.syntax.scopes import qualified_name, spans
-from pytracer.analyze.evidence.waits.waits import main_stack
+from pytracer.analyze.evidence.waits.waits import program_stack
 from pytracer.analyze.naming import line_in, place_words
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.decode.types.snapshot import Collective
@@ -138,7 +137,7 @@ def _polled_work(job: JobView, view: ProcessView) -> PolledWork | None:
     waiting = [item for item in view.process.snapshot.collectives if state_of(view.process, item) in UNFINISHED]
     if not waiting or any(not item.point_to_point or item.backend != _GLOO for item in waiting):
         return None  # which of them the loop asks is not known
-    frames = [frame for frame in main_stack(view) if not is_library_file(frame.file)]
+    frames = program_stack(view)
     slice_, answers = Slice(view.process.snapshot, frames), _answers(program_files(view.process.snapshot, frames))
     for depth, frame in enumerate(frames):
         spot = slice_.spot(depth)

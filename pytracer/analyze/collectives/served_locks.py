@@ -12,13 +12,11 @@ import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer.analyze.collectives.absent_ranks import Absence
-from pytracer.analyze.evidence.waits.lock_order import holds, taken_at
+from pytracer.analyze.evidence.waits.lock_order import holds, wanted
 from pytracer.analyze.evidence.waits.waits import end_of
 from pytracer.analyze.naming import line_in, place_words
 from pytracer.analyze.parts import python_frame
-from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
-from pytracer.decode.types.snapshot import PythonFrame as SnapshotFrame
 from pytracer.report.job import Evidence, PythonFrame
 
 _REMOTE_CALLS = "/torch/distributed/rpc/"
@@ -111,16 +109,8 @@ def _held(view: ProcessView, absent: int, asks: PythonFrame) -> ServedLock | Non
     for pthread, frames in stacks.items():
         if pthread == main or not any(f.function == _SERVES and _REMOTE_CALLS in f.file for f in frames):
             continue
-        lock = next(iter(sorted(_wanted(view, frames[0]) & held.keys())), None)
+        lock = next(iter(sorted(wanted(view, frames[0]) & held.keys())), None)
         if lock is not None:
             served = python_frame(frames[0])
             return ServedLock(view.process.rank, absent, lock, python_frame(at), held[lock], served, asks)
     return None
-
-
-def _wanted(view: ProcessView, frame: SnapshotFrame) -> frozenset[str]:
-    """Locks that the line takes, in which the thread was itself: not in something that it had called."""
-    if frame.line is None or is_library_file(frame.file):
-        return frozenset()
-    tree = syntax_tree(view.process.snapshot, python_frame(frame))
-    return frozenset(taken_at(tree, frame.line)) if tree is not None else frozenset()

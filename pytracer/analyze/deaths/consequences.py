@@ -19,7 +19,7 @@ from itertools import takewhile
 
 import msgspec
 
-from pytracer._library_files import is_library_file
+from pytracer._library_files import is_library_file, of_multiprocessing
 from pytracer._text import time_words
 from pytracer.analyze.deaths.lost_connection import lost_connection, lost_process, lost_rpc
 from pytracer.analyze.deaths.tree import Tree
@@ -62,8 +62,8 @@ _WATCHDOGS = ("pt_nccl_watchdg", "pt_nccl_heartbt")  # torch 2.13, ProcessGroupN
 PROMPT = ("fault", "abort")
 # torchrun's agent, mp.spawn, Slurm's KillWait and Kubernetes wait 30 s between SIGTERM and SIGKILL.
 _GRACE_NS = 25_000_000_000
+_POOLS = (*of_multiprocessing("pool"), "/loky/process_executor.py", "/loky/backend/utils.py")
 # A launcher examines all its children in one poll; a process that it ends takes longer than this to die.
-_POOLS = ("/multiprocessing/pool.py", "/multiprocess/pool.py", "/loky/process_executor.py", "/loky/backend/utils.py")
 _ONE_LOOK_NS = 1_000_000
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pytracer._library_files import of_multiprocessing
 from pytracer.blackbox.schema import ON_FETCH, ON_PUT, ON_TASK
 from pytracer.decode.job.roles import Standing
 from pytracer.decode.types.host_counters import SeenProcess, Usage, Witness
@@ -19,7 +20,7 @@ _ENDED_BY_HANDLER_NS = 10_000_000_000  # a handler of the program that ends it i
 _ENDED_BY_SIGNAL_NS = 1_000_000_000  # other threads go on while the handler writes the stacks
 _ONE_LOOK_NS = 1_000_000_000  # the last one of a launcher, at all processes
 _SIGABRT = 6
-_SHARER = ("/multiprocessing/resource_sharer.py", "/multiprocess/resource_sharer.py")
+_SHARER = of_multiprocessing("resource_sharer")
 _SURE_TO_DIE = "OTHER_THREADS"  # the handler's step that follows the last chance of the program's own handler
 
 

@@ -11,10 +11,10 @@ from typing import Any
 
 from rich.text import Text
 
-from pytracer._library_files import counted_as_program
+from pytracer._library_files import counted_as_program, is_library_file
 from pytracer._printable import printable, shell_command
 from pytracer._text import count_words, ranks_words
-from pytracer.render.frames import is_library_file, place_words, short_file
+from pytracer.render.frames import place_words, short_file
 from pytracer.render.groups import calls_in_tables
 from pytracer.render.html.document import document
 from pytracer.render.html.memory import memory_view

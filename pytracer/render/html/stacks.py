@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
+from pytracer._library_files import is_library_file
 from pytracer._text import count_words, function_words
 from pytracer.render.details import hex_lines, state_words, thread_title
-from pytracer.render.frames import is_library_file, numbered_lines, position_words
+from pytracer.render.frames import numbered_lines, position_words
 from pytracer.render.processes import names_words, status_words
 from pytracer.render.wrappers import bucket_lines, buffer_lines, unit_lines
 from pytracer.report import job as r

@@ -11,6 +11,7 @@ import msgspec
 from pytracer._library_files import is_library_file
 from pytracer._text import shortened, span_words
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.kin import on_one_machine
 from pytracer.analyze.naming import place_words, short_file
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
@@ -84,7 +85,7 @@ def ranks_on_device(job: JobView, view: ProcessView, device: int) -> list[int]:
         item.process.rank
         for item in job.views
         if item.process.role == "rank" and item.process.rank is not None
-        and (item.process.snapshot.host, item.process.snapshot.boot_id) == (own.host, own.boot_id)
+        and on_one_machine(item, view)
         and item.process.snapshot.environment.get(_VISIBLE) == own.environment.get(_VISIBLE)
         and any(segment.device == device and segment.nbytes for segment in item.process.snapshot.segments)
     ]  # fmt: skip

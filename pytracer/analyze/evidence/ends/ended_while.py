@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from itertools import islice
 
-from pytracer._library_files import is_library_file
 from pytracer._printable import shell_word
 from pytracer.analyze.deaths.order import is_interrupt
 from pytracer.analyze.evidence.ends.sent_signals import Sent, deadly_signal
@@ -21,8 +20,8 @@ from pytracer.analyze.evidence.waits.busy import Busy, Polled, blocking_call, bu
 from pytracer.analyze.evidence.waits.polled_paths import OwnPath, own_path
 from pytracer.analyze.evidence.waits.quiet import pause_of
 from pytracer.analyze.evidence.waits.stood_loop import StoodLoop, loop_reason, stood_loop
-from pytracer.analyze.evidence.waits.wait_chain import children_of
-from pytracer.analyze.evidence.waits.waits import end_of, main_stack, waiting_frame
+from pytracer.analyze.evidence.waits.waits import end_of, program_stack, waiting_frame
+from pytracer.analyze.kin import children_of
 from pytracer.analyze.naming import name_words, place_words
 from pytracer.analyze.platform.signals import SIGHUP, SIGINT, SIGQUIT, SIGTERM, signal_name
 from pytracer.analyze.view import JobView, ProcessView
@@ -66,7 +65,7 @@ def own_path_at(job: JobView, view: ProcessView) -> OwnPath | None:
     """Of several ranks that looked for files in one loop: why each looked at another path."""
     polled = polled_at(job, view)
     test = polled_test(view, polled) if polled is not None and _polls_with_others(job, view) else None
-    frames = [item for item in main_stack(view) if not is_library_file(item.file)]
+    frames = program_stack(view)
     return own_path(view.process.snapshot, frames, test) if test is not None else None
 
 

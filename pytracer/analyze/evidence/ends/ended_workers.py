@@ -17,6 +17,7 @@ from pytracer.analyze.evidence.ends.sent_signals import deadly_signal, sent_sign
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.kin import parent_of
 from pytracer.analyze.naming import introduction, name_words, place_words, short_file
 from pytracer.analyze.platform.signals import signal_name
 from pytracer.analyze.view import JobView, ProcessView
@@ -96,16 +97,7 @@ def ended_workers(job: JobView, view: ProcessView) -> EndedWorkers | None:
 
 def parent_of_worker(job: JobView, view: ProcessView) -> ProcessView | None:
     """The process that a DataLoader worker loads for."""
-    own = view.process.snapshot
-    if view.process.role != "dataloader-worker":
-        return None
-    same = (
-        item
-        for item in job.views
-        if item.process.snapshot.pid == own.ppid
-        and (item.process.snapshot.host, item.process.snapshot.boot_id) == (own.host, own.boot_id)
-    )
-    return next(same, None)
+    return parent_of(job, view) if view.process.role == "dataloader-worker" else None
 
 
 def _only(places: Iterator[str]) -> str | None:

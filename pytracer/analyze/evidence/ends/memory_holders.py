@@ -16,6 +16,7 @@ from pytracer.analyze.evidence.failing.tensors.requested import requested
 from pytracer.analyze.evidence.limits.numbers import recorded_numbers
 from pytracer.analyze.evidence.own_code.deregistered import deregistered
 from pytracer.analyze.evidence.own_code.pointer_content import may_be_address
+from pytracer.analyze.kin import on_one_machine
 from pytracer.analyze.naming import name_words, place_words
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.tensors.journal import lived_at
@@ -210,14 +211,11 @@ def keeper(view: ProcessView, held: Holding) -> KeepingLine | None:
 
 def holder_evidence(job: JobView, view: ProcessView) -> Iterator[Evidence]:
     """What the process held, then what the other processes of its host held."""
-    own = view.process.snapshot
     mine = holdings(view)
     others = [
         (item, holdings(item))
         for item in job.views
-        if item.index != view.index
-        and (item.process.snapshot.host, item.process.snapshot.boot_id) == (own.host, own.boot_id)
-        and not item.process.snapshot.light
+        if item.index != view.index and on_one_machine(item, view) and not item.process.snapshot.light
     ]
     if mine:
         yield _evidence(view, mine, _SITES)

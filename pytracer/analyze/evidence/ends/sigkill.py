@@ -16,6 +16,7 @@ from pytracer.analyze.deaths.order import is_interrupt
 from pytracer.analyze.evidence.ends.oom import OomTrace, witness_of
 from pytracer.analyze.evidence.ends.oom_words import SearchResult, oom_evidence, searched
 from pytracer.analyze.evidence.ends.sent_signals import sent_signals
+from pytracer.analyze.kin import parent_of
 from pytracer.analyze.naming import name_words
 from pytracer.analyze.platform.signals import SIGTERM
 from pytracer.analyze.view import Death, JobView, ProcessView
@@ -66,19 +67,10 @@ def other_candidates(job: JobView, view: ProcessView) -> bool:
 
 def time_limit_of_parent(job: JobView, view: ProcessView) -> ProcessView | None:
     """The parent, if it ended with subprocess.TimeoutExpired after the child: then it had killed it."""
-    own = view.process.snapshot
-    return next(
-        (
-            item
-            for item in job.views
-            if item.process.snapshot.pid == own.ppid
-            and (item.process.snapshot.host, item.process.snapshot.boot_id) == (own.host, own.boot_id)
-            and item.raised
-            and item.exception is not None
-            and (item.exception.type or "").endswith("TimeoutExpired")
-        ),
-        None,
-    )
+    parent = parent_of(job, view)
+    if parent is None or not parent.raised or parent.exception is None:
+        return None
+    return parent if (parent.exception.type or "").endswith("TimeoutExpired") else None
 
 
 def _no_kernel(job: JobView) -> Evidence:

@@ -10,6 +10,7 @@ import msgspec
 
 from pytracer._text import time_words
 from pytracer.analyze.evidence.ends.sent_signals import Sent, deadly_signal, sent_signals
+from pytracer.analyze.kin import on_one_machine
 from pytracer.analyze.naming import name_words, place_words, program_name
 from pytracer.analyze.platform.signals import SI_KERNEL, SI_USER, SIGHUP, signal_name
 from pytracer.analyze.view import JobView, ProcessView, RecordedSender
@@ -108,12 +109,11 @@ def _senders(job: JobView, view: ProcessView, sent: Sent) -> Iterator[_Link]:
 
 def recorded_sender(job: JobView, view: ProcessView, sent: Sent) -> ProcessView | None:
     """The sender among the recorded processes of the receiver's host."""
-    own = view.process.snapshot
     alike = [
         item
         for item in job.views
         if item.process.snapshot.pid == sent.sender_pid
-        and (item.process.snapshot.host, item.process.snapshot.boot_id) == (own.host, own.boot_id)
+        and on_one_machine(item, view)
         and item.process.snapshot.created_mono_ns <= sent.mono_ns
     ]
     return max(alike, key=lambda item: item.process.snapshot.created_mono_ns, default=None)

@@ -20,7 +20,7 @@ from pytracer.analyze.evidence.failing.processes.ended_senders import (
     received_from,
 )
 from pytracer.analyze.evidence.failing.processes.putting_lines import putting_lines
-from pytracer.analyze.evidence.waits.wait_chain import children_of
+from pytracer.analyze.kin import children_of
 from pytracer.analyze.naming import LineWords, name_words
 from pytracer.analyze.view import JobView, ProcessView
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from pytracer._text import time_words
 from pytracer.analyze.deaths.ending import asked_to_end
+from pytracer.analyze.kin import children_of
 from pytracer.analyze.naming import name_words, samples_words
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Evidence
@@ -23,14 +24,10 @@ def loader_timeout(view: ProcessView) -> str | None:
 
 def loading_workers(job: JobView, view: ProcessView, until_ns: int | None) -> list[ProcessView]:
     """The DataLoader workers of a process that were inside a batch at a moment of its clock, the longest first."""
-    own = view.process.snapshot
     workers = [
         item
-        for item in job.views
-        if (item.process.snapshot.host, item.process.snapshot.boot_id) == (own.host, own.boot_id)
-        and item.process.snapshot.ppid == own.pid
-        and (since := loading_since(item)) is not None
-        and (until_ns is None or since < until_ns)
+        for item in children_of(job, view)
+        if (since := loading_since(item)) is not None and (until_ns is None or since < until_ns)
     ]
     return sorted(workers, key=lambda item: loading_since(item) or 0)
 

@@ -10,6 +10,7 @@ import msgspec
 
 from pytracer.analyze.evidence.exceptions.name_origins import sample_number
 from pytracer.analyze.evidence.exceptions.reraised import OF_POOL, Reraised, reason_within
+from pytracer.analyze.kin import children_of
 from pytracer.analyze.parts import exception_report
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.blackbox.schema import ON_FETCH
@@ -72,11 +73,9 @@ def raiser(job: JobView, view: ProcessView, first: Reraised | None) -> Raiser | 
         return None
     if first is None:
         return Raiser(view.process.snapshot, reason_within(exception), view.exception_stack)
-    own, number = view.process.snapshot, _WORKER.search(first.where)
-    for worker in job.views:
+    number = _WORKER.search(first.where)
+    for worker in children_of(job, view):
         theirs = worker.process.snapshot
-        if (theirs.boot_id, theirs.ppid) != (own.boot_id, own.pid):
-            continue
         if worker.process.role != "dataloader-worker" and first.where != OF_POOL:
             continue
         if number is not None and theirs.worker is not None and theirs.worker.worker_id not in (None, int(number[1])):

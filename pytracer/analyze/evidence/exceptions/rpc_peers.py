@@ -14,6 +14,7 @@ from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
+from pytracer.analyze.kin import are_siblings
 from pytracer.analyze.naming import line_in, name_words
 from pytracer.analyze.view import JobView, ProcessView
 
@@ -62,12 +63,9 @@ def rpc_peer(job: JobView, view: ProcessView) -> RpcPeer | None:
 
 def _others(job: JobView, view: ProcessView) -> Iterator[ProcessView]:
     """Children of the same parent, on its host; of a rank the other ranks."""
-    own = view.process.snapshot
     for item in job.views:
-        snapshot = item.process.snapshot
-        here = (snapshot.host, snapshot.boot_id) == (own.host, own.boot_id)
-        sibling = snapshot.ppid == own.ppid and item.process.role in ("rank", "child", "process")
-        if item.index != view.index and here and sibling:
+        is_member = item.process.role in ("rank", "child", "process")
+        if item.index != view.index and is_member and are_siblings(item, view):
             yield item
 
 

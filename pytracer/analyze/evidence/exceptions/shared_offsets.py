@@ -19,8 +19,8 @@ from pytracer.analyze.evidence.failing.data.open_handles import OpenHandle, shar
 from pytracer.analyze.evidence.failing.expressions import as_written, short, whole
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
-from pytracer.analyze.evidence.waits.wait_chain import children_of
 from pytracer.analyze.evidence.waits.waits import was_forked
+from pytracer.analyze.kin import children_of
 from pytracer.analyze.view import JobView, ProcessView
 
 _GETTERS = ("__getitem__", "__getitems__", "__iter__", "__next__")

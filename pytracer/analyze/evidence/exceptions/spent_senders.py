@@ -15,6 +15,7 @@ import msgspec
 from pytracer.analyze.evidence.limits.numbers import recorded_numbers
 from pytracer.analyze.evidence.limits.words import limit_reason
 from pytracer.analyze.evidence.phrases import error_words
+from pytracer.analyze.kin import on_one_machine
 from pytracer.analyze.naming import name_words
 from pytracer.analyze.parts import exception_report
 from pytracer.analyze.view import JobView, ProcessView
@@ -78,11 +79,7 @@ def spent_sender(job: JobView, view: ProcessView) -> SpentSender | None:
 
 
 def _others(job: JobView, view: ProcessView) -> Iterator[ProcessView]:
-    own = view.process.snapshot
-    for item in job.views:
-        other = item.process.snapshot
-        if item.index != view.index and (other.host, other.boot_id) == (own.host, own.boot_id):
-            yield item
+    yield from (item for item in job.views if item.index != view.index and on_one_machine(item, view))
 
 
 def _errors(sender: ProcessView, raised_ns: int) -> Iterator[ExceptionReport]:

@@ -20,7 +20,7 @@ from pytracer.analyze.evidence.phrases import error_words
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.error_classes import ErrorConstructor, error_constructor
 from pytracer.analyze.evidence.waits.ended_threads import LOADED, EndedThread, died_words
-from pytracer.analyze.evidence.waits.wait_chain import children_of
+from pytracer.analyze.kin import children_of
 from pytracer.analyze.naming import name_words, place_words
 from pytracer.analyze.parts import exception_report, innermost_of_program
 from pytracer.analyze.view import JobView, ProcessView

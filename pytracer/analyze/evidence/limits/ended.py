@@ -22,7 +22,8 @@ from pytracer.analyze.evidence.limits.slow_patterns import SlowPattern, slow_pat
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.scopes import scope_of
-from pytracer.analyze.evidence.waits.waits import main_stack, wait_of
+from pytracer.analyze.evidence.waits.waits import program_stack, wait_of
+from pytracer.analyze.kin import parent_of
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.platform.signals import SIGXCPU, SIGXFSZ
 from pytracer.analyze.tensors.source_lines import syntax_tree
@@ -131,7 +132,7 @@ class LostTask(msgspec.Struct, frozen=True):
 
 def lost_task(job: JobView, view: ProcessView) -> LostTask | None:
     """Of a killed worker whose parent stood in a pool's call until the end."""
-    parent = _parent(job, view)
+    parent = parent_of(job, view)
     wait = wait_of(parent) if parent is not None else None
     if parent is None or wait is None or wait.kind not in ("pool", "workers") or wait.at is None:
         return None
@@ -142,10 +143,10 @@ def lost_task(job: JobView, view: ProcessView) -> LostTask | None:
 
 def lost_pattern(job: JobView, view: ProcessView, lost: LostTask) -> SlowPattern | None:
     """A regular expression in the task of a killed worker which can take for ever."""
-    parent = _parent(job, view)
+    parent = parent_of(job, view)
     if parent is None or lost.function is None:
         return None
-    own = [frame for frame in main_stack(parent) if not is_library_file(frame.file)]
+    own = program_stack(parent)
     return slow_pattern(program_files(parent.process.snapshot, own), lost.function[0])
 
 
@@ -161,16 +162,6 @@ def seen_of(job: JobView, view: ProcessView) -> SeenProcess | None:
     return found[0] if len(found) == 1 and found[0].signal is not None else None
 
 
-def _parent(job: JobView, view: ProcessView) -> ProcessView | None:
-    own = view.process.snapshot
-    found = [
-        item
-        for item in job.views
-        if (item.process.snapshot.boot_id, item.process.snapshot.pid) == (own.boot_id, own.ppid)
-    ]
-    return found[0] if len(found) == 1 else None
-
-
 def _setter(job: JobView, view: ProcessView, name: str, limit: int) -> Setter | None:
     """A process without a stack of its own, as one that was killed, has no file that its sentence names."""
     here = view.python_frame.file if view.python_frame is not None else None
@@ -179,7 +170,7 @@ def _setter(job: JobView, view: ProcessView, name: str, limit: int) -> Setter | 
 
 def _frames(job: JobView, view: ProcessView) -> Sequence[PythonFrame]:
     """The program's, of the process or its parent; else the script that it was started with."""
-    for item in (view, _parent(job, view)):
+    for item in (view, parent_of(job, view)):
         stack = (item.python_stack or item.exception_stack) if item is not None else []
         own = [frame for frame in stack if not is_library_file(frame.file)]
         if own:

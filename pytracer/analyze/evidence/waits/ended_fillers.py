@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from pytracer._library_files import is_library_file
 from pytracer._text import list_words, shortened
 from pytracer.analyze.behind import Place
 from pytracer.analyze.deaths.ending import asked_to_end
@@ -29,7 +28,7 @@ from pytracer.analyze.evidence.waits.parent_threads import ThreadStart, thread_s
 from pytracer.analyze.evidence.waits.queue_marks import PutMark, put_mark, puts_into, swallowed, taking
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
 from pytracer.analyze.evidence.waits.waited_object import last_name
-from pytracer.analyze.evidence.waits.waits import main_stack
+from pytracer.analyze.evidence.waits.waits import program_stack
 from pytracer.analyze.naming import LineWords, line_in
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
@@ -122,7 +121,7 @@ def ended_filler(view: ProcessView, wait: ProcessWait) -> EndedFiller | None:
     at = wait.at
     if wait.kind != "queue" or at is None or at.line is None or not no_other_could(view) or view.thread_exceptions:
         return None
-    own = [frame for frame in main_stack(view) if not is_library_file(frame.file)]
+    own = program_stack(view)
     files = program_files(view.process.snapshot, own)
     tree = files.get(at.file or "")
     taken = taking(tree, at.line) if tree is not None else None

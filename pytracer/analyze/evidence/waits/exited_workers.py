@@ -12,25 +12,24 @@ from collections.abc import Sequence
 
 import msgspec
 
-from pytracer._library_files import is_library_file
-from pytracer._text import list_words, message_words, shortened
+from pytracer._library_files import is_library_file, of_multiprocessing
+from pytracer._text import message_words, shortened
 from pytracer.analyze.evidence.ends.exit_calls import PassedHandler, exit_call, passed_handler, printed_before
 from pytracer.analyze.evidence.ends.exit_condition import exit_condition, frames_below_condition
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.scopes import statement_at
 from pytracer.analyze.evidence.waits.lost_tasks import is_pool_worker
-from pytracer.analyze.evidence.waits.wait_chain import children_of
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
 from pytracer.analyze.evidence.waits.waits import end_of, is_between_processes, wait_of
-from pytracer.analyze.naming import line_in, name_words, place_words
+from pytracer.analyze.kin import children_of, is_helper
+from pytracer.analyze.naming import line_in, name_words, names_words, place_words
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Evidence, PythonFrame
 
-_PROCESS = ("/multiprocessing/process.py", "/multiprocess/process.py")
+_PROCESS = of_multiprocessing("process")
 _BEFORE_NS = 500_000_000  # what ends a whole job meets its processes in any order
-_NAMED, _LONGEST = 3, 60
-_SERVERS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
+_LONGEST = 60
 _TAKES = ("get", "recv", "recv_bytes", "join")
 
 
@@ -50,7 +49,7 @@ class ExitedWorkers(msgspec.Struct, frozen=True):
     @property
     def words(self) -> str:
         """The subject is the workers: `Process-2 (pid 9) ended itself ...`, with who waits."""
-        names = list_words([name_words([item]) for item in self.workers[:_NAMED]] + ["others"] * self._is_more)
+        names = names_words(self.workers)
         itself = "themselves" if len(self.workers) > 1 else "itself"
         codes = sorted({item.process.exit_code or 0 for item in self.workers})
         request = self.workers[0].exit_request
@@ -102,10 +101,6 @@ class ExitedWorkers(msgspec.Struct, frozen=True):
         )
 
     @property
-    def _is_more(self) -> bool:
-        return len(self.workers) > _NAMED
-
-    @property
     def _file(self) -> str | None:
         return self.wait.at.file if self.wait.at is not None else None
 
@@ -139,7 +134,7 @@ def exited_workers(job: JobView, view: ProcessView, wait: ProcessWait) -> Exited
     until = (end.mono_ns if end is not None else view.process.ended_mono_ns or 0) - _BEFORE_NS
     children = [item for item in children_of(job, view) if item.process.snapshot.worker is None]
     gone = [item for item in children if _ended_itself(item, until)]
-    running = [item for item in children if _ran_until(item, until) and not _is_helper(item)]
+    running = [item for item in children if _ran_until(item, until) and not is_helper(item)]
     if not gone or any(is_pool_worker(item) for item in children) or not all(_only_asks(item) for item in running):
         return None
     gone.sort(key=lambda item: item.process.ended_mono_ns or 0)
@@ -179,13 +174,6 @@ def _ended_itself(view: ProcessView, until: int) -> bool:
 def _ran_until(view: ProcessView, until: int) -> bool:
     ended = view.process.ended_mono_ns
     return ended is None or ended >= until
-
-
-def _is_helper(view: ProcessView) -> bool:
-    """Whether it fills no queue: a program without Python, or a server of multiprocessing's."""
-    snapshot = view.process.snapshot
-    is_server = any(name in word for word in snapshot.argv for name in _SERVERS)
-    return is_server or (view.python_frame is None and snapshot.versions.python is None)
 
 
 def _of_target(view: ProcessView) -> list[PythonFrame]:

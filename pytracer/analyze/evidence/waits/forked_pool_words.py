@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import ast
 
-from pytracer._library_files import is_library_file
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.waits.fork_line import SPAWNED
 from pytracer.analyze.evidence.waits.forked_pool import ForkedPool, forked_pool
 from pytracer.analyze.evidence.waits.pipes import forked_at
-from pytracer.analyze.evidence.waits.waits import end_of, main_native, main_stack
+from pytracer.analyze.evidence.waits.waits import end_of, main_native, main_stack, program_stack
 from pytracer.analyze.naming import line_in
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -33,7 +32,7 @@ def pool_words(view: ProcessView, together: int) -> str:
     pool = pool_of(view)
     if pool is None:
         return ""
-    here = next((frame.file for frame in main_stack(view) if not is_library_file(frame.file)), None)
+    here = next((frame.file for frame in program_stack(view)), None)
     earlier, fork = (line_in(item.file, item.line, here) for item in (pool.earlier.at, pool.earlier.forked))
     more = f"; {together} processes waited there" if together > 1 else ""
     return f"{more}; {earlier} (`{pool.earlier.text}`) had used it in the parent before {fork} forked"

@@ -10,7 +10,7 @@ from pytracer._library_files import is_library_file
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
-from pytracer.analyze.evidence.waits.waits import main_native, main_stack, waiting_frame
+from pytracer.analyze.evidence.waits.waits import main_native, main_stack, program_stack, waiting_frame
 from pytracer.analyze.naming import LineWords, line_in
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import NativeFrame
@@ -41,7 +41,7 @@ def full_output_advice(parent: ProcessView) -> str:
 
 def piped_start(view: ProcessView) -> LineWords | None:
     """The only Popen() of the program whose output is a pipe."""
-    frames = [frame for frame in main_stack(view) if not is_library_file(frame.file)]
+    frames = program_stack(view)
     here = frames[0].file if frames else None
     found = [
         line_in(file, node.lineno, here)

@@ -13,18 +13,19 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from pytracer._library_files import is_library_file
-from pytracer._text import list_words, shortened
+from pytracer._text import shortened
 from pytracer.analyze.evidence.ends.signal_senders import from_time_limit
 from pytracer.analyze.evidence.exceptions.loaders import waits_for_loader
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, keyword_value
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, withs_around
 from pytracer.analyze.evidence.waits.held_locks import Inside, inside_of, is_one_lock, taken_at, waits_between
-from pytracer.analyze.evidence.waits.wait_chain import at_words, children_of, works
+from pytracer.analyze.evidence.waits.wait_chain import at_words, works
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait, WaitKind
 from pytracer.analyze.evidence.waits.wait_words import wait_words
 from pytracer.analyze.evidence.waits.waited_object import last_name
 from pytracer.analyze.evidence.waits.waits import main_native, main_stack, wait_of, waiting_frame
-from pytracer.analyze.naming import line_in, name_words, place_words
+from pytracer.analyze.kin import children_of
+from pytracer.analyze.naming import line_in, name_words, names_words, place_words
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Evidence, PythonFrame
@@ -52,7 +53,7 @@ class HeldByParent(msgspec.Struct, frozen=True):
     def words(self) -> str:
         """After the parent."""
         held = "LMDB's only write transaction" if self.writer else "the lock"
-        names = list_words([name_words([item]) for item in self.workers[:_NAMED]] + ["others"] * self._is_more)
+        names = names_words(self.workers, _NAMED)
         waited = f"waited {'to begin one' if self.writer else 'for that lock'} at {place_words(self.at)}"
         return (
             f"{wait_words(self.parent, self.wait)}{at_words(self.wait)}, while it held {held} (`{self.inside.lock}`, "
@@ -89,10 +90,6 @@ class HeldByParent(msgspec.Struct, frozen=True):
             for item in self.workers[:_NAMED]
             if (at := waiting_frame(item)) is not None
         ]
-
-    @property
-    def _is_more(self) -> bool:
-        return len(self.workers) > _NAMED
 
     def _line(self, line: int | None) -> str:
         """Of the file that the headline names first."""

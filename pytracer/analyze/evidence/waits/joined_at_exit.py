@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import msgspec
 
 from pytracer._library_files import is_library_file
-from pytracer._text import list_words, shortened, time_words
+from pytracer._text import shortened, time_words
 from pytracer.analyze.deaths.ending import asked_to_end
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
@@ -20,17 +20,18 @@ from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans_body
 from pytracer.analyze.evidence.waits.pipes import forked_at
-from pytracer.analyze.evidence.waits.wait_chain import at_words, children_of
+from pytracer.analyze.evidence.waits.wait_chain import at_words
 from pytracer.analyze.evidence.waits.wait_kinds import WAITED, ProcessWait
 from pytracer.analyze.evidence.waits.waits import at_program_end, main_stack, wait_of
-from pytracer.analyze.naming import line_in, name_words
+from pytracer.analyze.kin import children_of
+from pytracer.analyze.naming import line_in, names_words
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import PythonFrame
 
 _LEAST_NS, _TOGETHER_NS = 2_000_000_000, 1_000_000_000
-_NAMED, _LONGEST = 3, 60
+_LONGEST = 60
 _ENDS = ("close", "shutdown", "stop", "join", "terminate", "kill", "end", "finish", "quit", "exit")
 
 
@@ -50,15 +51,13 @@ class JoinedAtExit(msgspec.Struct, frozen=True):
     @property
     def words(self) -> str:
         """After the exception."""
-        names = list_words(
-            [name_words([item]) for item in self.children[:_NAMED]] + ["others"] * (len(self.children) > _NAMED)
-        )
+        names = names_words(self.children)
         many = len(self.children) > 1
-        did = f", which {WAITED[self.wait.kind]}{at_words(self.wait)}" if self.wait is not None else ""
+        did = f" and {WAITED[self.wait.kind]}{at_words(self.wait)}" if self.wait is not None else ""
         skips = f"; the exception skipped {self._skipped}" if self.skipped is not None else ""
         return (
             f"; its end then stood still for {time_words(self.ns)}, until a signal ended it: it joined "
-            f"{names}, {'which are no daemons' if many else 'which is no daemon'}{_and(did)}{skips}"
+            f"{names}, {'which are no daemons' if many else 'which is no daemon'}{did}{skips}"
         )
 
     @property
@@ -76,10 +75,6 @@ class JoinedAtExit(msgspec.Struct, frozen=True):
     def _skipped(self) -> str:
         text, at = self.skipped if self.skipped is not None else ("", PythonFrame())
         return f"`{text}` ({line_in(at.file, at.line, self.here)})"
-
-
-def _and(did: str) -> str:
-    return f" and {did.removeprefix(', which ')}" if did else ""
 
 
 def joined_at_exit(job: JobView, view: ProcessView) -> JoinedAtExit | None:

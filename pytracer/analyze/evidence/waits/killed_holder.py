@@ -10,19 +10,18 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from pytracer._library_files import is_library_file
-from pytracer._text import list_words
 from pytracer.analyze.evidence.ends.signal_senders import from_time_limit, sender_words
 from pytracer.analyze.evidence.waits.busy import busy_at
 from pytracer.analyze.evidence.waits.held_locks import Inside, inside_of, is_one_lock, taken_at, waits_between
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
 from pytracer.analyze.evidence.waits.waits import end_of, main_stack, wait_of, waiting_frame
-from pytracer.analyze.naming import line_in, name_words, place_words
+from pytracer.analyze.kin import are_siblings, ended_before, is_helper, is_parent, parent_of
+from pytracer.analyze.naming import line_in, name_words, names_words, place_words
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.platform.signals import SIGHUP, SIGINT, SIGTERM, signal_name
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Evidence, PythonFrame
 
-_SERVERS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
 _SIGNALS = (SIGTERM, SIGINT, SIGHUP)
 _BEFORE_NS = 2_000_000_000
 _NAMED = 3
@@ -105,8 +104,7 @@ class KilledHolder(msgspec.Struct, frozen=True):
 
     @property
     def _waiting(self) -> str:
-        more = len(self.waiting) > _NAMED
-        return list_words([name_words([item]) for item in self.waiting[:_NAMED]] + ["others"] * more)
+        return names_words(self.waiting)
 
 
 def killed_holder(job: JobView) -> KilledHolder | None:
@@ -119,8 +117,9 @@ def killed_holder(job: JobView) -> KilledHolder | None:
             continue
         wanted = taken_at(first, at)
         for view in killed:
-            related = _family(view) in (_family(first), _own(first))
-            inside = inside_of(view, main_stack(view), wanted) if related and _ended_before(view, first) else None
+            related = are_siblings(view, first) or is_parent(first, view)
+            is_gone = related and ended_before(view, first, _BEFORE_NS)
+            inside = inside_of(view, main_stack(view), wanted) if is_gone else None
             if inside is None or not is_one_lock(first, at, view, inside) or _is_held(job, view, first, wanted):
                 continue
             alike = tuple(item for item in waiting if waiting_frame(item) == at)
@@ -131,8 +130,8 @@ def killed_holder(job: JobView) -> KilledHolder | None:
 def _is_held(job: JobView, killed: ProcessView, first: ProcessView, wanted: dict[str, str]) -> bool:
     """Whether another process that ran until then was inside of such a lock, or its stack is not known."""
     for view in job.views:
-        is_near = _family(killed) in (_family(view), _own(view)) and not _is_helper(view)
-        if not is_near or _ended_before(view, first):
+        is_near = (are_siblings(view, killed) or is_parent(view, killed)) and not is_helper(view)
+        if not is_near or ended_before(view, first, _BEFORE_NS):
             continue
         end = end_of(view)
         if not main_stack(view) and end is None:
@@ -151,26 +150,7 @@ def _stacks(view: ProcessView) -> Iterator[Sequence[PythonFrame]]:
             yield [python_frame(item) for item in frames]
 
 
-def _is_helper(view: ProcessView) -> bool:
-    """A program without Python, or a server of multiprocessing's."""
-    snapshot = view.process.snapshot
-    is_server = any(name in word for word in snapshot.argv for name in _SERVERS)
-    return is_server or (view.python_frame is None and snapshot.versions.python is None)
-
-
 def _asking(job: JobView, first: ProcessView) -> tuple[ProcessView, ProcessWait] | None:
-    parent = next((view for view in job.views if _own(view) == _family(first)), None)
+    parent = parent_of(job, first)
     wait = wait_of(parent) if parent is not None else None
     return (parent, wait) if parent is not None and wait is not None else None
-
-
-def _own(view: ProcessView) -> tuple[str | None, int]:
-    return view.process.snapshot.boot_id, view.process.snapshot.pid
-
-
-def _family(view: ProcessView) -> tuple[str | None, int]:
-    return view.process.snapshot.boot_id, view.process.snapshot.ppid
-
-
-def _ended_before(view: ProcessView, other: ProcessView) -> bool:
-    return view.ended_ns is not None and other.ended_ns is not None and view.ended_ns <= other.ended_ns - _BEFORE_NS

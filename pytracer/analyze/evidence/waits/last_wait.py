@@ -28,16 +28,10 @@ from pytracer.analyze.evidence.waits.undone_items import undone_items
 from pytracer.analyze.evidence.waits.unread_at_exit import unread_at_exit
 from pytracer.analyze.evidence.waits.unsent import unsent_of
 from pytracer.analyze.evidence.waits.untaken_queues import untaken_queue
-from pytracer.analyze.evidence.waits.wait_chain import (
-    children_at_work,
-    children_of,
-    parent_of,
-    wait_chain,
-    wait_for_device,
-    waiters_there,
-)
+from pytracer.analyze.evidence.waits.wait_chain import children_at_work, wait_chain, wait_for_device, waiters_there
 from pytracer.analyze.evidence.waits.wait_kinds import OF_DEVICE, ProcessWait, WaitKind
 from pytracer.analyze.evidence.waits.waits import is_between_processes
+from pytracer.analyze.kin import children_of, parent_of
 from pytracer.analyze.view import JobView, ProcessView
 
 _OF_CHILDREN: tuple[WaitKind, ...] = ("child", "queue", "message", "full-pipe", "pool", "workers")

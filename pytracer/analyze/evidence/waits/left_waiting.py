@@ -5,10 +5,11 @@ from __future__ import annotations
 import msgspec
 
 from pytracer.analyze.evidence.ends.signal_senders import from_time_limit
-from pytracer.analyze.evidence.waits.wait_chain import at_words, children_of
+from pytracer.analyze.evidence.waits.wait_chain import at_words
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait, WaitKind
 from pytracer.analyze.evidence.waits.wait_words import wait_words
 from pytracer.analyze.evidence.waits.waits import is_between_processes, wait_of
+from pytracer.analyze.kin import children_of
 from pytracer.analyze.naming import name_words
 from pytracer.analyze.view import JobView, ProcessView
 

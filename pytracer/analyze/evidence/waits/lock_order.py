@@ -122,11 +122,7 @@ def lock_holder(view: ProcessView) -> LockHolder | None:
     main = snapshot.main_pthread
     stacks = dict(end.python_threads[:_MOST_THREADS]) if end is not None else {}
     own = stacks.get(main) if main is not None else None
-    inner = own[0] if own else None
-    if own is None or inner is None or inner.line is None or is_library_file(inner.file):
-        return None
-    tree = syntax_tree(snapshot, python_frame(inner))
-    wants = frozenset(taken_at(tree, inner.line)) if tree is not None else frozenset[str]()
+    wants = wanted(view, own[0]) if own else frozenset[str]()
     found = []
     for pthread, frames in stacks.items():
         held = holds(view, frames)
@@ -165,11 +161,9 @@ def _waiting(view: ProcessView) -> Iterator[_Waiting]:
 
 def _of_thread(view: ProcessView, frames: Sequence[SnapshotFrame], name: str | None) -> _Waiting | None:
     inner = frames[0] if frames else None
-    if inner is None or inner.line is None or is_library_file(inner.file):
+    if inner is None:
         return None
-    tree = syntax_tree(view.process.snapshot, python_frame(inner))
-    wants = frozenset(taken_at(tree, inner.line)) if tree is not None else frozenset[str]()
-    held = holds(view, frames)
+    wants, held = wanted(view, inner), holds(view, frames)
     return _Waiting(name, python_frame(inner), wants, held) if wants and held else None
 
 
@@ -183,7 +177,15 @@ def holds(view: ProcessView, frames: Sequence[SnapshotFrame]) -> dict[str, int]:
     return held
 
 
-def taken_at(tree: ast.Module, line: int) -> Iterator[str]:
+def wanted(view: ProcessView, frame: SnapshotFrame) -> frozenset[str]:
+    """Locks that the line takes, in which a thread was itself: not in something that it had called."""
+    if frame.line is None or is_library_file(frame.file):
+        return frozenset()
+    tree = syntax_tree(view.process.snapshot, python_frame(frame))
+    return frozenset(_taken_at(tree, frame.line)) if tree is not None else frozenset()
+
+
+def _taken_at(tree: ast.Module, line: int) -> Iterator[str]:
     """`lock` of `with lock:` and of `lock.acquire()`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.With):

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 import msgspec
 
 from pytracer._library_files import is_library_file
-from pytracer._text import list_words
 from pytracer.analyze.evidence.ends.signal_senders import from_time_limit, sender_words
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
 from pytracer.analyze.evidence.waits.waited_object import waited_object
 from pytracer.analyze.evidence.waits.waits import main_stack, wait_of, waiting_frame
-from pytracer.analyze.naming import name_words, place_words
+from pytracer.analyze.kin import are_siblings, ended_before, parent_of
+from pytracer.analyze.naming import name_words, names_words, place_words
 from pytracer.analyze.platform.signals import SIGKILL, SIGTERM, signal_name
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Evidence, PythonFrame
@@ -41,14 +41,10 @@ class LostLock(msgspec.Struct, frozen=True):
     @property
     def words(self) -> str:
         """What comes after the wait of their parent."""
-        names = list_words([name_words([item]) for item in self.waiting[:_NAMED]] + ["others"] * self._more)
+        names = names_words(self.waiting)
         queue = f"the queue `{self.name}`" if self.name is not None else "a queue"
         at = f" at {place_words(self.at)}" if self.at is not None else ""
         return f"{names} waited for the read lock of {queue}{at}, which none of them held"
-
-    @property
-    def _more(self) -> bool:
-        return len(self.waiting) > _NAMED
 
     def killed_words(self, job: JobView) -> str:
         """`Process-1 (pid 8), which may have held it, had been ended by SIGKILL before, sent by ... at train.py:33`."""
@@ -87,19 +83,20 @@ def lost_lock(job: JobView) -> LostLock | None:
     waiting = [view for view in job.views if _waits_for_lock(view) and from_time_limit(job, view)]
     if not waiting:
         return None
-    family = _family(waiting[0])
     at = waiting_frame(waiting[0])
     if at is None or is_library_file(at.file):  # the workers of a pool: who reads for them is not known by a line
         return None
-    mine = [view for view in waiting if _family(view) == family and waiting_frame(view) == at]
-    if any(_may_hold(view, at) for view in job.views if view not in mine and _family(view) == family):
+    mine = [view for view in waiting if are_siblings(view, waiting[0]) and waiting_frame(view) == at]
+    if any(_may_hold(view, at) for view in job.views if view not in mine and are_siblings(view, mine[0])):
         return None
     killed = [
         view
         for view in job.views
-        if _family(view) == family and view.process.signal in (SIGKILL, SIGTERM) and _ended_before(view, mine[0])
+        if are_siblings(view, mine[0])
+        and view.process.signal in (SIGKILL, SIGTERM)
+        and ended_before(view, mine[0], _BEFORE_NS)
     ]
-    asking = next((view for view in job.views if _own(view) == family), None)
+    asking = parent_of(job, mine[0])
     wait = wait_of(asking) if asking is not None else None
     if not killed or asking is None or wait is None or wait.kind not in ("queue", "pool", "workers", "child", "notice"):
         return None
@@ -109,14 +106,6 @@ def lost_lock(job: JobView) -> LostLock | None:
     if wait.kind == "queue" and (thing is None or theirs is None or theirs.last in thing.names):
         return None  # it may read from the same queue
     return LostLock(killed[-1], tuple(mine), at, thing.name if thing is not None else None, asking, wait)
-
-
-def _own(view: ProcessView) -> tuple[str | None, int]:
-    return view.process.snapshot.boot_id, view.process.snapshot.pid
-
-
-def _family(view: ProcessView) -> tuple[str | None, int]:
-    return view.process.snapshot.boot_id, view.process.snapshot.ppid
 
 
 def _gets(stack: Sequence[PythonFrame]) -> int | None:
@@ -138,10 +127,6 @@ def _may_hold(view: ProcessView, at: PythonFrame | None) -> bool:
     stack = main_stack(view)
     inside = _gets(stack) is not None and not _waits_for_lock(view) and waiting_frame(view) == at
     return inside or not stack
-
-
-def _ended_before(view: ProcessView, other: ProcessView) -> bool:
-    return view.ended_ns is not None and other.ended_ns is not None and view.ended_ns <= other.ended_ns - _BEFORE_NS
 
 
 def _at(view: ProcessView) -> str:

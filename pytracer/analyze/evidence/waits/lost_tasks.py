@@ -15,9 +15,9 @@ from pytracer.analyze.evidence.ends.exit_condition import exit_condition
 from pytracer.analyze.evidence.ends.sent_signals import deadly_signal
 from pytracer.analyze.evidence.syntax.calls import keyword_value
 from pytracer.analyze.evidence.syntax.names import variable
-from pytracer.analyze.evidence.waits.wait_chain import children_of
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
-from pytracer.analyze.evidence.waits.waits import end_of, main_stack, wait_of
+from pytracer.analyze.evidence.waits.waits import end_of, main_stack, program_stack, wait_of
+from pytracer.analyze.kin import children_of
 from pytracer.analyze.naming import line_in, place_words
 from pytracer.analyze.platform.signals import signal_name
 from pytracer.analyze.tensors.source_lines import syntax_tree
@@ -165,7 +165,7 @@ def _stack_of(view: ProcessView) -> Sequence[PythonFrame]:
 
 
 def _waiting_file(view: ProcessView) -> str | None:
-    frame = next((item for item in main_stack(view) if not is_library_file(item.file)), None)
+    frame = next(iter(program_stack(view)), None)
     return frame.file if frame is not None else None
 
 

@@ -11,6 +11,7 @@ from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.waits.wait_chain import at_words, running_children
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
 from pytracer.analyze.evidence.waits.waits import end_of, main_stack, wait_of, was_asleep
+from pytracer.analyze.kin import parent_of
 from pytracer.analyze.naming import name_words
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import JobView, ProcessView
@@ -58,7 +59,7 @@ def both_wait(job: JobView, view: ProcessView, wait: ProcessWait) -> BothWait | 
 
 def serves_a_working_parent(job: JobView, view: ProcessView, wait: ProcessWait) -> bool:
     """Whether it waits for what its parent asks, and that one is at work: a child that serves requests is idle."""
-    parent = next((item for item in job.views if _is_parent(item, view)), None)
+    parent = parent_of(job, view)
     if wait.kind != "message" or parent is None or end_of(parent) is None or not main_stack(parent):
         return False
     return wait_of(parent) is None and not was_asleep(parent)
@@ -76,8 +77,3 @@ def asked_words(view: ProcessView, wait: ProcessWait) -> str | None:
         return None
     calls = [item for item in calls_on(tree, wait.at.line) if called_name(item) in _READS]
     return f"`{shortened(ast.unparse(calls[0]), _LONGEST)}`" if len(calls) == 1 else None
-
-
-def _is_parent(item: ProcessView, view: ProcessView) -> bool:
-    own, other = view.process.snapshot, item.process.snapshot
-    return other.pid == own.ppid and (other.host, other.boot_id) == (own.host, own.boot_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from pytracer.analyze.evidence.ends.exit_requests import left_at
-from pytracer.analyze.evidence.waits.wait_chain import children_of
+from pytracer.analyze.kin import children_of
 from pytracer.analyze.naming import name_words
 from pytracer.analyze.platform.signals import signal_name
 from pytracer.analyze.view import JobView, ProcessView

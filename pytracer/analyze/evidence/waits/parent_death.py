@@ -13,8 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from pytracer._library_files import is_library_file
-from pytracer._text import list_words, shortened, time_words
+from pytracer._text import shortened, time_words
 from pytracer.analyze.deaths.ending import asked_to_end
 from pytracer.analyze.evidence.ends.sent_signals import Sent, sent_signals
 from pytracer.analyze.evidence.slicing.callers import calls_named, calls_of
@@ -22,9 +21,9 @@ from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.scopes import qualified_name, scope_of
 from pytracer.analyze.evidence.waits.parent_threads import target_of, thread_starts
-from pytracer.analyze.evidence.waits.wait_chain import children_of
-from pytracer.analyze.evidence.waits.waits import main_stack
-from pytracer.analyze.naming import LineWords, line_in, name_words
+from pytracer.analyze.evidence.waits.waits import program_stack
+from pytracer.analyze.kin import children_of
+from pytracer.analyze.naming import LineWords, line_in, name_words, names_words
 from pytracer.analyze.parts import innermost_of_program, python_frame
 from pytracer.analyze.platform.signals import SIGINT
 from pytracer.analyze.view import JobView, ProcessView
@@ -57,7 +56,7 @@ class LostSpawner(msgspec.Struct, frozen=True):
     def words(self) -> str:
         """After the wait: who ended, and why."""
         views = [view for view, _ in self.workers]
-        names = list_words([name_words([item]) for item in views[:_NAMED]] + ["others"] * (len(views) > _NAMED))
+        names = names_words(views)
         last = max((item.ended_ns for item in views if item.ended_ns is not None), default=None)
         at = f" at {time_words(int(last))}" if last is not None else ""
         thread = f" ({self.place.thread}: `{self.place.text}`)" if self.place is not None else ""
@@ -122,7 +121,7 @@ def _interrupt(parent: ProcessView, view: ProcessView) -> Sent | None:
 
 
 def _place(view: ProcessView) -> SpawnedInThread | None:
-    own = [frame for frame in main_stack(view) if not is_library_file(frame.file)]
+    own = program_stack(view)
     files = program_files(view.process.snapshot, own)
     here = own[0].file if own else None
     found = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from pytracer._library_files import of_multiprocessing
 from pytracer.decode.types.snapshot import Crash
 from pytracer.report.job import PythonFrame
 
@@ -14,7 +15,7 @@ _EXECUTOR = re.compile(r"/(concurrent/futures/process|loky/process_executor)\.py
 # CPython: `with` and shutdown(wait=True) of an executor, and the end of a program that has one.
 _ENDS = ("shutdown", "_python_exit")
 _JOIN, _WORKER, _PUT = "join", "worker", "put"
-_QUEUES = ("/multiprocessing/queues.py", "/multiprocess/queues.py")
+_QUEUES = of_multiprocessing("queues")
 _NEAR = 5
 
 

@@ -12,9 +12,9 @@ from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.constants import is_none
 from pytracer.analyze.evidence.syntax.scopes import function_named, own_nodes
 from pytracer.analyze.evidence.waits.ended_threads import lacks_receiver
-from pytracer.analyze.evidence.waits.wait_chain import children_of
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
 from pytracer.analyze.evidence.waits.waits import end_of
+from pytracer.analyze.kin import children_of
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import JobView, ProcessView
 

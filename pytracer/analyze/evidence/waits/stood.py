@@ -6,7 +6,6 @@ import ast
 
 import msgspec
 
-from pytracer._text import list_words
 from pytracer.analyze.deaths.ending import asked_to_end
 from pytracer.analyze.evidence.cuda.device_waits import DeviceWait
 from pytracer.analyze.evidence.exceptions.handled import Handled
@@ -49,7 +48,7 @@ from pytracer.analyze.evidence.waits.wait_chain import (
 )
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait, WaitKind
 from pytracer.analyze.evidence.waits.waited_object import ahead_advice, waited_object
-from pytracer.analyze.naming import name_words, place_words
+from pytracer.analyze.naming import names_words, place_words
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 
@@ -67,7 +66,6 @@ _LOADING = (
     "time limit, load less per sample, or use more workers; if it does not come back, look at what it waits for there. "
     "The DataLoader's own `timeout` ends such a wait by an error."
 )
-_NAMED = 3
 UNREAD: dict[WaitKind, str] = {"unread-queue": "its queue is read", "full-pipe": "what it sends is received"}
 _LIMIT: dict[WaitKind, str] = {
     "queue": "get(timeout=...) raises instead of waiting for ever.",
@@ -163,7 +161,7 @@ def unread_words(view: ProcessView, found: Stood) -> str:
 
 def _gone_words(found: Stood) -> str:
     gone, does = found.gone, "send" if found.wait.kind == "message" else "fill it"
-    names = list_words([name_words([item]) for item in gone[:_NAMED]] + ["others"] * (len(gone) > _NAMED))
+    names = names_words(gone)
     codes = sorted({item.process.exit_code or 0 for item in gone})
     return f"; {names} had ended with status {' and '.join(map(str, codes))}, and no other child could {does}"
 

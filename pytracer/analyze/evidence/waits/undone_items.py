@@ -12,16 +12,15 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from pytracer._library_files import is_library_file
 from pytracer._text import list_words, shortened, time_words
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.loops import loops_around
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, qualified_name, scope_of, spans_body
-from pytracer.analyze.evidence.waits.wait_chain import children_of
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
 from pytracer.analyze.evidence.waits.waited_object import last_name, waited_object
-from pytracer.analyze.evidence.waits.waits import end_of, is_between_processes, main_stack, wait_of
-from pytracer.analyze.naming import line_in, name_words
+from pytracer.analyze.evidence.waits.waits import end_of, is_between_processes, main_stack, program_stack, wait_of
+from pytracer.analyze.kin import children_of, ended_before
+from pytracer.analyze.naming import line_in, names_words
 from pytracer.analyze.view import JobView, ProcessView
 
 _MANAGERS = re.compile(r"/multiprocess(?:ing)?/managers\.py$")
@@ -59,8 +58,7 @@ class UndoneItems(msgspec.Struct, frozen=True):
     @property
     def words(self) -> str:
         """After the wait."""
-        more = len(self.ended) > _NAMED
-        names = list_words([name_words([item]) for item in self.ended[:_NAMED]] + ["others"] * more)
+        names = names_words(self.ended)
         ago = f" {time_words(self.since_ns)} before" if self.since_ns is not None else ""
         ended = f"{names} had ended in order{ago}" if self.ended else ""
         idle = ("the other children" if self.ended else "its children") + " waited for their next item"
@@ -108,7 +106,7 @@ def undone_items(job: JobView, view: ProcessView, wait: ProcessWait) -> UndoneIt
     if wait.kind != "undone" or wait.at is None or not is_between_processes(view):
         return None
     children = [item for item in children_of(job, view) if item.process.snapshot.worker is None]
-    gone = [item for item in children if _ended_before(item, view)]
+    gone = [item for item in children if ended_before(item, view, _BEFORE_NS)]
     rest = [item for item in children if item not in gone and item.python_frame is not None and not _serves(item)]
     if any(item.process.status_kind != "exited" or item.process.exit_code or item.raised for item in gone):
         return None
@@ -118,11 +116,6 @@ def undone_items(job: JobView, view: ProcessView, wait: ProcessWait) -> UndoneIt
     last = max((item.process.ended_mono_ns or 0 for item in gone), default=0)
     since = end.mono_ns - last if end is not None and last and not rest else None
     return UndoneItems(tuple(gone), len(rest), since, tuple(_skipped(view, wait)), wait.at.file)
-
-
-def _ended_before(view: ProcessView, parent: ProcessView) -> bool:
-    ended, until = view.ended_ns, parent.ended_ns
-    return ended is not None and until is not None and ended <= until - _BEFORE_NS
 
 
 def _serves(view: ProcessView) -> bool:
@@ -138,7 +131,7 @@ def _asks(view: ProcessView) -> bool:
 def _skipped(view: ProcessView, wait: ProcessWait) -> Iterator[Skipped]:
     """In the functions that mark items of this queue as done, by its names."""
     thing = waited_object(view, wait)
-    own = [frame for frame in main_stack(view) if not is_library_file(frame.file)]
+    own = program_stack(view)
     names = thing.names if thing is not None else frozenset()
     for file, tree in program_files(view.process.snapshot, own).items():
         for call in ast.walk(tree):

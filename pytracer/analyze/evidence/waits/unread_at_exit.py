@@ -25,11 +25,12 @@ from pytracer.analyze.evidence.syntax.scopes import qualified_name, scope_of
 from pytracer.analyze.evidence.waits.queue_marks import puts_into, taking
 from pytracer.analyze.evidence.waits.unread_queues import entries, made_queues
 from pytracer.analyze.evidence.waits.wait_advice import AT_END, LEFT
-from pytracer.analyze.evidence.waits.wait_chain import children_of, running_children, work_words
+from pytracer.analyze.evidence.waits.wait_chain import running_children, work_words
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
 from pytracer.analyze.evidence.waits.waited_object import last_name
 from pytracer.analyze.evidence.waits.waits import at_program_end, main_stack
-from pytracer.analyze.naming import LineWords, line_in, name_words
+from pytracer.analyze.kin import children_of
+from pytracer.analyze.naming import LineWords, line_in, names_words
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import PythonFrame
@@ -108,10 +109,9 @@ class UnreadAtExit(msgspec.Struct, frozen=True):
         if not self.gone:
             working = work_words(self.running)
             return f"; {working}" if working else ""
-        names = [name_words([item]) for item in self.gone[:_NAMED]] + ["others"] * (len(self.gone) > _NAMED)
         last = max((item.ended_ns for item in self.gone if item.ended_ns is not None), default=None)
         at = f" at {time_words(int(last))}" if last is not None else ""
-        return f"; {list_words(names)} had ended with status 0{at}, and no other child could read it"
+        return f"; {names_words(self.gone)} had ended with status 0{at}, and no other child could read it"
 
     @property
     def advice(self) -> str:

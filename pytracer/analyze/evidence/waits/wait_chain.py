@@ -19,6 +19,7 @@ from pytracer.analyze.evidence.waits.pipes import asks_manager
 from pytracer.analyze.evidence.waits.wait_advice import ADVICE, wait_advice
 from pytracer.analyze.evidence.waits.wait_kinds import OF_DEVICE, WAITED, ProcessWait
 from pytracer.analyze.evidence.waits.waits import end_of, main_stack, other_threads, wait_of, was_asleep
+from pytracer.analyze.kin import children_of
 from pytracer.analyze.naming import name_words, place_words
 from pytracer.analyze.view import JobView, ProcessView
 
@@ -255,18 +256,3 @@ def waiters_there(job: JobView, wait: ProcessWait) -> int:
     """How many processes of the job waited so at that line."""
     others = [wait_of(item) for item in job.views]
     return sum(item is not None and item.kind == wait.kind and item.at == wait.at for item in others)
-
-
-def parent_of(job: JobView, view: ProcessView) -> ProcessView | None:
-    """The one of its host that was recorded."""
-    return next((item for item in job.views if _is_parent(item, view)), None)
-
-
-def children_of(job: JobView, view: ProcessView) -> list[ProcessView]:
-    """Those of its host that were recorded."""
-    return [item for item in job.views if _is_parent(view, item)]
-
-
-def _is_parent(view: ProcessView, child: ProcessView) -> bool:
-    own, its = view.process.snapshot, child.process.snapshot
-    return (its.ppid, its.host, its.boot_id) == (own.pid, own.host, own.boot_id)

@@ -89,6 +89,11 @@ def main_stack(view: ProcessView) -> Sequence[PythonFrame]:
     return _main_python(view) or view.python_stack or ()
 
 
+def program_stack(view: ProcessView) -> list[PythonFrame]:
+    """The main thread's lines of the program, innermost first, without those of libraries in between."""
+    return [frame for frame in main_stack(view) if not is_library_file(frame.file)]
+
+
 def at_program_end(stack: Sequence[PythonFrame]) -> bool:
     """Whether the end of the program runs what multiprocessing does there; a child of it has frames of its start."""
     return bool(stack) and _last_word(stack[-1]) == "_exit_function" and _UTIL.search(stack[-1].file or "") is not None

@@ -24,6 +24,7 @@ from pytracer.analyze.evidence.ends.oom import OomTrace, killed_by_sigkill, oom_
 from pytracer.analyze.evidence.ends.sigkill import elimination, other_candidates
 from pytracer.analyze.evidence.ends.signal_senders import sender_is_sure
 from pytracer.analyze.evidence.phrases import collective_evidence, python_evidence
+from pytracer.analyze.kin import parent_of
 from pytracer.analyze.naming import introduction, name_words
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, cannot_decide, not_found
 from pytracer.analyze.view import JobView, ProcessView
@@ -79,13 +80,10 @@ class OomKill:
 
 def _worker_words(job: JobView, view: ProcessView) -> str:
     """Whose worker it was, where a process pool of its parent broke for it: of an early death only the pid is known."""
-    own = view.process.snapshot
-    for parent in job.views:
-        snapshot, exception = parent.process.snapshot, parent.exception
-        here = (snapshot.host, snapshot.boot_id, snapshot.pid) == (own.host, own.boot_id, own.ppid)
-        if here and exception is not None and _POOL.search(exception.type or ""):
-            return f", a worker of the process pool of {name_words([parent])},"
-    return ""
+    parent = parent_of(job, view)
+    if parent is None or parent.exception is None or not _POOL.search(parent.exception.type or ""):
+        return ""
+    return f", a worker of the process pool of {name_words([parent])},"
 
 
 def _limit_words(trace: OomTrace) -> str:

@@ -19,7 +19,7 @@ OPS = ["barrier", "monitored_barrier"]
 
 def said(one: list[PythonFrame], other: list[PythonFrame]) -> tuple[str, str] | None:
     views: list[Any] = [SimpleNamespace(python_stack=stack) for stack in (one, other)]
-    return hook_words(views, OPS, None)
+    return hook_words(views, OPS)
 
 
 def test_the_line_of_the_hook_is_named() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
+from pytracer._library_files import of_multiprocessing
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, spans
@@ -19,11 +20,9 @@ _ON = re.compile(
 _OFF = re.compile(
     r"\bno_grad\b(?:\(\))?$|\binference_mode\b(?:\((?:mode=)?(?:True)?\))?$|grad_enabled\((?:mode=)?False\)$"
 )
-_POOLS = ("/concurrent/futures/thread.py", "/multiprocessing/pool.py", "/multiprocess/pool.py")
+_POOLS = ("/concurrent/futures/thread.py", *of_multiprocessing("pool"))
 _RUN = ("run", "worker")
-_PROCESSES = tuple(
-    f"/{name}/{file}.py" for name in ("multiprocessing", "multiprocess") for file in ("process", "spawn")
-)
+_PROCESSES = of_multiprocessing("process", "spawn")
 _VIEWS = {"cpu", "to", "float", "double", "half", "view", "reshape", "squeeze", "unsqueeze", "flatten", "contiguous"}
 
 

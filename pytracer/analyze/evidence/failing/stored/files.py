@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
+from pytracer._library_files import of_multiprocessing
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
@@ -78,9 +79,7 @@ def _is_given(at: FailingLine, option: Made) -> bool:
 
 def no_shared_memory(at: FailingLine) -> str | None:
     """multiprocessing.shared_memory, attached by name."""
-    if at.kind != "FileNotFoundError" or not (at.stack[0].file or "").endswith(
-        ("/multiprocessing/shared_memory.py", "/multiprocess/shared_memory.py")
-    ):
+    if at.kind != "FileNotFoundError" or not (at.stack[0].file or "").endswith(of_multiprocessing("shared_memory")):
         return None
     return (
         f"No block of that name is left for line {at.line}: its maker ended or called unlink(), or another process "
