@@ -88,14 +88,14 @@ def _rows(ordered: Sequence[r.ProcessReport], alone: bool, hosts: bool) -> list[
     groups: dict[tuple[str, ...], list[r.ProcessReport]] = {}
     for item in ordered:
         why = "" if alone else why_words(item)
-        same = (status_words(item), _collectives(item), why) if _is_rank(item) else (names_words([item]),)
+        same = (failure_words(item), _collectives(item), why) if _is_rank(item) else (names_words([item]),)
         groups.setdefault(same, []).append(item)
     rows = []
     for items in groups.values():
         first = items[0]
         why = "" if alone else why_words(first)
         where = _hosts(items) if hosts else ""
-        rows.append((items, (status_words(first), _ended(items), where, _collectives(first), why)))
+        rows.append((items, (failure_words(first), _ended(items), where, _collectives(first), why)))
     return rows
 
 
@@ -140,11 +140,20 @@ def status_words(item: r.ProcessReport) -> str:
     if item.signal is not None and status.kind != "exited":
         return item.signal.name or f"signal {item.signal.number}"
     if status.kind == "exception":
-        kind = (item.exception.type if item.exception else None) or "exception"
-        return kind.rsplit(".", 1)[-1]
+        return _exception_words(item)
     if status.kind == "exited":
         return f"exit {status.exit_code}"
     return status.kind or "unknown"
+
+
+def failure_words(item: r.ProcessReport) -> str:
+    """What `failed_ns` is the time of: the exception, also where a signal ended what Python does at exit after it."""
+    return _exception_words(item) if item.raised is not None and item.exception is not None else status_words(item)
+
+
+def _exception_words(item: r.ProcessReport) -> str:
+    kind = (item.exception.type if item.exception else None) or "exception"
+    return kind.rsplit(".", 1)[-1]
 
 
 def failed_ns(process: r.ProcessReport) -> int | None:
@@ -181,11 +190,17 @@ def why_words(item: r.ProcessReport) -> str:
         if item.why_kind == "alike":
             return item.why or ""  # "the same fault, independently": one of them died first
         return "died first" if item.why_kind in (None, "first") else f"died first: {item.why}"
-    if item.primary is False and item.why_kind == "limit":
+    if item.primary is False and (item.why_kind == "limit" or _ended_well(item)):
         return item.why or ""  # of nothing that happened in the job
     if item.primary is False:
         return f"consequence: {item.why}"
     return item.why or ""
+
+
+def _ended_well(item: r.ProcessReport) -> bool:
+    """Whether a finding only says where it was then: the end in order of a rank follows from nothing."""
+    status = item.status or r.Status()
+    return item.why_kind == "finding" and status.kind == "exited" and status.exit_code == 0
 
 
 def _summary(rest: Sequence[r.ProcessReport]) -> str:

@@ -25,7 +25,7 @@ def syntax_tree(snapshot: Snapshot, frame: PythonFrame | None) -> ast.Module | N
     return _parsed(b"\n".join(lines)) if lines is not None else None
 
 
-@functools.lru_cache(maxsize=8)
+@functools.lru_cache(maxsize=32)  # beyond the files of a program that are followed
 def _parsed(text: bytes) -> ast.Module | None:
     try:
         return ast.parse(text)

@@ -19,7 +19,7 @@ from pytracer.analyze.evidence.native.grown_trees import growing_line, rounds_wo
 from pytracer.analyze.evidence.native.native_stack import image_name
 from pytracer.analyze.evidence.native.walked import walked
 from pytracer.analyze.evidence.own_code.own_libraries import allocating_frames
-from pytracer.analyze.evidence.slicing.files import files_with_script
+from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.wraps import Wrap, links, wraps_of_classes
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.loops import LOOPS
@@ -257,7 +257,7 @@ def only_wrap(files: Mapping[str, ast.Module]) -> tuple[str, int] | None:
 
 def _files(view: ProcessView, frames: list[PythonFrame]) -> dict[str, ast.Module]:
     """The program's; a deep stack may have lost its frames, and what allocated is known."""
-    return files_with_script(view.process.snapshot, frames or allocating_frames(view))
+    return program_files(view.process.snapshot, frames or allocating_frames(view))
 
 
 def _place(frames: list[PythonFrame], file: str, line: int) -> LineWords:

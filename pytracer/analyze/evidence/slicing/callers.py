@@ -8,11 +8,12 @@ from functools import lru_cache
 
 import msgspec
 
+from pytracer.analyze.evidence.slicing.bindings import is_demonstration
 from pytracer.analyze.evidence.slicing.calls import MADE_ON_CALL, argument_of
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.imports import imported_as
 from pytracer.analyze.evidence.syntax.names import variable
-from pytracer.analyze.evidence.syntax.scopes import is_method, parameters
+from pytracer.analyze.evidence.syntax.scopes import classes_below, is_method, parameters
 
 _HANDS_ON = ("submit", "apply", "apply_async", "run_in_executor", "call_soon", "to_thread", "spawn", "start_processes")
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -107,6 +108,30 @@ def only_call(files: Mapping[str, ast.Module], function: _Function) -> ProgramCa
     defined = only_function(files, function.name)
     found = [*calls_of(files, *defined)] if defined is not None else []
     return found[0] if len(found) == 1 else None
+
+
+def only_construction(files: Mapping[str, ast.Module], owner: ast.ClassDef, first: str | None) -> ProgramCall | None:
+    """The one `Net(...)`; None where another class has that name, or its methods, and is made, too.
+
+    Args:
+        files: Of the program, by path.
+        owner: The class.
+        first: The file that the program was started from: below `if __name__ == "__main__"` others run nothing.
+    """
+    below = {item.name for item in classes_below(files.values(), owner)}
+    found = [
+        ProgramCall(file, tree, item)
+        for file, tree in files.items()
+        for item in ast.walk(tree)
+        if isinstance(item, ast.Call) and called_name(item) in (owner.name, *below)
+        if file == first or not is_demonstration(tree, item.lineno)
+    ]
+    if len(found) != 1 or called_name(found[0].call) in below:
+        return None
+    named = sum(
+        isinstance(item, ast.ClassDef) for tree in files.values() for item in _defined(tree).get(owner.name, ())
+    )
+    return found[0] if named == 1 else None
 
 
 def _call_of(file: str, tree: ast.Module, call: ast.Call, name: str) -> ProgramCall | None:

@@ -1,4 +1,4 @@
-"""Files of a program: those of its stack, and those that these import, as far as they lie beside them."""
+"""Files of a program: those of its stack, its first one, and what these import, as far as it lies beside them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,14 @@ _FOLDERS, _WORDS = 4, 3  # above the innermost file, and of the command line: wh
 
 
 def program_files(snapshot: Snapshot, frames: Sequence[PythonFrame]) -> dict[str, ast.Module]:
-    """By path, those of the stack first. Only files that are as they were when the process began."""
+    """By path, those of the stack first, then the program's first one. Only files that are as the process began.
+
+    The stack of another thread has no line of that one, and a deep stack has lost it.
+    """
     found: dict[str, ast.Module] = {}
-    begin = os.path.dirname(frames[-1].file or "") if frames else ""
-    waiting = [frame.file for frame in frames if frame.file]
+    first = first_file(snapshot, frames)
+    begin = os.path.dirname(first or "")
+    waiting = [file for file in dict.fromkeys([*(frame.file for frame in frames), first]) if file]
     seen = set(waiting)
     while waiting and len(found) < _MOST:
         file = waiting.pop(0)
@@ -33,17 +37,17 @@ def program_files(snapshot: Snapshot, frames: Sequence[PythonFrame]) -> dict[str
     return found
 
 
-def files_with_script(snapshot: Snapshot, frames: Sequence[PythonFrame]) -> dict[str, ast.Module]:
-    """The program's files, with its first one, which a deep stack has lost."""
-    found = program_files(snapshot, frames)
-    folder = os.path.dirname(frames[-1].file or "") if frames else ""
+def first_file(snapshot: Snapshot, frames: Sequence[PythonFrame]) -> str | None:
+    """The one that the command line names, or else the stack's outermost. A relative path begins above that one's."""
+    outermost = frames[-1].file if frames else None
     for script in (word for word in snapshot.argv[:_WORDS] if word.endswith(".py")):
+        folder = os.path.dirname(outermost or "")
         for _ in range(_FOLDERS):
-            frame = PythonFrame(file=os.path.join(folder, script), line=1)
-            if syntax_tree(snapshot, frame) is not None:
-                return {**program_files(snapshot, [frame]), **found}
+            path = os.path.normpath(os.path.join(folder, script))
+            if os.path.isabs(path) and os.path.isfile(path):
+                return path
             folder = os.path.dirname(folder)
-    return found
+    return outermost
 
 
 def _imported(file: str, tree: ast.Module, begin: str) -> Iterator[str]:

@@ -9,10 +9,12 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Sequence
+from functools import cached_property
 
 from msgspec import structs
 
-from pytracer.analyze.evidence.slicing.bindings import bindings_of, is_demonstration, last_binding, only_global
+from pytracer.analyze.evidence.slicing.bindings import bindings_of, last_binding, only_global
+from pytracer.analyze.evidence.slicing.callers import only_construction
 from pytracer.analyze.evidence.slicing.calls import (
     MADE_ON_CALL,
     argument_of,
@@ -22,6 +24,7 @@ from pytracer.analyze.evidence.slicing.calls import (
     same_object,
 )
 from pytracer.analyze.evidence.slicing.definitions import defined
+from pytracer.analyze.evidence.slicing.files import first_file, program_files
 from pytracer.analyze.evidence.slicing.spots import END, Made, Spot
 from pytracer.analyze.evidence.slicing.stored_parts import is_stored
 from pytracer.analyze.evidence.syntax.bindings import derived_of, is_of_outer, set_from_outside
@@ -30,7 +33,6 @@ from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.reaching import ENTRY, places_that_bind, reaching
 from pytracer.analyze.evidence.syntax.scopes import (
     class_around,
-    classes_below,
     default_of,
     own_nodes,
     parameters,
@@ -160,20 +162,13 @@ class Slice:
         return all((item.file or "").endswith(_PASSING_ON) or "/_dynamo/" in (item.file or "") for item in between)
 
     def _only_construction(self, owner: ast.ClassDef, spot: Spot) -> tuple[ast.Call, Spot] | None:
-        """The one `Net(...)` in the files of the stack; None where another class has its methods and is made, too."""
-        below = {item.name for item in classes_below(self._trees(spot), owner)}
-        found = [
-            (item, Spot(file, tree, scope_of(tree, item.lineno), item.lineno))
-            for file, tree in self._files(spot).items()
-            for item in ast.walk(tree)
-            if isinstance(item, ast.Call) and called_name(item) in (owner.name, *below)
-            if file == self._frames[-1].file or not is_demonstration(tree, item.lineno)
-        ]
-        if len(found) != 1 or called_name(found[0][0]) in below:
+        """The one `Net(...)` in the program's files."""
+        found = only_construction(self._files(spot), owner, first_file(self._snapshot, self._frames))
+        if found is None:
             return None
-        call, at = found[0]
+        at = Spot(found.file, found.tree, scope_of(found.tree, found.call.lineno), found.call.lineno)
         depth = next((n for n, item in enumerate(self._frames) if at.is_of(item)), None)
-        return call, structs.replace(at, depth=depth)
+        return found.call, structs.replace(at, depth=depth)
 
     # ---- attributes and items
 
@@ -203,10 +198,13 @@ class Slice:
     def _trees(self, spot: Spot) -> list[ast.Module]:
         return [*self._files(spot).values()]
 
-    def _files(self, spot: Spot) -> dict[str | None, ast.Module]:
-        """The spot's file, and those of the stack."""
-        trees = {item.file: tree for item in self._frames if (tree := syntax_tree(self._snapshot, item)) is not None}
-        return {spot.file: spot.tree, **trees}
+    def _files(self, spot: Spot) -> dict[str, ast.Module]:
+        """The spot's file, and those of the program."""
+        return {spot.file or "": spot.tree, **self._program}
+
+    @cached_property
+    def _program(self) -> dict[str, ast.Module]:
+        return program_files(self._snapshot, self._frames)
 
     def _of_class(self, base: Made, name: str) -> tuple[ast.AST, Spot] | None:
         """`Options.rate`, which only the class itself sets."""

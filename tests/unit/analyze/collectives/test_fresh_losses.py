@@ -13,7 +13,7 @@ from pytracer.analyze.collectives.fresh_losses import FreshLoss, fresh_loss
 from pytracer.report.job import PythonFrame
 from tests.support.scenarios import program_in
 
-SNAPSHOT: Any = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9)
+SNAPSHOT: Any = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9)
 SOURCE = """def loss_of(model, boxes):
     if not boxes:
         {0}

@@ -13,7 +13,7 @@ from pytracer.analyze.collectives.rounds import order_words, rank_order_words, r
 from pytracer.report.job import PythonFrame
 from tests.support.scenarios import program_in
 
-SNAPSHOT: Any = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9, recorded=lambda kind: ())
+SNAPSHOT: Any = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9, recorded=lambda kind: ())
 
 
 def at(program: Path, line: int, function: str = "run") -> PythonFrame:

@@ -19,7 +19,7 @@ from tests.support.scenarios import TORCH, program_in
 from tests.support.synth import Frame
 from tests.unit.analyze.collectives.test_calls_behind import LOADER, PROGRAM, reported
 
-SNAPSHOT: Any = SimpleNamespace(created_wall_ns=time.time_ns() + 10**13)
+SNAPSHOT: Any = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**13)
 PLAIN = {**LOADER, "sampler": "RandomSampler", "distributed": False, "plain": True}
 SOURCE = PROGRAM.replace("            if loss is None:\n                continue\n", "\n\n")
 

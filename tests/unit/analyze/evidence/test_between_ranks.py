@@ -21,7 +21,7 @@ def said(folder: Path, source: str, message: str, way: list[tuple[str, int]], no
     """`way`: functions and lines, innermost first, below a function of torch's."""
     file = folder / "train.py"
     file.write_text(source, encoding="utf-8")
-    snapshot: Any = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9)
+    snapshot: Any = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9)
     frames = [LIBRARY, *(PythonFrame(function=name, file=str(file), line=line) for name, line in way)]
     held = [VariableReport(name=none, value="None")] if none is not None else None
     return explained(snapshot, ExceptionReport(type="RuntimeError", message=message, variables=held), frames)

@@ -110,7 +110,7 @@ def test_nothing_is_said_of_a_source_that_is_newer(tmp_path: Path) -> None:
     file.write_text("rows = []\nrows[0]\n", encoding="utf-8")
     stack = [PythonFrame(function="<module>", file=str(file), line=2)]
     report = ExceptionReport(type="IndexError", message="list index out of range")
-    snapshot: Any = SimpleNamespace(created_wall_ns=time.time_ns() - 10**12)
+    snapshot: Any = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() - 10**12)
     assert explained(snapshot, report, stack) == Explanation()
 
 
@@ -125,7 +125,7 @@ def test_explanation_that_fails_is_told(monkeypatch: pytest.MonkeyPatch, tmp_pat
     file.write_text("rows = []\nrows[0]\n", encoding="utf-8")
     stack = [PythonFrame(function="<module>", file=str(file), line=2)]
     report = ExceptionReport(type="IndexError", message="list index out of range")
-    snapshot: Any = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9)
+    snapshot: Any = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9)
     found = explained(snapshot, report, stack)
     assert found.words is None
     assert "a bug in pytracer, ZeroDivisionError at test_failing.py:" in (found.failure or "")

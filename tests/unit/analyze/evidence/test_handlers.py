@@ -37,5 +37,5 @@ def test_only_what_is_passed_on_ends_a_run(source: str, line: int, ends: bool, t
         python_stack=[PythonFrame(function="<module>", file=str(file), line=first_line)],
     )
     stack = [PythonFrame(function="<module>", file=str(file), line=line)]
-    snapshot: Any = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9)
+    snapshot: Any = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9)
     assert ended_by_first(snapshot, stack, first) is ends

@@ -39,7 +39,7 @@ def view_of(
     frames = [*(NativeFrame(function=i.function, image=i.image or str(library)) for i in inner), own, *outer]
     images = (SimpleNamespace(path=str(library), start=1, end=2),)
     crash = SimpleNamespace(python_stack=(), images=images, native_stack=(), python_threads=())
-    process = SimpleNamespace(snapshot=SimpleNamespace(pid=1, main_pthread=None))
+    process = SimpleNamespace(snapshot=SimpleNamespace(argv=(), pid=1, main_pthread=None))
     return SimpleNamespace(
         native_stack=frames,
         crash=crash,

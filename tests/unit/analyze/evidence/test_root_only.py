@@ -18,7 +18,7 @@ MESSAGE = "Argument ``{}`` must NOT be specified on non-{} ranks."
 def said(folder: Path, message: str, call: str) -> Explanation:
     file = folder / "train.py"
     file.write_text(f"def share(x, rank):\n    parts = [x, x]\n    {call}\nshare(1, 1)\n", encoding="utf-8")
-    snapshot: Any = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9)
+    snapshot: Any = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9)
     frames = [
         PythonFrame(function="gather", file="/x/site-packages/torch/distributed/distributed_c10d.py", line=1),
         PythonFrame(function="share", file=str(file), line=3),

@@ -38,7 +38,7 @@ def said(folder: Path, kind: str, message: str, program: str = PROGRAM, line: in
     file = folder / "train.py"
     file.write_text(program, encoding="utf-8")
     report = ExceptionReport(type=f"torch._dynamo.exc.{kind}", message=message.replace("{file}", str(file)))
-    snapshot: Any = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9)
+    snapshot: Any = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9)
     library = PythonFrame(function="compile_wrapper", file="/x/site-packages/torch/_dynamo/eval_frame.py", line=1177)
     found = explained(snapshot, report, [library, PythonFrame(function="<module>", file=str(file), line=line)])
     assert found.failure is None

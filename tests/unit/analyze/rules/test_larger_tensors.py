@@ -158,7 +158,7 @@ def test_resize_of_memory_of_others_is_what_left_the_shape(origin: str, source: 
     made = SimpleNamespace(python=PythonFrame("reserve", str(file), 2), caller=None)
     storage: Any = SimpleNamespace(origin=origin, allocated_by=made, base=BASE)
     crash = SimpleNamespace(python_stack=(frame,))
-    snapshot = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9)
+    snapshot = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9)
     view: Any = SimpleNamespace(crash=crash, process=SimpleNamespace(snapshot=snapshot))
     assert says in beyond_advice(view, BeyondStorage("`frames` in decode()", LARGER, storage, 25_600_000, NBYTES))
 

@@ -13,7 +13,7 @@ from pytracer._text import capital, list_words, shortened
 from pytracer.analyze.evidence.failing.expressions import parts
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
 from pytracer.analyze.evidence.failing.processes.handlers import caught_before, head_of_handler
-from pytracer.analyze.evidence.slicing.files import files_with_script
+from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.wraps import (
     Wrap,
     set_elsewhere,
@@ -336,7 +336,7 @@ def begin(words: str) -> str:
 
 
 def _files(at: FailingLine) -> dict[str, ast.Module]:
-    return files_with_script(at.snapshot, at.frames)
+    return program_files(at.snapshot, at.frames)
 
 
 def _is_unconditional(call: _Call) -> bool:

@@ -21,7 +21,7 @@ from pytracer.analyze.evidence.native.nesting import (
     only_wrap,
 )
 from pytracer.analyze.evidence.own_code.own_libraries import frames_that_allocated
-from pytracer.analyze.evidence.slicing.files import files_with_script
+from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.wraps import wraps_of_library
 from pytracer.analyze.naming import line_in
 from pytracer.analyze.tensors.source_lines import line_text
@@ -65,7 +65,7 @@ def _walker(exception: ExceptionReport, above: Sequence[PythonFrame], often: Seq
 
 
 def _of_walker(snapshot: Snapshot, walker: Nesting, frames: Sequence[PythonFrame], shown: str | None) -> str | None:
-    files = files_with_script(snapshot, frames)
+    files = program_files(snapshot, frames)
     link, wrap = linking_line(files, walker), only_wrap(files)
     if link is not None and (wrap is None or link.owner is not None):
         words = link_words(walker, link, _place(link.file, link.line, shown))
@@ -87,7 +87,7 @@ def _of_objects(
 ) -> str | None:
     """Objects of a class of the library, put around each other by the program: Subset, Sequential."""
     names = {function.partition(".")[0] for frame in often if "." in (function := frame.function or "")}
-    files = files_with_script(snapshot, frames)
+    files = program_files(snapshot, frames)
     found = {(name, wrap) for name in names for wrap in wraps_of_library(files, [name])}
     if len(found) != 1:
         return None

@@ -127,7 +127,7 @@ def test_call_that_a_capture_refuses(tmp_path: Path, line: str, named: bool, wor
     """By the name of what the line calls, where only one call can be meant."""
     file = tmp_path / "train.py"
     file.write_text(f"def forward(x, c, m, a, b):\n{line}\n", encoding="utf-8")
-    snapshot: Any = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9)
+    snapshot: Any = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9)
     found = refused_call(snapshot, PythonFrame(function="forward", file=str(file), line=2), named=named)
     assert found is not None and found.words == words
     assert reason in found.reason and bool(found.reason) == bool(reason)

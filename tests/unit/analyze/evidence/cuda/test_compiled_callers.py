@@ -38,7 +38,7 @@ def caller(folder: Path, source: str, line: int, function: str, **launch: Any) -
     """Of a launch that is recorded with a line of that file."""
     file = folder / "train.py"
     file.write_text(source, encoding="utf-8")
-    snapshot = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9)
+    snapshot = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9)
     view: Any = SimpleNamespace(
         process=SimpleNamespace(snapshot=snapshot),
         raised=True,

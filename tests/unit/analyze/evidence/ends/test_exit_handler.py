@@ -61,7 +61,7 @@ def view_of(
     frames.append(NativeFrame(function=stack[-1], image=str(library), lines=[SourceLine(file=str(code), line=4)]))
     frames += [NativeFrame(function=name, image="libc.so.6") for name in ("__run_exit_handlers", "exit")]
     storage = SimpleNamespace(allocated_by=CallSite(python=PythonFrame("Log.__init__", str(program), 7)))
-    snapshot = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9, storages=[storage], main_pthread=None)
+    snapshot = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9, storages=[storage], main_pthread=None)
     crash = SimpleNamespace(python_stack=(), python_threads=())
     return SimpleNamespace(
         native_stack=frames, crash=crash, process=SimpleNamespace(snapshot=snapshot), python_stack=(), python_frame=None

@@ -43,7 +43,7 @@ def handler(
 ) -> SignalHandler | None:
     """Process 7 ended itself at that line, 1 s after its start."""
     at = PythonFrame(function="Run._on_sync_exit", file=str(program_in(run, source)), line=line)
-    snapshot = SimpleNamespace(pid=7, host="", boot_id=b"", created_wall_ns=1 << 62)
+    snapshot = SimpleNamespace(pid=7, host="", boot_id=b"", argv=(), created_wall_ns=1 << 62)
     view: Any = SimpleNamespace(
         process=SimpleNamespace(snapshot=snapshot),
         ended_ns=1000 * MS,

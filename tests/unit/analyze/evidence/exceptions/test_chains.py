@@ -19,7 +19,7 @@ from pytracer.decode.types.journal import UncaughtException
 from pytracer.record.torch.exceptions import _chain
 from pytracer.report.job import ExceptionReport
 
-SNAPSHOT: Any = SimpleNamespace(created_wall_ns=time.time_ns() + 10**15)
+SNAPSHOT: Any = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**15)
 
 
 def raised(folder: Path, source: str) -> ExceptionReport:

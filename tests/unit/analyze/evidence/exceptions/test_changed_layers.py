@@ -52,7 +52,7 @@ def said(folder: Path, flag: str | None = None, **parts: str) -> str | None:
     places = ("early", "built", "before", "after", "inside", "method")
     file = folder / "train.py"
     file.write_text(PROGRAM.format(**{**dict.fromkeys(places, "pass"), "run": RUN, **parts}), encoding="utf-8")
-    snapshot = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9)
+    snapshot = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9)
     frames = [PythonFrame(function="main", file=str(file), line=21)]
     values = [VariableReport(name="late", value=flag)] if flag is not None else []
     view: Any = SimpleNamespace(

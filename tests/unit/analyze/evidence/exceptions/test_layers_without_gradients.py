@@ -33,7 +33,7 @@ net = Head()
 def said(folder: Path, names: list[str]) -> str | None:
     file = folder / "train.py"
     file.write_text(PROGRAM, encoding="utf-8")
-    snapshot = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9)
+    snapshot = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9)
     frames = [PythonFrame(function="<module>", file=str(file), line=15)]
     view: Any = SimpleNamespace(process=SimpleNamespace(snapshot=snapshot), exception_stack_of_program=frames)
     found = layers_without_gradients(view, names)

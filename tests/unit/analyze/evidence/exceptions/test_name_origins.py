@@ -29,7 +29,7 @@ class Failed:
 
         marks = ("# here", "# caller", "# caller 2")
         self.stack = [frame(function, mark) for function, mark in zip(functions, marks, strict=False)]
-        self.snapshot: Any = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9)
+        self.snapshot: Any = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9)
         variables = [VariableReport(name=name.replace("self_", "self."), value=value) for name, value in values.items()]
         self.exception = ExceptionReport(type="Error", message=message, variables=variables)
 

@@ -36,7 +36,7 @@ net(x)
 def said(folder: Path, names: list[str], program: str = PROGRAM) -> str | None:
     file = folder / "train.py"
     file.write_text(program, encoding="utf-8")
-    snapshot = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9)
+    snapshot = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9)
     frames = [PythonFrame(function="<module>", file=str(file), line=18)]
     view: Any = SimpleNamespace(process=SimpleNamespace(snapshot=snapshot), exception_stack_of_program=frames)
     return unused_layer(view, names)

@@ -42,7 +42,7 @@ def test_batch_that_is_not_divisible(batch: int, parts: str | None, told: bool, 
         message="Expected input batch_size (48) to match target batch_size (32).",
         outer=[OuterFrameReport(frame=3, variables=held)],
     )
-    snapshot: Any = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9)
+    snapshot: Any = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9)
     found = explained(snapshot, report, stack)
     assert ((found.subject or "") == "the batch of 8 is not divisible by 3 micro-batches") is told
     assert ("(6 or 9)" in (found.words or "")) is told

@@ -34,7 +34,7 @@ def said(folder: Path, source: str, way: list[tuple[str, int]], message: str = M
     """`way`: functions and lines, innermost first. The clause of the headline, and the words."""
     file = folder / "train.py"
     file.write_text(source, encoding="utf-8")
-    snapshot: Any = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9)
+    snapshot: Any = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9)
     frames = [PythonFrame(function=name, file=str(file), line=line) for name, line in way]
     variables = [VariableReport(name=name.replace("__", "."), value=value) for name, value in held.items()]
     found = explained(snapshot, ExceptionReport(type="RuntimeError", message=message, variables=variables), frames)

@@ -14,7 +14,7 @@ from pytracer.analyze.evidence.failing.data.open_handles import shared_handle
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.report.job import PythonFrame
 
-SNAPSHOT: Any = SimpleNamespace(created_wall_ns=time.time_ns() + 10**13)
+SNAPSHOT: Any = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**13)
 PROGRAM = """\
 class Rows:
     def __init__(self, path):

@@ -32,7 +32,7 @@ def said(folder: Path, frames: list[tuple[str, int]], below: list[PythonFrame], 
     file = folder / "train.py"
     file.write_text(PROGRAM, encoding="utf-8")
     report = ExceptionReport(type="RuntimeError", message=message.replace("{file}", str(file)))
-    snapshot: Any = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9)
+    snapshot: Any = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9)
     stack = [PythonFrame(function=name, file=str(file), line=line) for name, line in frames]
     found = explained(snapshot, report, [*below, *stack])
     assert found.failure is None

@@ -42,7 +42,9 @@ def said(
     held = usual if settings is None else settings
     module = Module("net", (), settings=held, caller=Caller("<module>", str(file), 7))
     snapshot: Any = SimpleNamespace(
-        created_wall_ns=time.time_ns() + 10**9, recorded=lambda kind: [SimpleNamespace(data=module)] * (kind is Module)
+        argv=(),
+        created_wall_ns=time.time_ns() + 10**9,
+        recorded=lambda kind: [SimpleNamespace(data=module)] * (kind is Module),
     )
     frames = [LIBRARY, PythonFrame(function="<module>", file=str(file), line=11)]
     return explained(snapshot, ExceptionReport(type="RuntimeError", message=message), frames)

@@ -27,7 +27,7 @@ def test_share_of_a_rank(plan: str, size: int, named: bool, tmp_path: Path) -> N
     """Where the sizes are a whole number apart."""
     file = tmp_path / "train.py"
     file.write_text(SOURCE.format(plan), encoding="utf-8")
-    snapshot: Any = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9)
+    snapshot: Any = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9)
     frames = [
         PythonFrame(function="forward", file=str(file), line=2),
         PythonFrame(function="<module>", file=str(file), line=4),
@@ -58,7 +58,9 @@ def cut(folder: Path, error: tuple[str, str], *, out: str = "out", world: int = 
     file = folder / "train.py"
     texts = {"made": "F.gelu(self.up(x))", "key": "layers.0.up", "style": "ColwiseParallel()", "use": error[1], **parts}
     file.write_text(LAYER.format(out=out, **texts), encoding="utf-8")
-    snapshot: Any = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9, rank=SimpleNamespace(world_size=world))
+    snapshot: Any = SimpleNamespace(
+        argv=(), created_wall_ns=time.time_ns() + 10**9, rank=SimpleNamespace(world_size=world)
+    )
     frames = [
         PythonFrame(function="linear", file="/x/site-packages/torch/nn/functional.py", line=1),
         PythonFrame(function="forward", file=str(file), line=8),

@@ -41,7 +41,9 @@ def said(
     place = SimpleNamespace(file=str(file), line=line, function="shift")
     call = SimpleNamespace(point_to_point=True, state="failed", peer=peer, group="0", place=place)
     group = SimpleNamespace(name="0", own_rank=own, ranks=(0, 1, 2))
-    snapshot: Any = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9, collectives=[call], own_groups=[group])
+    snapshot: Any = SimpleNamespace(
+        argv=(), created_wall_ns=time.time_ns() + 10**9, collectives=[call], own_groups=[group]
+    )
     name = source.partition("(")[0].removeprefix("def ")
     frames = [
         PythonFrame(function="irecv", file="/x/site-packages/torch/distributed/distributed_c10d.py", line=1),

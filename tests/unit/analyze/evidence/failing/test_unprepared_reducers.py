@@ -32,7 +32,9 @@ def said(folder: Path, head: str = WITH, *, more: str = "", static: bool = True,
     settings: dict[str, bool | float] = {"find_unused_parameters": False, "static_graph": static}
     module = Module("net", (), settings=settings, caller=Caller("<module>", str(file), 1))
     snapshot: Any = SimpleNamespace(
-        created_wall_ns=time.time_ns() + 10**9, recorded=lambda kind: [SimpleNamespace(data=module)] * (kind is Module)
+        argv=(),
+        created_wall_ns=time.time_ns() + 10**9,
+        recorded=lambda kind: [SimpleNamespace(data=module)] * (kind is Module),
     )
     frames = [LIBRARY, PythonFrame(function="<module>", file=str(file), line=6)]
     return explained(snapshot, ExceptionReport(type="RuntimeError", message=message), frames)

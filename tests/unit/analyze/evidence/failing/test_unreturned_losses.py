@@ -94,7 +94,7 @@ def said(
     facts = [Fact(1, 1, "UNIT", item) for item in units]
     collectives = [SimpleNamespace(op=op, scope=scope) for op, scope in scopes]
     snapshot: Any = SimpleNamespace(
-        created_wall_ns=time.time_ns() + 10**9, recorded=lambda kind: facts, collectives=collectives
+        argv=(), created_wall_ns=time.time_ns() + 10**9, recorded=lambda kind: facts, collectives=collectives
     )
     frames = [PythonFrame(function=name, file=str(file), line=at)]
     frames += [PythonFrame(function="<module>", file=str(file), line=len(lines))]

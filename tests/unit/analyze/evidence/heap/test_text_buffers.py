@@ -77,7 +77,7 @@ def test_text_where_a_pointer_should_be(value: int, text: str | None) -> None:
 
 def test_path_of_the_sources_is_not_needed(tmp_path: Path) -> None:
     """Nothing of the program is known: no buffer."""
-    snapshot = SimpleNamespace(created_wall_ns=0)
+    snapshot = SimpleNamespace(argv=(), created_wall_ns=0)
     crash = SimpleNamespace(python_stack=(), python_threads=(), images=())
     view: Any = SimpleNamespace(
         process=SimpleNamespace(snapshot=SimpleNamespace(pid=1, main_pthread=None, **vars(snapshot)))

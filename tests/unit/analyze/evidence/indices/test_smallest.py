@@ -39,7 +39,7 @@ def found(monkeypatch: pytest.MonkeyPatch, folder: Path, source: str, line: int,
     monkeypatch.setattr(smallest, "looked_up", lambda view: None)
     monkeypatch.setattr(smallest, "line_tensors", lambda view: (item,))
     monkeypatch.setattr(smallest, "program_frames", lambda view: stack)
-    snapshot = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9)
+    snapshot = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9)
     view: Any = SimpleNamespace(process=SimpleNamespace(snapshot=snapshot))
     return smallest.smallest_index(view)
 

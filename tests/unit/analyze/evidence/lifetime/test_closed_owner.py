@@ -53,7 +53,7 @@ def view_of(folder: Path, source: str, ends: list[tuple[str, int]], used: int, l
     crash = SimpleNamespace(
         fault_addr=0x1000, mappings=(1,), unmapping=unmapping, images=(), python_stack=died, tid=1, threads=()
     )
-    snapshot = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9)
+    snapshot = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9)
     place = SimpleNamespace(addr=0x1000, mapping=None)
     return SimpleNamespace(crash=crash, place=place, process=SimpleNamespace(snapshot=snapshot))
 

@@ -38,7 +38,7 @@ def view_of(folder: Path, source: str, line: int, *ends: PythonFrame) -> Any:
     at = PythonFrame("train", str(file), line)
     unmapping = Unmapping(0x1000, 4096, 1, 1, 0, (*ends, at))
     crash = SimpleNamespace(fault_addr=0x1000, mappings=(1,), unmapping=unmapping, images=(), python_stack=(at,))
-    snapshot = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9)
+    snapshot = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9)
     place = SimpleNamespace(addr=0x1000, mapping=None)
     return SimpleNamespace(crash=crash, place=place, process=SimpleNamespace(snapshot=snapshot))
 

@@ -27,7 +27,7 @@ def view_of(folder: Path, *lines: int, nbytes: int = 400) -> Any:
     ]
     argument = SimpleNamespace(base=0, elements=100, element_bytes=4)
     crash = SimpleNamespace(arguments=(argument,), python_stack=(PythonFrame("step", str(file), 5),))
-    snapshot = SimpleNamespace(storages=StorageTable.of(*freed), created_wall_ns=time.time_ns() + 10**9)
+    snapshot = SimpleNamespace(storages=StorageTable.of(*freed), argv=(), created_wall_ns=time.time_ns() + 10**9)
     return SimpleNamespace(crash=crash, process=SimpleNamespace(snapshot=snapshot))
 
 

@@ -58,7 +58,7 @@ def view_of(folder: Path, source: str, made: int, failing: int, unmapping: objec
     storage = SimpleNamespace(origin="BLOB", allocated_by=site, base=0x1000)
     place = SimpleNamespace(addr=0x1000, mapping=None, storage=storage)
     crash = SimpleNamespace(fault_addr=0x1000, mappings=(1,), unmapping=unmapping, python_stack=(at,))
-    snapshot = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9)
+    snapshot = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9)
     frame = SimpleNamespace(function="<module>", file=str(file), line=failing)
     process = SimpleNamespace(snapshot=snapshot)
     return SimpleNamespace(crash=crash, place=place, process=process, python_stack=(frame,), python_frame=frame)

@@ -61,6 +61,7 @@ def found(
     storages = [Storage(0x1000 * n, 400, "freed", born, CallSite(), 1, born, site) for n, site in enumerate(sites, 1)]
     snapshot: Any = SimpleNamespace(
         storages=StorageTable.of(*storages),
+        argv=(),
         created_wall_ns=time.time_ns() + 10**9,
         recorded=lambda kind: [Fact(1, 1, "UNIT", item) for item in units],
     )

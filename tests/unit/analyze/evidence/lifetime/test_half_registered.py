@@ -31,7 +31,7 @@ def found(
     """Of a crash at line 8."""
     file = folder / "train.py"
     file.write_text(PROGRAM.format(handler=handler), encoding="utf-8")
-    snapshot = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9)
+    snapshot = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9)
     view: Any = SimpleNamespace(process=SimpleNamespace(snapshot=snapshot))
     monkeypatch.setattr(module, "functions", lambda _: [function])
     monkeypatch.setattr(module, "program_frames", lambda _: [PythonFrame(function="offload", file=str(file), line=8)])

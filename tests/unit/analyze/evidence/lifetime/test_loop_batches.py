@@ -57,6 +57,6 @@ def test_line_that_makes_the_values(
     monkeypatch.setattr(module, "program_frames", lambda view: stack)
     monkeypatch.setattr("pytracer.analyze.evidence.lifetime.where_made.program_frames", lambda view: stack)
     view: Any = SimpleNamespace(
-        process=SimpleNamespace(snapshot=SimpleNamespace(created_wall_ns=time.time_ns() + 10**9))
+        process=SimpleNamespace(snapshot=SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9))
     )
     assert module.made_clause(view, 1, name) == words

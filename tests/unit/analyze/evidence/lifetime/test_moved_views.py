@@ -59,7 +59,7 @@ def view_of(
         crash=crash,
         place=SimpleNamespace(storage=storage, names=names),
         native_stack=native,
-        process=SimpleNamespace(snapshot=SimpleNamespace(created_wall_ns=time.time_ns() + 10**9)),
+        process=SimpleNamespace(snapshot=SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9)),
     )
 
 

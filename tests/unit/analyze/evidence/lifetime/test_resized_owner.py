@@ -66,7 +66,7 @@ def view_of(folder: Path, source: str, made: int, *running: tuple[str, int], sha
     storage = SimpleNamespace(origin="BUFFER", allocated_by=site, base=0x1000)
     place = SimpleNamespace(addr=0x1000, mapping=None, storage=storage)
     crash = SimpleNamespace(fault_addr=0x1000, mappings=(1,), unmapping=None, python_stack=frames)
-    snapshot = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9)
+    snapshot = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9)
     lives = [SimpleNamespace(state="live")] * shared
     return SimpleNamespace(
         crash=crash,

@@ -56,7 +56,10 @@ def view_of(
     )  # fmt: skip
     named = [NamedTensor(f"parameter {name}", "parameter", n, n, 1024, at, False) for n, (name, at) in enumerate(names)]
     snapshot = SimpleNamespace(
-        created_wall_ns=time.time_ns() + 10**9, named={item.base: (item,) for item in named}, storages=StorageTable.of()
+        argv=(),
+        created_wall_ns=time.time_ns() + 10**9,
+        named={item.base: (item,) for item in named},
+        storages=StorageTable.of(),
     )
     return SimpleNamespace(crash=crash, process=SimpleNamespace(snapshot=snapshot), region_opener=None)
 

@@ -40,7 +40,7 @@ def found(folder: Path, source: str, line: int, origin: str = "NUMPY") -> Shared
     frame = PythonFrame("pack", str(file), line)
     site = SimpleNamespace(caller=None, python=frame, stack=())
     storage = SimpleNamespace(origin=origin, allocated_by=site, older=False, device="cpu")
-    snapshot = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9)
+    snapshot = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9)
     crash = SimpleNamespace(python_stack=(frame,), python_threads=(), threads=())
     view: Any = SimpleNamespace(
         crash=crash, process=SimpleNamespace(snapshot=snapshot), region_opener=None, python_stack=(frame,),

@@ -45,7 +45,7 @@ def view_of(folder: Path, source: str, freed: int, *running: tuple[str, int]) ->
     file.write_text(source, encoding="utf-8")
     frames = tuple(PythonFrame(name, str(file), line) for name, line in running)
     storage = SimpleNamespace(freed_by=CallSite(python=PythonFrame("Memory._grow", str(file), freed)))
-    snapshot = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9)
+    snapshot = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9)
     return SimpleNamespace(
         crash=SimpleNamespace(python_stack=frames),
         place=SimpleNamespace(storage=storage),

@@ -22,7 +22,7 @@ def view_of(folder: Path, source: str, line: int, site: CallSite | None = None, 
     file = folder / "train.py"
     file.write_text(source, encoding="utf-8")
     frame = PythonFrame("step", str(file), line)
-    snapshot = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9)
+    snapshot = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9)
     known = {"origin": "CPU_ALLOCATOR", "older": False, "allocated_by": site or CallSite(), "base": BASE, **storage}
     crash = SimpleNamespace(python_stack=(frame,), arguments=(), holders=())
     space = SimpleNamespace(live_around={BASE: SimpleNamespace(**known)}.get)

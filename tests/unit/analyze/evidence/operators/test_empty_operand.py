@@ -41,7 +41,7 @@ def found(
     monkeypatch.setattr(module, "find_operator", lambda view: Operator(operator, None, tensors))
     monkeypatch.setattr(module, "in_engine", lambda view: engine)
     frame = PythonFrame("<module>", str(program_in(run, source)), len(source.splitlines()))
-    snapshot = SimpleNamespace(created_wall_ns=1 << 62, pid=7)
+    snapshot = SimpleNamespace(argv=(), created_wall_ns=1 << 62, pid=7)
     view: Any = SimpleNamespace(
         crash=SimpleNamespace(python_stack=(frame,)), process=SimpleNamespace(snapshot=snapshot)
     )

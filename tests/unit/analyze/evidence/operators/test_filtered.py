@@ -49,7 +49,7 @@ def found_in(folder: Path, source: str, line: int, *names: str, node: str | None
     function = "main" if "def main" in source else "step"
     crash = SimpleNamespace(node=node, python_stack=(PythonFrame(function, str(file), line),))
     view: Any = SimpleNamespace(
-        crash=crash, process=SimpleNamespace(snapshot=SimpleNamespace(created_wall_ns=time.time_ns() + 10**9))
+        crash=crash, process=SimpleNamespace(snapshot=SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9))
     )
     given = operands.node_operands(view)
     items: Any = [SimpleNamespace(expression=name, elements=0) for name in names]

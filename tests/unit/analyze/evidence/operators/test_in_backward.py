@@ -47,7 +47,7 @@ def view_of(folder: Path, source: str, line: int, *functions: str) -> Any:
     stack = tuple(NativeFrame(n, None, None, None, "exact", name) for n, name in enumerate(functions))
     frames = (PythonFrame("train", str(file), line),)
     crash = SimpleNamespace(python_stack=frames, native_stack=stack, threads=(), node="EmbeddingBackward0")
-    snapshot = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9)
+    snapshot = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9)
     space = SimpleNamespace(live_around=lambda addr: None)
     return SimpleNamespace(
         crash=crash, process=SimpleNamespace(snapshot=snapshot), region_opener=None, space=space, python_stack=frames

@@ -44,7 +44,7 @@ def found(monkeypatch: pytest.MonkeyPatch, folder: Path, source: str, *places: t
     file.write_text(source, encoding="utf-8")
     stack = [PythonFrame(function=function, file=str(file), line=line) for function, line in places]
     monkeypatch.setattr(lines, "program_frames", lambda view: stack)
-    snapshot = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9)
+    snapshot = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9)
     view: Any = SimpleNamespace(process=SimpleNamespace(snapshot=snapshot))
     told = lines.not_finite_lines(view)
     return told.subject if told is not None else None

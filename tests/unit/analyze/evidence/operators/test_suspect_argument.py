@@ -24,7 +24,7 @@ def view_of(folder: Path, value: int, mappings: tuple[Mapping, ...]) -> Any:
         numbers=(HeldNumber("handle", value, frame, 0),), mappings=mappings, arguments=(), holders=(), arrays=(),
         python_stack=(frame,), python_threads=(), registers={}, native_stack=(), images=(),
     )  # fmt: skip
-    snapshot = SimpleNamespace(pid=1, threads=(), created_wall_ns=time.time_ns() + 10**9, version=(1, 9))
+    snapshot = SimpleNamespace(pid=1, threads=(), argv=(), created_wall_ns=time.time_ns() + 10**9, version=(1, 9))
     return SimpleNamespace(
         crash=crash, process=SimpleNamespace(snapshot=snapshot), native_stack=[], python_stack=None, region_python=()
     )

@@ -32,7 +32,7 @@ def crashed(run: Path, source: str, *, noticed: str = "_Py_FatalRefcountErrorFun
     os.utime(file, (1000, 1000))
     program.write_text("for x in y:\n    phonons.run(x)\n", encoding="utf-8")
     frame = PythonFrame("main", str(program), 2)
-    snapshot = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9)
+    snapshot = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9)
     crash = SimpleNamespace(python_stack=(frame,), images=(SimpleNamespace(path=str(library)),))
     stack = [NativeFrame(function=noticed, image="/usr/lib/libpython3.11.so")]
     return SimpleNamespace(crash=crash, process=SimpleNamespace(snapshot=snapshot), native_stack=stack)

@@ -71,7 +71,7 @@ def view_of(
         python_stack=(inner, outer), python_threads=(), registers={}, mappings=(), native_stack=(),
         images=(SimpleNamespace(path=str(library), start=1, end=2),),
     )  # fmt: skip
-    snapshot = SimpleNamespace(pid=1, threads=(), created_wall_ns=time.time_ns() + 10**9, version=(1, 9))
+    snapshot = SimpleNamespace(pid=1, threads=(), argv=(), created_wall_ns=time.time_ns() + 10**9, version=(1, 9))
     return SimpleNamespace(
         native_stack=[own, NativeFrame(image="/lib/libffi.so.8")], crash=crash, python_stack=None, region_python=(),
         process=SimpleNamespace(snapshot=snapshot), space=SimpleNamespace(live_around=lambda addr: None),

@@ -86,7 +86,7 @@ def crashed(run: Path, *native: str, source: str = LOCAL, called: str = "torch/_
     inner = SnapshotFrame("OpOverload.__call__", f"{TORCH.removesuffix('torch')}{called}", 875)
     stack = (inner, SnapshotFrame("<module>", str(program), line))
     frames = [NativeFrame(function=name, image="/opt/libtorch_cpu.so") for name in native]
-    snapshot = SimpleNamespace(created_wall_ns=1 << 62, pid=7)
+    snapshot = SimpleNamespace(argv=(), created_wall_ns=1 << 62, pid=7)
     return SimpleNamespace(
         native_stack=frames, crash=SimpleNamespace(python_stack=stack), process=SimpleNamespace(snapshot=snapshot)
     )

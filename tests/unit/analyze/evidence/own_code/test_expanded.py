@@ -43,7 +43,7 @@ def crashed_in(folder: Path, body: str, held: Held, function: str = "step") -> A
     ]  # fmt: skip
     holders = [Holder("local", name, 0x1000, frame, True, 1, elements=_count(held[name][0])) for name in held]
     crash = SimpleNamespace(python_stack=(frame,), holders=tuple(holders), arguments=tuple(tensors))
-    snapshot = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9, threads=(), pid=1)
+    snapshot = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9, threads=(), pid=1)
     return SimpleNamespace(crash=crash, process=SimpleNamespace(snapshot=snapshot))
 
 

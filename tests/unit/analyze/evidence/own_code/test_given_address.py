@@ -74,7 +74,7 @@ def found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
         made_at, freed_at = (CallSite(PythonFrame("f", str(file), number)) for number in (made, freed))
         frame = PythonFrame("means", str(file), runs)
         crash = SimpleNamespace(python_stack=(frame,) if python else (), python_threads=((7, (frame,)),), holders=())
-        snapshot = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9, pid=1, main_pthread=7)
+        snapshot = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9, pid=1, main_pthread=7)
         place = SimpleNamespace(storage=SimpleNamespace(allocated_by=made_at, freed_by=freed_at))
         view: Any = SimpleNamespace(place=place, crash=crash, process=SimpleNamespace(snapshot=snapshot))
         return given_address(view)

@@ -55,7 +55,7 @@ def crashed(run: Path, source: str, line: str, program: str, *, worker: Any = No
     file = run / "train.py"
     file.write_text(program, encoding="utf-8")
     frame = PythonFrame("search", str(file), len(program.splitlines()))
-    snapshot = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9, worker=worker)
+    snapshot = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9, worker=worker)
     view.process = SimpleNamespace(snapshot=snapshot, role="rank")
     view.crash = SimpleNamespace(python_stack=(frame,), holders=())
     site = CallSite(PythonFrame("refresh", str(file), 1))

@@ -74,7 +74,7 @@ def view_of(
         arrays=arrays, numbers=held, holders=(), arguments=(), python_stack=(inner, outer), python_threads=(),
         registers={}, images=(SimpleNamespace(path=str(library), start=1, end=2),), native_stack=(),
     )  # fmt: skip
-    snapshot = SimpleNamespace(pid=1, threads=(), created_wall_ns=time.time_ns() + 10**9, version=(1, 9))
+    snapshot = SimpleNamespace(pid=1, threads=(), argv=(), created_wall_ns=time.time_ns() + 10**9, version=(1, 9))
     return SimpleNamespace(
         native_stack=[own], crash=crash, process=SimpleNamespace(snapshot=snapshot), python_stack=None,
         region_python=(), space=SimpleNamespace(live_around=lambda addr: None),

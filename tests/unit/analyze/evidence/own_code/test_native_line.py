@@ -18,7 +18,7 @@ def view_of(folder: Path, source: str, line: int, *, function: str = "step", **r
     file = folder / "train.py"
     file.write_text(source, encoding="utf-8")
     stack = (PythonFrame(function=function, file=str(file), line=line),)
-    snapshot = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9)
+    snapshot = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9)
     crash = SimpleNamespace(python_stack=stack, registers=registers)
     return SimpleNamespace(crash=crash, process=SimpleNamespace(snapshot=snapshot), native_stack=None)
 

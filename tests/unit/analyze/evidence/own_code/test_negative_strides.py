@@ -29,7 +29,7 @@ def refused(
     """What the program's last line threw."""
     monkeypatch.setattr(module, "cpp_exception", lambda view: SimpleNamespace(type="c10::Error", what=what))
     frame = PythonFrame("ToTensor.__call__", str(program_in(run, source)), len(source.splitlines()))
-    snapshot = SimpleNamespace(created_wall_ns=1 << 62, pid=7)
+    snapshot = SimpleNamespace(argv=(), created_wall_ns=1 << 62, pid=7)
     view: Any = SimpleNamespace(
         crash=SimpleNamespace(python_stack=(frame,)), process=SimpleNamespace(snapshot=snapshot)
     )

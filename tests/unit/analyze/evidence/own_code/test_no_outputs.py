@@ -48,7 +48,7 @@ def view_of(folder: Path, source: str = SOURCE, line: int = 13, outputs: int = 0
         *((HeldNumber(f"{layer}.out_features", outputs, outer, 0),) if layer else ()),
     )
     crash = SimpleNamespace(python_stack=(inner, between, outer), numbers=held, holders=(), registers={})
-    snapshot = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9, version=(1, 7), environment={})
+    snapshot = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9, version=(1, 7), environment={})
     return SimpleNamespace(crash=crash, process=SimpleNamespace(snapshot=snapshot))
 
 

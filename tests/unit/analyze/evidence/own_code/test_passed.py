@@ -41,7 +41,9 @@ def view_of(
             *(Holder("local", n, base, frame, True, 1, elements=nb // 4) for n, (base, nb) in (tensors or {}).items()),
         ),
     )
-    snapshot = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9, version=version, environment=environment or {})
+    snapshot = SimpleNamespace(
+        argv=(), created_wall_ns=time.time_ns() + 10**9, version=version, environment=environment or {}
+    )
     live = {base: SimpleNamespace(base=base, nbytes=nbytes) for base, nbytes in (tensors or {}).values()}
     space = SimpleNamespace(live_around=live.get)
     place = SimpleNamespace(addr=addr)
@@ -178,7 +180,7 @@ def test_what_made_a_state_of_another_size(source: str, says: str, tmp_path: Pat
     file = tmp_path / "train.py"
     file.write_text(source, encoding="utf-8")
     frame = PythonFrame(function="<module>", file=str(file), line=2)
-    snapshot = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9)
+    snapshot = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9)
     view: Any = SimpleNamespace(
         crash=SimpleNamespace(python_stack=(frame,)), process=SimpleNamespace(snapshot=snapshot)
     )

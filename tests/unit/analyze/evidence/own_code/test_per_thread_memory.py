@@ -48,7 +48,7 @@ def failed(run: Path, c: str = C, *, function: str = "bank_energy._omp_fn.0", ki
         NativeFrame(function=function, image=str(library)),
     ]
     frame = SnapshotFrame("<module>", str(program), 4)
-    snapshot = SimpleNamespace(created_wall_ns=1 << 62, pid=7, holders=())
+    snapshot = SimpleNamespace(argv=(), created_wall_ns=1 << 62, pid=7, holders=())
     return SimpleNamespace(
         thread=SimpleNamespace(kind=kind),
         native_stack=native,

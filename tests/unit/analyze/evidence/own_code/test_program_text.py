@@ -26,7 +26,7 @@ def lines_of(folder: Path, text: str) -> list[str]:
     program.write_text(text, encoding="utf-8")
     frame = PythonFrame("<module>", str(program), 1)
     crash = SimpleNamespace(python_stack=(frame,), python_threads=())
-    snapshot = SimpleNamespace(pid=1, threads=(), created_wall_ns=time.time_ns() + 10**9, crash=crash)
+    snapshot = SimpleNamespace(pid=1, threads=(), argv=(), created_wall_ns=time.time_ns() + 10**9, crash=crash)
     view = SimpleNamespace(process=SimpleNamespace(snapshot=snapshot), crash=crash, python_stack=None, region_python=())
     found = program_sources(view, ["/gone/libtwice.so"])  # type: ignore[arg-type]
     return found[0][1] if found else []

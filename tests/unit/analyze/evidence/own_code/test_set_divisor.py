@@ -64,7 +64,7 @@ def view_of(folder: Path, source: str, **numbers: int) -> Any:
     inner, outer = PythonFrame("Layer.forward", str(library), 17), PythonFrame("run", str(program), 8)
     held = tuple(HeldNumber(f"self.attn.{name}", value, inner, 0) for name, value in numbers.items())
     crash = SimpleNamespace(python_stack=(inner, outer), numbers=held, holders=())
-    snapshot = SimpleNamespace(created_wall_ns=time.time_ns(), version=(1, 7), environment={})
+    snapshot = SimpleNamespace(argv=(), created_wall_ns=time.time_ns(), version=(1, 7), environment={})
     return SimpleNamespace(crash=crash, process=SimpleNamespace(snapshot=snapshot))
 
 

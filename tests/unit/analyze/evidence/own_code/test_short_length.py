@@ -21,7 +21,7 @@ def length_of(folder: Path, *lines: str) -> ShortLength | None:
     file = folder / "train.py"
     text = "\n    ".join(("def f(row, ids, n):", *lines, "call(x)"))
     file.write_text(f"{text}\n", encoding="utf-8")
-    snapshot: Any = SimpleNamespace(created_wall_ns=LATER)
+    snapshot: Any = SimpleNamespace(argv=(), created_wall_ns=LATER)
     back = Slice(snapshot, [PythonFrame(function="f", file=str(file), line=len(lines) + 2)])
     spot = back.spot(0)
     assert spot is not None

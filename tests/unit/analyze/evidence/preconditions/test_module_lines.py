@@ -50,6 +50,6 @@ def test_attribute_that_holds_the_module(
     monkeypatch.setattr("pytracer.analyze.evidence.lifetime.where_made.program_frames", lambda view: stack)
     named = SimpleNamespace(of_storage=lambda storage, base: ([SimpleNamespace(name=name, role=role)], []))
     space = SimpleNamespace(uses=SimpleNamespace(named=named), live_around=lambda base: SimpleNamespace(base=base))
-    snapshot = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9)
+    snapshot = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9)
     view: Any = SimpleNamespace(space=space, process=SimpleNamespace(snapshot=snapshot))
     assert module.module_line(view, 1) == words

@@ -15,7 +15,7 @@ from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.syntax.draws import Draw
 from pytracer.report.job import PythonFrame
 
-SNAPSHOT: Any = SimpleNamespace(created_wall_ns=time.time_ns() + 10**13)
+SNAPSHOT: Any = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**13)
 HEAD = "import random, torch\nimport numpy as np\n"
 
 

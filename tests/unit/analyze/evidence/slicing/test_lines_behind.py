@@ -25,7 +25,7 @@ def behind(folder: Path, source: str, about: Behind | None = None) -> list[str]:
     else:
         raise AssertionError("the program did not fail")
     stack = [PythonFrame(function=item.name, file=item.filename, line=item.lineno) for item in frames]
-    snapshot: Any = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9)
+    snapshot: Any = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9)
     return [f"{item.line} {item.text}" for item in lines_behind(snapshot, stack, about=about)]
 
 
@@ -124,7 +124,7 @@ def test_statement_of_several_lines_is_one_line(tmp_path: Path) -> None:
 def test_file_that_changed_since_shows_nothing(tmp_path: Path) -> None:
     file = tmp_path / "train.py"
     file.write_text("size = 0\n10 // size\n", encoding="utf-8")
-    snapshot: Any = SimpleNamespace(created_wall_ns=file.stat().st_mtime_ns - 10**9)
+    snapshot: Any = SimpleNamespace(argv=(), created_wall_ns=file.stat().st_mtime_ns - 10**9)
     assert lines_behind(snapshot, [PythonFrame(function="<module>", file=str(file), line=2)]) == []
 
 
@@ -132,7 +132,7 @@ def test_line_that_is_on_record_as_the_maker_is_shown(tmp_path: Path) -> None:
     """Of a tensor that came through a queue, no source leads there."""
     file = tmp_path / "train.py"
     file.write_text("def make(n):\n    return [0] * n\n\ndef use(batch):\n    batch[0]\n", encoding="utf-8")
-    snapshot: Any = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9)
+    snapshot: Any = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9)
     use = PythonFrame(function="use", file=str(file), line=5)
     assert lines_behind(snapshot, [use]) == []
     found = lines_behind(snapshot, [use], [PythonFrame(function="make", file=str(file), line=2)])
@@ -199,7 +199,7 @@ def test_value_is_followed_through_a_thread_and_a_queue(tmp_path: Path) -> None:
     main()
     """
     file.write_text(textwrap.dedent(source), encoding="utf-8")
-    snapshot: Any = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9)
+    snapshot: Any = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9)
     found = lines_behind(snapshot, [PythonFrame(function="work", file=str(file), line=4)])
     shown = [item.text for item in found]
     assert shown[-1] == "results.append(10 // size)"
@@ -210,7 +210,7 @@ def test_function_with_two_calls_is_not_followed_beyond_the_stack(tmp_path: Path
     """Which of them it was is not known."""
     file = tmp_path / "train.py"
     file.write_text("def work(size):\n    10 // size\nwork(1)\nwork(0)\n", encoding="utf-8")
-    snapshot: Any = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9)
+    snapshot: Any = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9)
     assert lines_behind(snapshot, [PythonFrame(function="work", file=str(file), line=2)]) == []
 
 
@@ -221,7 +221,7 @@ def test_lines_on_record_are_followed_right_after_what_the_line_reads(tmp_path: 
     text = f"{makers}def make(shift):\n    low = shift + 1\n    return [low]\nmake(3)\n"
     text += "def use(batch):\n    f(" + ", ".join(f"a{n}" for n in range(3)) + ", batch)\n"
     file.write_text(text, encoding="utf-8")
-    snapshot: Any = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9)
+    snapshot: Any = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9)
     line = len(text.splitlines())
     found = lines_behind(
         snapshot,

@@ -131,7 +131,7 @@ def stored(folder: Path, source: str, name: str) -> str | None:
     else:
         raise AssertionError("the program did not fail")
     stack = [PythonFrame(function=item.name, file=item.filename, line=item.lineno) for item in frames]
-    snapshot: Any = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9)
+    snapshot: Any = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9)
     found = store_of(snapshot, stack, name)
     return found.words if found is not None else None
 

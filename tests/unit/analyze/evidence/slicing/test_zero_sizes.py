@@ -35,7 +35,7 @@ def words(
     frames = [PythonFrame(function="Norm.forward", file=str(file), line=6)]
     monkeypatch.setattr(module, "program_frames", lambda view: frames)
     monkeypatch.setattr(module, "place_of", lambda view, file, line: f"line {line}")
-    process = SimpleNamespace(snapshot=SimpleNamespace(created_wall_ns=time.time_ns() + 10**9))
+    process = SimpleNamespace(snapshot=SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9))
     view: Any = SimpleNamespace(process=process)
     item: Any = SimpleNamespace(expression="self.mean", frame=Recorded("Norm.forward", str(file), 6))
     found = module.zero_size(view, item)

@@ -76,7 +76,7 @@ def frames(file: str) -> list[Frame]:
 
 def used(run: Path, line: str) -> tuple[int | None, str] | None:
     file = program(run, line)
-    snapshot: Any = SimpleNamespace(created_wall_ns=1 << 62)
+    snapshot: Any = SimpleNamespace(argv=(), created_wall_ns=1 << 62)
     stack = [PythonFrame(*item) for item in [*frames(file), ("<module>", file, 19)]]
     found = used_before_fork(snapshot, stack, ["encode_text"])
     assert found is None or found.forked.line == 17
@@ -101,7 +101,7 @@ def test_object_of_a_package_is_known_by_the_names_that_it_is_passed_as(run: Pat
     file = run / "train.py"
     file.write_text(PACKAGE, encoding="utf-8")
     os.utime(file, (0, 0))
-    snapshot: Any = SimpleNamespace(created_wall_ns=1 << 62)
+    snapshot: Any = SimpleNamespace(argv=(), created_wall_ns=1 << 62)
     own: list[Frame] = [("Texts.__getitem__", str(file), 5), *frames(str(file))[2:4], ("<module>", str(file), 9)]
     stack = [PythonFrame(*item) for item in own]
     found = used_before_fork(snapshot, stack, ["rayon_core::latch::wait"])

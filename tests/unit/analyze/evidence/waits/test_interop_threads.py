@@ -60,7 +60,7 @@ def test_child_with_threads_of_its_own_lacks_none(stack: list[str], lacks: bool)
 
 def view(run: Path, source: str = SOURCE) -> tuple[Any, PythonFrame]:
     at = PythonFrame(function="Waves.__getitem__", file=str(program_in(run, source)), line=8)
-    snapshot = SimpleNamespace(created_wall_ns=1 << 62, pid=7)
+    snapshot = SimpleNamespace(argv=(), created_wall_ns=1 << 62, pid=7)
     return SimpleNamespace(process=SimpleNamespace(snapshot=snapshot)), at
 
 

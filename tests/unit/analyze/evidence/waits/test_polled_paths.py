@@ -13,7 +13,7 @@ import pytest
 from pytracer.analyze.evidence.waits.polled_paths import OwnPath, own_path
 from pytracer.report.job import PythonFrame
 
-SNAPSHOT: Any = SimpleNamespace(created_wall_ns=time.time_ns() + 10**13)
+SNAPSHOT: Any = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**13)
 HEAD = "import os, random, tempfile, time, uuid\nimport numpy as np\nfrom pathlib import Path\n"
 STORE = """\
 class Gate:

@@ -39,6 +39,7 @@ def worker(
         worker=SimpleNamespace(worker_id=0),
         facts=[SimpleNamespace(mono_ns=50 if forked else 150)],
         created_mono_ns=100,
+        argv=(),
         created_wall_ns=time.time_ns() + 10**9,
         pid=7,
     )

@@ -69,7 +69,7 @@ def view_of(
         images=(SimpleNamespace(path=str(library), start=1, end=2),), native_stack=(), complete=True,
         memory=(MemoryBlock("r10", ACTS, ACTS - 4, bytes(4) + memory),) if memory else (),
     )  # fmt: skip
-    snapshot = SimpleNamespace(pid=1, threads=(), created_wall_ns=time.time_ns() + 10**9, version=(1, 9))
+    snapshot = SimpleNamespace(pid=1, threads=(), argv=(), created_wall_ns=time.time_ns() + 10**9, version=(1, 9))
     monkeypatch.setattr(module, "far_index", lambda view: FarIndex("r9", "r15", value, 8, stack=False))
     return SimpleNamespace(
         native_stack=[own], crash=crash, process=SimpleNamespace(snapshot=snapshot), python_stack=None,

@@ -43,7 +43,7 @@ def view_of(
         fault_addr=ADDR, images=(SimpleNamespace(path=image, start=0, end=1),), registers={"rdi": FILE + 44, "rip": 5},
         mappings=(Mapping(FILE, FILE + 4096, "r--s", 0, path),) if path else (), memory=blocks, python_stack=(at,),
     )  # fmt: skip
-    snapshot = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9, crash=crash)
+    snapshot = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9, crash=crash)
     return SimpleNamespace(
         crash=crash, place=SimpleNamespace(addr=ADDR, kind="unmapped"), process=SimpleNamespace(snapshot=snapshot),
         python_stack=(at,), python_frame=at, native_stack=[frame], fault=SimpleNamespace(access="write"),
