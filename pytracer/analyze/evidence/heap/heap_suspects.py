@@ -20,7 +20,7 @@ from pytracer.analyze.evidence.operators.operator import find_operator, is_of_to
 from pytracer.analyze.evidence.own_code.call_origins import may_reach_call, native_calls_on
 from pytracer.analyze.evidence.own_code.counted_writes import CountedWrite, counted_write
 from pytracer.analyze.evidence.own_code.infinity_stores import infinity_store
-from pytracer.analyze.evidence.own_code.large_ids import large_ids
+from pytracer.analyze.evidence.own_code.large_ids import LargeIds, large_ids
 from pytracer.analyze.evidence.own_code.own_allocations import own_allocation
 from pytracer.analyze.evidence.own_code.own_arguments import passed_tensor
 from pytracer.analyze.evidence.own_code.own_libraries import (
@@ -30,6 +30,7 @@ from pytracer.analyze.evidence.own_code.own_libraries import (
     is_own_path,
     own_libraries,
 )
+from pytracer.analyze.evidence.own_code.short_buffers import ShortBuffer, short_buffer
 from pytracer.analyze.evidence.own_code.unheld_memory import unheld_memory
 from pytracer.analyze.evidence.preconditions.violated import unchecked_calls_before, unchecked_words
 from pytracer.analyze.evidence.slicing.files import program_files
@@ -116,7 +117,7 @@ def first_suspect(view: ProcessView, beside: Overwritten | None = None) -> str |
     if own_libraries(view) is not None and running_conversion(view) is None:
         counted = _counted(view, beside)
         infinity = infinity_store(view, beside.overrun.word) if beside is not None else None
-        other = own_allocation(view) or large_ids(view) or infinity
+        other = own_allocation(view) or counted_memory(view) or infinity
         if infinity is not None and other is infinity:
             return f"the first suspect is {infinity.summary}"
         found = counted.summary if counted is not None and other is None else only_suspect(view)
@@ -143,7 +144,7 @@ def suspect_behind(view: ProcessView, beside: Overwritten | None) -> Behind | No
     """The program's lines that pass a buffer and its count to the first suspect, and the one that made the buffer."""
     short = own_allocation(view)
     infinity = infinity_store(view, beside.overrun.word) if beside is not None else None
-    large = large_ids(view) or infinity if short is None else None
+    large = counted_memory(view) or infinity if short is None else None
     if large is not None:
         return Behind.of([], large)
     counted = _counted(view, beside) if short is None else None
@@ -163,7 +164,7 @@ def beside_advice(view: ProcessView, beside: Overwritten) -> str:
     short = own_allocation(view)
     if short is not None:
         return f"{short.advice} {_SHORT}"
-    large = large_ids(view) or infinity_store(view, beside.overrun.word)
+    large = counted_memory(view) or infinity_store(view, beside.overrun.word)
     if large is not None:
         return f"{large.advice} {_SHORT}"
     counted = _counted(view, beside)
@@ -219,6 +220,11 @@ def _frees_in_own(view: ProcessView) -> bool:
     return frees and bool(frames) and (is_own_path(frames[0].image) or _calls_foreign(view))
 
 
+def counted_memory(view: ProcessView) -> LargeIds | ShortBuffer | None:
+    """A call of the program's own C whose numbers lead out of the memory that it is given, or that it makes."""
+    return large_ids(view) or short_buffer(view)
+
+
 def suspect_words(view: ProcessView) -> str | None:
     """What of the program's own native code may have overwritten memory before; None where it brought none."""
     unheld = unheld_memory(view)
@@ -230,7 +236,7 @@ def suspect_words(view: ProcessView) -> str | None:
     short = own_allocation(view)
     if short is not None:
         return f"{short.advice} {_SHORT}"
-    large = large_ids(view)
+    large = counted_memory(view)
     if large is not None:
         return f"{large.advice} {_SHORT}"
     negative = negative_words(view)
@@ -247,7 +253,7 @@ def only_suspect(view: ProcessView) -> str | None:
     short = own_allocation(view)
     if short is not None:
         return short.summary
-    large = large_ids(view)
+    large = counted_memory(view)
     if large is not None:
         return large.summary
     libraries = own_libraries(view)

@@ -74,7 +74,7 @@ def signature(view: ProcessView, function: str) -> tuple[Parameter, ...] | None:
     found = own_definition(view, function)
     if found is None:
         return None
-    return tuple(_parameter(item, found.place, found.body) for item in split(found.parameters))
+    return tuple(parameter(item, found.place, found.body) for item in split(found.parameters))
 
 
 def own_definition(view: ProcessView, function: str) -> Definition | None:
@@ -129,7 +129,8 @@ def _body(lines: Sequence[str], number: int) -> str:
     return "\n".join(lines[number : min(end, number + _MOST_LINES)])
 
 
-def _parameter(text: str, place: str, body: str) -> Parameter:
+def parameter(text: str, place: str, body: str) -> Parameter:
+    """Of a function at `place`, by its declaration, and by what its body casts it to."""
     plain = " ".join(_QUALIFIERS.sub(" ", text).split())
     match = _POINTER.match(plain) or _ARRAY.match(plain)
     if match is not None:

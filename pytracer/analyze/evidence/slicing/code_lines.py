@@ -25,8 +25,18 @@ def code_line(snapshot: Snapshot, spot: Spot, statement: Shown) -> CodeLine:
     function = getattr(spot.scope, "name", None)
     owner = class_around(spot.tree, spot.scope)
     name = f"{owner.name}.{function}" if owner is not None and function is not None else function
-    text = shortened(_head(snapshot, spot, statement), _LONGEST)
-    return CodeLine(file=spot.file, line=statement.lineno, function=name, text=text)
+    inside = _line_of_text(snapshot, spot, statement)
+    text = shortened(_head(snapshot, spot, statement) if inside is None else inside, _LONGEST)
+    return CodeLine(file=spot.file, line=statement.lineno if inside is None else spot.line, function=name, text=text)
+
+
+def _line_of_text(snapshot: Snapshot, spot: Spot, statement: Shown) -> str | None:
+    """The spot's own line where it lies within a string of several lines: C that the program compiles."""
+    for item in ast.walk(statement):
+        is_text = isinstance(item, ast.Constant) and isinstance(item.value, str)
+        if is_text and item.lineno < spot.line <= (item.end_lineno or 0):  # type: ignore[attr-defined]
+            return line_text(snapshot, PythonFrame(file=spot.file, line=spot.line))
+    return None
 
 
 def _head(snapshot: Snapshot, spot: Spot, statement: Shown) -> str:

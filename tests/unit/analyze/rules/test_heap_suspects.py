@@ -95,7 +95,7 @@ def test_counted_write_reaches_what_lies_behind_its_buffer(
         heap_suspects, "counted_write", lambda view, wanted=None: written if wanted in (None, buffer) else None
     )
     monkeypatch.setattr(heap_suspects, "own_allocation", lambda view: None)
-    monkeypatch.setattr(heap_suspects, "large_ids", lambda view: None)
+    monkeypatch.setattr(heap_suspects, "counted_memory", lambda view: None)
     monkeypatch.setattr(heap_suspects, "infinity_store", lambda view, word: None)
     view: Any = None
     beside: Any = SimpleNamespace(name=name, overrun=SimpleNamespace(before=before, word=1), made=None)

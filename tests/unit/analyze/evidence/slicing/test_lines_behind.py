@@ -277,6 +277,13 @@ def test_line_that_the_verdict_names_is_shown_whatever_the_values_are(tmp_path: 
     assert behind(tmp_path, TWO, Behind(lines=((file, 3),))) == ["3 third = max(3, 4)", "4 10 // second + third"]
 
 
+def test_of_a_text_of_several_lines_the_line_is_shown_that_the_verdict_names(tmp_path: Path) -> None:
+    """C that the program compiles."""
+    source = 'SOURCE = """\nvoid f(float *x) {\n    x[9] = 0;\n}\n"""\n[][0]\n'
+    about = Behind(lines=((str(tmp_path / "train.py"), 3),))
+    assert behind(tmp_path, source, about) == ["3 x[9] = 0;", "6 [][0]"]
+
+
 def test_lines_of_one_file_are_shown_together(tmp_path: Path) -> None:
     """Also where another file's lie between them by their numbers; the failing line's file comes last."""
     other, source = tmp_path / "data.py", "first = 1\n\n\n\n\n\ndef load():\n    return first - 1\n"
