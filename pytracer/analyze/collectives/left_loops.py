@@ -81,8 +81,8 @@ class LeftLoop(msgspec.Struct, frozen=True):
     number: LocalNumber | None = None
     alone: str | None = None
 
-    def subject(self, left: str) -> str:
-        """For the headline: what can have made the other rank leave."""
+    def subject(self, left: str, *, is_gone: bool = False) -> str:
+        """For the headline: what can have made the other rank leave; `is_gone`: its stack shows that it had left."""
         if self.skipped is not None:
             other = "" if self.even else ", or had fewer rounds"
             return f"{left} may have left out a round of the loop of line {self.line} by {self.skipped}{other}"
@@ -95,7 +95,8 @@ class LeftLoop(msgspec.Struct, frozen=True):
             flag = f", by a `{self.number.name}` of its own"
         if self.alone is not None:
             flag = f", to which it comes alone ({self.alone})"
-        return f"{left} may have left the loop of line {self.line} by {self._shown}{flag}"
+        how = "had left {}, probably" if is_gone else "may have left {}"
+        return f"{left} {how.format(f'the loop of line {self.line}')} by {self._shown}{flag}"
 
     def advice(self, left: str) -> str:
         """What to do."""

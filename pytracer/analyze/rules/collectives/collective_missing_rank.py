@@ -36,6 +36,7 @@ from pytracer.analyze.collectives.call_sites import calls_by_site, site_of
 from pytracer.analyze.collectives.description import place_of, span_words
 from pytracer.analyze.collectives.exchanges import exchange_with_any
 from pytracer.analyze.collectives.extra_calls import ExtraCall
+from pytracer.analyze.collectives.gone_on import GoneOn, gone_on
 from pytracer.analyze.collectives.library_calls import library_call
 from pytracer.analyze.collectives.parting import one_rank_way
 from pytracer.analyze.collectives.polled_works import polling
@@ -115,9 +116,11 @@ class CollectiveMissingRank:
         if handled is not None:
             why += f", handling {handled.words}" if why else f"; {ranks} was handling {handled.words}"
         alone = _only_here(job, item) if worker is None and thread is None else None
-        why += f"; {alone[1]}" if alone is not None and alone[1] is not None else ""
+        gone = _gone_on(job, item) if alone is not None else None
+        why += f"; {alone[1]}" if alone is not None and alone[1] is not None and gone is None else ""
+        first = f"{capital(gone.words)}. " if gone is not None else ""
         return Description(
-            f"{capital(ranks)} {never} {item.where}, in which {item.waiters}{_at_line(job, item)}"
+            f"{first}{capital(ranks)} {never} {item.where}, in which {item.waiters}{_at_line(job, item)}"
             f"{_until(job, item)}{why}.",
             [
                 *(last_seen(view) for view in item.views[:_LISTED]),
@@ -204,6 +207,9 @@ def _only_here(job: JobView, item: Absence) -> tuple[str, str | None] | None:
     other = exchange_with_any(waiter, call, item.views)
     if other is not None:
         return other.advice, other.subject
+    gone = _gone_on(job, item)
+    if gone is not None:
+        return gone.advice, gone.words
     if any(branch_at_end(view) is not None for view in item.views):
         return None
     counts = [calls_by_site(view, group.name) for view in item.views if view.process.snapshot.collectives]
@@ -216,6 +222,14 @@ def _only_here(job: JobView, item: Absence) -> tuple[str, str | None] | None:
     head = branch_head(waiter, call, advice) if advice is not None else None
     said = f"the call of {span_words(item.wait.waiters)} is {head}"
     return (advice, said) if advice is not None and head is not None else None
+
+
+def _gone_on(job: JobView, item: Absence) -> GoneOn | None:
+    """Of the one absent rank, which had left the loop that the first of those that wait is in."""
+    waiter = next(iter(views_of(job, item.wait.waiters[:1])), None)
+    if waiter is None or len(item.views) > 1 or item.fate != "late" or item.goes_on:
+        return None
+    return gone_on(waiter, item.wait.call, item.views[0])
 
 
 def _late_advice(job: JobView, item: Absence, frame: PythonFrame, ranks: str) -> str:
