@@ -59,11 +59,11 @@ _STREAMED = (
 class LeftLoop(msgspec.Struct, frozen=True):
     """A loop of the rank that is still in it. `ends`: statements that leave it; `source`: what its rounds depend on.
 
-    `skipped`: a line that may have left out a round of it; `even`: it has as many on all ranks. `flag`: what sets that
-    by which the one statement leaves it. `stream`: what its loader reads, which no sampler deals out. `joins`: the call
-    is one that join() of DDP answers. `counts`: it is over a range() of numbers. `dealt`: what the line of `source`
-    shares out. `number`: by which the one statement leaves it, each rank's own. `alone`: the branch on the rank by
-    which only the rank that left comes to that statement.
+    `left_out`: what of it is left out, in words. `skipped`: a line that may have left out a round of it; `even`: it has
+    as many on all ranks. `flag`: what sets that by which the one statement leaves it. `stream`: what its loader reads,
+    which no sampler deals out. `joins`: the call is one that join() of DDP answers. `counts`: it is over a range() of
+    numbers. `dealt`: what the line of `source` shares out. `number`: by which the one statement leaves it, each rank's
+    own. `alone`: the branch on the rank by which only the rank that left comes to that statement.
     """
 
     line: int
@@ -71,6 +71,7 @@ class LeftLoop(msgspec.Struct, frozen=True):
     ends: tuple[tuple[int, str], ...] = ()
     source: SizeSource | None = None
     place: str = ""
+    left_out: str = ""
     skipped: str | None = None
     even: bool = False
     flag: StopFlag | None = None
@@ -142,7 +143,8 @@ class LeftLoop(msgspec.Struct, frozen=True):
         source = short(ast.unparse(self.source.node)) if self.source is not None else ""
         if self.dealt is not None and self.source is not None and self.source.split is not None:
             return f"{self.place} (`{source}`) gives each rank a part of its own of {self.dealt.words}"
-        return f"the rounds of the loop of line {self.line} may depend on the rank ({self.place}: `{source}`)"
+        on = f"the rank ({self.place}: `{source}`{self.left_out})"
+        return f"the rounds of the loop of line {self.line} may depend on {on}"
 
     @property
     def _shown(self) -> str:
@@ -185,7 +187,9 @@ def left_loop(inside: ProcessView, call: Collective, left: Sequence[int]) -> Lef
             if source is not None and not ends:
                 sure = None if source.split is not None else skipped
                 place = _place(frame, source)
-                return structs.replace(known, source=source, place=place, skipped=sure)
+                return structs.replace(
+                    known, source=source, place=place, skipped=sure, left_out=source.left_out_words(frame.file)
+                )
             if skipping is None and (skipped is not None or stream is not None) and not ends:
                 skipping = structs.replace(known, skipped=skipped, even=is_fixed(loop))
     return skipping

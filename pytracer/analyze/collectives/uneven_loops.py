@@ -68,7 +68,7 @@ class Uneven(msgspec.Struct, frozen=True):
         if self.source is not None and (self.source.split is not None or self.drawn is None):
             where = line_in(self.source.spot.file, self.source.line, self.here)
             gives = "gives each rank items of its own" if self.source.split is not None else "depends on the rank"
-            return f"{where} (`{self.source.text}`) {gives}"
+            return f"{where} (`{self.source.text}`) {gives}{self.source.left_out_words(self.here)}"
         return self.drawn.words(self.here) if self.drawn is not None else None
 
     def advice(self, same: str, join: str) -> str:
@@ -97,6 +97,14 @@ class Uneven(msgspec.Struct, frozen=True):
             return None
         where = line_in(self.source.spot.file, self.source.line, self.here)
         what = f"`{name}`" if name is not None else "what is shared out"
+        if self.source.left_out is not None:
+            node, spot = self.source.left_out
+            first = line_in(spot.file, node.lineno, self.here)
+            return (
+                f"Leave items out before they are shared out: what {first} leaves out of the part of a rank makes its "
+                f"rounds fewer, also where {where} gives all as many. Or agree on the smallest number of rounds "
+                "(all_reduce() with MIN), and stop there on all ranks"
+            )
         return (
             f"Give all ranks as many: cut {what} to a multiple of the number of ranks at {where}, where each item "
             "gives as many rounds; else share out single samples, or agree on the smallest number of rounds "

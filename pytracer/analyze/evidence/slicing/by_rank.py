@@ -17,6 +17,7 @@ from pytracer.analyze.evidence.slicing.bindings import bindings_of
 from pytracer.analyze.evidence.slicing.callers import only_call
 from pytracer.analyze.evidence.slicing.calls import method_of
 from pytracer.analyze.evidence.slicing.data_numbers import is_agreed, is_size, number_of_data
+from pytracer.analyze.evidence.slicing.left_out_items import leaves_out
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -24,6 +25,7 @@ from pytracer.analyze.evidence.syntax.loops import Loop, deciding_ifs
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.ranks import is_for_one_rank, is_of_rank, is_rank
 from pytracer.analyze.evidence.syntax.scopes import Scope, class_around, own_nodes, parameters, scope_of
+from pytracer.analyze.naming import line_in
 
 _MOST = 80
 _CREATED = frozenset({"randn", "rand", "zeros", "ones", "empty", "normal", "new_zeros", "new_ones", "new_empty"})
@@ -51,7 +53,7 @@ class SizeSource(msgspec.Struct, frozen=True):
     """The expression with the rank. `split`: it gives each rank a part of one whole, by that.
 
     `selects`: the function by which its size comes from what is in the data, and the rank has no part in it.
-    `counts`: it is a number taken out of the data.
+    `counts`: it is a number taken out of the data. `left_out`: the condition by which some of the part are left out.
     """
 
     node: ast.expr
@@ -59,6 +61,7 @@ class SizeSource(msgspec.Struct, frozen=True):
     split: str | None = None
     selects: str | None = None
     counts: bool = False
+    left_out: tuple[ast.expr, Spot] | None = None
 
     @property
     def line(self) -> int:
@@ -72,6 +75,13 @@ class SizeSource(msgspec.Struct, frozen=True):
         if isinstance(self.node, ast.Subscript) and source(self.node) != whole:
             return f"...[{source(self.node.slice)}]"
         return source(self.node)
+
+    def left_out_words(self, here: str | None) -> str:
+        """`` , of which line 51 (`keep(doc)`) leaves out some ``; `here`: the file of lines without one."""
+        if self.left_out is None:
+            return ""
+        node, spot = self.left_out
+        return f", of which {line_in(spot.file, node.lineno, here)} (`{source(node)}`) leaves out some"
 
     def whole(self, sizes: dict[int, int]) -> int | None:
         """How many there are in all, where these are the parts that a split of so many gives to ranks 0, 1, ..."""
@@ -125,6 +135,7 @@ def size_source(
     other: SizeSource | None = None
     counted: SizeSource | None = None
     given: SizeSource | None = None
+    left_out: tuple[ast.expr, Spot] | None = None
     while waiting and len(seen) < _MOST:
         item, place, sizes = waiting.pop(0)
         made = slice_.made(item, place, calls=False)
@@ -136,7 +147,8 @@ def size_source(
         seen.add(key)
         found = _by_rank(slice_, made.node, made.spot) or (_selection(made.node, made.spot) if data else None)
         if found is not None and (found.split is not None or found.selects is not None):
-            return found
+            return structs.replace(found, left_out=left_out)
+        left_out = left_out or leaves_out(slice_, made.node, made.spot)
         number = number_of_data(made) if data and sizes else None
         counted = counted or (SizeSource(number, made.spot, counts=True) if number is not None else None)
         if is_number and counted is not None and other is None:

@@ -1,0 +1,65 @@
+"""Where a program leaves out some items of what it goes through: `if keep(doc): yield doc`, `rows[mask]`, `filter()`.
+
+How many are left is then up to the data, however evenly these were shared out before.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from msgspec import structs
+
+from pytracer.analyze.evidence.slicing.calls import method_of
+from pytracer.analyze.evidence.slicing.slice import Slice
+from pytracer.analyze.evidence.slicing.spots import Spot
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.loops import LOOPS, deciding_ifs
+from pytracer.analyze.evidence.syntax.ranks import is_of_rank
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, spans
+
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
+_FILTERS = frozenset({"filter", "dropna", "query", "drop_duplicates", "takewhile", "dropwhile"})
+_GROWS = frozenset({"append", "add", "put"})
+
+
+def leaves_out(slice_: Slice, node: ast.AST, spot: Spot) -> tuple[ast.expr, Spot] | None:
+    """The condition or the mask by which an expression, or the program's function that it calls, leaves some out.
+
+    Args:
+        slice_: Of the process.
+        node: A step on the way back from a loop to where its items come from.
+        spot: Its place.
+    """
+    if isinstance(node, _COMPREHENSIONS):
+        return next(((test, spot) for part in node.generators for test in part.ifs if not is_of_rank(test)), None)
+    if isinstance(node, ast.Subscript):
+        return (node, spot) if isinstance(node.slice, ast.Compare) else None
+    if not isinstance(node, ast.Call):
+        return None
+    if called_name(node) in _FILTERS:
+        return node, spot
+    return next(_of_function(slice_, node, spot), None)
+
+
+def _of_function(slice_: Slice, call: ast.Call, spot: Spot) -> Iterator[tuple[ast.expr, Spot]]:
+    """Of the function that is called, or of `__iter__` of the class: what decides whether it yields or keeps one."""
+    found = slice_.function(call, spot)
+    made = slice_.defined(call.func, spot) if found is None else None
+    method = method_of(made[0], ("__iter__",)) if made is not None and isinstance(made[0], ast.ClassDef) else None
+    if found is None and made is not None and method is not None:
+        found = method, made[1]
+    if found is None:
+        return
+    for item in own_nodes(found[0]):
+        is_kept = isinstance(item, ast.Yield) or (isinstance(item, ast.Call) and called_name(item) in _GROWS)
+        for test in _tests(found[1].tree, found[0], item.lineno) if is_kept else ():  # type: ignore[attr-defined]
+            yield test, structs.replace(found[1], scope=found[0], line=test.lineno, depth=None)
+
+
+def _tests(tree: ast.Module, function: ast.AST, line: int) -> Iterator[ast.expr]:
+    """Of a line within a loop of the function, the `if` of that loop by which it is not reached in each round."""
+    loops = [item for item in own_nodes(function) if isinstance(item, LOOPS) and spans(item, line)]
+    for test, _ in deciding_ifs(tree, line):
+        if any(spans(loop, test.lineno) for loop in loops) and not is_of_rank(test.test):
+            yield test.test
