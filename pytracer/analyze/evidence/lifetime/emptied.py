@@ -5,11 +5,20 @@ The tensor has no address any more. The freed storages are remembered: one of it
 
 from __future__ import annotations
 
+import ast
 import re
+
+import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer._text import shortened
+from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
+from pytracer.analyze.evidence.slicing.callers import only_call
+from pytracer.analyze.evidence.slicing.files import program_files
+from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
+from pytracer.analyze.evidence.syntax.scopes import scope_of
+from pytracer.analyze.naming import LineWords
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.tensors.source_lines import line_text
 from pytracer.analyze.view import ProcessView
@@ -57,3 +66,35 @@ def _resizing(view: ProcessView, item: Storage) -> list[tuple[PythonFrame, str]]
     frame = next((one for one in known if one is not None and one.line and not is_library_file(one.file)), None)
     text = line_text(view.process.snapshot, python_frame(frame)) if frame is not None else None
     return [(python_frame(frame), text)] if frame is not None and text is not None and _TO_NOTHING.search(text) else []
+
+
+class OnlyLine(msgspec.Struct, frozen=True):
+    """The only call of the program that resizes a storage to 0; `caller`: the only line that calls its function."""
+
+    at: LineWords
+    caller: LineWords | None
+
+
+def only_line(view: ProcessView) -> OnlyLine | None:
+    """By the program's source, where the freed storage is not remembered, or the tensor was a part of it."""
+    files = program_files(view.process.snapshot, program_frames(view))
+    found = {
+        (file, part.lineno): part
+        for file, tree in files.items()
+        for part in ast.walk(tree)
+        if isinstance(part, ast.Call) and called_name(part) == "resize_" and _is_nothing(part)
+    }
+    if len(found) != 1:
+        return None
+    ((file, line), call), *_ = found.items()
+    scope = scope_of(files[file], line)
+    called = only_call(files, scope) if isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef)) else None
+    caller = None
+    if called is not None:
+        caller = place_of(view, called.file, called.call.lineno).quoted(shortened(ast.unparse(called.call), _QUOTED))
+    return OnlyLine(place_of(view, file, line).quoted(shortened(ast.unparse(call), _QUOTED)), caller)
+
+
+def _is_nothing(call: ast.Call) -> bool:
+    given = passed_values(call)
+    return len(given) == 1 and isinstance(given[0], ast.Constant) and given[0].value == 0

@@ -15,7 +15,7 @@ import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer._text import list_words, shortened
-from pytracer.analyze.evidence.lifetime.emptied import emptied_at
+from pytracer.analyze.evidence.lifetime.emptied import emptied_at, only_line
 from pytracer.analyze.evidence.lifetime.variables import plain_expression, program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.operators.in_backward import backward, saved_words
@@ -87,12 +87,13 @@ def saved_without_memory(view: ProcessView, operator: Operator | None) -> SavedW
     is_parameter = name is None and bool(_emptied_names(view, item))
     if is_parameter:
         name, use = _parameter(view, _emptied_names(view, item), found.node)
+    only = only_line(view)
     return SavedWithoutMemory(
         name,
         f"{shape_words(item)} {item.dtype}",
         use,
         saved_words(found),
-        emptied_at(view, item.elements) or _only_line(view),
+        emptied_at(view, item.elements) or (only.at if only is not None else None),
         found.line,
         item.elements,
         is_parameter,
@@ -173,22 +174,3 @@ def _operands(part: ast.AST, stem: str) -> list[ast.expr]:
         of = [part.func.value] if isinstance(part.func, ast.Attribute) else []
         return [*of, *passed_values(part)]
     return []
-
-
-def _only_line(view: ProcessView) -> str | None:
-    """Where the freed storage is not remembered: the only call of the program that resizes a storage to 0."""
-    found = {
-        (file, part.lineno, shortened(ast.unparse(part), _QUOTED))
-        for file, tree in program_files(view.process.snapshot, program_frames(view)).items()
-        for part in ast.walk(tree)
-        if isinstance(part, ast.Call) and called_name(part) == "resize_" and _is_nothing(part)
-    }
-    if len(found) != 1:
-        return None
-    file, line, text = found.pop()
-    return place_of(view, file, line).quoted(text)
-
-
-def _is_nothing(call: ast.Call) -> bool:
-    given = passed_values(call)
-    return len(given) == 1 and isinstance(given[0], ast.Constant) and given[0].value == 0

@@ -41,8 +41,8 @@ from pytracer.analyze.address_space.null_pointer import (
     null_confidence,
     null_sibling,
 )
-from pytracer.analyze.behind import Behind
-from pytracer.analyze.evidence.lifetime.emptied_words import emptied_advice, several_words, taken_words
+from pytracer.analyze.behind import Behind, places_in
+from pytracer.analyze.evidence.lifetime.emptied_words import emptied_advice, several_words, taken_by, taken_words
 from pytracer.analyze.evidence.lifetime.gathered_weights import gathered_weight
 from pytracer.analyze.evidence.lifetime.meta_tensors import meta_tensors
 from pytracer.analyze.evidence.lifetime.never_made import never_made
@@ -216,6 +216,8 @@ def _why(view: ProcessView, found: _Null) -> _Why:
         reason += holds.summary
     elif unfit is not None:
         reason += unfit.summary
+    taken = taken_by(view, named) if plain and unfit is None and len(named) == 1 else None
+    reason += taken.summary if taken is not None else ""
     if table is not None:
         reason = f": {table.summary}"
     elif found.by_ctypes:
@@ -260,6 +262,8 @@ def _why(view: ProcessView, found: _Null) -> _Why:
         behind = Behind.of([], sieved)
     elif unfit is not None and unfit.lines:
         behind = Behind.of([], *unfit.lines)
+    elif taken is not None and behind is not None:
+        behind = msgspec.structs.replace(behind, lines=(*behind.lines, *places_in([taken])))
     return _Why(reason, advised.advice if advised is not None else advice or _what_to_do(view, found), behind)
 
 
