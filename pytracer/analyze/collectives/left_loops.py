@@ -46,6 +46,10 @@ _STOP = "let all ranks stop together (all_reduce() a flag with MIN in each round
 _SAMPLED = (
     "Give all ranks as many rounds: pad the parts to one length or drop what is over (DistributedSampler does it)"
 )
+_FILTERED = (
+    "Leave items out before they are shared out, so that all ranks have as many, or agree on the smallest number of "
+    "rounds (all_reduce() it with MIN) and stop there. Or"
+)
 _COUNTED = (
     "Give the range() of line {} the same numbers on all ranks: let one rank decide them and broadcast them "
     "(broadcast_object_list())."
@@ -134,6 +138,8 @@ class LeftLoop(msgspec.Struct, frozen=True):
         together = _JOIN if self.joins else _STOP
         if self.counts:
             return _COUNTED.format(self.line)
+        if self.left_out:
+            return f"{_FILTERED} {together}."
         if self.stream is None:
             return f"{_SAMPLED}, or {together}."
         return f"{self.stream.words}, which no sampler deals out: {together}, or {_STREAMED}."

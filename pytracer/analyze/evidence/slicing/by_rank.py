@@ -158,7 +158,8 @@ def size_source(
             given = SizeSource(made.node, made.spot)
         behind = before(slice_, made.node, made.spot)
         waiting += [(part, at, sizes or is_size(part, made.node)) for part, at in behind]
-    return other or counted or given
+    found = other or counted or given
+    return structs.replace(found, left_out=left_out) if found is not None and not found.counts else found
 
 
 def _is_given_rank(slice_: Slice, call: ast.Call, spot: Spot) -> bool:

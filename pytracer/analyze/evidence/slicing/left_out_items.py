@@ -16,7 +16,7 @@ from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import LOOPS, deciding_ifs
 from pytracer.analyze.evidence.syntax.ranks import is_of_rank
-from pytracer.analyze.evidence.syntax.scopes import own_nodes, spans
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, parameters, spans
 
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 _FILTERS = frozenset({"filter", "dropna", "query", "drop_duplicates", "takewhile", "dropwhile"})
@@ -52,9 +52,41 @@ def _of_function(slice_: Slice, call: ast.Call, spot: Spot) -> Iterator[tuple[as
     if found is None:
         return
     for item in own_nodes(found[0]):
+        masked = _masking(item, found[1]) if isinstance(item, ast.Call) else None
+        if masked is not None:
+            yield masked, structs.replace(found[1], scope=found[0], line=masked.lineno, depth=None)
         is_kept = isinstance(item, ast.Yield) or (isinstance(item, ast.Call) and called_name(item) in _GROWS)
         for test in _tests(found[1].tree, found[0], item.lineno) if is_kept else ():  # type: ignore[attr-defined]
             yield test, structs.replace(found[1], scope=found[0], line=test.lineno, depth=None)
+
+
+def _masking(call: ast.Call, spot: Spot) -> ast.expr | None:
+    """`rows.score > 2` of `rows.keep(rows.score > 2)`, a method that indexes attributes by it, and keeps the results.
+
+    What the object is, is not asked: only one class of the file may have such a method.
+    """
+    masks = [item for item in call.args if isinstance(item, ast.Compare)]
+    if len(masks) != 1 or not isinstance(call.func, ast.Attribute):
+        return None
+    own = [
+        item
+        for item in ast.walk(spot.tree)
+        if isinstance(item, ast.FunctionDef) and item.name == called_name(call) and parameters(item)[:1] == ["self"]
+    ]
+    if len(own) != 1 or call.args.index(masks[0]) + 1 >= len(parameters(own[0])):
+        return None
+    name = parameters(own[0])[call.args.index(masks[0]) + 1]
+    stored = [item for item in own_nodes(own[0]) if isinstance(item, ast.Assign) and _stores(item)]
+    by_mask = any(
+        isinstance(part, ast.Subscript) and isinstance(part.slice, ast.Name) and part.slice.id == name
+        for item in stored
+        for part in ast.walk(item.value)
+    )
+    return masks[0] if by_mask else None
+
+
+def _stores(item: ast.Assign) -> bool:
+    return any(isinstance(part, ast.Attribute) for target in item.targets for part in ast.walk(target))
 
 
 def _tests(tree: ast.Module, function: ast.AST, line: int) -> Iterator[ast.expr]:

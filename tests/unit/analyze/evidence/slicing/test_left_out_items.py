@@ -78,3 +78,27 @@ def test_condition_by_which_some_of_the_part_are_left_out(source: str, words: st
 )
 def test_nothing_is_left_out_of_the_part(source: str, tmp_path: Path) -> None:
     assert found(tmp_path, source).left_out is None
+
+
+ROWS = """class Rows:
+    def keep(self, mask):
+        self.score = self.score[mask]
+
+    def mark(self, mask):
+        self.seen = mask
+
+def clean(rows, rank):
+    rows.{method}(rows.score > 2)
+    return rows
+
+def main(paths, rank, world):
+    rows = clean(paths[rank::world], rank)
+    for row in rows:
+        step(doc)
+"""
+
+
+@pytest.mark.parametrize(("method", "is_left_out"), [("keep", True), ("mark", False)])
+def test_a_method_that_keeps_what_a_mask_selects(method: str, is_left_out: bool, tmp_path: Path) -> None:
+    said = found(tmp_path, ROWS.replace("{method}", method)).left_out_words(str(tmp_path / "train.py"))
+    assert said == (", of which line 9 (`rows.score > 2`) leaves out some" if is_left_out else "")
