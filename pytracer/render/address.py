@@ -37,11 +37,18 @@ def memory_text(subject: r.ProcessReport, verdict: r.Verdict) -> Text | None:
     if fault.storage.state == "freed" and _led_by_number(verdict):
         return Text.assemble(_head(fault.storage, fault.kind), ", where the number that is too large leads")
     text = storage_text(fault.storage, fault.bucket, fault.fsdp, fault.kind, thread)
+    if fault.kind == "in-storage" and fault.storage.state == "live" and _is_unmapped(fault):
+        text.append("\nno memory is mapped there: a tensor claims it that is alive")
     if fault.cuda_graph is not None:
         text.append(f"\n{graph_words(fault.cuda_graph)}")
     for line in (*_operands(fault), *_beside(fault), *_before(fault)):
         text.append(f"\n{line}")
     return text
+
+
+def _is_unmapped(fault: r.Fault) -> bool:
+    """Of memory that is gone under a tensor, or that was never where it was said to be."""
+    return fault.region is not None and fault.region.kind == "unmapped"
 
 
 def _region_text(fault: r.Fault) -> Text | None:

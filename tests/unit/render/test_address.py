@@ -41,3 +41,15 @@ def test_who_freed_it_is_told_where_no_number_led_there(facts: tuple[r.Fact, ...
 def test_who_freed_it_is_told_where_the_number_is_not_certain() -> None:
     assert "freed     " in row("likely", LARGE)
     assert "leads" not in row("certain", LARGE, storage=r.StorageReport(base="0x1000", nbytes=64, state="live"))
+
+
+@pytest.mark.parametrize(("kind", "is_said"), [("unmapped", True), ("anonymous", False)])
+def test_memory_that_a_living_tensor_claims_and_that_does_not_exist_is_said_to_be_none(
+    kind: str, is_said: bool
+) -> None:
+    live = r.StorageReport(base="0x1000", nbytes=64, offset_bytes=32, state="live")
+    fault = r.Fault(kind="in-storage", storage=live, region=r.Region(kind=kind))
+    text = memory_text(r.ProcessReport(pid=1, fault=fault), r.Verdict(class_="wild-pointer", confidence="likely"))
+    assert text is not None
+    assert text.plain.startswith("live storage of 64 bytes at 0x1000, 32 bytes in")
+    assert ("no memory is mapped there" in text.plain) == is_said

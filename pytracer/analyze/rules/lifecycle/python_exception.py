@@ -133,8 +133,8 @@ class PythonException:
             [
                 Evidence(
                     "exception",
-                    f"the exception{f', raised again{again},' if again else ''} reached the top of the program "
-                    "and was not caught",
+                    f"the exception{f', raised again{again},' if again else ''} reached the top of the "
+                    f"{'process' if view.process.role == 'child' else 'program'} and was not caught",
                     exception=view.exception.type if view.exception else None,
                     text=view.exception.message if view.exception else None,
                     python=frame,
