@@ -9,7 +9,7 @@ import pytest
 
 from pytracer.report.job import Report
 from tests.support import scenarios as s
-from tests.support.deaths import advice, summary, verdict
+from tests.support.deaths import advice, evidence, summary, verdict
 from tests.support.standing import ended, parent, stopped
 from tests.support.synth import Box, Frame
 
@@ -129,6 +129,15 @@ def test_join_of_a_queue_whose_item_was_never_marked_as_done_is_told(source: str
         f"(worker.py:{mark}) in a `finally`. join() at train.py:6 has no timeout and notices no death: in place of it "
         "wait in a loop that looks at the workers' `exitcode`."
     )
+
+
+@pytest.mark.parametrize("worker", [True, False])
+def test_exception_of_a_worker_reached_the_top_of_its_process(worker: bool, run: Path) -> None:
+    """Its parent's program may go on."""
+    frames: list[Frame] = [("play", s.SCRIPT, 40), *([("BaseProcess.run", f"{MP}/process.py", 108)] * worker)]
+    died = Box(pid=102, ppid=101).at(5_000).exception("ValueError", "bad row", frames).exit(1)
+    said = evidence(ended(run, parent().at(9_000).exit(0), died))
+    assert f"the exception reached the top of the {'process' if worker else 'program'} and was not caught" in said
 
 
 def test_worker_that_lives_on_takes_the_rest(run: Path) -> None:
