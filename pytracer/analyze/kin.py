@@ -42,6 +42,9 @@ def ended_before(view: ProcessView, other: ProcessView, by_ns: int) -> bool:
 
 def is_helper(view: ProcessView) -> bool:
     """Whether it runs nothing of the user's: a program without Python, or a server of multiprocessing's."""
-    snapshot = view.process.snapshot
-    is_server = any(name in word for word in snapshot.argv for name in _SERVERS)
-    return is_server or (view.python_frame is None and snapshot.versions.python is None)
+    return is_server(view) or (view.python_frame is None and view.process.snapshot.versions.python is None)
+
+
+def is_server(view: ProcessView) -> bool:
+    """Whether it is a server of multiprocessing's, by its command."""
+    return any(name in word for word in view.process.snapshot.argv for name in _SERVERS)

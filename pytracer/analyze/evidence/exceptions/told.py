@@ -14,6 +14,7 @@ from pytracer.analyze.evidence.cuda.shared_devices import shared_device
 from pytracer.analyze.evidence.exceptions.chains import Chain, as_uncaught, chain_of, found_its_way, original
 from pytracer.analyze.evidence.exceptions.ended_senders import ended_sender
 from pytracer.analyze.evidence.exceptions.name_origins import meant_words, origin_words
+from pytracer.analyze.evidence.exceptions.own_keys import own_key
 from pytracer.analyze.evidence.exceptions.raisers import Raiser, failed_sample, raiser
 from pytracer.analyze.evidence.exceptions.reraised import Reraised, broken_by_loading, reason_within, reraised
 from pytracer.analyze.evidence.exceptions.rpc_peers import rpc_peer
@@ -144,6 +145,9 @@ def explanation_of(job: JobView, told: Told) -> Explanation:
         server = store_server(job, view)
         if server is not None:
             return Explanation(server.advice, server.subject)
+        key = own_key(job, view)
+        if key is not None:
+            return Explanation(key.advice, key.subject, behind=key.behind)
         spent = spent_sender(job, view)
         if spent is not None:
             return Explanation(spent.advice, spent.subject, of_limit=True, line=spent.line, evidence=spent.evidence)

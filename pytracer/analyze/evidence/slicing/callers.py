@@ -102,12 +102,25 @@ def calls_of(files: Mapping[str, ast.Module], home: str, function: _Function) ->
 
 
 def only_call(files: Mapping[str, ast.Module], function: _Function) -> ProgramCall | None:
-    """None where there are several, or none; and for what every object may be called by, such as forward()."""
+    """None where there are several, or none; and for what every object may be called by, such as forward().
+
+    So it is for a function that another line hands on, by which who has it may call it: `Pool(2, work)`.
+    """
     if function.name in MADE_ON_CALL or function.name.startswith("__"):
         return None
     defined = only_function(files, function.name)
     found = [*calls_of(files, *defined)] if defined is not None else []
-    return found[0] if len(found) == 1 else None
+    return found[0] if len(found) == 1 and not _is_handed_on(files, function.name, found[0].call) else None
+
+
+def _is_handed_on(files: Mapping[str, ast.Module], name: str, known: ast.Call) -> bool:
+    """Whether a call other than this one, which is known, passes a function of that name."""
+    for tree in files.values():
+        for call in (item for item in ast.walk(tree) if isinstance(item, ast.Call) and item is not known):
+            passed = (*call.args, *(item.value for item in call.keywords))
+            if any(isinstance(item, ast.Name) and item.id == name for item in passed):
+                return True
+    return False
 
 
 def only_construction(files: Mapping[str, ast.Module], owner: ast.ClassDef, first: str | None) -> ProgramCall | None:

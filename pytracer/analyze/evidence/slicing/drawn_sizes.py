@@ -17,6 +17,7 @@ from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.slicing.by_rank import SELECTING, before
 from pytracer.analyze.evidence.slicing.calls import method_of
 from pytracer.analyze.evidence.slicing.data_numbers import is_size
+from pytracer.analyze.evidence.slicing.defaulted import defaulted
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value, passed_values
@@ -48,6 +49,8 @@ class DrawnSize(msgspec.Struct, frozen=True):
     spot: Spot
     seeded: str | None
     library: str | None
+    maker: tuple[int, str | None] | None = None
+    """The line and file that make its generator, of one that the program makes."""
 
     @property
     def line(self) -> int:
@@ -59,9 +62,19 @@ class DrawnSize(msgspec.Struct, frozen=True):
         if self.seeded is not None:
             why = f"{self.seeded} seeds by the rank"
         else:
-            why = f"no line seeds {f'`{self.library}`' if self.library is not None else 'its generator'}"
+            made = f" ({line_in(self.maker[1], self.maker[0], here)})" if self._is_apart and self.maker else ""
+            why = f"no line seeds {f'`{self.library}`' if self.library is not None else f'its generator{made}'}"
         where = line_in(self.spot.file, self.line, here)
         return f"{where} (`{source(self.call.func)}`) draws on each rank for itself: {why}"
+
+    def maker_words(self, here: str | None) -> str:
+        """What to do at the line of its generator."""
+        made = f" ({line_in(self.maker[1], self.maker[0], here)})" if self._is_apart and self.maker else ""
+        return f"seed its generator{made} alike" if made else "seed it alike"
+
+    @property
+    def _is_apart(self) -> bool:
+        return self.maker is not None and self.maker != (self.line, self.spot.file)
 
 
 class _Item(msgspec.Struct, frozen=True):
@@ -149,7 +162,7 @@ class _Walk:
 
     def _of_generator(self, call: ast.Call, spot: Spot, owner: ast.expr) -> DrawnSize | None:
         """Of a generator of the program: with the rank in its seed, or one that begins at random."""
-        made = self._slice.made(owner, spot, calls=True)
+        made = defaulted(self._slice, self._slice.made(owner, spot, calls=True))
         maker = made.node
         if not isinstance(maker, ast.Call):
             return None
@@ -167,8 +180,9 @@ class _Walk:
         by_rank = goes_by_rank(made.spot.tree, seeding) or any(self._is_of_rank(item, made.spot) for item in given)
         if by_rank:
             return DrawnSize(call, spot, line_in(made.spot.file, seeding.lineno, spot.file), None)
+        at = (maker.lineno, made.spot.file)
         random = name in _OF_ITS_OWN and not given and not self._may_fork()
-        return DrawnSize(call, spot, None, None) if random else None
+        return DrawnSize(call, spot, None, None, at) if random else None
 
     def _is_of_rank(self, node: ast.expr, spot: Spot) -> bool:
         """Itself, or a variable in it, followed back."""

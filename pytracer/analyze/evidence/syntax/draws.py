@@ -22,7 +22,18 @@ _OF_ALL = frozenset(
 )
 # In torch, NumPy, `random` and their generators; elsewhere it may be anything.
 _OF_LIBRARIES = frozenset(
-    {"choice", "choices", "randrange", "sample", "normal", "multinomial", "randperm", "permutation", "gauss"}
+    {
+        "choice",
+        "choices",
+        "randrange",
+        "getrandbits",
+        "sample",
+        "normal",
+        "multinomial",
+        "randperm",
+        "permutation",
+        "gauss",
+    }
     | {"poisson", "exponential", "geometric"}
 )
 _IN_PLACE = frozenset({"uniform_", "bernoulli_", "random_", "normal_", "exponential_", "geometric_"})  # of a tensor

@@ -9,54 +9,24 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
-from msgspec import structs
 
 from pytracer.analyze.evidence.failing.expressions import source
-from pytracer.analyze.evidence.failing.stored.paths import PATH_CALLS
-from pytracer.analyze.evidence.slicing.by_rank import before
-from pytracer.analyze.evidence.slicing.data_numbers import is_passed_on
-from pytracer.analyze.evidence.slicing.drawn_sizes import drawn_value
 from pytracer.analyze.evidence.slicing.files import program_files
+from pytracer.analyze.evidence.slicing.own_values import MODULES, OwnValues
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
-from pytracer.analyze.evidence.syntax.imports import imported_as
-from pytracer.analyze.evidence.syntax.names import variable
-from pytracer.analyze.evidence.syntax.ranks import is_of_rank, is_rank, rank_branch
+from pytracer.analyze.evidence.syntax.ranks import is_rank
 from pytracer.analyze.naming import line_in
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import PythonFrame
 
-_MOST = 80
 _FOLDERS = frozenset({"listdir", "scandir", "iterdir", "glob", "iglob", "rglob"})
 _ASKS = frozenset({"exists", "is_file", "isfile", "is_dir", "isdir", "lexists", *_FOLDERS})
-_MODULES = ("os", "os.path", "glob", "osp", "path")
-_OF_PROCESS = frozenset(
-    {"uuid.uuid1", "uuid.uuid4", "os.getpid", "os.urandom", "secrets.token_hex", "secrets.token_urlsafe"}
-    | {"tempfile.mkdtemp", "tempfile.mkstemp", "tempfile.mktemp", "tempfile.TemporaryDirectory"}
-    | {"tempfile.NamedTemporaryFile"}
-)
-_OF_TIME = frozenset(
-    {"time.time", "time.time_ns", "time.monotonic", "time.perf_counter", "time.strftime", "time.ctime"}
-    | {"datetime.datetime.now", "datetime.datetime.today", "datetime.datetime.utcnow", "datetime.now"}
-)
-_PARTS = frozenset({"parent", "name", "stem", "hex", "path"})
-_CARRIES = PATH_CALLS | {
-    "int",
-    "hex",
-    "format",
-    "with_name",
-    "with_suffix",
-    "strftime",
-    "isoformat",
-    "replace",
-    "strip",
-}
 _WORLD = re.compile(r"world|n_?ranks|num_ranks|n_?procs?\b|num_proc")
-_Files = Mapping[str, ast.Module]
 
 
 class OwnPath(msgspec.Struct, frozen=True):
@@ -101,8 +71,12 @@ def own_path(snapshot: Snapshot, frames: Sequence[PythonFrame], test: ast.expr) 
     if asked is None or spot is None:
         return None
     path, at, lists = asked
-    found = _Search(slice_, files, spot.file, ast.unparse(path), lists=lists).of(path, at)
-    return structs.replace(found, of_all=_is_of_all(slice_, test, spot)) if found is not None else None
+    value, parts = OwnValues(slice_, files, spot.file).of(path, at)
+    of_rank = _of_rank(parts, spot.file) if lists else None
+    of_all = _is_of_all(slice_, test, spot)
+    if of_rank is not None:
+        return OwnPath(ast.unparse(path), *of_rank, sure=True, of_all=of_all)
+    return OwnPath(ast.unparse(path), value.reason, value.change, value.sure, of_all) if value is not None else None
 
 
 def _is_of_all(slice_: Slice, test: ast.expr, spot: Spot) -> bool:
@@ -117,7 +91,7 @@ def asked_paths(slice_: Slice, test: ast.AST, spot: Spot, depth: int = 0) -> Ite
     """The path of `os.listdir(stage)` and `stage.exists()`, and whether it is a folder that is listed."""
     for call in (item for item in ast.walk(test) if isinstance(item, ast.Call)):
         name, owner = called_name(call), call.func.value if isinstance(call.func, ast.Attribute) else None
-        of_module = owner is None or ast.unparse(owner) in _MODULES
+        of_module = owner is None or ast.unparse(owner) in MODULES
         if name in _ASKS:
             if of_module and call.args:
                 yield call.args[0], spot, name in _FOLDERS
@@ -127,87 +101,11 @@ def asked_paths(slice_: Slice, test: ast.AST, spot: Spot, depth: int = 0) -> Ite
             yield from asked_paths(slice_, *own, depth=1)
 
 
-class _Search:
-    """Back from a path over all that it is made of; `here`: the file that is spoken of."""
-
-    def __init__(self, slice_: Slice, files: _Files, here: str | None, path: str, *, lists: bool) -> None:
-        self._slice = slice_
-        self._files = files
-        self._here = here
-        self._path = path
-        self._lists = lists
-
-    def of(self, path: ast.expr, spot: Spot) -> OwnPath | None:
-        """The nearest part that is another one on each rank."""
-        waiting: list[tuple[ast.AST, Spot]] = [(path, spot)]
-        seen: set[tuple[str, int, int]] = set()
-        while waiting and len(seen) < _MOST:
-            node, place = waiting.pop(0)
-            made = self._slice.made(node, place, calls=False)
-            key = (ast.unparse(made.node), id(made.spot.scope), made.spot.line)
-            if _is_common(made):
-                return None
-            if key in seen or not isinstance(made.node, ast.expr):
-                continue
-            seen.add(key)
-            found = self._of_call(made) or self._of_rank(made)
-            if found is not None:
-                return found
-            waiting += self._behind(made.node, made.spot)
+def _of_rank(parts: Sequence[Made], here: str | None) -> tuple[str, str] | None:
+    """Of a folder that is listed: of another rank's file the path has the rank in it, too."""
+    ways = [way for made in parts for way in (*made.through, (made.node, made.spot))]
+    node, spot = next((item for item in ways if is_rank(item[0])), (None, None))
+    if node is None or spot is None:
         return None
-
-    def _behind(self, node: ast.expr, spot: Spot) -> Iterator[tuple[ast.AST, Spot]]:
-        """A step back. Not into what makes an object of which a path is only a part."""
-        if isinstance(node, ast.Attribute) and variable(node) is None:
-            yield from [(node.value, spot)] if node.attr in _PARTS else []
-        elif not isinstance(node, ast.Call) or self._slice.function(node, spot) is not None:
-            yield from before(self._slice, node, spot)
-        elif called_name(node) in _CARRIES:
-            owner = node.func.value if isinstance(node.func, ast.Attribute) else None
-            yield from ((item, spot) for item in node.args)
-            yield from [(owner, spot)] if owner is not None and ast.unparse(owner) not in _MODULES else []
-
-    def _of_call(self, made: Made) -> OwnPath | None:
-        call, spot = made.node, made.spot
-        if not isinstance(call, ast.Call):
-            return None
-        where = f"{line_in(spot.file, call.lineno, self._here)} (`{source(call.func)}`)"
-        drawn = drawn_value(self._slice, self._files, call, spot)
-        if drawn is not None:
-            words = drawn.words(self._here)
-            seed = (
-                f"seed `{drawn.library}` alike on all of them before" if drawn.library is not None else "seed it alike"
-            )
-            change = f"draw it on rank 0 and broadcast it (broadcast_object_list), or {seed}"
-            return OwnPath(self._path, words, change, sure=True)
-        name = imported_as(spot.tree, call.func)
-        change = "make it on rank 0, and broadcast it (broadcast_object_list)"
-        if name in _OF_PROCESS:
-            return OwnPath(self._path, f"{where} gives each process another one", change, sure=True)
-        if name in _OF_TIME:
-            return OwnPath(self._path, f"{where} takes the time of each process", change, sure=False)
-        return None
-
-    def _of_rank(self, made: Made) -> OwnPath | None:
-        """Of a folder that is listed: of another rank's file the path has the rank in it, too."""
-        ways = [*made.through, (made.node, made.spot)] if self._lists else []
-        node, spot = next((item for item in ways if is_rank(item[0])), (None, made.spot))
-        if node is None:
-            return None
-        line = getattr(node, "lineno", spot.line)
-        words = f"{line_in(spot.file, line, self._here)} puts the rank into it (`{source(node)}`)"
-        change = "leave the rank out of the folder, and put it into the names of the files"
-        return OwnPath(self._path, words, change, sure=True)
-
-
-def _is_common(made: Made) -> bool:
-    """Whether the ranks share it, or one rank alone makes it, and the others may get it from that one."""
-    for node, spot in (*made.through, (made.node, made.spot)):
-        names = [item.id for item in ast.walk(node) if isinstance(item, ast.Name)]
-        if any(is_passed_on(name, spot) for name in names):
-            return True
-        if rank_branch(spot.tree, getattr(node, "lineno", spot.line)) is not None:
-            return True
-        if isinstance(node, ast.IfExp) and is_of_rank(node.test):
-            return True
-    return False
+    words = f"{line_in(spot.file, getattr(node, 'lineno', spot.line), here)} puts the rank into it (`{source(node)}`)"
+    return words, "leave the rank out of the folder, and put it into the names of the files"

@@ -27,7 +27,7 @@ _MANAGERS = re.compile(r"/multiprocess(?:ing)?/managers\.py$")
 _LONGEST, _NAMED = 60, 3
 _BEFORE_NS = 1_000_000_000
 _HEADS = (ast.If, ast.ExceptHandler)
-_DONE, _GETS = "task_done", ("get", "get_nowait")
+DONE, _GETS = "task_done", ("get", "get_nowait")
 
 
 class Skipped(msgspec.Struct, frozen=True):
@@ -63,7 +63,7 @@ class UndoneItems(msgspec.Struct, frozen=True):
         ended = f"{names} had ended in order{ago}" if self.ended else ""
         idle = ("the other children" if self.ended else "its children") + " waited for their next item"
         who = f"{ended}{' and ' if ended and self.idle else ''}{idle if self.idle else ''}"
-        nobody = f"{who}, so nobody calls {_DONE}() any more"
+        nobody = f"{who}, so nobody calls {DONE}() any more"
         if len(self.skipped) != 1:
             return nobody
         only = self.skipped[0]
@@ -107,10 +107,12 @@ def undone_items(job: JobView, view: ProcessView, wait: ProcessWait) -> UndoneIt
         return None
     children = [item for item in children_of(job, view) if item.process.snapshot.worker is None]
     gone = [item for item in children if ended_before(item, view, _BEFORE_NS)]
-    rest = [item for item in children if item not in gone and item.python_frame is not None and not _serves(item)]
+    rest = [
+        item for item in children if item not in gone and item.python_frame is not None and not serves_manager(item)
+    ]
     if any(item.process.status_kind != "exited" or item.process.exit_code or item.raised for item in gone):
         return None
-    if not (gone or rest) or not all(_asks(item) for item in rest):
+    if not (gone or rest) or not all(asks_for_item(item) for item in rest):
         return None
     end = end_of(view)
     last = max((item.process.ended_mono_ns or 0 for item in gone), default=0)
@@ -118,12 +120,13 @@ def undone_items(job: JobView, view: ProcessView, wait: ProcessWait) -> UndoneIt
     return UndoneItems(tuple(gone), len(rest), since, tuple(_skipped(view, wait)), wait.at.file)
 
 
-def _serves(view: ProcessView) -> bool:
+def serves_manager(view: ProcessView) -> bool:
     """The process of a manager."""
     return any(_MANAGERS.search(frame.file or "") for frame in main_stack(view))
 
 
-def _asks(view: ProcessView) -> bool:
+def asks_for_item(view: ProcessView) -> bool:
+    """Whether it waits for an item of a queue between processes."""
     wait = wait_of(view)
     return wait is not None and wait.kind == "queue" and is_between_processes(view)
 
@@ -135,7 +138,7 @@ def _skipped(view: ProcessView, wait: ProcessWait) -> Iterator[Skipped]:
     names = thing.names if thing is not None else frozenset()
     for file, tree in program_files(view.process.snapshot, own).items():
         for call in ast.walk(tree):
-            name = _owner(call, (_DONE,))
+            name = call_owner(call, (DONE,))
             if name is None or (file == (wait.at.file if wait.at else None) and name not in names):
                 continue
             yield from _in_function(file, tree, call, name)  # type: ignore[arg-type]
@@ -146,10 +149,10 @@ def _in_function(file: str, tree: ast.Module, call: ast.Call, name: str) -> Iter
     scope = scope_of(tree, call.lineno)
     nodes = [*own_nodes(scope)]
     loops = loops_around(tree, call.lineno)
-    taken = [item.lineno for item in nodes if _takes(item, name) and item.lineno < call.lineno]  # type: ignore[attr-defined]
+    taken = [item.lineno for item in nodes if takes_item(item, name) and item.lineno < call.lineno]  # type: ignore[attr-defined]
     if not taken or not loops or loops[-1].lineno > max(taken):
         return
-    later = [item.lineno for item in nodes if _owner(item, (_DONE,)) == name]  # type: ignore[attr-defined]
+    later = [item.lineno for item in nodes if call_owner(item, (DONE,)) == name]  # type: ignore[attr-defined]
     if any(call.lineno < line <= (loops[-1].end_lineno or 0) for line in later):
         return
     function = qualified_name(tree, scope, "the module")
@@ -171,7 +174,7 @@ def _caught(item: ast.Try, name: str, file: str, function: str, call: ast.Call) 
     """Handlers of an error before the call, which let the loop go on without it."""
     first = item.body[0].lineno < call.lineno
     for handler in item.handlers if first else ():
-        marked = any(_owner(part, (_DONE,)) == name for part in ast.walk(handler))
+        marked = any(call_owner(part, (DONE,)) == name for part in ast.walk(handler))
         if not marked and not isinstance(handler.body[-1], (ast.Raise, ast.Return, ast.Break)):
             head = f"except {ast.unparse(handler.type)}" if handler.type is not None else "except"
             text = shortened(ast.unparse(call), _LONGEST)
@@ -183,17 +186,17 @@ def _left(
 ) -> Iterator[Skipped]:
     """`continue` goes on with the next item; one that ends the loop may have its reason."""
     last = body[-1]
-    marked = any(_owner(item, (_DONE,)) == name for statement in body for item in ast.walk(statement))
+    marked = any(call_owner(item, (DONE,)) == name for statement in body for item in ast.walk(statement))
     if isinstance(last, ast.Continue) and not marked:
         yield Skipped(file, last.lineno, "continue", head, line, function, shortened(ast.unparse(call), _LONGEST))
 
 
-def _takes(node: ast.AST, name: str) -> bool:
+def takes_item(node: ast.AST, name: str) -> bool:
     """`jobs.get()`, and `jobs.get` of `iter(jobs.get, None)`."""
     return isinstance(node, ast.Attribute) and node.attr in _GETS and last_name(node.value) == name
 
 
-def _owner(node: ast.AST, methods: Sequence[str]) -> str | None:
+def call_owner(node: ast.AST, methods: Sequence[str]) -> str | None:
     """`jobs` of `jobs.task_done()`."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr not in methods:
         return None

@@ -37,6 +37,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from pytracer._library_files import of_multiprocessing
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.collectives.in_flight import bad_address
 from pytracer.analyze.collectives.unreceived_sends import UnreceivedSend, unreceived_send
@@ -82,6 +83,7 @@ from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Confidence, Evidence, PythonFrame
 
 _VARIABLES = 6
+_PROCESS = of_multiprocessing("process")
 _PEER = "why the peer was gone or silent: no other rank's death explains it"
 
 
@@ -133,8 +135,8 @@ class PythonException:
             [
                 Evidence(
                     "exception",
-                    f"the exception{f', raised again{again},' if again else ''} reached the top of the "
-                    f"{'process' if view.process.role == 'child' else 'program'} and was not caught",
+                    f"the exception{f', raised again{again},' if again else ''} reached the top of "
+                    f"the {_top(view)} and was not caught",
                     exception=view.exception.type if view.exception else None,
                     text=view.exception.message if view.exception else None,
                     python=frame,
@@ -201,6 +203,12 @@ def _advice(
     if memory_may_be_overwritten(view):
         return overwritten_advice(view, view.exception_stack_of_program)
     return f"{maybe}{next_step(told)}{'' if told.of_worker else others}"
+
+
+def _top(view: ProcessView) -> str:
+    """A child of multiprocessing's has the program's own top in its parent."""
+    is_child = any((frame.file or "").endswith(_PROCESS) for frame in view.exception_stack)
+    return "process" if is_child else "program"
 
 
 def _held(view: ProcessView) -> str:

@@ -60,6 +60,20 @@ def test_several_calls_are_not_the_only_one(main: str) -> None:
     assert lines("train", work=TRAIN, main=main) is None
 
 
+@pytest.mark.parametrize(
+    ("main", "known"),
+    [
+        ("from work import train\ntrain(model, rows)\nFarm(2, train).run()", False),
+        ("from work import train\ntrain(model, rows)\nFarm(2, work=train).run()", False),
+        ("from work import train\ntrain(model, rows)\nFarm(2, train=model).run()", True),
+        ("from work import train\nThread(target=train, args=(model, rows)).start()", True),
+    ],
+)
+def test_function_that_is_handed_on_may_be_called_elsewhere(main: str, known: bool) -> None:
+    """By whoever has it; a thread's own call is known."""
+    assert (lines("train", work=TRAIN, main=main) is not None) == known
+
+
 def test_method_is_called_through_an_object() -> None:
     """Where it is not known whose, all such calls count."""
     work = "class Loop:\n    def train(self, rows): ...\n"

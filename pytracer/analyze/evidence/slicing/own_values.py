@@ -1,0 +1,184 @@
+"""A value that each rank draws or makes for itself: back from a path or a key over all that it is made of.
+
+A number that `np.random` draws without a seed, the process's id, the time, a temporary folder. Where the ranks agree on
+the value, or one of them alone makes it, nothing is found.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from pytracer.analyze.evidence.failing.expressions import source
+from pytracer.analyze.evidence.failing.stored.paths import PATH_CALLS
+from pytracer.analyze.evidence.slicing.by_rank import before
+from pytracer.analyze.evidence.slicing.callers import only_call
+from pytracer.analyze.evidence.slicing.data_numbers import is_passed_on
+from pytracer.analyze.evidence.slicing.drawn_sizes import drawn_value
+from pytracer.analyze.evidence.slicing.slice import Slice
+from pytracer.analyze.evidence.slicing.spots import Made, Spot
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.imports import imported_as
+from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.ranks import is_of_rank, rank_branch
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, parameters, scope_of, spans
+from pytracer.analyze.naming import LineWords, line_in
+
+MODULES = ("os", "os.path", "glob", "osp", "path")
+_MOST = 80
+_OF_PROCESS = frozenset(
+    {"uuid.uuid1", "uuid.uuid4", "os.getpid", "os.urandom", "secrets.token_hex", "secrets.token_urlsafe"}
+    | {"secrets.token_bytes", "secrets.randbelow"}
+    | {"tempfile.mkdtemp", "tempfile.mkstemp", "tempfile.mktemp", "tempfile.TemporaryDirectory"}
+    | {"tempfile.NamedTemporaryFile"}
+)
+_OF_TIME = frozenset(
+    {"time.time", "time.time_ns", "time.monotonic", "time.perf_counter", "time.strftime", "time.ctime"}
+    | {"datetime.datetime.now", "datetime.datetime.today", "datetime.datetime.utcnow", "datetime.now"}
+)
+_STARTS = frozenset({"spawn", "start_processes", "Process", "Pool", "ProcessPoolExecutor", "fork"})
+_PARTS = frozenset({"parent", "name", "stem", "hex", "path", "int"})
+_CARRIES = PATH_CALLS | {
+    "int",
+    "hex",
+    "str",
+    "repr",
+    "round",
+    "format",
+    "with_name",
+    "with_suffix",
+    "strftime",
+    "isoformat",
+    "timestamp",
+    "replace",
+    "strip",
+    "lower",
+    "upper",
+    "encode",
+    "decode",
+    "md5",
+    "sha1",
+    "sha256",
+    "hexdigest",
+    "item",
+}
+
+
+class OwnValue(msgspec.Struct, frozen=True):
+    """`call`, of `spot`, makes it another one on each rank. `sure`: whether it must be; of a time it may be the same.
+
+    `reason`, `change`: of that line, in words. `names`: the variables that it went through. `maker`: the line that
+    makes the generator which draws.
+    """
+
+    call: ast.Call
+    spot: Spot
+    reason: str
+    change: str
+    sure: bool
+    names: tuple[str, ...] = ()
+    maker: LineWords | None = None
+
+
+class OwnValues:
+    """Asked for values of one process; `here`: the file that is spoken of."""
+
+    def __init__(self, slice_: Slice, files: Mapping[str, ast.Module], here: str | None) -> None:
+        self._slice = slice_
+        self._files = files
+        self._here = here
+
+    def of(self, value: ast.expr, spot: Spot) -> tuple[OwnValue | None, list[Made]]:
+        """The nearest part that is another one on each rank, and all parts up to it; none where the ranks share one."""
+        waiting: list[tuple[ast.AST, Spot, tuple[str, ...]]] = [(value, spot, ())]
+        seen: set[tuple[str, int, int]] = set()
+        parts: list[Made] = []
+        while waiting and len(seen) < _MOST:
+            node, place, names = waiting.pop(0)
+            made = self._slice.made(node, place, calls=False)
+            key = (ast.unparse(made.node), id(made.spot.scope), made.spot.line)
+            if _is_common(made, spot) or any(_starts_ranks(at) for at in (place, *(at for _, at in made.through))):
+                return None, []
+            if key in seen or not isinstance(made.node, ast.expr):
+                continue
+            seen.add(key)
+            parts.append(made)
+            ways = (*(part for part, _ in made.through), made.node)
+            names = (*names, *(name for part in ways if (name := variable(part)) is not None))
+            found = self._of_call(made)
+            if found is not None and rank_branch(found.spot.tree, found.call.lineno) is not None:
+                return None, []
+            if found is not None:
+                return msgspec.structs.replace(found, names=names), parts
+            waiting += ((*item, names) for item in self._behind(made.node, made.spot))
+        return None, parts
+
+    def _behind(self, node: ast.expr, spot: Spot) -> Iterator[tuple[ast.AST, Spot]]:
+        """A step back. Not into what makes an object of which the value is only a part."""
+        if isinstance(node, ast.Attribute) and variable(node) is None:
+            yield from [(node.value, spot)] if node.attr in _PARTS else []
+        elif isinstance(node, ast.Name):
+            found = [*before(self._slice, node, spot)]
+            yield from found or self._passed(node.id, spot)
+        elif not isinstance(node, ast.Call) or self._slice.function(node, spot) is not None:
+            yield from before(self._slice, node, spot)
+        elif called_name(node) in _CARRIES:
+            owner = node.func.value if isinstance(node.func, ast.Attribute) else None
+            yield from ((item, spot) for item in node.args)
+            yield from [(owner, spot)] if owner is not None and ast.unparse(owner) not in MODULES else []
+
+    def _passed(self, name: str, spot: Spot) -> Iterator[tuple[ast.AST, Spot]]:
+        """What the only call of a function passes for a parameter, in another file of the program."""
+        function = spot.scope
+        if not isinstance(function, ast.FunctionDef) or name not in parameters(function) or spot.call is not None:
+            return
+        called = only_call(self._files, function)
+        value = called.argument(function, name) if called is not None else None
+        if called is not None and value is not None:
+            line = called.call.lineno
+            yield value, Spot(called.file, called.tree, scope_of(called.tree, line), line)
+
+    def _of_call(self, made: Made) -> OwnValue | None:
+        call, spot = made.node, made.spot
+        if not isinstance(call, ast.Call):
+            return None
+        where = f"{line_in(spot.file, call.lineno, self._here)} (`{source(call.func)}`)"
+        drawn = drawn_value(self._slice, self._files, call, spot)
+        if drawn is not None:
+            alike = drawn.maker_words(self._here)
+            seed = f"seed `{drawn.library}` alike on all of them before" if drawn.library is not None else alike
+            change = f"draw it on rank 0 and broadcast it (broadcast_object_list), or {seed}"
+            maker = line_in(drawn.maker[1], drawn.maker[0], None) if drawn.maker is not None else None
+            return OwnValue(call, spot, drawn.words(self._here), change, sure=True, maker=maker)
+        name = imported_as(spot.tree, call.func)
+        change = "make it on rank 0, and broadcast it (broadcast_object_list)"
+        if name in _OF_PROCESS:
+            return OwnValue(call, spot, f"{where} gives each process another one", change, sure=True)
+        if name in _OF_TIME:
+            return OwnValue(call, spot, f"{where} takes the time of each process", change, sure=False)
+        return None
+
+
+def _starts_ranks(spot: Spot) -> bool:
+    """Whether the function starts processes: what it makes it may give to all of them."""
+    return any(isinstance(item, ast.Call) and called_name(item) in _STARTS for item in own_nodes(spot.scope))
+
+
+def _is_common(made: Made, start: Spot) -> bool:
+    """Whether the ranks share it, or one rank alone makes it, and the others may get it from that one.
+
+    `start`: where the value is read, which may be in a branch of this rank. A constant is of whoever reads it.
+    """
+    for node, spot in (*made.through, (made.node, made.spot)):
+        names = [item.id for item in ast.walk(node) if isinstance(item, ast.Name)]
+        if any(is_passed_on(name, spot) for name in names):
+            return True
+        branch = rank_branch(spot.tree, getattr(node, "lineno", spot.line))
+        own = branch is not None and spot.file == start.file and spans(branch, start.line)
+        if branch is not None and not own and not isinstance(made.node, ast.Constant):
+            return True
+        if isinstance(node, ast.IfExp) and is_of_rank(node.test):
+            return True
+    return False
