@@ -9,7 +9,8 @@ from __future__ import annotations
 import msgspec
 
 from pytracer._text import hex_addr
-from pytracer.analyze.evidence.lifetime.where_made import line_that_made
+from pytracer.analyze.evidence.lifetime.where_made import line_that_made, own_line
+from pytracer.analyze.evidence.own_code.missing_restype import MissingRestype, missing_restype
 from pytracer.analyze.evidence.wild.truncated_address import HALF, is_half
 from pytracer.analyze.tensors.origins import is_borrowed
 from pytracer.analyze.view import ProcessView
@@ -18,14 +19,20 @@ _WHOLE = 1 << 64
 
 
 class CutMemory(msgspec.Struct, frozen=True):
-    """`base`: where the tensor says that its memory begins; `made`: the line that made it."""
+    """`base`: where the tensor says that its memory begins; `made`: the line that made it, of what C `returned`."""
 
     base: int
     made: str | None
+    returned: MissingRestype | None = None
 
     @property
     def summary(self) -> str:
         """Behind the headline."""
+        if self.returned is not None:
+            return (
+                f"it was made of what {self.returned.function}() returned at {self.returned.at}, of whose address "
+                f"ctypes kept 32 bits, {hex_addr(self.base)}, as no restype is set for it"
+            )
         return (
             f"it was made of the address {hex_addr(self.base)}, which has 32 bits, and this process has no memory "
             "there: the upper half was lost"
@@ -34,6 +41,12 @@ class CutMemory(msgspec.Struct, frozen=True):
     @property
     def advice(self) -> str:
         """What to change."""
+        if self.returned is not None:
+            return (
+                f"Set `{self.returned.function}.restype = ctypes.c_void_p` (or POINTER(...)) before "
+                f"{self.returned.at} calls it: without it ctypes takes the result for a C int, and keeps 32 bits of "
+                "the address."
+            )
         line = f", before {self.made} makes a tensor of it" if self.made is not None else ""
         return (
             "Set `restype = ctypes.c_void_p` (or POINTER(...)) of the C function that returned the address"
@@ -49,4 +62,6 @@ def cut_memory(view: ProcessView) -> CutMemory | None:
         return None
     if any(item.start < HALF for item in crash.mappings):
         return None
-    return CutMemory(storage.base % _WHOLE, line_that_made(view, storage.base, also_failing=True))
+    frame = own_line(storage.allocated_by)
+    returned = missing_restype(view, frame.file, frame.line) if frame is not None else None
+    return CutMemory(storage.base % _WHOLE, line_that_made(view, storage.base, also_failing=True), returned)

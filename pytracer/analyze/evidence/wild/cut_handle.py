@@ -12,35 +12,42 @@ from dataclasses import dataclass
 from pytracer._text import shortened
 from pytracer.analyze.address_space.referrers import STATE_REGISTERS
 from pytracer.analyze.evidence.lifetime.variables import line_words, program_frames
+from pytracer.analyze.evidence.own_code.missing_restype import has_argtypes, has_restype
 from pytracer.analyze.evidence.own_code.passed_memory import called_by_ctypes
 from pytracer.analyze.evidence.phrases import access_verb
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.makers import makers
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Made
+from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.lines import names_of_line
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.wild.address import address_words
 from pytracer.analyze.evidence.wild.explanation import Explanation
 from pytracer.analyze.evidence.wild.truncated_address import HALF, NEAR_BYTES, is_half
-from pytracer.analyze.naming import line_in
+from pytracer.analyze.naming import LineWords, line_in
 from pytracer.analyze.platform.instruction import signed
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import Confidence, PythonFrame
 
 _QUOTED = 44
+_PASSED = " Wrap it in ctypes.c_void_p(...) there, or set argtypes: an int is passed in 32 bits, too."
 
 
 @dataclass(frozen=True)
 class CutHandle(Explanation):
-    """`name` held `value`, and register `held_in` had it as a pointer; `function` returned it at `place`, if known."""
+    """`name` held `value`, and register `held_in` had it as a pointer; `function` returned it at `place`, if known.
+
+    `is_typed`: the function that it is passed to has its argtypes set.
+    """
 
     name: str
     value: int
     held_in: str
     function: str | None
-    place: str | None
+    place: LineWords | None
+    is_typed: bool = False
 
     def confidence(self, view: ProcessView) -> Confidence:
         """See Explanation."""
@@ -52,6 +59,11 @@ class CutHandle(Explanation):
 
     def clause(self, view: ProcessView) -> str:
         """See Explanation."""
+        if self.function is not None:
+            return (
+                f": `{self.name}` is what {self.function}() returned at {self.place}, of whose address ctypes kept 32 "
+                f"bits, {self.value}, as no restype is set for it"
+            )
         return f": the number {self.value} of `{self.name}` was used as a pointer, which has 64 bits"
 
     def advice(self, view: ProcessView) -> str:
@@ -61,7 +73,7 @@ class CutHandle(Explanation):
             return (
                 f"Set `{self.function}.restype = ctypes.c_void_p` before {self.place}: without it ctypes takes what "
                 f"the function returns for a C int, and keeps 32 bits of the address, {self.value}, which {line} "
-                "passes. Wrap it in ctypes.c_void_p(...) there, or set argtypes: an int is passed in 32 bits, too."
+                f"passes.{'' if self.is_typed else _PASSED}"
             )
         return (
             f"Look where `{self.name}`, which {line} passes, was made: where a C function returned it, set its restype "
@@ -92,13 +104,14 @@ def cut_handle(view: ProcessView) -> CutHandle | None:
             called = made.node if made is not None and isinstance(made.node, ast.Call) else None
             if made is None or called is None or not isinstance(called.func, ast.Attribute):
                 return CutHandle(found.expression, found.value, register, None, None)
-            if _has_restype(view, called.func.attr):
+            if has_restype(view, called.func.attr):
                 return None
             at = PythonFrame(function=None, file=made.spot.file, line=called.lineno)
             text = shortened(line_text(view.process.snapshot, at) or "", _QUOTED)
             where = line_in(at.file, at.line, frame.file)
             function = ast.unparse(called.func)
-            return CutHandle(found.expression, found.value, register, function, where.quoted(text))
+            is_typed = all(has_argtypes(view, called_name(item) or "") for item in calls_on(tree, frame.line))
+            return CutHandle(found.expression, found.value, register, function, where.quoted(text), is_typed)
     return None
 
 
@@ -111,15 +124,3 @@ def _made(view: ProcessView, tree: ast.Module, line: int, name: str) -> Made | N
             found = makers(files, search, node, spot)
             return found[0] if len(found) == 1 else None
     return None
-
-
-def _has_restype(view: ProcessView, function: str) -> bool:
-    trees = program_files(view.process.snapshot, program_frames(view)).values()
-    set_of = [
-        node.value
-        for tree in trees
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Attribute) and node.attr == "restype"
-    ]
-    # Of `f.restype` and `getattr(lib, name).restype` the function is not known.
-    return any(not isinstance(item, ast.Attribute) or item.attr == function for item in set_of)

@@ -108,9 +108,10 @@ class Index:
     [
         ("lib.create(4)", "", "Set `lib.create.restype = ctypes.c_void_p` before line 6 (`self.handle = lib.c"),
         ("lib.create(4)", "\nlib.create.restype = ctypes.c_void_p", None),
+        ("lib.create(4)", "\nsetattr(lib.create, 'restype', ctypes.c_void_p)", None),
         ("find()", "", "Look where `self.handle`, which line 9 passes, was made: where a C function returned it"),
     ],
-    ids=["no restype", "with restype", "not known"],
+    ids=["no restype", "with restype", "by setattr", "not known"],
 )
 def test_an_address_that_was_cut_to_32_bits_names_the_function_that_returned_it(
     made: str, below: str, says: str | None, run: Path
@@ -119,10 +120,19 @@ def test_an_address_that_was_cut_to_32_bits_names_the_function_that_returned_it(
     value = 0x3CE3_0EA0
     numbers: dict[str, Any] = {"numbers": {"self.handle": value}, "registers": {"rax": value, "rcx": 8}}
     report = crashed(run, value + 8, HANDLE.format(made, below), **numbers)
-    cut = "the number 1021513376 of `self.handle` was used as a pointer" in summary(report)
+    returned = "`self.handle` is what lib.create() returned at line 6"
+    cut = any(item in summary(report) for item in ("1021513376 of `self.handle` was used as a pointer", returned))
     assert cut == (says is not None)
     assert advice(report).startswith(says) if says is not None else "restype" not in advice(report)
     assert says is None or ("float32" not in summary(report) and verdict(report) == ("wild-pointer", "likely"))
+
+
+@pytest.mark.parametrize(("below", "is_asked"), [("", True), ("\nlib.sample.argtypes = [ctypes.c_void_p]", False)])
+def test_argtypes_are_asked_for_where_they_are_not_set(below: str, is_asked: bool, run: Path) -> None:
+    """With them, ctypes passes what it kept in 64 bits."""
+    numbers: dict[str, Any] = {"numbers": {"self.handle": 0x3CE3_0EA0}, "registers": {"rax": 0x3CE3_0EA0, "rcx": 8}}
+    report = crashed(run, 0x3CE3_0EA8, HANDLE.format("lib.create(4)", below), **numbers)
+    assert ("or set argtypes" in advice(report)) == is_asked
 
 
 @pytest.mark.parametrize(
