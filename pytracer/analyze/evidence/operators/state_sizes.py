@@ -17,6 +17,7 @@ from pytracer._text import size_words
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.lifetime.variables import line_words, program_frames
 from pytracer.analyze.evidence.lifetime.where_made import line_that_made, place_of
+from pytracer.analyze.evidence.operators.grown_states import grown_parameter
 from pytracer.analyze.evidence.operators.operator import find_operator, shape_words
 from pytracer.analyze.evidence.operators.state_orders import StateOrder, state_order
 from pytracer.analyze.evidence.slicing.files import program_files
@@ -289,6 +290,9 @@ def state_advice(view: ProcessView, found: StateSize) -> str:
             f"{sizes}: the optimizer made or loaded the state for another size of it. Make a new optimizer after the "
             "parameter was replaced or resized (`.data = ...`, new rows), or resize its states in the same way."
         )
+    grown = grown_parameter(view, found.parameter, found.bases)
+    if grown is not None:
+        return grown.advice(at, _refused(view))
     return (
         f"{sizes}: the state is that of another parameter, or of one that had another size when it was saved. "
         f"load_state_dict() of an optimizer{at} gives states out by order, not by name, and compares no shapes: give "
