@@ -56,6 +56,7 @@ def _lines(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     monkeypatch.setattr(state_sizes, "line_that_made", lambda *given, **more: "line 26 in resize")
     monkeypatch.setattr(state_sizes, "_loading_line", lambda view: " (line 66)")
+    monkeypatch.setattr(state_sizes, "grown_parameter", lambda *given: None)
 
 
 def test_state_from_before_a_parameter_was_made_larger_is_not_loaded_again() -> None:
