@@ -20,6 +20,7 @@ from pytracer.analyze.collectives.matching import GroupMatch, Mismatch
 from pytracer.analyze.collectives.mismatch_sides import Sides, from_other_lines, two_sides
 from pytracer.analyze.collectives.own_lines import calls_itself, calls_of_line
 from pytracer.analyze.collectives.packed_gradients import Packing, packing_of
+from pytracer.analyze.collectives.padded_rows import padded_rows
 from pytracer.analyze.collectives.rank_branches import below_forward
 from pytracer.analyze.collectives.rank_value_words import differing_advice
 from pytracer.analyze.collectives.rounds import (
@@ -162,7 +163,7 @@ def _of_value(job: JobView, match: GroupMatch, found: Mismatch) -> Explained:
     told = Explained(known) if known is not None else _of_size(job, match, found)
     if told is not None:
         return told
-    known = _of_keys(job, found)
+    known = _of_keys(job, found) or padded_rows([item.call for item in found.variants])
     return Explained(known or _ADVICE["size"] + (_ADVICE_GATHER if ops <= set(_GATHERS) else ""))
 
 
